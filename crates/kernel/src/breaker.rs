@@ -1,0 +1,190 @@
+//! The circuit breaker: the same failure again and again ends the step.
+//!
+//! Only the same fingerprint counts, within a window. A tripped step is refused until a cooldown has passed; then one
+//! trial goes first. If it meets the same failure, the step is refused again at once; if it succeeds, all is forgotten.
+//! Invariant: memory is bounded, however many different failures a step has.
+
+use crate::Timestamp;
+use crate::fingerprint::Fingerprint;
+use crate::verdict::Class;
+use std::collections::BTreeMap;
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+/// How many different failures of one step are remembered; the one seen longest ago is forgotten first.
+const MOST_FINGERPRINTS: usize = 64;
+/// Times of one failure that are remembered at the most.
+const MOST_SIGHTINGS: usize = 1000;
+
+/// When the breaker trips and for how long.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Config {
+    limit: NonZeroU32,
+    tracked: Vec<Class>,
+    window: Duration,
+    cooldown: Duration,
+}
+
+/// A configuration that cannot be.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A cancellation is a person's will, not a fault to count.
+    #[error("`canceled` cannot be among tracked_classes: a cancellation is not a fault")]
+    CanceledTracked,
+    /// More than is remembered.
+    #[error("circuit_breaker.limit may be at most {MOST_SIGHTINGS}")]
+    LimitTooHigh,
+}
+
+impl Config {
+    /// A breaker that trips at the `limit`th sighting of one failure of a tracked class.
+    pub fn new(limit: NonZeroU32, tracked: &[Class]) -> Result<Self, Error> {
+        if tracked.contains(&Class::Canceled) {
+            return Err(Error::CanceledTracked);
+        }
+        if usize::try_from(limit.get()).is_ok_and(|limit| limit > MOST_SIGHTINGS) {
+            return Err(Error::LimitTooHigh);
+        }
+        Ok(Self { limit, tracked: tracked.to_vec(), ..Self::default() })
+    }
+
+    /// The same breaker that forgets sightings older than `window`.
+    #[must_use]
+    pub fn with_window(self, window: Duration) -> Self {
+        Self { window, ..self }
+    }
+
+    /// The same breaker that lets a trial through after `cooldown`.
+    #[must_use]
+    pub fn with_cooldown(self, cooldown: Duration) -> Self {
+        Self { cooldown, ..self }
+    }
+}
+
+impl Default for Config {
+    /// Three times the same, of those classes that a repetition does not mend; a day's memory, half an hour's pause.
+    fn default() -> Self {
+        Self {
+            limit: NonZeroU32::MIN.saturating_add(2),
+            tracked: vec![Class::Deterministic, Class::ContractFailure, Class::TestFailure],
+            window: Duration::from_secs(24 * 3600),
+            cooldown: Duration::from_secs(1800),
+        }
+    }
+}
+
+/// Whether a step may run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Permit {
+    /// It may.
+    Run,
+    /// It may, once, to see whether the trouble is over.
+    Trial,
+    /// It may not.
+    Refused(Trip),
+}
+
+/// A breaker that has opened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Trip {
+    /// The failure that kept coming.
+    pub fingerprint: Fingerprint,
+    /// How often it came within the window.
+    pub count: u32,
+    /// When a trial will be allowed.
+    pub until: Timestamp,
+}
+
+/// The breaker's memory, for all steps of a run.
+#[derive(Clone, Debug, Default)]
+pub struct Breaker {
+    config: Config,
+    steps: BTreeMap<String, Step>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Step {
+    sightings: BTreeMap<Fingerprint, Vec<Timestamp>>,
+    trip: Option<Trip>,
+    trial_running: bool,
+}
+
+impl Breaker {
+    /// An empty memory.
+    pub fn new(config: Config) -> Self {
+        Self { config, steps: BTreeMap::new() }
+    }
+
+    /// Asks whether the step may run now. A trial that is granted must be followed by its result.
+    pub fn permit(&mut self, step: &str, now: Timestamp) -> Permit {
+        let Some(step) = self.steps.get_mut(step) else { return Permit::Run };
+        match &step.trip {
+            None => Permit::Run,
+            Some(trip) if step.trial_running || now < trip.until => Permit::Refused(trip.clone()),
+            Some(_) => {
+                step.trial_running = true;
+                Permit::Trial
+            }
+        }
+    }
+
+    /// Notes a failure; the answer is the trip, if the step is refused from now on.
+    pub fn failed(&mut self, fingerprint: Fingerprint, now: Timestamp) -> Option<Trip> {
+        if !self.config.tracked.contains(&fingerprint.class()) {
+            self.end_untracked_trial(fingerprint.step());
+            return None;
+        }
+        let step = self.steps.entry(fingerprint.step().to_owned()).or_default();
+        let count = step.sight(&fingerprint, now, self.config.window);
+        let same_again = step.trial_running && step.trip.as_ref().is_some_and(|trip| trip.fingerprint == fingerprint);
+        step.trial_running = false;
+        if same_again || count >= self.config.limit.get() {
+            step.trip = Some(Trip { fingerprint, count, until: now + self.config.cooldown });
+        } else {
+            // A trial that met another failure has shown that the first one is over.
+            step.trip = None;
+        }
+        step.trip.clone()
+    }
+
+    /// Notes a success: everything about the step is forgotten.
+    pub fn succeeded(&mut self, step: &str) {
+        self.steps.remove(step);
+    }
+
+    fn end_untracked_trial(&mut self, step: &str) {
+        if let Some(step) = self.steps.get_mut(step) {
+            step.trial_running = false;
+        }
+    }
+}
+
+impl Step {
+    fn sight(&mut self, fingerprint: &Fingerprint, now: Timestamp, window: Duration) -> u32 {
+        for times in self.sightings.values_mut() {
+            times.retain(|seen| now.since(*seen) < window);
+        }
+        self.sightings.retain(|_, times| !times.is_empty());
+        if self.sightings.len() >= MOST_FINGERPRINTS && !self.sightings.contains_key(fingerprint) {
+            self.forget_oldest();
+        }
+        let times = self.sightings.entry(fingerprint.clone()).or_default();
+        if times.len() == MOST_SIGHTINGS {
+            times.remove(0);
+        }
+        times.push(now);
+        u32::try_from(times.len()).unwrap_or(u32::MAX)
+    }
+
+    fn forget_oldest(&mut self) {
+        let oldest = self.sightings.iter().min_by_key(|(_, times)| times.last().copied()).map(|(key, _)| key.clone());
+        if let Some(oldest) = oldest {
+            self.sightings.remove(&oldest);
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "breaker_tests.rs"]
+mod tests;

@@ -1,0 +1,163 @@
+use super::*;
+use proptest::prelude::*;
+
+const HOUR: Duration = Duration::from_secs(3600);
+
+fn at(seconds: u64) -> Timestamp {
+    Timestamp::from_millis(seconds * 1000)
+}
+
+fn failure(class: Class, message: &str) -> Fingerprint {
+    Fingerprint::new("build", class, message)
+}
+
+fn broken() -> Fingerprint {
+    failure(Class::TestFailure, "--- FAIL: TestA")
+}
+
+/// A breaker that has tripped at second 2.
+fn tripped() -> Breaker {
+    let mut breaker = Breaker::default();
+    for second in 0..3 {
+        breaker.failed(broken(), at(second));
+    }
+    breaker
+}
+
+#[test]
+fn the_third_identical_failure_trips() {
+    let mut breaker = Breaker::default();
+    assert_eq!(breaker.failed(broken(), at(0)), None);
+    assert_eq!(breaker.failed(broken(), at(1)), None);
+    let trip = breaker.failed(broken(), at(2)).unwrap();
+    assert_eq!((trip.count, trip.until), (3, at(2 + 1800)));
+    assert_eq!(breaker.permit("build", at(3)), Permit::Refused(trip));
+    assert_eq!(breaker.permit("another step", at(3)), Permit::Run);
+}
+
+#[test]
+fn only_identical_failures_count_together() {
+    let mut breaker = Breaker::default();
+    for message in ["a", "b", "c", "a", "b", "c"] {
+        assert_eq!(breaker.failed(failure(Class::TestFailure, message), at(0)), None);
+    }
+    for class in [Class::Deterministic, Class::ContractFailure] {
+        assert_eq!(breaker.failed(failure(class, "d"), at(0)), None);
+    }
+}
+
+#[test]
+fn classes_that_are_tracked_by_default() {
+    let table = [
+        (Class::Deterministic, true),
+        (Class::ContractFailure, true),
+        (Class::TestFailure, true),
+        (Class::Transient, false),
+        (Class::BudgetExhausted, false),
+        (Class::Canceled, false),
+    ];
+    for (class, tracked) in table {
+        let mut breaker = Breaker::default();
+        let trips = (0..10).filter_map(|n| breaker.failed(failure(class, "same"), at(n))).count();
+        assert_eq!(trips > 0, tracked, "{class:?}");
+    }
+}
+
+#[test]
+fn sightings_older_than_the_window_are_forgotten() {
+    let config = Config::default().with_window(Duration::from_secs(60));
+    let mut breaker = Breaker::new(config);
+    for second in [0, 40, 80, 120, 160] {
+        assert_eq!(breaker.failed(broken(), at(second)), None, "at most two within any minute");
+    }
+    assert!(breaker.failed(broken(), at(170)).is_some());
+}
+
+#[test]
+fn success_resets_the_count() {
+    let mut breaker = Breaker::default();
+    for round in 0..5 {
+        breaker.failed(broken(), at(round));
+        breaker.failed(broken(), at(round));
+        breaker.succeeded("build");
+    }
+    assert_eq!(breaker.permit("build", at(9)), Permit::Run);
+}
+
+#[test]
+fn after_the_cooldown_one_trial_goes_first() {
+    let mut breaker = tripped();
+    assert!(matches!(breaker.permit("build", at(1801)), Permit::Refused(_)));
+    assert_eq!(breaker.permit("build", at(1802)), Permit::Trial);
+    assert!(matches!(breaker.permit("build", at(1803)), Permit::Refused(_)), "one trial at a time");
+}
+
+#[test]
+fn a_trial_that_fails_the_same_way_trips_at_once() {
+    let config = Config::default().with_window(Duration::from_secs(60));
+    let mut breaker = Breaker::new(config.with_cooldown(HOUR));
+    for second in 0..3 {
+        breaker.failed(broken(), at(second));
+    }
+    assert_eq!(breaker.permit("build", at(4000)), Permit::Trial);
+    let trip = breaker.failed(broken(), at(4000)).unwrap();
+    assert_eq!((trip.count, trip.until), (1, at(7600)), "the old sightings have left the window");
+}
+
+#[test]
+fn a_trial_that_succeeds_or_fails_otherwise_closes_the_breaker() {
+    let mut breaker = tripped();
+    breaker.permit("build", at(2000));
+    breaker.succeeded("build");
+    assert_eq!(breaker.permit("build", at(2000)), Permit::Run);
+
+    let mut breaker = tripped();
+    breaker.permit("build", at(2000));
+    assert_eq!(breaker.failed(failure(Class::TestFailure, "another"), at(2000)), None);
+    assert_eq!(breaker.permit("build", at(2000)), Permit::Run);
+}
+
+#[test]
+fn a_trial_that_ends_untracked_can_be_repeated() {
+    let mut breaker = tripped();
+    assert_eq!(breaker.permit("build", at(2000)), Permit::Trial);
+    assert_eq!(breaker.failed(failure(Class::Transient, "429"), at(2000)), None);
+    assert_eq!(breaker.permit("build", at(2001)), Permit::Trial);
+}
+
+#[test]
+fn impossible_configurations_are_refused() {
+    let limit = NonZeroU32::new(3).unwrap();
+    assert_eq!(Config::new(limit, &[Class::Canceled]), Err(Error::CanceledTracked));
+    assert_eq!(Config::new(NonZeroU32::MAX, &[Class::Transient]), Err(Error::LimitTooHigh));
+    assert!(Config::new(limit, &[Class::Transient]).is_ok());
+}
+
+proptest! {
+    #[test]
+    fn it_trips_exactly_when_one_failure_reaches_the_limit_within_the_window(
+        limit in 1_u32..6,
+        failures in proptest::collection::vec((0_usize..3, 0_u64..50), 1..40),
+    ) {
+        let window = 100;
+        let config = Config::new(NonZeroU32::new(limit).unwrap(), &[Class::TestFailure]).unwrap();
+        let mut breaker = Breaker::new(config.with_window(Duration::from_secs(window)));
+        let (mut now, mut seen) = (0, Vec::new());
+        for (kind, gap) in failures {
+            now += gap;
+            seen.push((kind, now));
+            let recent = seen.iter().filter(|(k, t)| *k == kind && now - t < window).count();
+            let trip = breaker.failed(failure(Class::TestFailure, ["a", "b", "c"][kind]), at(now));
+            prop_assert_eq!(trip.is_some(), recent >= limit as usize);
+        }
+    }
+
+    #[test]
+    fn memory_stays_bounded(messages in proptest::collection::vec("[a-z]{1,4}", 0..300)) {
+        let mut breaker = Breaker::default();
+        for message in messages {
+            breaker.failed(failure(Class::Deterministic, &message), at(0));
+        }
+        prop_assert!(breaker.steps.values().all(|step| step.sightings.len() <= MOST_FINGERPRINTS));
+    }
+}

@@ -1,0 +1,377 @@
+//! What to do about one failure.
+//!
+//! A pure function of rules, budgets and the situation. Invariants: nothing is tried again once content was handed
+//! on; an overflow is never waited for; no wait passes a budget or the prompt's deadline.
+
+use crate::Timestamp;
+use crate::budget::{Chain, Prompt};
+use crate::policy::{Policy, Switches};
+use crate::verdict::{Authority, Cause, Class, Scope, Verdict};
+use std::fmt;
+use std::time::Duration;
+
+/// What a chain of retries may do, taken from a policy once, when the turn begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rules {
+    /// How many retries there may be; `None` leaves it to the schedule.
+    pub retries: Option<u32>,
+    /// The most that the chain may sleep.
+    pub sleep_budget: Option<Duration>,
+    /// The longest stated wait that is accepted.
+    pub longest_stated_wait: Option<Duration>,
+    /// Accept a stated reset however far away.
+    pub wait_for_reset: bool,
+    /// What may be switched.
+    pub may_switch: Switches,
+}
+
+impl Rules {
+    /// No retry of any kind.
+    pub const NONE: Self = Self {
+        retries: Some(0),
+        sleep_budget: None,
+        longest_stated_wait: None,
+        wait_for_reset: false,
+        may_switch: Switches::NONE,
+    };
+
+    /// As long as the caller's own schedule gives a delay.
+    pub const BY_SCHEDULE: Self = Self { retries: None, may_switch: Switches::ALL, ..Self::NONE };
+}
+
+impl From<&Policy> for Rules {
+    fn from(policy: &Policy) -> Self {
+        Self {
+            retries: policy.retries(),
+            sleep_budget: policy.sleep_budget,
+            longest_stated_wait: policy.longest_stated_wait,
+            wait_for_reset: policy.wait_for_reset,
+            may_switch: policy.may_switch,
+        }
+    }
+}
+
+/// What can be switched to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// Another account of the same provider.
+    Account,
+    /// Another model.
+    Model,
+    /// Another provider.
+    Provider,
+}
+
+/// Something other than waiting that may help.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Remedy {
+    /// Go on with another account, model or provider, at once.
+    Switch(Target),
+    /// Make the conversation smaller.
+    Compact,
+    /// Keep what was produced and go on from there.
+    ContinuePartial,
+    /// Let the work be done again with the failure explained.
+    Rework,
+}
+
+/// Which remedies the caller has at hand right now.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Remedies {
+    /// What is free to be switched to.
+    pub switch: Switches,
+    /// The conversation can be compacted.
+    pub compact: bool,
+    /// A partial answer can be continued.
+    pub continue_partial: bool,
+    /// The work can be reworked.
+    pub rework: bool,
+}
+
+impl Remedies {
+    /// None at all: wait or give up.
+    pub const NONE: Self = Self { switch: Switches::NONE, compact: false, continue_partial: false, rework: false };
+}
+
+/// One failure and the moment in which it is judged.
+#[derive(Clone, Copy, Debug)]
+pub struct Situation<'a> {
+    /// What the failure means.
+    pub verdict: &'a Verdict,
+    /// The provider's or caller's explicit word.
+    pub retryable: Option<bool>,
+    /// Whether content of this attempt was handed on.
+    pub committed: bool,
+    /// The caller's own delay at this point of its schedule; `None` when the schedule is spent.
+    pub own_delay: Option<Duration>,
+    /// What else could be done.
+    pub remedies: Remedies,
+    /// The time.
+    pub now: Timestamp,
+}
+
+/// What to do about a failure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Decision {
+    /// Wait until then and try again.
+    RetryAt(Timestamp),
+    /// Do something other than waiting.
+    Try(Remedy),
+    /// End it.
+    GiveUp(GiveUp),
+}
+
+/// Why nothing more is tried.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GiveUp {
+    /// It would fail the same way again.
+    NotRetryable,
+    /// The conversation does not fit and cannot be made smaller here.
+    Overflow,
+    /// A retry would show the same content twice.
+    ContentSent,
+    /// It was canceled.
+    Canceled,
+    /// All retries are used up.
+    RetriesSpent {
+        /// How many there were.
+        retries: u32,
+    },
+    /// The chain's sleep is used up.
+    SleepSpent {
+        /// How much there was.
+        budget: Duration,
+    },
+    /// The server asks for more than the policy accepts.
+    StatedWaitTooLong {
+        /// What the server asks for.
+        asked: Duration,
+        /// What the policy accepts.
+        allowed: Duration,
+    },
+    /// The wait would pass the prompt's deadline.
+    DeadlineSpent,
+    /// The prompt may not sleep that long any more.
+    PromptSleepSpent {
+        /// What is left.
+        left: Duration,
+    },
+    /// The prompt's cost ceiling is reached.
+    CostSpent,
+}
+
+impl GiveUp {
+    /// Whether a budget ended it, rather than the failure itself.
+    pub const fn is_budget(self) -> bool {
+        match self {
+            Self::RetriesSpent { retries } => retries > 0,
+            Self::SleepSpent { .. }
+            | Self::StatedWaitTooLong { .. }
+            | Self::DeadlineSpent
+            | Self::PromptSleepSpent { .. }
+            | Self::CostSpent => true,
+            Self::NotRetryable | Self::Overflow | Self::ContentSent | Self::Canceled => false,
+        }
+    }
+}
+
+impl fmt::Display for GiveUp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotRetryable => f.write_str("trying again cannot help"),
+            Self::Overflow => f.write_str("the conversation is too long for the model; waiting cannot help"),
+            Self::ContentSent => f.write_str("part of the answer was already delivered; a retry would repeat it"),
+            Self::Canceled => f.write_str("it was cancelled"),
+            Self::RetriesSpent { retries: 0 } => f.write_str("retries are off"),
+            Self::RetriesSpent { retries } => write!(f, "gave up after {retries} retries"),
+            Self::SleepSpent { budget } => write!(f, "gave up: the policy's {} of waiting are used up", Span(*budget)),
+            Self::StatedWaitTooLong { asked, allowed } => {
+                write!(f, "the provider asks to wait {}, the policy accepts {}", Span(*asked), Span(*allowed))
+            }
+            Self::DeadlineSpent => f.write_str("the next try would come after the deadline"),
+            Self::PromptSleepSpent { left } => {
+                write!(f, "the prompt may only wait {} more", Span(*left))
+            }
+            Self::CostSpent => f.write_str("the cost ceiling is reached"),
+        }
+    }
+}
+
+/// A duration in words: `200ms`, `2s`, `1m30s`, `5h`, `2d3h`.
+///
+/// ```
+/// use outlast_kernel::decision::Span;
+/// use std::time::Duration;
+///
+/// assert_eq!(Span(Duration::from_secs(5400)).to_string(), "1h30m");
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct Span(pub Duration);
+
+impl fmt::Display for Span {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let millis = crate::time::millis(self.0);
+        if millis < 1000 {
+            return write!(f, "{millis}ms");
+        }
+        let seconds = millis / 1000;
+        if millis % 1000 != 0 && seconds < 60 {
+            let tenths = (millis % 1000) / 100;
+            return if tenths == 0 { write!(f, "{seconds}s") } else { write!(f, "{seconds}.{tenths}s") };
+        }
+        let units = [(86_400, 'd'), (3600, 'h'), (60, 'm'), (1, 's')];
+        let mut rest = seconds;
+        for (size, name) in units {
+            if rest >= size {
+                write!(f, "{}{name}", rest / size)?;
+                rest %= size;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Decides what to do about one failure.
+pub fn decide(rules: &Rules, chain: &Chain, prompt: &Prompt, situation: &Situation<'_>) -> Decision {
+    let verdict = situation.verdict;
+    if verdict.class() == Class::Canceled {
+        return Decision::GiveUp(GiveUp::Canceled);
+    }
+    if situation.committed {
+        return after_content(situation);
+    }
+    match verdict.class() {
+        Class::BudgetExhausted => return too_large(rules, situation),
+        Class::ContractFailure | Class::TestFailure if situation.remedies.rework => {
+            return Decision::Try(Remedy::Rework);
+        }
+        _ => {}
+    }
+    match wait(rules, chain, prompt, situation) {
+        Ok(at) => match instead_of_waiting(rules, chain, situation) {
+            Some(target) => Decision::Try(Remedy::Switch(target)),
+            None => Decision::RetryAt(at),
+        },
+        Err(why) => match way_out(rules, chain, situation, why) {
+            Some(target) => Decision::Try(Remedy::Switch(target)),
+            None => Decision::GiveUp(why),
+        },
+    }
+}
+
+fn after_content(situation: &Situation<'_>) -> Decision {
+    if situation.remedies.continue_partial && may_pass(situation) {
+        Decision::Try(Remedy::ContinuePartial)
+    } else {
+        Decision::GiveUp(GiveUp::ContentSent)
+    }
+}
+
+fn too_large(rules: &Rules, situation: &Situation<'_>) -> Decision {
+    let overflow = situation.verdict.cause == Cause::ContextOverflow;
+    if overflow && situation.remedies.compact {
+        return Decision::Try(Remedy::Compact);
+    }
+    if rules.may_switch.model && situation.remedies.switch.model {
+        return Decision::Try(Remedy::Switch(Target::Model));
+    }
+    Decision::GiveUp(if overflow { GiveUp::Overflow } else { GiveUp::CostSpent })
+}
+
+/// Whether the same request may succeed later. An explicit word outweighs the class, except where waiting is never
+/// the answer; those classes have left before.
+fn may_pass(situation: &Situation<'_>) -> bool {
+    situation.retryable.unwrap_or(situation.verdict.class() == Class::Transient)
+}
+
+/// When to try again on the same footing, or why not.
+fn wait(rules: &Rules, chain: &Chain, prompt: &Prompt, situation: &Situation<'_>) -> Result<Timestamp, GiveUp> {
+    if !may_pass(situation) {
+        return Err(GiveUp::NotRetryable);
+    }
+    if prompt.cost_is_spent() {
+        return Err(GiveUp::CostSpent);
+    }
+    let spent = rules.retries.is_some_and(|retries| chain.retries() >= retries);
+    let Some(own_delay) = situation.own_delay.filter(|_| !spent) else {
+        return Err(GiveUp::RetriesSpent { retries: chain.retries() });
+    };
+    let wait = match longer_hint(situation, own_delay) {
+        Some((stated, authority)) => accepted(rules, chain, stated, authority)?.max(own_delay),
+        None => within_sleep_budget(rules, chain, own_delay)?,
+    };
+    let at = situation.now + wait;
+    if prompt.deadline().is_some_and(|deadline| at > deadline) {
+        return Err(GiveUp::DeadlineSpent);
+    }
+    match prompt.sleep_left() {
+        Some(left) if wait > left => Err(GiveUp::PromptSleepSpent { left }),
+        _ => Ok(at),
+    }
+}
+
+fn within_sleep_budget(rules: &Rules, chain: &Chain, wait: Duration) -> Result<Duration, GiveUp> {
+    match rules.sleep_budget {
+        Some(budget) if chain.scheduled_sleep().saturating_add(wait) > budget => Err(GiveUp::SleepSpent { budget }),
+        _ => Ok(wait),
+    }
+}
+
+fn longer_hint(situation: &Situation<'_>, own_delay: Duration) -> Option<(Duration, Authority)> {
+    let hint = situation.verdict.hint.as_ref()?;
+    let wait = hint.wait(situation.now);
+    (wait > own_delay).then_some((wait, hint.authority))
+}
+
+/// How much of a stated wait is waited for. Only a server's own word may ask for more than the policy accepts, and
+/// only where the user allowed it; a guess is cut to what is accepted.
+fn accepted(rules: &Rules, chain: &Chain, asked: Duration, authority: Authority) -> Result<Duration, GiveUp> {
+    let left = rules.sleep_budget.map(|budget| budget.saturating_sub(chain.scheduled_sleep()));
+    let allowed = match (rules.longest_stated_wait, left) {
+        (Some(ceiling), Some(left)) => ceiling.min(left),
+        (Some(limit), None) | (None, Some(limit)) => limit,
+        (None, None) => return Ok(asked),
+    };
+    match authority {
+        _ if asked <= allowed => Ok(asked),
+        Authority::Guessed => Ok(allowed),
+        Authority::Stated if rules.wait_for_reset => Ok(asked),
+        Authority::Stated | Authority::Reported => Err(GiveUp::StatedWaitTooLong { asked, allowed }),
+    }
+}
+
+/// A limit that belongs to one account need not be waited for where another account is free.
+fn instead_of_waiting(rules: &Rules, chain: &Chain, situation: &Situation<'_>) -> Option<Target> {
+    let account_is_blocked = situation.verdict.cause == Cause::UsageLimit;
+    account_is_blocked.then(|| free_account(rules, chain, situation)).flatten()
+}
+
+/// What may still help when this footing is lost: another account if the trouble is the account's, else another
+/// model or provider, but only where the trouble does not travel with the request.
+fn way_out(rules: &Rules, chain: &Chain, situation: &Situation<'_>, why: GiveUp) -> Option<Target> {
+    if why == GiveUp::CostSpent || situation.retryable == Some(false) {
+        return None;
+    }
+    let account =
+        (situation.verdict.scope == Scope::Credential).then(|| free_account(rules, chain, situation)).flatten();
+    if account.is_some() || (why == GiveUp::NotRetryable && situation.verdict.scope == Scope::Request) {
+        return account;
+    }
+    let free = situation.remedies.switch;
+    if rules.may_switch.model && free.model {
+        Some(Target::Model)
+    } else if rules.may_switch.provider && free.provider {
+        Some(Target::Provider)
+    } else {
+        None
+    }
+}
+
+fn free_account(rules: &Rules, chain: &Chain, situation: &Situation<'_>) -> Option<Target> {
+    let allowed = rules.may_switch.account && rules.retries.is_none_or(|most| chain.retries() < most);
+    (allowed && situation.remedies.switch.account).then_some(Target::Account)
+}
+
+#[cfg(test)]
+#[path = "decision_tests.rs"]
+mod tests;

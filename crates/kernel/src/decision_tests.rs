@@ -1,0 +1,241 @@
+use super::*;
+use crate::budget::{Cost, Limits};
+use crate::verdict::{Hint, Scope};
+use proptest::prelude::*;
+
+const NOW: Timestamp = Timestamp::from_millis(1_000_000_000);
+const TWO_SECONDS: Duration = Duration::from_secs(2);
+
+fn rules(policy: &str) -> Rules {
+    Rules::from(&Policy::named(policy).unwrap())
+}
+
+fn verdict(cause: Cause, scope: Scope) -> Verdict {
+    Verdict::of(cause, scope)
+}
+
+fn hinted(cause: Cause, wait: Duration, authority: Authority) -> Verdict {
+    let hint = Hint { not_before: NOW + wait, source: "retry-after".to_owned(), authority };
+    Verdict { hint: Some(hint), ..verdict(cause, Scope::Credential) }
+}
+
+fn situation(verdict: &Verdict) -> Situation<'_> {
+    Situation {
+        verdict,
+        retryable: None,
+        committed: false,
+        own_delay: Some(TWO_SECONDS),
+        remedies: Remedies::NONE,
+        now: NOW,
+    }
+}
+
+fn all_remedies() -> Remedies {
+    Remedies { switch: Switches::ALL, compact: true, continue_partial: true, rework: true }
+}
+
+fn decide_fresh(rules: &Rules, situation: &Situation<'_>) -> Decision {
+    decide(rules, &Chain::default(), &Prompt::default(), situation)
+}
+
+#[test]
+fn without_a_remedy_the_class_decides() {
+    for cause in Cause::ALL {
+        let verdict = verdict(*cause, Scope::Request);
+        let expected = match cause.class() {
+            Class::Transient => Decision::RetryAt(NOW + TWO_SECONDS),
+            Class::Canceled => Decision::GiveUp(GiveUp::Canceled),
+            Class::BudgetExhausted if *cause == Cause::ContextOverflow => Decision::GiveUp(GiveUp::Overflow),
+            Class::BudgetExhausted => Decision::GiveUp(GiveUp::CostSpent),
+            _ => Decision::GiveUp(GiveUp::NotRetryable),
+        };
+        assert_eq!(decide_fresh(&rules("session"), &situation(&verdict)), expected, "{cause}");
+    }
+}
+
+#[test]
+fn each_trouble_has_its_remedy() {
+    let switch = |target| Decision::Try(Remedy::Switch(target));
+    let table = [
+        (Cause::ContextOverflow, Scope::Request, Decision::Try(Remedy::Compact)),
+        (Cause::SchemaMismatch, Scope::Request, Decision::Try(Remedy::Rework)),
+        (Cause::TestsFailed, Scope::Request, Decision::Try(Remedy::Rework)),
+        (Cause::UsageLimit, Scope::Credential, switch(Target::Account)),
+        (Cause::Auth, Scope::Credential, switch(Target::Account)),
+        (Cause::Billing, Scope::Credential, switch(Target::Account)),
+        (Cause::ModelNotFound, Scope::Model, switch(Target::Model)),
+        (Cause::InvalidRequest, Scope::Request, Decision::GiveUp(GiveUp::NotRetryable)),
+        (Cause::Overloaded, Scope::Model, Decision::RetryAt(NOW + TWO_SECONDS)),
+        (Cause::RateLimited, Scope::Credential, Decision::RetryAt(NOW + TWO_SECONDS)),
+    ];
+    for (cause, scope, expected) in table {
+        let verdict = verdict(cause, scope);
+        let situation = Situation { remedies: all_remedies(), ..situation(&verdict) };
+        assert_eq!(decide_fresh(&rules("session"), &situation), expected, "{cause}");
+    }
+}
+
+#[test]
+fn a_policy_that_allows_no_switch_gets_none() {
+    let verdict = verdict(Cause::UsageLimit, Scope::Credential);
+    let situation = Situation { remedies: all_remedies(), ..situation(&verdict) };
+    assert_eq!(decide_fresh(&rules("conservative"), &situation), Decision::RetryAt(NOW + TWO_SECONDS));
+}
+
+#[test]
+fn when_retries_are_spent_another_model_is_the_way_out() {
+    let verdict = verdict(Cause::Overloaded, Scope::Model);
+    let spent = Situation { own_delay: None, ..situation(&verdict) };
+    assert_eq!(decide_fresh(&rules("session"), &spent), Decision::GiveUp(GiveUp::RetriesSpent { retries: 0 }));
+    let with_model = Situation { remedies: all_remedies(), ..spent };
+    assert_eq!(decide_fresh(&rules("session"), &with_model), Decision::Try(Remedy::Switch(Target::Model)));
+}
+
+#[test]
+fn an_explicit_word_outweighs_the_class() {
+    let overloaded = verdict(Cause::Overloaded, Scope::Model);
+    let vetoed = Situation { retryable: Some(false), remedies: all_remedies(), ..situation(&overloaded) };
+    assert_eq!(decide_fresh(&rules("session"), &vetoed), Decision::GiveUp(GiveUp::NotRetryable));
+
+    let unknown = verdict(Cause::Unknown, Scope::Request);
+    let granted = Situation { retryable: Some(true), ..situation(&unknown) };
+    assert_eq!(decide_fresh(&rules("session"), &granted), Decision::RetryAt(NOW + TWO_SECONDS));
+}
+
+#[test]
+fn overflow_is_never_waited_for_whatever_anyone_says() {
+    let overflow = verdict(Cause::ContextOverflow, Scope::Request);
+    let granted = Situation { retryable: Some(true), ..situation(&overflow) };
+    assert_eq!(decide_fresh(&rules("overnight"), &granted), Decision::GiveUp(GiveUp::Overflow));
+}
+
+#[test]
+fn stated_times_are_honoured_up_to_what_the_policy_accepts() {
+    let seconds = Duration::from_secs;
+    let refused = |asked, allowed| {
+        Decision::GiveUp(GiveUp::StatedWaitTooLong { asked: seconds(asked), allowed: seconds(allowed) })
+    };
+    let waits = |secs| Decision::RetryAt(NOW + seconds(secs));
+    let table = [
+        ("session", 1, Authority::Stated, waits(2)),
+        ("session", 7, Authority::Stated, waits(7)),
+        ("session", 301, Authority::Stated, refused(301, 300)),
+        ("standard", 30, Authority::Stated, waits(30)),
+        ("standard", 31, Authority::Stated, refused(31, 30)),
+        ("overnight", 28_800, Authority::Stated, waits(28_800)),
+        ("overnight", 28_801, Authority::Reported, refused(28_801, 28_800)),
+        ("standard", 9_999, Authority::Guessed, waits(30)),
+    ];
+    for (policy, asked, authority, expected) in table {
+        let verdict = hinted(Cause::RateLimited, seconds(asked), authority);
+        assert_eq!(decide_fresh(&rules(policy), &situation(&verdict)), expected, "{policy} {asked}");
+    }
+}
+
+#[test]
+fn only_a_stated_time_is_waited_for_beyond_the_policy_and_only_when_allowed() {
+    let day = Duration::from_secs(86_400);
+    let patient = Rules { wait_for_reset: true, ..rules("session") };
+    let stated = hinted(Cause::UsageLimit, day, Authority::Stated);
+    assert_eq!(decide_fresh(&patient, &situation(&stated)), Decision::RetryAt(NOW + day));
+    let reported = hinted(Cause::UsageLimit, day, Authority::Reported);
+    assert!(matches!(
+        decide_fresh(&patient, &situation(&reported)),
+        Decision::GiveUp(GiveUp::StatedWaitTooLong { .. })
+    ));
+}
+
+#[test]
+fn a_refused_wait_names_both_numbers() {
+    let why = GiveUp::StatedWaitTooLong { asked: Duration::from_secs(18_000), allowed: Duration::from_secs(300) };
+    assert_eq!(why.to_string(), "the provider asks to wait 5h, the policy accepts 5m");
+}
+
+#[test]
+fn the_prompts_limits_hold_whatever_the_policy() {
+    let overloaded = verdict(Cause::Overloaded, Scope::Model);
+    let decided = |limits: Limits, spent: Cost| {
+        let mut prompt = Prompt::new(limits);
+        prompt.spend(spent);
+        decide(&rules("overnight"), &Chain::default(), &prompt, &situation(&overloaded))
+    };
+    let none = Limits::default();
+    let second = Duration::from_secs(1);
+    let table = [
+        (Limits { deadline: Some(NOW + second), ..none }, Cost(0), GiveUp::DeadlineSpent),
+        (Limits { sleep: Some(second), ..none }, Cost(0), GiveUp::PromptSleepSpent { left: second }),
+        (Limits { cost: Some(Cost(5)), ..none }, Cost(5), GiveUp::CostSpent),
+    ];
+    for (limits, spent, why) in table {
+        assert_eq!(decided(limits, spent), Decision::GiveUp(why));
+    }
+    let enough = Limits { deadline: Some(NOW + TWO_SECONDS), sleep: Some(TWO_SECONDS), cost: Some(Cost(5)) };
+    assert_eq!(decided(enough, Cost(4)), Decision::RetryAt(NOW + TWO_SECONDS));
+}
+
+#[test]
+fn durations_read_as_people_write_them() {
+    let table = [
+        (0, "0ms"),
+        (200, "200ms"),
+        (1_500, "1.5s"),
+        (2_000, "2s"),
+        (90_000, "1m30s"),
+        (18_000_000, "5h"),
+        (97_200_000, "1d3h"),
+    ];
+    for (millis, text) in table {
+        assert_eq!(Span(Duration::from_millis(millis)).to_string(), text);
+    }
+}
+
+prop_compose! {
+    fn any_situation()(
+        cause in prop::sample::select(Cause::ALL),
+        scope in prop::sample::select(vec![Scope::Request, Scope::Credential, Scope::Model, Scope::Provider]),
+        hint in prop::option::of((0_u64..100_000, prop::sample::select(vec![Authority::Guessed, Authority::Reported, Authority::Stated]))),
+        retryable in any::<Option<bool>>(),
+        own_delay in prop::option::of(0_u64..10_000),
+        flags in any::<[bool; 6]>(),
+    ) -> (Verdict, Option<bool>, Option<Duration>, Remedies) {
+        let hint = hint.map(|(wait, authority)| Hint { not_before: NOW + Duration::from_secs(wait), source: String::new(), authority });
+        let switch = Switches { account: flags[0], model: flags[1], provider: flags[2] };
+        let remedies = Remedies { switch, compact: flags[3], continue_partial: flags[4], rework: flags[5] };
+        (Verdict { hint, ..Verdict::of(cause, scope) }, retryable, own_delay.map(Duration::from_secs), remedies)
+    }
+}
+
+proptest! {
+    #[test]
+    fn nothing_is_repeated_once_content_was_sent((verdict, retryable, own_delay, remedies) in any_situation()) {
+        let situation = Situation { verdict: &verdict, retryable, committed: true, own_delay, remedies, now: NOW };
+        let decision = decide_fresh(&rules("overnight"), &situation);
+        prop_assert!(matches!(decision, Decision::GiveUp(_) | Decision::Try(Remedy::ContinuePartial)), "{decision:?}");
+    }
+
+    #[test]
+    fn no_wait_passes_a_budget_or_comes_before_a_stated_time(
+        (verdict, retryable, own_delay, remedies) in any_situation(),
+        policy in prop::sample::select(&Policy::NAMES),
+        deadline in prop::option::of(0_u64..50_000),
+        sleep in prop::option::of(0_u64..50_000),
+    ) {
+        let limits = Limits { deadline: deadline.map(|s| NOW + Duration::from_secs(s)), sleep: sleep.map(Duration::from_secs), cost: None };
+        let prompt = Prompt::new(limits);
+        let rules = rules(policy);
+        let situation = Situation { verdict: &verdict, retryable, committed: false, own_delay, remedies, now: NOW };
+        if let Decision::RetryAt(at) = decide(&rules, &Chain::default(), &prompt, &situation) {
+            let wait = at.since(NOW);
+            prop_assert!(rules.retries != Some(0));
+            prop_assert!(retryable != Some(false));
+            prop_assert!(limits.deadline.is_none_or(|deadline| at <= deadline));
+            prop_assert!(limits.sleep.is_none_or(|most| wait <= most));
+            prop_assert!(rules.sleep_budget.is_none_or(|budget| wait <= budget));
+            prop_assert!(wait >= own_delay.unwrap());
+            match &verdict.hint {
+                Some(hint) if hint.authority != Authority::Guessed => prop_assert!(at >= hint.not_before),
+                _ => {}
+            }
+        }
+    }
+}

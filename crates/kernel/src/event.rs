@@ -1,0 +1,232 @@
+//! What a listener is told: one vocabulary, versioned, numbered, with absolute times.
+//!
+//! Dialects (the pi protocol, the turn stream, the gateway's comments) are translations of this, made at the edge.
+//! Invariant: no event carries a credential; messages of providers were cleaned when their failure was made.
+
+use crate::Timestamp;
+use crate::decision::GiveUp;
+use crate::failure::Judged;
+use crate::recovery::{RetryEnded, RetryScheduled};
+use crate::time::millis;
+use crate::verdict::{Cause, Class};
+use serde::{Deserialize, Serialize};
+
+/// The version of the vocabulary.
+pub const VERSION: u32 = 1;
+
+/// One thing that happened, and where it belongs.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Event {
+    /// The version of the vocabulary.
+    pub v: u32,
+    /// Its number within the session, from 1, without gaps.
+    pub seq: u64,
+    /// When it happened.
+    pub time: Timestamp,
+    /// The session.
+    pub session_id: String,
+    /// The turn.
+    pub turn_id: String,
+    /// The attempt, once there is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub attempt_id: Option<String>,
+    /// What happened.
+    #[serde(flatten)]
+    pub body: Body,
+}
+
+/// What happened.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Body {
+    /// A turn begins.
+    Start {
+        /// Who is called.
+        provider: String,
+        /// What is asked for.
+        model: String,
+    },
+    /// What the user said.
+    Input {
+        /// The text.
+        text: String,
+    },
+    /// A call is made.
+    AttemptStarted {
+        /// Its number within the turn, from 1.
+        attempt: u32,
+    },
+    /// A piece of the answer.
+    TextDelta {
+        /// The piece.
+        text: String,
+    },
+    /// A piece of the model's reasoning.
+    ReasoningDelta {
+        /// The piece.
+        text: String,
+    },
+    /// The model wants a tool to run.
+    ToolCall(ToolCall),
+    /// What the call has used so far.
+    Usage(Usage),
+    /// One call of the turn ended well.
+    StepComplete {
+        /// Why the model stopped.
+        stop_reason: StopReason,
+    },
+    /// A retry will happen.
+    RetryScheduled {
+        /// Its number, from 1.
+        attempt: u32,
+        /// How many there can be, where that is known.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        max_attempts: Option<u32>,
+        /// The wait in milliseconds.
+        delay_ms: u64,
+        /// When it will happen.
+        retry_at: Timestamp,
+        /// What went wrong.
+        cause: Cause,
+        /// The provider's message.
+        message: String,
+        /// The HTTP status or the provider's code.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        code: Option<String>,
+    },
+    /// A chain of retries is over.
+    RetryEnded {
+        /// Whether a retry succeeded.
+        success: bool,
+        /// The number of the last retry.
+        attempt: u32,
+        /// Why it ended without success.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        error: Option<String>,
+    },
+    /// The turn's error, said once.
+    Error {
+        /// What may be done about it.
+        class: Class,
+        /// What went wrong.
+        cause: Cause,
+        /// The provider's message.
+        message: String,
+        /// The HTTP status or the provider's code.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        code: Option<String>,
+        /// Why nothing more was tried.
+        reason: String,
+    },
+    /// The turn's answer is complete.
+    Done {
+        /// Why the model stopped.
+        stop_reason: StopReason,
+    },
+    /// The turn is over; nothing follows.
+    Sealed {
+        /// How it ended.
+        status: Seal,
+    },
+}
+
+/// A tool that the model wants to run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ToolCall {
+    /// The call's id, by which its result is matched.
+    pub id: String,
+    /// The tool's name.
+    pub name: String,
+    /// The arguments, as the JSON text that the model wrote.
+    pub arguments: String,
+}
+
+/// Tokens used.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Usage {
+    /// Tokens read.
+    pub input: u64,
+    /// Tokens written.
+    pub output: u64,
+    /// Tokens read from the cache.
+    pub cache_read: u64,
+    /// Tokens written to the cache.
+    pub cache_write: u64,
+}
+
+impl Usage {
+    /// The sum of two uses.
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        Self {
+            input: self.input.saturating_add(other.input),
+            output: self.output.saturating_add(other.output),
+            cache_read: self.cache_read.saturating_add(other.cache_read),
+            cache_write: self.cache_write.saturating_add(other.cache_write),
+        }
+    }
+}
+
+/// Why the model stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum StopReason {
+    /// It was done.
+    EndTurn,
+    /// It wants tools to run.
+    ToolUse,
+    /// It reached the output limit.
+    Length,
+    /// It refused.
+    Refusal,
+    /// Something else.
+    Other,
+}
+
+/// How a turn ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Seal {
+    /// With an answer.
+    Completed,
+    /// With an error.
+    Error,
+    /// By a person's will.
+    Aborted,
+}
+
+impl From<RetryScheduled> for Body {
+    fn from(retry: RetryScheduled) -> Self {
+        let Judged { failure, verdict } = &*retry.failure;
+        Self::RetryScheduled {
+            attempt: retry.attempt,
+            max_attempts: retry.max_attempts,
+            delay_ms: millis(retry.delay),
+            retry_at: retry.at,
+            cause: verdict.cause,
+            message: failure.message.clone(),
+            code: failure.public_code(),
+        }
+    }
+}
+
+impl From<RetryEnded> for Body {
+    fn from(end: RetryEnded) -> Self {
+        Self::RetryEnded { success: end.success, attempt: end.attempt, error: end.error }
+    }
+}
+
+impl Body {
+    /// The error that ends a turn.
+    pub fn error(judged: &Judged, why: GiveUp) -> Self {
+        Self::Error {
+            class: judged.verdict.class(),
+            cause: judged.verdict.cause,
+            message: judged.failure.message.clone(),
+            code: judged.failure.public_code(),
+            reason: why.to_string(),
+        }
+    }
+}

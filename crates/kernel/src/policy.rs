@@ -1,0 +1,161 @@
+//! When to try again: policies as values, delays as a pure function.
+//!
+//! Invariant: every delay is finite, not negative and at most [`LONGEST_DELAY`], at any attempt number.
+//! Not here: whether a failure may be retried at all (see `decision`) and any waiting (see the engine).
+
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+mod backoff;
+mod named;
+mod overrides;
+
+pub use backoff::{Backoff, Jitter};
+pub use overrides::{BackoffKind, Overrides};
+
+/// No computed delay is longer than this, so that adding one to a time stays meaningful.
+pub const LONGEST_DELAY: Duration = Duration::from_secs(365 * 24 * 3600);
+
+/// A policy that cannot be.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// No policy has that name.
+    #[error("there is no policy `{name}`; there are {}", Policy::NAMES.join(", "))]
+    UnknownName {
+        /// The name that was asked for.
+        name: String,
+    },
+    /// A stepped schedule needs at least one step.
+    #[error("a stepped backoff needs at least one delay in `steps`")]
+    NoSteps,
+    /// A field that the chosen backoff does not have.
+    #[error("`{field}` has no meaning with a {backoff} backoff")]
+    NoSuchField {
+        /// The field that was given.
+        field: &'static str,
+        /// The backoff in force.
+        backoff: BackoffKind,
+    },
+    /// A policy that could retry without end and without a pause.
+    #[error("a policy needs `max_attempts` or `sleep_budget` to end, and a delay above zero to use up the latter")]
+    Endless,
+}
+
+/// What a policy allows to be switched instead of waiting.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Switches {
+    /// Another account of the same provider.
+    pub account: bool,
+    /// Another model.
+    pub model: bool,
+    /// Another provider.
+    pub provider: bool,
+}
+
+impl Switches {
+    /// Nothing may be switched.
+    pub const NONE: Self = Self { account: false, model: false, provider: false };
+    /// Anything may be switched.
+    pub const ALL: Self = Self { account: true, model: true, provider: true };
+}
+
+/// How often, how fast and how long to try again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Policy {
+    /// The name it is known by.
+    pub name: String,
+    /// How delays grow.
+    pub backoff: Backoff,
+    /// The longest computed delay.
+    pub max_delay: Option<Duration>,
+    /// How delays are spread.
+    pub jitter: Jitter,
+    /// Calls in all, the first one included; `None` leaves it to the sleep budget.
+    pub max_attempts: Option<NonZeroU32>,
+    /// The most that one chain of retries may sleep by its schedule.
+    pub sleep_budget: Option<Duration>,
+    /// The longest wait stated by a server that is accepted; `None` leaves it to the sleep budget.
+    pub longest_stated_wait: Option<Duration>,
+    /// Accept a server's stated reset time however far away it is.
+    pub wait_for_reset: bool,
+    /// What may be switched instead of waiting.
+    pub may_switch: Switches,
+}
+
+impl Policy {
+    /// The delay before retry number `retry` (0 is the first), or `None` when the policy is spent.
+    ///
+    /// This is the nominal delay; see [`Policy::jittered_delay`] for what is slept.
+    pub fn delay_for(&self, retry: u32) -> Option<Duration> {
+        if self.max_attempts.is_some_and(|attempts| retry >= attempts.get() - 1) {
+            return None;
+        }
+        if self.sleep_budget.is_some_and(|budget| self.total_sleep(retry) > budget) {
+            return None;
+        }
+        Some(self.capped_delay(retry))
+    }
+
+    /// [`Policy::delay_for`], spread by the policy's jitter; `entropy` is any number, drawn by the caller.
+    pub fn jittered_delay(&self, retry: u32, entropy: u64) -> Option<Duration> {
+        self.delay_for(retry).map(|delay| self.jitter.apply(delay, entropy))
+    }
+
+    /// How many retries the policy allows; `None` when nothing bounds them within `u32`.
+    pub fn retries(&self) -> Option<u32> {
+        let by_attempts = self.max_attempts.map(|attempts| attempts.get() - 1);
+        let by_sleep = self.sleep_budget.and_then(|budget| self.retries_within(budget));
+        match (by_attempts, by_sleep) {
+            (Some(attempts), Some(sleep)) => Some(attempts.min(sleep)),
+            (bound, None) | (None, bound) => bound,
+        }
+    }
+
+    /// Every nominal delay of the policy, in order, at most `most` of them.
+    pub fn delays(&self, most: usize) -> Vec<Duration> {
+        (0..u32::MAX).map_while(|retry| self.delay_for(retry)).take(most).collect()
+    }
+
+    /// The sum of the nominal delays 0 to `retry`.
+    fn total_sleep(&self, retry: u32) -> Duration {
+        self.backoff.total(retry, self.cap())
+    }
+
+    fn capped_delay(&self, retry: u32) -> Duration {
+        self.backoff.delay(retry).min(self.cap())
+    }
+
+    fn cap(&self) -> Duration {
+        self.max_delay.unwrap_or(LONGEST_DELAY).min(LONGEST_DELAY)
+    }
+
+    /// The number of retries whose delays fit into `budget`, by bisection: sums only grow.
+    fn retries_within(&self, budget: Duration) -> Option<u32> {
+        if self.total_sleep(u32::MAX) <= budget {
+            return None;
+        }
+        let (mut fits, mut spent) = (0_u32, u32::MAX);
+        while fits < spent {
+            let middle = fits + (spent - fits) / 2;
+            if self.total_sleep(middle) > budget {
+                spent = middle;
+            } else {
+                fits = middle + 1;
+            }
+        }
+        Some(spent)
+    }
+}
+
+impl fmt::Display for Policy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.name)
+    }
+}
+
+#[cfg(test)]
+#[path = "policy_tests.rs"]
+mod tests;

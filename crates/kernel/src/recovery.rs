@@ -1,0 +1,321 @@
+//! The recovery of one model call, as a reducer: what happened goes in, what to do comes out.
+//!
+//! Invariants, checked over all event sequences in the tests:
+//! - a chain of one or more `RetryScheduled` closes with exactly one `RetryEnded`, in `close_chain` and nowhere else;
+//! - what a chain has spent only rises until it closes;
+//! - an abort always reaches idle;
+//! - no call is made again once content of it was handed on.
+//!
+//! Not here: time, timers and calls. The shell carries out the effects in order and reports back.
+
+use crate::Timestamp;
+use crate::budget::{Chain, Cost, Prompt};
+use crate::decision::{Decision, GiveUp, Remedies, Remedy, Rules, Situation, decide};
+use crate::failure::{Judged, Phase};
+use arrayvec::ArrayVec;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What a cancelled wait reports as its error.
+pub const RETRY_CANCELLED: &str = "Retry cancelled";
+
+/// What happened.
+#[derive(Clone, Debug)]
+pub enum Event {
+    /// A call is wanted.
+    Started,
+    /// Content of the running call was handed on; from here on it cannot be repeated.
+    ContentSent,
+    /// Money was spent.
+    Spent(Cost),
+    /// The running call ended well.
+    Succeeded,
+    /// The running call failed.
+    Failed {
+        /// The failure and its verdict.
+        failure: Arc<Judged>,
+        /// The caller's own delay at the chain's place in its schedule; `None` when it is spent.
+        own_delay: Option<Duration>,
+        /// What could be done instead of waiting.
+        remedies: Remedies,
+        /// The time.
+        now: Timestamp,
+    },
+    /// The wait is over: by its timer, early by the gate, or cut short by a person.
+    Woke {
+        /// The time.
+        now: Timestamp,
+    },
+    /// The remedy was carried out.
+    RemedyDone,
+    /// The remedy could not be carried out.
+    RemedyFailed,
+    /// A person ends the retry, but not the turn's right to report its error.
+    RetryAborted {
+        /// The time.
+        now: Timestamp,
+    },
+    /// A person ends everything.
+    Aborted {
+        /// The time.
+        now: Timestamp,
+    },
+}
+
+/// What to do, in order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// Make the call.
+    Call,
+    /// Stop the call that is running.
+    CancelCall,
+    /// Say that a retry will happen.
+    AnnounceRetry(RetryScheduled),
+    /// Wait until then, or until told otherwise.
+    SleepUntil(Timestamp),
+    /// Stop waiting.
+    CancelSleep,
+    /// Do this instead of waiting.
+    Apply(Remedy),
+    /// Say that the chain of retries is over.
+    AnnounceEnd(RetryEnded),
+    /// Say the error that was held back, once.
+    Report(Arc<Judged>, GiveUp),
+    /// The call is over for good.
+    Settle(Outcome),
+}
+
+/// A retry that will happen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RetryScheduled {
+    /// The number of the retry, from 1.
+    pub attempt: u32,
+    /// How many retries there can be, where that is known.
+    pub max_attempts: Option<u32>,
+    /// The wait.
+    pub delay: Duration,
+    /// When it will happen.
+    pub at: Timestamp,
+    /// What it is for.
+    pub failure: Arc<Judged>,
+}
+
+/// The end of a chain of retries.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RetryEnded {
+    /// Whether a retry succeeded.
+    pub success: bool,
+    /// The number of the last retry.
+    pub attempt: u32,
+    /// Why it ended without success.
+    pub error: Option<String>,
+}
+
+/// How a call ended for good.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// It succeeded.
+    Completed,
+    /// It failed.
+    Failed(GiveUp),
+    /// A person stopped it.
+    Aborted,
+}
+
+/// At most four effects follow from one event.
+pub type Effects = ArrayVec<Effect, 4>;
+
+/// Where the recovery of one call stands.
+#[derive(Clone, Debug)]
+pub struct State {
+    rules: Rules,
+    chain: Chain,
+    prompt: Prompt,
+    stage: Stage,
+}
+
+#[derive(Clone, Debug)]
+enum Stage {
+    Idle,
+    Calling { committed: bool },
+    Waiting { since: Timestamp, failure: Arc<Judged> },
+    Mending { failure: Arc<Judged>, committed: bool },
+}
+
+impl State {
+    /// A fresh start under these rules and this budget.
+    pub fn new(rules: Rules, prompt: Prompt) -> Self {
+        Self { rules, chain: Chain::default(), prompt, stage: Stage::Idle }
+    }
+
+    /// What the open chain has spent.
+    pub const fn chain(&self) -> &Chain {
+        &self.chain
+    }
+
+    /// What the prompt has spent.
+    pub const fn prompt(&self) -> &Prompt {
+        &self.prompt
+    }
+
+    /// Whether a chain of retries is open.
+    pub const fn is_retrying(&self) -> bool {
+        self.chain.is_open()
+    }
+
+    /// Whether nothing is under way.
+    pub const fn is_idle(&self) -> bool {
+        matches!(self.stage, Stage::Idle)
+    }
+}
+
+/// Advances the state by one event. An event that makes no sense where the state stands changes nothing.
+pub fn step(state: &mut State, event: Event) -> Effects {
+    let stage = std::mem::replace(&mut state.stage, Stage::Idle);
+    match (stage, event) {
+        (Stage::Idle, Event::Started) => call(state, Stage::Calling { committed: false }),
+        (Stage::Calling { .. }, Event::ContentSent) => remain(state, Stage::Calling { committed: true }),
+        (Stage::Calling { .. }, Event::Succeeded) => {
+            let mut effects = close_chain(state, Closing::Success);
+            effects.push(Effect::Settle(Outcome::Completed));
+            effects
+        }
+        (Stage::Calling { committed }, Event::Failed { failure, own_delay, remedies, now }) => {
+            let committed = committed || failure.failure.phase == Phase::AfterContent;
+            let situation = Situation {
+                verdict: &failure.verdict,
+                retryable: failure.failure.retryable,
+                committed,
+                own_delay,
+                remedies,
+                now,
+            };
+            let decision = decide(&state.rules, &state.chain, &state.prompt, &situation);
+            follow(state, decision, failure, Moment { now, committed })
+        }
+        (Stage::Waiting { since, .. }, Event::Woke { now }) => {
+            end_wait(state, since, now);
+            call(state, Stage::Calling { committed: false })
+        }
+        // A continued answer keeps its committed part: what follows it may not be repeated either.
+        (Stage::Mending { committed, .. }, Event::RemedyDone) => call(state, Stage::Calling { committed }),
+        (Stage::Mending { failure, .. }, Event::RemedyFailed) => give_up(state, failure, GiveUp::NotRetryable),
+        (Stage::Waiting { since, failure }, Event::RetryAborted { now }) => {
+            end_wait(state, since, now);
+            let mut effects = Effects::from_iter([Effect::CancelSleep]);
+            effects.extend(close_chain(state, Closing::Cancelled));
+            effects
+                .extend([Effect::Report(failure, GiveUp::Canceled), Effect::Settle(Outcome::Failed(GiveUp::Canceled))]);
+            effects
+        }
+        (stage, Event::Aborted { now }) => abort(state, stage, now),
+        (stage, Event::Spent(cost)) => {
+            state.prompt.spend(cost);
+            remain(state, stage)
+        }
+        (stage, _) => remain(state, stage),
+    }
+}
+
+struct Moment {
+    now: Timestamp,
+    committed: bool,
+}
+
+fn follow(state: &mut State, decision: Decision, failure: Arc<Judged>, moment: Moment) -> Effects {
+    let Moment { now, committed } = moment;
+    match decision {
+        Decision::RetryAt(at) => {
+            let delay = at.since(now);
+            state.chain.start_wait(delay);
+            state.prompt.reserve_sleep(delay);
+            let announcement = scheduled(state, delay, at, &failure);
+            state.stage = Stage::Waiting { since: now, failure };
+            Effects::from_iter([announcement, Effect::SleepUntil(at)])
+        }
+        Decision::Try(remedy @ Remedy::Switch(_)) => {
+            state.chain.start_switch();
+            let announcement = scheduled(state, Duration::ZERO, now, &failure);
+            state.stage = Stage::Mending { failure, committed };
+            Effects::from_iter([announcement, Effect::Apply(remedy)])
+        }
+        Decision::Try(remedy) => {
+            state.stage = Stage::Mending { failure, committed };
+            Effects::from_iter([Effect::Apply(remedy)])
+        }
+        Decision::GiveUp(why) => give_up(state, failure, why),
+    }
+}
+
+fn scheduled(state: &State, delay: Duration, at: Timestamp, failure: &Arc<Judged>) -> Effect {
+    Effect::AnnounceRetry(RetryScheduled {
+        attempt: state.chain.retries(),
+        max_attempts: state.rules.retries,
+        delay,
+        at,
+        failure: Arc::clone(failure),
+    })
+}
+
+fn give_up(state: &mut State, failure: Arc<Judged>, why: GiveUp) -> Effects {
+    let mut effects = close_chain(state, Closing::Failure(&failure));
+    effects.extend([Effect::Report(failure, why), Effect::Settle(Outcome::Failed(why))]);
+    effects
+}
+
+fn abort(state: &mut State, stage: Stage, now: Timestamp) -> Effects {
+    let mut effects = Effects::new();
+    match stage {
+        Stage::Idle => return effects,
+        Stage::Calling { .. } => effects.push(Effect::CancelCall),
+        Stage::Waiting { since, .. } => {
+            end_wait(state, since, now);
+            effects.push(Effect::CancelSleep);
+        }
+        Stage::Mending { .. } => {}
+    }
+    effects.extend(close_chain(state, Closing::Cancelled));
+    effects.push(Effect::Settle(Outcome::Aborted));
+    effects
+}
+
+enum Closing<'a> {
+    Success,
+    Failure(&'a Judged),
+    Cancelled,
+}
+
+/// The only place where a chain ends, so that its end is said exactly once.
+fn close_chain(state: &mut State, closing: Closing<'_>) -> Effects {
+    let chain = std::mem::take(&mut state.chain);
+    let mut effects = Effects::new();
+    if chain.is_open() {
+        let (success, error) = match closing {
+            Closing::Success => (true, None),
+            Closing::Failure(judged) => (false, Some(judged.failure.message.clone())),
+            Closing::Cancelled => (false, Some(RETRY_CANCELLED.to_owned())),
+        };
+        effects.push(Effect::AnnounceEnd(RetryEnded { success, attempt: chain.retries(), error }));
+    }
+    effects
+}
+
+fn end_wait(state: &mut State, since: Timestamp, now: Timestamp) {
+    let slept = now.since(since);
+    state.chain.end_wait(slept);
+    state.prompt.settle_sleep(slept);
+}
+
+fn call(state: &mut State, stage: Stage) -> Effects {
+    state.stage = stage;
+    Effects::from_iter([Effect::Call])
+}
+
+fn remain(state: &mut State, stage: Stage) -> Effects {
+    state.stage = stage;
+    Effects::new()
+}
+
+#[cfg(test)]
+#[path = "recovery_tests.rs"]
+mod tests;

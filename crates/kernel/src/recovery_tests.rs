@@ -1,0 +1,312 @@
+use super::*;
+use crate::budget::Limits;
+use crate::decision::Target;
+use crate::failure::Failure;
+use crate::policy::{Policy, Switches};
+use crate::verdict::{Cause, Scope, Verdict};
+
+const NOW: Timestamp = Timestamp::from_millis(1_000_000_000);
+
+fn judged(cause: Cause, scope: Scope) -> Arc<Judged> {
+    let failure = Failure::emitted("mock", "it failed", NOW).with_verdict(Verdict::of(cause, scope));
+    Judged::new(failure)
+}
+
+fn overloaded() -> Arc<Judged> {
+    judged(Cause::Overloaded, Scope::Model)
+}
+
+/// A driver that keeps time and feeds a policy's own delays, as the engine does.
+#[derive(Clone)]
+struct Run {
+    policy: Arc<Policy>,
+    state: State,
+    now: Timestamp,
+}
+
+impl Run {
+    fn new(policy: &str) -> Self {
+        let policy = Policy::named(policy).unwrap();
+        let state = State::new(Rules::from(&policy), Prompt::default());
+        let mut run = Self { policy: Arc::new(policy), state, now: NOW };
+        assert_eq!(run.step(Event::Started)[..], [Effect::Call]);
+        run
+    }
+
+    fn step(&mut self, event: Event) -> Effects {
+        step(&mut self.state, event)
+    }
+
+    fn fail(&mut self, failure: Arc<Judged>, remedies: Remedies) -> Effects {
+        let own_delay = self.policy.delay_for(self.state.chain().schedule_index());
+        let now = self.now;
+        self.step(Event::Failed { failure, own_delay, remedies, now })
+    }
+
+    /// Fails, sleeps the whole wait and returns the announced retry.
+    fn fail_and_sleep(&mut self) -> Option<RetryScheduled> {
+        let effects = self.fail(overloaded(), Remedies::NONE);
+        match &effects[..] {
+            [Effect::AnnounceRetry(retry), Effect::SleepUntil(at)] => {
+                self.now = *at;
+                assert_eq!(self.step(Event::Woke { now: self.now })[..], [Effect::Call]);
+                Some(retry.clone())
+            }
+            _ => None,
+        }
+    }
+}
+
+#[test]
+fn starts_are_counted_from_one_and_exhaustion_reports_the_last_retry() {
+    let mut run = Run::new("session");
+    for (attempt, delay) in [(1, 2), (2, 4), (3, 8)] {
+        let retry = run.fail_and_sleep().unwrap();
+        assert_eq!((retry.attempt, retry.max_attempts, retry.delay), (attempt, Some(3), Duration::from_secs(delay)));
+        assert_eq!(retry.at, run.now);
+    }
+    let why = GiveUp::RetriesSpent { retries: 3 };
+    let end = RetryEnded { success: false, attempt: 3, error: Some("it failed".to_owned()) };
+    assert_eq!(
+        run.fail(overloaded(), Remedies::NONE)[..],
+        [Effect::AnnounceEnd(end), Effect::Report(overloaded(), why), Effect::Settle(Outcome::Failed(why))]
+    );
+}
+
+#[test]
+fn success_closes_the_chain_and_a_later_one_starts_anew() {
+    let mut run = Run::new("session");
+    run.fail_and_sleep();
+    run.fail_and_sleep();
+    let end = RetryEnded { success: true, attempt: 2, error: None };
+    assert_eq!(run.step(Event::Succeeded)[..], [Effect::AnnounceEnd(end), Effect::Settle(Outcome::Completed)]);
+    assert!(!run.state.is_retrying());
+
+    run.step(Event::Started);
+    assert_eq!(run.fail_and_sleep().unwrap().attempt, 1);
+}
+
+#[test]
+fn a_first_failure_that_cannot_be_retried_opens_no_chain() {
+    let mut run = Run::new("session");
+    let auth = judged(Cause::Auth, Scope::Credential);
+    let why = GiveUp::NotRetryable;
+    assert_eq!(
+        run.fail(Arc::clone(&auth), Remedies::NONE)[..],
+        [Effect::Report(auth, why), Effect::Settle(Outcome::Failed(why))]
+    );
+}
+
+#[test]
+fn an_abort_in_a_wait_says_cancelled_and_no_error() {
+    let mut run = Run::new("session");
+    run.fail(overloaded(), Remedies::NONE);
+    let end = RetryEnded { success: false, attempt: 1, error: Some("Retry cancelled".to_owned()) };
+    assert_eq!(
+        run.step(Event::Aborted { now: NOW })[..],
+        [Effect::CancelSleep, Effect::AnnounceEnd(end), Effect::Settle(Outcome::Aborted)]
+    );
+    assert!(!run.state.is_retrying() && run.state.is_idle());
+}
+
+#[test]
+fn an_aborted_retry_says_cancelled_and_then_the_error_that_was_held_back() {
+    let mut run = Run::new("session");
+    run.fail(overloaded(), Remedies::NONE);
+    let end = RetryEnded { success: false, attempt: 1, error: Some("Retry cancelled".to_owned()) };
+    let why = GiveUp::Canceled;
+    assert_eq!(
+        run.step(Event::RetryAborted { now: NOW })[..],
+        [
+            Effect::CancelSleep,
+            Effect::AnnounceEnd(end),
+            Effect::Report(overloaded(), why),
+            Effect::Settle(Outcome::Failed(why)),
+        ]
+    );
+}
+
+#[test]
+fn aborting_a_retry_when_none_waits_changes_nothing() {
+    let mut run = Run::new("session");
+    run.fail_and_sleep();
+    assert!(run.step(Event::RetryAborted { now: NOW }).is_empty());
+    assert!(!run.state.is_idle());
+}
+
+#[test]
+fn a_wait_that_is_cut_short_costs_what_was_slept() {
+    let policy = Policy::named("overnight").unwrap();
+    let prompt = Prompt::new(Limits { sleep: Some(Duration::from_secs(3600)), ..Limits::default() });
+    let mut run = Run::new("overnight");
+    run.state = State::new(Rules::from(&policy), prompt);
+    run.step(Event::Started);
+    run.fail(overloaded(), Remedies::NONE);
+    assert_eq!(run.state.chain().scheduled_sleep(), Duration::from_secs(5));
+    run.step(Event::Woke { now: NOW + Duration::from_secs(1) });
+    assert_eq!(run.state.chain().scheduled_sleep(), Duration::from_secs(1));
+    assert_eq!(run.state.prompt().sleep_left(), Some(Duration::from_secs(3599)));
+}
+
+#[test]
+fn a_switch_of_account_is_announced_without_delay() {
+    let mut run = Run::new("session");
+    let limit = judged(Cause::UsageLimit, Scope::Credential);
+    let siblings = Remedies { switch: Switches { account: true, ..Switches::NONE }, ..Remedies::NONE };
+    let effects = run.fail(limit, siblings);
+    let [Effect::AnnounceRetry(retry), Effect::Apply(Remedy::Switch(Target::Account))] = &effects[..] else {
+        panic!("{effects:?}");
+    };
+    assert_eq!((retry.attempt, retry.delay, retry.at), (1, Duration::ZERO, NOW));
+    assert_eq!(run.step(Event::RemedyDone)[..], [Effect::Call]);
+    assert_eq!(run.fail_and_sleep().unwrap().delay, Duration::from_secs(2), "the schedule was not used");
+}
+
+#[test]
+fn an_overflow_is_compacted_without_a_retry_event() {
+    let mut run = Run::new("session");
+    let can_compact = Remedies { compact: true, ..Remedies::NONE };
+    let overflow = judged(Cause::ContextOverflow, Scope::Request);
+    assert_eq!(run.fail(overflow, can_compact)[..], [Effect::Apply(Remedy::Compact)]);
+    assert_eq!(run.step(Event::RemedyDone)[..], [Effect::Call]);
+    assert_eq!(run.step(Event::Succeeded)[..], [Effect::Settle(Outcome::Completed)]);
+}
+
+// --- all sequences ---
+
+const WORDS: usize = 14;
+
+fn word(index: usize, run: &Run) -> Event {
+    let everything = Remedies { switch: Switches::ALL, compact: true, continue_partial: true, rework: true };
+    let own_delay = run.policy.delay_for(run.state.chain().schedule_index());
+    let now = run.now;
+    let failed = |cause, scope, remedies| Event::Failed { failure: judged(cause, scope), own_delay, remedies, now };
+    match index {
+        0 => Event::Started,
+        1 => Event::ContentSent,
+        2 => Event::Succeeded,
+        3 => failed(Cause::Overloaded, Scope::Model, Remedies::NONE),
+        4 => failed(Cause::UsageLimit, Scope::Credential, everything),
+        5 => failed(Cause::ContextOverflow, Scope::Request, everything),
+        6 => failed(Cause::Auth, Scope::Credential, Remedies::NONE),
+        7 => failed(Cause::Network, Scope::Provider, everything),
+        8 => Event::Woke { now },
+        9 => Event::RemedyDone,
+        10 => Event::RemedyFailed,
+        11 => Event::RetryAborted { now },
+        12 => Event::Aborted { now },
+        _ => Event::Spent(Cost(1)),
+    }
+}
+
+/// What an observer of the effects knows; every invariant is judged from outside.
+#[derive(Clone, Default)]
+struct Observer {
+    scheduled: u32,
+    calling: bool,
+    content: bool,
+    sleeping: bool,
+    running: bool,
+}
+
+impl Observer {
+    fn check(&mut self, event: &Event, before: &State, effects: &Effects, after: &State) {
+        if matches!(event, Event::ContentSent) && self.calling {
+            self.content = true;
+        }
+        if matches!(event, Event::Started) && !self.running {
+            self.running = true;
+            self.content = false;
+        }
+        if matches!(event, Event::Succeeded | Event::Failed { .. }) {
+            self.calling = false;
+        }
+        if matches!(event, Event::Woke { .. }) {
+            self.sleeping = false;
+        }
+        let mut continued = false;
+        for effect in effects {
+            continued |= matches!(effect, Effect::Apply(Remedy::ContinuePartial));
+            self.effect(effect);
+        }
+        if !effects.is_empty() && self.content && self.running && !continued && matches!(event, Event::Failed { .. }) {
+            panic!("went on after content without continuing it: {effects:?}");
+        }
+        if matches!(event, Event::Aborted { .. }) {
+            assert!(after.is_idle() && !self.running && !self.sleeping && !self.calling, "an abort reaches idle");
+        }
+        assert_eq!(self.scheduled > 0, after.is_retrying(), "the chain is open exactly while a retry is announced");
+        let closed = effects.iter().any(|effect| matches!(effect, Effect::AnnounceEnd(_)));
+        if !closed {
+            let (old, new) = (before.chain(), after.chain());
+            assert!(new.retries() >= old.retries() && new.schedule_index() >= old.schedule_index());
+        }
+        assert!(after.prompt().cost() >= before.prompt().cost());
+    }
+
+    fn effect(&mut self, effect: &Effect) {
+        match effect {
+            Effect::Call => {
+                assert!(self.running && !self.calling && !self.sleeping, "one call at a time");
+                self.calling = true;
+            }
+            Effect::CancelCall => self.calling = false,
+            Effect::AnnounceRetry(retry) => {
+                assert!(!self.content, "a retry behind the commit watermark");
+                assert_eq!(retry.attempt, self.scheduled + 1, "retries are numbered without gaps");
+                self.scheduled += 1;
+            }
+            Effect::SleepUntil(_) => self.sleeping = true,
+            Effect::CancelSleep => self.sleeping = false,
+            Effect::Apply(_) => assert!(!self.sleeping && !self.calling),
+            Effect::AnnounceEnd(end) => {
+                assert!(self.scheduled > 0, "an end without a start");
+                assert_eq!(end.attempt, self.scheduled);
+                assert_eq!(end.success, end.error.is_none());
+                self.scheduled = 0;
+            }
+            Effect::Report(..) => assert!(self.running && self.scheduled == 0, "the error comes after the end"),
+            Effect::Settle(_) => {
+                assert!(self.running && self.scheduled == 0 && !self.calling && !self.sleeping, "settled exactly once");
+                self.running = false;
+            }
+        }
+    }
+}
+
+fn explore(run: &Run, observer: &Observer, depth: usize) -> u64 {
+    if depth == 0 {
+        return 1;
+    }
+    let mut checked = 1;
+    for index in 0..WORDS {
+        let mut run = run.clone();
+        let mut observer = observer.clone();
+        let event = word(index, &run);
+        let before = run.state.clone();
+        let effects = step(&mut run.state, event.clone());
+        if let Some(Effect::SleepUntil(at)) = effects.last() {
+            run.now = *at;
+        }
+        observer.check(&event, &before, &effects, &run.state);
+        // What changed nothing leads only to sequences that are checked without it.
+        if effects.is_empty() && !matches!(event, Event::ContentSent | Event::Spent(_)) {
+            checked += 1;
+            continue;
+        }
+        checked += explore(&run, &observer, depth - 1);
+    }
+    checked
+}
+
+#[test]
+fn the_invariants_hold_over_all_event_sequences() {
+    let mut checked = 0;
+    for policy in ["none", "standard", "session"] {
+        let mut fresh = Run::new(policy);
+        fresh.state = State::new(Rules::from(&*fresh.policy), Prompt::default());
+        checked += explore(&fresh, &Observer::default(), 8);
+    }
+    println!("recovery: {checked} event sequences checked");
+    assert!(checked > 300_000, "only {checked}");
+}

@@ -1,0 +1,220 @@
+//! Text from outside, made safe to show and to keep.
+//!
+//! Invariant: nothing here grows its input by more than a marker, and every cut falls between characters.
+
+use std::borrow::Cow;
+
+/// The most that is kept of a provider's message, in bytes.
+pub const MESSAGE_LIMIT: usize = 4096;
+
+const CUT_MARK: &str = "…";
+const SECRET_MARK: &str = "[secret]";
+/// What API keys start with. `sk-` covers OpenAI, Anthropic (`sk-ant-`) and OpenRouter (`sk-or-`).
+const KEY_PREFIXES: [&str; 7] = ["sk-", "gsk_", "xai-", "AIza", "ghp_", "AKIA", "eyJ"];
+const SHORTEST_SECRET: usize = 16;
+
+/// The text itself, or as much of its beginning as fits into `limit` bytes, with a mark that it was cut.
+pub fn bounded(text: &str, limit: usize) -> Cow<'_, str> {
+    if text.len() <= limit {
+        return Cow::Borrowed(text);
+    }
+    let mut end = limit.saturating_sub(CUT_MARK.len());
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    Cow::Owned(format!("{}{CUT_MARK}", &text[..end]))
+}
+
+/// A provider's message as Outlast passes it on: without anything that looks like a key, cut at [`MESSAGE_LIMIT`].
+pub fn message(text: &str) -> String {
+    without_secrets(&bounded(text, MESSAGE_LIMIT)).into_owned()
+}
+
+/// The text with control characters and terminal escapes removed; newlines and tabs stay.
+///
+/// ```
+/// use outlast_kernel::text::plain;
+///
+/// assert_eq!(plain("\u{1b}]0;title\u{7}red \u{1b}[31mtext\u{1b}[0m\nnext"), "red text\nnext");
+/// ```
+pub fn plain(text: &str) -> Cow<'_, str> {
+    if !text.contains(is_unwanted) {
+        return Cow::Borrowed(text);
+    }
+    let mut out = String::with_capacity(text.len());
+    let mut chars = text.chars();
+    while let Some(c) = chars.next() {
+        match c {
+            '\u{1b}' => skip_escape(&mut chars),
+            '\u{9b}' => skip_until_final(&mut chars),
+            c if is_unwanted(c) => {}
+            c => out.push(c),
+        }
+    }
+    Cow::Owned(out)
+}
+
+/// Control characters, and the characters that reorder or hide what a terminal shows.
+fn is_unwanted(c: char) -> bool {
+    let control = c.is_control() && c != '\n' && c != '\t';
+    let reorders = matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{200e}' | '\u{200f}');
+    control || reorders
+}
+
+fn skip_escape(chars: &mut std::str::Chars<'_>) {
+    let mut ahead = chars.clone();
+    match ahead.next() {
+        Some('[') => {
+            *chars = ahead;
+            skip_until_final(chars);
+        }
+        // OSC, DCS, SOS, PM and APC run up to BEL or ESC \.
+        Some(']' | 'P' | 'X' | '^' | '_') => {
+            *chars = ahead;
+            skip_string(chars);
+        }
+        Some(' '..='~') => *chars = ahead,
+        _ => {}
+    }
+}
+
+fn skip_until_final(chars: &mut std::str::Chars<'_>) {
+    let mut ahead = chars.clone();
+    while let Some(c) = ahead.next() {
+        if !matches!(c, ' '..='?') {
+            if matches!(c, '@'..='~') {
+                *chars = ahead;
+            }
+            return;
+        }
+        *chars = ahead.clone();
+    }
+}
+
+fn skip_string(chars: &mut std::str::Chars<'_>) {
+    while let Some(c) = chars.next() {
+        match c {
+            '\u{7}' | '\u{9c}' => return,
+            '\u{1b}' => {
+                if chars.clone().next() == Some('\\') {
+                    chars.next();
+                }
+                return;
+            }
+            // An unterminated string must not swallow the lines after it.
+            '\n' => return,
+            _ => {}
+        }
+    }
+}
+
+/// The text with everything that looks like a credential replaced by a mark.
+pub fn without_secrets(text: &str) -> Cow<'_, str> {
+    let mut out: Option<String> = None;
+    let mut kept = 0;
+    let mut at = 0;
+    let mut after_bearer = false;
+    while at < text.len() {
+        let word_end = text[at..].find(|c| !is_token_char(c)).map_or(text.len(), |n| at + n);
+        if word_end == at {
+            at += text[at..].chars().next().map_or(1, char::len_utf8);
+            continue;
+        }
+        let word = &text[at..word_end];
+        if is_secret(word, after_bearer) {
+            let out = out.get_or_insert_default();
+            out.push_str(&text[kept..at]);
+            out.push_str(SECRET_MARK);
+            kept = word_end;
+        }
+        after_bearer = word.eq_ignore_ascii_case("bearer") || word.eq_ignore_ascii_case("x-api-key");
+        at = word_end;
+    }
+    match out {
+        Some(mut out) => {
+            out.push_str(&text[kept..]);
+            Cow::Owned(out)
+        }
+        None => Cow::Borrowed(text),
+    }
+}
+
+fn is_token_char(c: char) -> bool {
+    c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '~' | '+')
+}
+
+fn is_secret(word: &str, after_bearer: bool) -> bool {
+    if word.len() < SHORTEST_SECRET {
+        return false;
+    }
+    after_bearer || KEY_PREFIXES.iter().any(|prefix| word.starts_with(prefix))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn a_long_message_is_cut_between_characters() {
+        let long = "é".repeat(4000);
+        let kept = message(&long);
+        assert!(kept.len() <= MESSAGE_LIMIT && kept.ends_with('…'), "{} bytes", kept.len());
+        assert_eq!(message("short"), "short");
+    }
+
+    #[test]
+    fn keys_do_not_pass() {
+        let table = [
+            ("Incorrect API key provided: sk-proj-abcdefghijklmnop1234.", "Incorrect API key provided: [secret]"),
+            ("Authorization: Bearer abcdef0123456789abcdef, retry", "Authorization: Bearer [secret], retry"),
+            ("x-api-key: 0123456789abcdef0123", "x-api-key: [secret]"),
+            ("key AIzaSyA1234567890abcdef", "key [secret]"),
+        ];
+        for (text, clean) in table {
+            assert_eq!(without_secrets(text), clean);
+        }
+    }
+
+    #[test]
+    fn ordinary_words_pass() {
+        for text in [
+            "skip-this-rather-long-word",
+            "the bearer of bad news",
+            "model claude-opus-4-20250514 not found",
+            "sk-short",
+        ] {
+            assert_eq!(without_secrets(text), text);
+        }
+    }
+
+    #[test]
+    fn escapes_cannot_move_the_cursor_or_set_a_title() {
+        let table = [
+            ("\u{1b}[2J\u{1b}[1;1Hgone", "gone"),
+            ("\u{1b}]0;pwned\u{1b}\\text", "text"),
+            ("\u{9b}31mred", "red"),
+            ("\u{1b}Pq#0;2\u{1b}\\image", "image"),
+            ("a\rb\u{8}c", "abc"),
+            ("\u{1b}]0;never ended\nnext line", "next line"),
+            ("safe\u{202e}reversed", "safereversed"),
+            ("broken \u{1b}[3", "broken "),
+        ];
+        for (text, clean) in table {
+            assert_eq!(plain(text), clean, "{text:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn plain_text_never_holds_a_control_character(text in any::<String>()) {
+            prop_assert!(!plain(&text).contains(is_unwanted));
+        }
+
+        #[test]
+        fn messages_are_bounded_whatever_comes_in(text in "(?s).{0,6000}") {
+            prop_assert!(message(&text).len() <= MESSAGE_LIMIT * 2);
+            prop_assert!(bounded(&text, 100).len() <= 100);
+        }
+    }
+}

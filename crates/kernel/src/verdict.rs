@@ -1,0 +1,231 @@
+//! What a failure means: its cause, its class, whom it concerns and when to come back.
+//!
+//! Invariant: the class follows from the cause, so the two can never disagree.
+
+use crate::Timestamp;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::time::Duration;
+
+/// What may be done about a failure, in the six classes of step policies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Class {
+    /// It can pass by itself: try again.
+    Transient,
+    /// It fails the same way every time.
+    Deterministic,
+    /// A context window or a ceiling of cost or tokens is spent: make it smaller or fall back.
+    BudgetExhausted,
+    /// The output broke its contract: rework it.
+    ContractFailure,
+    /// Tests failed: fix and run them again.
+    TestFailure,
+    /// A person or the run's own deadline ended it.
+    Canceled,
+}
+
+impl Class {
+    /// Every class, in the order of the documentation.
+    pub const ALL: [Self; 6] = [
+        Self::Transient,
+        Self::Deterministic,
+        Self::BudgetExhausted,
+        Self::ContractFailure,
+        Self::TestFailure,
+        Self::Canceled,
+    ];
+}
+
+macro_rules! causes {
+    ($($(#[$doc:meta])* $name:ident => $class:ident, $word:literal, $phrase:literal;)*) => {
+        /// What went wrong.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[non_exhaustive]
+        pub enum Cause {
+            $($(#[$doc])* #[serde(rename = $word)] $name,)*
+        }
+
+        impl Cause {
+            /// Every cause.
+            pub const ALL: &[Self] = &[$(Self::$name),*];
+
+            /// The class that this cause belongs to.
+            pub const fn class(self) -> Class {
+                match self { $(Self::$name => Class::$class,)* }
+            }
+
+            /// The cause's name on the wire.
+            pub const fn as_str(self) -> &'static str {
+                match self { $(Self::$name => $word,)* }
+            }
+
+            /// The cause in words for a person.
+            pub const fn phrase(self) -> &'static str {
+                match self { $(Self::$name => $phrase,)* }
+            }
+        }
+    };
+}
+
+causes! {
+    /// The provider has no capacity just now.
+    Overloaded => Transient, "overloaded", "Server overloaded";
+    /// Too many requests or tokens in a short window.
+    RateLimited => Transient, "rate_limited", "Rate limited";
+    /// A plan's window (hours, days) is used up.
+    UsageLimit => Transient, "usage_limit", "Usage limit reached";
+    /// The provider failed internally.
+    ServerError => Transient, "server_error", "Server error";
+    /// The connection could not be made or was lost.
+    Network => Transient, "network", "Connection failed";
+    /// A request or step took too long.
+    Timeout => Transient, "timeout", "Request timed out";
+    /// Nothing came for longer than the idle limit.
+    Stalled => Transient, "stalled", "Stream stalled";
+    /// A stream ended without its terminal event.
+    TruncatedStream => Transient, "truncated_stream", "Stream cut off";
+    /// The answer was empty.
+    EmptyOutput => Transient, "empty_output", "Empty answer";
+    /// The credential was refused.
+    Auth => Deterministic, "auth", "Credential refused";
+    /// The credential may not do this.
+    Permission => Deterministic, "permission", "Permission denied";
+    /// An empty balance or a spend cap.
+    Billing => Deterministic, "billing", "Out of credit";
+    /// The request can never be accepted as it is.
+    InvalidRequest => Deterministic, "invalid_request", "Request refused";
+    /// Too many bytes, whatever the tokens.
+    PayloadTooLarge => Deterministic, "payload_too_large", "Request too large";
+    /// No such model, or not for this account.
+    ModelNotFound => Deterministic, "model_not_found", "Model not found";
+    /// A safety filter refused the input or the output.
+    ContentFilter => Deterministic, "content_filter", "Refused by a content filter";
+    /// A program that a step needs is not installed.
+    MissingBinary => Deterministic, "missing_binary", "Program not found";
+    /// A bug in Outlast.
+    Internal => Deterministic, "internal", "Internal error";
+    /// An error that says nothing about itself.
+    Unknown => Deterministic, "unknown", "Unknown error";
+    /// The conversation does not fit the model's window.
+    ContextOverflow => BudgetExhausted, "context_overflow", "Context window exceeded";
+    /// A ceiling on cost or tokens is reached.
+    CeilingReached => BudgetExhausted, "ceiling_reached", "Budget ceiling reached";
+    /// Output that does not match its schema.
+    SchemaMismatch => ContractFailure, "schema_mismatch", "Output does not match its schema";
+    /// Output that cannot be read at all.
+    MalformedOutput => ContractFailure, "malformed_output", "Output is malformed";
+    /// Any other contract that the output broke.
+    ContractBroken => ContractFailure, "contract_broken", "Contract broken";
+    /// A test suite failed.
+    TestsFailed => TestFailure, "tests_failed", "Tests failed";
+    /// A person interrupted it.
+    Interrupted => Canceled, "interrupted", "Cancelled";
+    /// The run's own deadline passed.
+    DeadlinePassed => Canceled, "deadline_passed", "Deadline passed";
+}
+
+impl fmt::Display for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// Whom a failure concerns, and so who else will meet it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Scope {
+    /// This request alone.
+    Request,
+    /// Everyone who uses this credential.
+    Credential,
+    /// Everyone who uses this model.
+    Model,
+    /// Everyone who uses this provider.
+    Provider,
+    /// This process or machine.
+    Process,
+}
+
+/// How much a stated time is worth.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Authority {
+    /// Our own estimate; never authorises a long sleep.
+    Guessed,
+    /// Read from a report about usage, not from this answer.
+    Reported,
+    /// Said by the server about this very request.
+    Stated,
+}
+
+/// When a failure's source says that trying again makes sense.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Hint {
+    /// Not before this moment.
+    pub not_before: Timestamp,
+    /// The header, body field or wording that it was read from.
+    pub source: String,
+    /// How much it is worth.
+    pub authority: Authority,
+}
+
+impl Hint {
+    /// How long from `now` until the hint allows a try.
+    pub fn wait(&self, now: Timestamp) -> Duration {
+        self.not_before.since(now)
+    }
+}
+
+/// One fact that led to a verdict, so that it can be explained.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Evidence {
+    /// Where the fact was seen: `status`, `code`, a header's name, `io`, `text`, `flag`.
+    pub source: String,
+    /// What was seen there.
+    pub found: String,
+}
+
+/// The judgement of one failure.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Verdict {
+    /// What went wrong.
+    pub cause: Cause,
+    /// Whom it concerns.
+    pub scope: Scope,
+    /// When to come back, if anyone said so.
+    pub hint: Option<Hint>,
+    /// The facts that decided.
+    pub evidence: Vec<Evidence>,
+}
+
+impl Verdict {
+    /// A verdict without hint or evidence.
+    pub const fn of(cause: Cause, scope: Scope) -> Self {
+        Self { cause, scope, hint: None, evidence: Vec::new() }
+    }
+
+    /// The class of the cause.
+    pub const fn class(&self) -> Class {
+        self.cause.class()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_wire_name_of_a_cause_is_its_serialized_form() {
+        for cause in Cause::ALL {
+            assert_eq!(serde_json::to_string(cause).unwrap(), format!("\"{cause}\""));
+        }
+    }
+
+    #[test]
+    fn every_class_has_a_cause() {
+        for class in Class::ALL {
+            assert!(Cause::ALL.iter().any(|cause| cause.class() == class), "{class:?}");
+        }
+    }
+}
