@@ -1,1 +1,23 @@
+//! Acts: one model call and its retries.
+//!
+//! [`turn::run_turn`] makes a call, lets the kernel decide what a failure means, and carries that out: wait, call
+//! again, say so, settle. [`stream_retry::retrying`] is the smaller thing for any fallible stream.
+//!
+//! Invariant: the kernel decides, nothing here does. There is one retry layer: adapters make one request each.
+#![warn(missing_docs)]
 
+pub mod clock;
+pub mod provider;
+pub mod strategy;
+pub mod stream_retry;
+pub mod transport;
+pub mod turn;
+
+pub use clock::Clock;
+pub use futures_util::future::BoxFuture;
+pub use futures_util::stream::BoxStream;
+pub use provider::Provider;
+pub use strategy::RetryStrategy;
+pub use tokio_util::sync::CancellationToken;
+pub use transport::Transport;
+pub use turn::run_turn;

@@ -46,7 +46,11 @@ impl Config {
         if usize::try_from(limit.get()).is_ok_and(|limit| limit > MOST_SIGHTINGS) {
             return Err(Error::LimitTooHigh);
         }
-        Ok(Self { limit, tracked: tracked.to_vec(), ..Self::default() })
+        Ok(Self {
+            limit,
+            tracked: tracked.to_vec(),
+            ..Self::default()
+        })
     }
 
     /// The same breaker that forgets sightings older than `window`.
@@ -67,7 +71,11 @@ impl Default for Config {
     fn default() -> Self {
         Self {
             limit: NonZeroU32::MIN.saturating_add(2),
-            tracked: vec![Class::Deterministic, Class::ContractFailure, Class::TestFailure],
+            tracked: vec![
+                Class::Deterministic,
+                Class::ContractFailure,
+                Class::TestFailure,
+            ],
             window: Duration::from_secs(24 * 3600),
             cooldown: Duration::from_secs(1800),
         }
@@ -113,12 +121,17 @@ struct Step {
 impl Breaker {
     /// An empty memory.
     pub fn new(config: Config) -> Self {
-        Self { config, steps: BTreeMap::new() }
+        Self {
+            config,
+            steps: BTreeMap::new(),
+        }
     }
 
     /// Asks whether the step may run now. A trial that is granted must be followed by its result.
     pub fn permit(&mut self, step: &str, now: Timestamp) -> Permit {
-        let Some(step) = self.steps.get_mut(step) else { return Permit::Run };
+        let Some(step) = self.steps.get_mut(step) else {
+            return Permit::Run;
+        };
         match &step.trip {
             None => Permit::Run,
             Some(trip) if step.trial_running || now < trip.until => Permit::Refused(trip.clone()),
@@ -137,10 +150,18 @@ impl Breaker {
         }
         let step = self.steps.entry(fingerprint.step().to_owned()).or_default();
         let count = step.sight(&fingerprint, now, self.config.window);
-        let same_again = step.trial_running && step.trip.as_ref().is_some_and(|trip| trip.fingerprint == fingerprint);
+        let same_again = step.trial_running
+            && step
+                .trip
+                .as_ref()
+                .is_some_and(|trip| trip.fingerprint == fingerprint);
         step.trial_running = false;
         if same_again || count >= self.config.limit.get() {
-            step.trip = Some(Trip { fingerprint, count, until: now + self.config.cooldown });
+            step.trip = Some(Trip {
+                fingerprint,
+                count,
+                until: now + self.config.cooldown,
+            });
         } else {
             // A trial that met another failure has shown that the first one is over.
             step.trip = None;
@@ -178,7 +199,11 @@ impl Step {
     }
 
     fn forget_oldest(&mut self) {
-        let oldest = self.sightings.iter().min_by_key(|(_, times)| times.last().copied()).map(|(key, _)| key.clone());
+        let oldest = self
+            .sightings
+            .iter()
+            .min_by_key(|(_, times)| times.last().copied())
+            .map(|(key, _)| key.clone());
         if let Some(oldest) = oldest {
             self.sightings.remove(&oldest);
         }

@@ -39,7 +39,10 @@ fn the_third_identical_failure_trips() {
 fn only_identical_failures_count_together() {
     let mut breaker = Breaker::default();
     for message in ["a", "b", "c", "a", "b", "c"] {
-        assert_eq!(breaker.failed(failure(Class::TestFailure, message), at(0)), None);
+        assert_eq!(
+            breaker.failed(failure(Class::TestFailure, message), at(0)),
+            None
+        );
     }
     for class in [Class::Deterministic, Class::ContractFailure] {
         assert_eq!(breaker.failed(failure(class, "d"), at(0)), None);
@@ -58,7 +61,9 @@ fn classes_that_are_tracked_by_default() {
     ];
     for (class, tracked) in table {
         let mut breaker = Breaker::default();
-        let trips = (0..10).filter_map(|n| breaker.failed(failure(class, "same"), at(n))).count();
+        let trips = (0..10)
+            .filter_map(|n| breaker.failed(failure(class, "same"), at(n)))
+            .count();
         assert_eq!(trips > 0, tracked, "{class:?}");
     }
 }
@@ -68,7 +73,11 @@ fn sightings_older_than_the_window_are_forgotten() {
     let config = Config::default().with_window(Duration::from_secs(60));
     let mut breaker = Breaker::new(config);
     for second in [0, 40, 80, 120, 160] {
-        assert_eq!(breaker.failed(broken(), at(second)), None, "at most two within any minute");
+        assert_eq!(
+            breaker.failed(broken(), at(second)),
+            None,
+            "at most two within any minute"
+        );
     }
     assert!(breaker.failed(broken(), at(170)).is_some());
 }
@@ -87,9 +96,15 @@ fn success_resets_the_count() {
 #[test]
 fn after_the_cooldown_one_trial_goes_first() {
     let mut breaker = tripped();
-    assert!(matches!(breaker.permit("build", at(1801)), Permit::Refused(_)));
+    assert!(matches!(
+        breaker.permit("build", at(1801)),
+        Permit::Refused(_)
+    ));
     assert_eq!(breaker.permit("build", at(1802)), Permit::Trial);
-    assert!(matches!(breaker.permit("build", at(1803)), Permit::Refused(_)), "one trial at a time");
+    assert!(
+        matches!(breaker.permit("build", at(1803)), Permit::Refused(_)),
+        "one trial at a time"
+    );
 }
 
 #[test]
@@ -101,7 +116,11 @@ fn a_trial_that_fails_the_same_way_trips_at_once() {
     }
     assert_eq!(breaker.permit("build", at(4000)), Permit::Trial);
     let trip = breaker.failed(broken(), at(4000)).unwrap();
-    assert_eq!((trip.count, trip.until), (1, at(7600)), "the old sightings have left the window");
+    assert_eq!(
+        (trip.count, trip.until),
+        (1, at(7600)),
+        "the old sightings have left the window"
+    );
 }
 
 #[test]
@@ -113,7 +132,10 @@ fn a_trial_that_succeeds_or_fails_otherwise_closes_the_breaker() {
 
     let mut breaker = tripped();
     breaker.permit("build", at(2000));
-    assert_eq!(breaker.failed(failure(Class::TestFailure, "another"), at(2000)), None);
+    assert_eq!(
+        breaker.failed(failure(Class::TestFailure, "another"), at(2000)),
+        None
+    );
     assert_eq!(breaker.permit("build", at(2000)), Permit::Run);
 }
 
@@ -121,15 +143,24 @@ fn a_trial_that_succeeds_or_fails_otherwise_closes_the_breaker() {
 fn a_trial_that_ends_untracked_can_be_repeated() {
     let mut breaker = tripped();
     assert_eq!(breaker.permit("build", at(2000)), Permit::Trial);
-    assert_eq!(breaker.failed(failure(Class::Transient, "429"), at(2000)), None);
+    assert_eq!(
+        breaker.failed(failure(Class::Transient, "429"), at(2000)),
+        None
+    );
     assert_eq!(breaker.permit("build", at(2001)), Permit::Trial);
 }
 
 #[test]
 fn impossible_configurations_are_refused() {
     let limit = NonZeroU32::new(3).unwrap();
-    assert_eq!(Config::new(limit, &[Class::Canceled]), Err(Error::CanceledTracked));
-    assert_eq!(Config::new(NonZeroU32::MAX, &[Class::Transient]), Err(Error::LimitTooHigh));
+    assert_eq!(
+        Config::new(limit, &[Class::Canceled]),
+        Err(Error::CanceledTracked)
+    );
+    assert_eq!(
+        Config::new(NonZeroU32::MAX, &[Class::Transient]),
+        Err(Error::LimitTooHigh)
+    );
     assert!(Config::new(limit, &[Class::Transient]).is_ok());
 }
 

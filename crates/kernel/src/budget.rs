@@ -129,7 +129,10 @@ fn lower<T: Ord>(a: Option<T>, b: Option<T>) -> Option<T> {
 impl Prompt {
     /// A fresh budget with these ceilings.
     pub fn new(limits: Limits) -> Self {
-        Self { limits, ..Self::default() }
+        Self {
+            limits,
+            ..Self::default()
+        }
     }
 
     /// Lowers ceilings; a ceiling that is lower already stays.
@@ -144,7 +147,9 @@ impl Prompt {
 
     /// What is left to sleep; `None` when nothing limits it.
     pub fn sleep_left(&self) -> Option<Duration> {
-        self.limits.sleep.map(|limit| limit.saturating_sub(self.sleep.committed()))
+        self.limits
+            .sleep
+            .map(|limit| limit.saturating_sub(self.sleep.committed()))
     }
 
     /// Whether the cost ceiling is reached.
@@ -191,16 +196,34 @@ mod tests {
     #[test]
     fn ceilings_can_only_be_lowered() {
         let time = Timestamp::from_millis;
-        let mut budget = Prompt::new(Limits { deadline: Some(time(50)), cost: Some(Cost(5)), sleep: None });
-        budget.tighten(Limits { deadline: Some(time(90)), cost: Some(Cost(3)), sleep: Some(SECOND) });
-        assert_eq!(budget.limits, Limits { deadline: Some(time(50)), cost: Some(Cost(3)), sleep: Some(SECOND) });
+        let mut budget = Prompt::new(Limits {
+            deadline: Some(time(50)),
+            cost: Some(Cost(5)),
+            sleep: None,
+        });
+        budget.tighten(Limits {
+            deadline: Some(time(90)),
+            cost: Some(Cost(3)),
+            sleep: Some(SECOND),
+        });
+        assert_eq!(
+            budget.limits,
+            Limits {
+                deadline: Some(time(50)),
+                cost: Some(Cost(3)),
+                sleep: Some(SECOND)
+            }
+        );
         budget.tighten(Limits::default());
         assert_eq!(budget.limits.cost, Some(Cost(3)));
     }
 
     #[test]
     fn cost_is_spent_at_the_ceiling() {
-        let mut budget = Prompt::new(Limits { cost: Some(Cost(100)), ..Limits::default() });
+        let mut budget = Prompt::new(Limits {
+            cost: Some(Cost(100)),
+            ..Limits::default()
+        });
         budget.spend(Cost(99));
         assert!(!budget.cost_is_spent());
         budget.spend(Cost(u64::MAX));

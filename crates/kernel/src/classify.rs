@@ -16,7 +16,12 @@ pub fn classify(failure: &Failure) -> Verdict {
         .or_else(|| by_status(failure))
         .or_else(|| by_io(failure))
         .unwrap_or_else(|| unexplained(failure));
-    Verdict { cause, scope: scope(cause), hint: retry_after(failure), evidence: vec![evidence] }
+    Verdict {
+        cause,
+        scope: scope(cause),
+        hint: retry_after(failure),
+        evidence: vec![evidence],
+    }
 }
 
 fn by_code(failure: &Failure) -> Option<(Cause, Evidence)> {
@@ -83,14 +88,20 @@ fn by_io(failure: &Failure) -> Option<(Cause, Evidence)> {
 fn unexplained(failure: &Failure) -> (Cause, Evidence) {
     match failure.transport {
         Transport::Thrown => (Cause::Network, seen("transport", "thrown")),
-        Transport::Http | Transport::Stream | Transport::Process => (Cause::Unknown, seen("transport", "no facts")),
+        Transport::Http | Transport::Stream | Transport::Process => {
+            (Cause::Unknown, seen("transport", "no facts"))
+        }
     }
 }
 
 fn scope(cause: Cause) -> Scope {
     match cause {
         Cause::Overloaded | Cause::ModelNotFound => Scope::Model,
-        Cause::RateLimited | Cause::UsageLimit | Cause::Auth | Cause::Permission | Cause::Billing => Scope::Credential,
+        Cause::RateLimited
+        | Cause::UsageLimit
+        | Cause::Auth
+        | Cause::Permission
+        | Cause::Billing => Scope::Credential,
         Cause::ServerError | Cause::Network | Cause::Timeout => Scope::Provider,
         Cause::MissingBinary | Cause::Internal => Scope::Process,
         _ => Scope::Request,
@@ -107,7 +118,10 @@ fn retry_after(failure: &Failure) -> Option<Hint> {
 }
 
 fn seen(source: &str, found: &str) -> Evidence {
-    Evidence { source: source.to_owned(), found: found.to_owned() }
+    Evidence {
+        source: source.to_owned(),
+        found: found.to_owned(),
+    }
 }
 
 #[cfg(test)]
@@ -123,19 +137,31 @@ mod tests {
     #[test]
     fn statuses_have_their_class() {
         for status in [408, 409, 425, 429, 500, 502, 503, 504, 520, 522, 524, 529] {
-            assert_eq!(classify(&http(status)).class(), Class::Transient, "{status}");
+            assert_eq!(
+                classify(&http(status)).class(),
+                Class::Transient,
+                "{status}"
+            );
         }
         for status in [400, 401, 402, 403, 404, 405, 413, 418, 422, 501, 505] {
-            assert_eq!(classify(&http(status)).class(), Class::Deterministic, "{status}");
+            assert_eq!(
+                classify(&http(status)).class(),
+                Class::Deterministic,
+                "{status}"
+            );
         }
     }
 
     #[test]
     fn the_code_says_more_than_the_status() {
         // Seed 001's endpoint sends an overload as 429.
-        assert_eq!(classify(&http(429).with_code("overloaded_error")).cause, Cause::Overloaded);
-        let window =
-            http(429).with_code("rate_limit_error").with_headers([("anthropic-ratelimit-unified-status", "rejected")]);
+        assert_eq!(
+            classify(&http(429).with_code("overloaded_error")).cause,
+            Cause::Overloaded
+        );
+        let window = http(429)
+            .with_code("rate_limit_error")
+            .with_headers([("anthropic-ratelimit-unified-status", "rejected")]);
         assert_eq!(classify(&window).cause, Cause::UsageLimit);
     }
 
@@ -150,7 +176,10 @@ mod tests {
     fn retry_after_is_counted_from_when_it_was_seen() {
         let at = Timestamp::from_millis(1_000_000);
         let failure = Failure { at, ..http(429) }.with_headers([("retry-after", "7")]);
-        assert_eq!(classify(&failure).hint.unwrap().not_before, at + Duration::from_secs(7));
+        assert_eq!(
+            classify(&failure).hint.unwrap().not_before,
+            at + Duration::from_secs(7)
+        );
         let absurd = http(429).with_headers([("retry-after", "99999999999999999999")]);
         assert_eq!(classify(&absurd).hint, None);
     }
@@ -164,7 +193,13 @@ mod tests {
     #[test]
     fn a_raised_error_without_facts_is_transient_and_an_emitted_one_is_not() {
         let now = Timestamp::default();
-        assert_eq!(classify(&Failure::thrown("p", "?", now)).class(), Class::Transient);
-        assert_eq!(classify(&Failure::emitted("p", "?", now)).class(), Class::Deterministic);
+        assert_eq!(
+            classify(&Failure::thrown("p", "?", now)).class(),
+            Class::Transient
+        );
+        assert_eq!(
+            classify(&Failure::emitted("p", "?", now)).class(),
+            Class::Deterministic
+        );
     }
 }

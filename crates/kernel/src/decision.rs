@@ -36,7 +36,11 @@ impl Rules {
     };
 
     /// As long as the caller's own schedule gives a delay.
-    pub const BY_SCHEDULE: Self = Self { retries: None, may_switch: Switches::ALL, ..Self::NONE };
+    pub const BY_SCHEDULE: Self = Self {
+        retries: None,
+        may_switch: Switches::ALL,
+        ..Self::NONE
+    };
 }
 
 impl From<&Policy> for Rules {
@@ -90,7 +94,12 @@ pub struct Remedies {
 
 impl Remedies {
     /// None at all: wait or give up.
-    pub const NONE: Self = Self { switch: Switches::NONE, compact: false, continue_partial: false, rework: false };
+    pub const NONE: Self = Self {
+        switch: Switches::NONE,
+        compact: false,
+        continue_partial: false,
+        rework: false,
+    };
 }
 
 /// One failure and the moment in which it is judged.
@@ -179,14 +188,27 @@ impl fmt::Display for GiveUp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NotRetryable => f.write_str("trying again cannot help"),
-            Self::Overflow => f.write_str("the conversation is too long for the model; waiting cannot help"),
-            Self::ContentSent => f.write_str("part of the answer was already delivered; a retry would repeat it"),
+            Self::Overflow => {
+                f.write_str("the conversation is too long for the model; waiting cannot help")
+            }
+            Self::ContentSent => {
+                f.write_str("part of the answer was already delivered; a retry would repeat it")
+            }
             Self::Canceled => f.write_str("it was cancelled"),
             Self::RetriesSpent { retries: 0 } => f.write_str("retries are off"),
             Self::RetriesSpent { retries } => write!(f, "gave up after {retries} retries"),
-            Self::SleepSpent { budget } => write!(f, "gave up: the policy's {} of waiting are used up", Span(*budget)),
+            Self::SleepSpent { budget } => write!(
+                f,
+                "gave up: the policy's {} of waiting are used up",
+                Span(*budget)
+            ),
             Self::StatedWaitTooLong { asked, allowed } => {
-                write!(f, "the provider asks to wait {}, the policy accepts {}", Span(*asked), Span(*allowed))
+                write!(
+                    f,
+                    "the provider asks to wait {}, the policy accepts {}",
+                    Span(*asked),
+                    Span(*allowed)
+                )
             }
             Self::DeadlineSpent => f.write_str("the next try would come after the deadline"),
             Self::PromptSleepSpent { left } => {
@@ -217,7 +239,11 @@ impl fmt::Display for Span {
         let seconds = millis / 1000;
         if millis % 1000 != 0 && seconds < 60 {
             let tenths = (millis % 1000) / 100;
-            return if tenths == 0 { write!(f, "{seconds}s") } else { write!(f, "{seconds}.{tenths}s") };
+            return if tenths == 0 {
+                write!(f, "{seconds}s")
+            } else {
+                write!(f, "{seconds}.{tenths}s")
+            };
         }
         let units = [(86_400, 'd'), (3600, 'h'), (60, 'm'), (1, 's')];
         let mut rest = seconds;
@@ -232,7 +258,12 @@ impl fmt::Display for Span {
 }
 
 /// Decides what to do about one failure.
-pub fn decide(rules: &Rules, chain: &Chain, prompt: &Prompt, situation: &Situation<'_>) -> Decision {
+pub fn decide(
+    rules: &Rules,
+    chain: &Chain,
+    prompt: &Prompt,
+    situation: &Situation<'_>,
+) -> Decision {
     let verdict = situation.verdict;
     if verdict.class() == Class::Canceled {
         return Decision::GiveUp(GiveUp::Canceled);
@@ -275,26 +306,41 @@ fn too_large(rules: &Rules, situation: &Situation<'_>) -> Decision {
     if rules.may_switch.model && situation.remedies.switch.model {
         return Decision::Try(Remedy::Switch(Target::Model));
     }
-    Decision::GiveUp(if overflow { GiveUp::Overflow } else { GiveUp::CostSpent })
+    Decision::GiveUp(if overflow {
+        GiveUp::Overflow
+    } else {
+        GiveUp::CostSpent
+    })
 }
 
 /// Whether the same request may succeed later. An explicit word outweighs the class, except where waiting is never
 /// the answer; those classes have left before.
 fn may_pass(situation: &Situation<'_>) -> bool {
-    situation.retryable.unwrap_or(situation.verdict.class() == Class::Transient)
+    situation
+        .retryable
+        .unwrap_or(situation.verdict.class() == Class::Transient)
 }
 
 /// When to try again on the same footing, or why not.
-fn wait(rules: &Rules, chain: &Chain, prompt: &Prompt, situation: &Situation<'_>) -> Result<Timestamp, GiveUp> {
+fn wait(
+    rules: &Rules,
+    chain: &Chain,
+    prompt: &Prompt,
+    situation: &Situation<'_>,
+) -> Result<Timestamp, GiveUp> {
     if !may_pass(situation) {
         return Err(GiveUp::NotRetryable);
     }
     if prompt.cost_is_spent() {
         return Err(GiveUp::CostSpent);
     }
-    let spent = rules.retries.is_some_and(|retries| chain.retries() >= retries);
+    let spent = rules
+        .retries
+        .is_some_and(|retries| chain.retries() >= retries);
     let Some(own_delay) = situation.own_delay.filter(|_| !spent) else {
-        return Err(GiveUp::RetriesSpent { retries: chain.retries() });
+        return Err(GiveUp::RetriesSpent {
+            retries: chain.retries(),
+        });
     };
     let wait = match longer_hint(situation, own_delay) {
         Some((stated, authority)) => accepted(rules, chain, stated, authority)?.max(own_delay),
@@ -312,7 +358,9 @@ fn wait(rules: &Rules, chain: &Chain, prompt: &Prompt, situation: &Situation<'_>
 
 fn within_sleep_budget(rules: &Rules, chain: &Chain, wait: Duration) -> Result<Duration, GiveUp> {
     match rules.sleep_budget {
-        Some(budget) if chain.scheduled_sleep().saturating_add(wait) > budget => Err(GiveUp::SleepSpent { budget }),
+        Some(budget) if chain.scheduled_sleep().saturating_add(wait) > budget => {
+            Err(GiveUp::SleepSpent { budget })
+        }
         _ => Ok(wait),
     }
 }
@@ -325,8 +373,15 @@ fn longer_hint(situation: &Situation<'_>, own_delay: Duration) -> Option<(Durati
 
 /// How much of a stated wait is waited for. Only a server's own word may ask for more than the policy accepts, and
 /// only where the user allowed it; a guess is cut to what is accepted.
-fn accepted(rules: &Rules, chain: &Chain, asked: Duration, authority: Authority) -> Result<Duration, GiveUp> {
-    let left = rules.sleep_budget.map(|budget| budget.saturating_sub(chain.scheduled_sleep()));
+fn accepted(
+    rules: &Rules,
+    chain: &Chain,
+    asked: Duration,
+    authority: Authority,
+) -> Result<Duration, GiveUp> {
+    let left = rules
+        .sleep_budget
+        .map(|budget| budget.saturating_sub(chain.scheduled_sleep()));
     let allowed = match (rules.longest_stated_wait, left) {
         (Some(ceiling), Some(left)) => ceiling.min(left),
         (Some(limit), None) | (None, Some(limit)) => limit,
@@ -336,14 +391,18 @@ fn accepted(rules: &Rules, chain: &Chain, asked: Duration, authority: Authority)
         _ if asked <= allowed => Ok(asked),
         Authority::Guessed => Ok(allowed),
         Authority::Stated if rules.wait_for_reset => Ok(asked),
-        Authority::Stated | Authority::Reported => Err(GiveUp::StatedWaitTooLong { asked, allowed }),
+        Authority::Stated | Authority::Reported => {
+            Err(GiveUp::StatedWaitTooLong { asked, allowed })
+        }
     }
 }
 
 /// A limit that belongs to one account need not be waited for where another account is free.
 fn instead_of_waiting(rules: &Rules, chain: &Chain, situation: &Situation<'_>) -> Option<Target> {
     let account_is_blocked = situation.verdict.cause == Cause::UsageLimit;
-    account_is_blocked.then(|| free_account(rules, chain, situation)).flatten()
+    account_is_blocked
+        .then(|| free_account(rules, chain, situation))
+        .flatten()
 }
 
 /// What may still help when this footing is lost: another account if the trouble is the account's, else another
@@ -352,9 +411,12 @@ fn way_out(rules: &Rules, chain: &Chain, situation: &Situation<'_>, why: GiveUp)
     if why == GiveUp::CostSpent || situation.retryable == Some(false) {
         return None;
     }
-    let account =
-        (situation.verdict.scope == Scope::Credential).then(|| free_account(rules, chain, situation)).flatten();
-    if account.is_some() || (why == GiveUp::NotRetryable && situation.verdict.scope == Scope::Request) {
+    let account = (situation.verdict.scope == Scope::Credential)
+        .then(|| free_account(rules, chain, situation))
+        .flatten();
+    if account.is_some()
+        || (why == GiveUp::NotRetryable && situation.verdict.scope == Scope::Request)
+    {
         return account;
     }
     let free = situation.remedies.switch;
@@ -368,7 +430,8 @@ fn way_out(rules: &Rules, chain: &Chain, situation: &Situation<'_>, why: GiveUp)
 }
 
 fn free_account(rules: &Rules, chain: &Chain, situation: &Situation<'_>) -> Option<Target> {
-    let allowed = rules.may_switch.account && rules.retries.is_none_or(|most| chain.retries() < most);
+    let allowed =
+        rules.may_switch.account && rules.retries.is_none_or(|most| chain.retries() < most);
     (allowed && situation.remedies.switch.account).then_some(Target::Account)
 }
 

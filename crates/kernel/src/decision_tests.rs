@@ -15,8 +15,15 @@ fn verdict(cause: Cause, scope: Scope) -> Verdict {
 }
 
 fn hinted(cause: Cause, wait: Duration, authority: Authority) -> Verdict {
-    let hint = Hint { not_before: NOW + wait, source: "retry-after".to_owned(), authority };
-    Verdict { hint: Some(hint), ..verdict(cause, Scope::Credential) }
+    let hint = Hint {
+        not_before: NOW + wait,
+        source: "retry-after".to_owned(),
+        authority,
+    };
+    Verdict {
+        hint: Some(hint),
+        ..verdict(cause, Scope::Credential)
+    }
 }
 
 fn situation(verdict: &Verdict) -> Situation<'_> {
@@ -31,7 +38,12 @@ fn situation(verdict: &Verdict) -> Situation<'_> {
 }
 
 fn all_remedies() -> Remedies {
-    Remedies { switch: Switches::ALL, compact: true, continue_partial: true, rework: true }
+    Remedies {
+        switch: Switches::ALL,
+        compact: true,
+        continue_partial: true,
+        rework: true,
+    }
 }
 
 fn decide_fresh(rules: &Rules, situation: &Situation<'_>) -> Decision {
@@ -45,11 +57,17 @@ fn without_a_remedy_the_class_decides() {
         let expected = match cause.class() {
             Class::Transient => Decision::RetryAt(NOW + TWO_SECONDS),
             Class::Canceled => Decision::GiveUp(GiveUp::Canceled),
-            Class::BudgetExhausted if *cause == Cause::ContextOverflow => Decision::GiveUp(GiveUp::Overflow),
+            Class::BudgetExhausted if *cause == Cause::ContextOverflow => {
+                Decision::GiveUp(GiveUp::Overflow)
+            }
             Class::BudgetExhausted => Decision::GiveUp(GiveUp::CostSpent),
             _ => Decision::GiveUp(GiveUp::NotRetryable),
         };
-        assert_eq!(decide_fresh(&rules("session"), &situation(&verdict)), expected, "{cause}");
+        assert_eq!(
+            decide_fresh(&rules("session"), &situation(&verdict)),
+            expected,
+            "{cause}"
+        );
     }
 }
 
@@ -57,63 +75,138 @@ fn without_a_remedy_the_class_decides() {
 fn each_trouble_has_its_remedy() {
     let switch = |target| Decision::Try(Remedy::Switch(target));
     let table = [
-        (Cause::ContextOverflow, Scope::Request, Decision::Try(Remedy::Compact)),
-        (Cause::SchemaMismatch, Scope::Request, Decision::Try(Remedy::Rework)),
-        (Cause::TestsFailed, Scope::Request, Decision::Try(Remedy::Rework)),
-        (Cause::UsageLimit, Scope::Credential, switch(Target::Account)),
+        (
+            Cause::ContextOverflow,
+            Scope::Request,
+            Decision::Try(Remedy::Compact),
+        ),
+        (
+            Cause::SchemaMismatch,
+            Scope::Request,
+            Decision::Try(Remedy::Rework),
+        ),
+        (
+            Cause::TestsFailed,
+            Scope::Request,
+            Decision::Try(Remedy::Rework),
+        ),
+        (
+            Cause::UsageLimit,
+            Scope::Credential,
+            switch(Target::Account),
+        ),
         (Cause::Auth, Scope::Credential, switch(Target::Account)),
         (Cause::Billing, Scope::Credential, switch(Target::Account)),
         (Cause::ModelNotFound, Scope::Model, switch(Target::Model)),
-        (Cause::InvalidRequest, Scope::Request, Decision::GiveUp(GiveUp::NotRetryable)),
-        (Cause::Overloaded, Scope::Model, Decision::RetryAt(NOW + TWO_SECONDS)),
-        (Cause::RateLimited, Scope::Credential, Decision::RetryAt(NOW + TWO_SECONDS)),
+        (
+            Cause::InvalidRequest,
+            Scope::Request,
+            Decision::GiveUp(GiveUp::NotRetryable),
+        ),
+        (
+            Cause::Overloaded,
+            Scope::Model,
+            Decision::RetryAt(NOW + TWO_SECONDS),
+        ),
+        (
+            Cause::RateLimited,
+            Scope::Credential,
+            Decision::RetryAt(NOW + TWO_SECONDS),
+        ),
     ];
     for (cause, scope, expected) in table {
         let verdict = verdict(cause, scope);
-        let situation = Situation { remedies: all_remedies(), ..situation(&verdict) };
-        assert_eq!(decide_fresh(&rules("session"), &situation), expected, "{cause}");
+        let situation = Situation {
+            remedies: all_remedies(),
+            ..situation(&verdict)
+        };
+        assert_eq!(
+            decide_fresh(&rules("session"), &situation),
+            expected,
+            "{cause}"
+        );
     }
 }
 
 #[test]
 fn a_policy_that_allows_no_switch_gets_none() {
     let verdict = verdict(Cause::UsageLimit, Scope::Credential);
-    let situation = Situation { remedies: all_remedies(), ..situation(&verdict) };
-    assert_eq!(decide_fresh(&rules("conservative"), &situation), Decision::RetryAt(NOW + TWO_SECONDS));
+    let situation = Situation {
+        remedies: all_remedies(),
+        ..situation(&verdict)
+    };
+    assert_eq!(
+        decide_fresh(&rules("conservative"), &situation),
+        Decision::RetryAt(NOW + TWO_SECONDS)
+    );
 }
 
 #[test]
 fn when_retries_are_spent_another_model_is_the_way_out() {
     let verdict = verdict(Cause::Overloaded, Scope::Model);
-    let spent = Situation { own_delay: None, ..situation(&verdict) };
-    assert_eq!(decide_fresh(&rules("session"), &spent), Decision::GiveUp(GiveUp::RetriesSpent { retries: 0 }));
-    let with_model = Situation { remedies: all_remedies(), ..spent };
-    assert_eq!(decide_fresh(&rules("session"), &with_model), Decision::Try(Remedy::Switch(Target::Model)));
+    let spent = Situation {
+        own_delay: None,
+        ..situation(&verdict)
+    };
+    assert_eq!(
+        decide_fresh(&rules("session"), &spent),
+        Decision::GiveUp(GiveUp::RetriesSpent { retries: 0 })
+    );
+    let with_model = Situation {
+        remedies: all_remedies(),
+        ..spent
+    };
+    assert_eq!(
+        decide_fresh(&rules("session"), &with_model),
+        Decision::Try(Remedy::Switch(Target::Model))
+    );
 }
 
 #[test]
 fn an_explicit_word_outweighs_the_class() {
     let overloaded = verdict(Cause::Overloaded, Scope::Model);
-    let vetoed = Situation { retryable: Some(false), remedies: all_remedies(), ..situation(&overloaded) };
-    assert_eq!(decide_fresh(&rules("session"), &vetoed), Decision::GiveUp(GiveUp::NotRetryable));
+    let vetoed = Situation {
+        retryable: Some(false),
+        remedies: all_remedies(),
+        ..situation(&overloaded)
+    };
+    assert_eq!(
+        decide_fresh(&rules("session"), &vetoed),
+        Decision::GiveUp(GiveUp::NotRetryable)
+    );
 
     let unknown = verdict(Cause::Unknown, Scope::Request);
-    let granted = Situation { retryable: Some(true), ..situation(&unknown) };
-    assert_eq!(decide_fresh(&rules("session"), &granted), Decision::RetryAt(NOW + TWO_SECONDS));
+    let granted = Situation {
+        retryable: Some(true),
+        ..situation(&unknown)
+    };
+    assert_eq!(
+        decide_fresh(&rules("session"), &granted),
+        Decision::RetryAt(NOW + TWO_SECONDS)
+    );
 }
 
 #[test]
 fn overflow_is_never_waited_for_whatever_anyone_says() {
     let overflow = verdict(Cause::ContextOverflow, Scope::Request);
-    let granted = Situation { retryable: Some(true), ..situation(&overflow) };
-    assert_eq!(decide_fresh(&rules("overnight"), &granted), Decision::GiveUp(GiveUp::Overflow));
+    let granted = Situation {
+        retryable: Some(true),
+        ..situation(&overflow)
+    };
+    assert_eq!(
+        decide_fresh(&rules("overnight"), &granted),
+        Decision::GiveUp(GiveUp::Overflow)
+    );
 }
 
 #[test]
 fn stated_times_are_honoured_up_to_what_the_policy_accepts() {
     let seconds = Duration::from_secs;
     let refused = |asked, allowed| {
-        Decision::GiveUp(GiveUp::StatedWaitTooLong { asked: seconds(asked), allowed: seconds(allowed) })
+        Decision::GiveUp(GiveUp::StatedWaitTooLong {
+            asked: seconds(asked),
+            allowed: seconds(allowed),
+        })
     };
     let waits = |secs| Decision::RetryAt(NOW + seconds(secs));
     let table = [
@@ -123,21 +216,36 @@ fn stated_times_are_honoured_up_to_what_the_policy_accepts() {
         ("standard", 30, Authority::Stated, waits(30)),
         ("standard", 31, Authority::Stated, refused(31, 30)),
         ("overnight", 28_800, Authority::Stated, waits(28_800)),
-        ("overnight", 28_801, Authority::Reported, refused(28_801, 28_800)),
+        (
+            "overnight",
+            28_801,
+            Authority::Reported,
+            refused(28_801, 28_800),
+        ),
         ("standard", 9_999, Authority::Guessed, waits(30)),
     ];
     for (policy, asked, authority, expected) in table {
         let verdict = hinted(Cause::RateLimited, seconds(asked), authority);
-        assert_eq!(decide_fresh(&rules(policy), &situation(&verdict)), expected, "{policy} {asked}");
+        assert_eq!(
+            decide_fresh(&rules(policy), &situation(&verdict)),
+            expected,
+            "{policy} {asked}"
+        );
     }
 }
 
 #[test]
 fn only_a_stated_time_is_waited_for_beyond_the_policy_and_only_when_allowed() {
     let day = Duration::from_secs(86_400);
-    let patient = Rules { wait_for_reset: true, ..rules("session") };
+    let patient = Rules {
+        wait_for_reset: true,
+        ..rules("session")
+    };
     let stated = hinted(Cause::UsageLimit, day, Authority::Stated);
-    assert_eq!(decide_fresh(&patient, &situation(&stated)), Decision::RetryAt(NOW + day));
+    assert_eq!(
+        decide_fresh(&patient, &situation(&stated)),
+        Decision::RetryAt(NOW + day)
+    );
     let reported = hinted(Cause::UsageLimit, day, Authority::Reported);
     assert!(matches!(
         decide_fresh(&patient, &situation(&reported)),
@@ -147,8 +255,14 @@ fn only_a_stated_time_is_waited_for_beyond_the_policy_and_only_when_allowed() {
 
 #[test]
 fn a_refused_wait_names_both_numbers() {
-    let why = GiveUp::StatedWaitTooLong { asked: Duration::from_secs(18_000), allowed: Duration::from_secs(300) };
-    assert_eq!(why.to_string(), "the provider asks to wait 5h, the policy accepts 5m");
+    let why = GiveUp::StatedWaitTooLong {
+        asked: Duration::from_secs(18_000),
+        allowed: Duration::from_secs(300),
+    };
+    assert_eq!(
+        why.to_string(),
+        "the provider asks to wait 5h, the policy accepts 5m"
+    );
 }
 
 #[test]
@@ -157,20 +271,53 @@ fn the_prompts_limits_hold_whatever_the_policy() {
     let decided = |limits: Limits, spent: Cost| {
         let mut prompt = Prompt::new(limits);
         prompt.spend(spent);
-        decide(&rules("overnight"), &Chain::default(), &prompt, &situation(&overloaded))
+        decide(
+            &rules("overnight"),
+            &Chain::default(),
+            &prompt,
+            &situation(&overloaded),
+        )
     };
     let none = Limits::default();
     let second = Duration::from_secs(1);
     let table = [
-        (Limits { deadline: Some(NOW + second), ..none }, Cost(0), GiveUp::DeadlineSpent),
-        (Limits { sleep: Some(second), ..none }, Cost(0), GiveUp::PromptSleepSpent { left: second }),
-        (Limits { cost: Some(Cost(5)), ..none }, Cost(5), GiveUp::CostSpent),
+        (
+            Limits {
+                deadline: Some(NOW + second),
+                ..none
+            },
+            Cost(0),
+            GiveUp::DeadlineSpent,
+        ),
+        (
+            Limits {
+                sleep: Some(second),
+                ..none
+            },
+            Cost(0),
+            GiveUp::PromptSleepSpent { left: second },
+        ),
+        (
+            Limits {
+                cost: Some(Cost(5)),
+                ..none
+            },
+            Cost(5),
+            GiveUp::CostSpent,
+        ),
     ];
     for (limits, spent, why) in table {
         assert_eq!(decided(limits, spent), Decision::GiveUp(why));
     }
-    let enough = Limits { deadline: Some(NOW + TWO_SECONDS), sleep: Some(TWO_SECONDS), cost: Some(Cost(5)) };
-    assert_eq!(decided(enough, Cost(4)), Decision::RetryAt(NOW + TWO_SECONDS));
+    let enough = Limits {
+        deadline: Some(NOW + TWO_SECONDS),
+        sleep: Some(TWO_SECONDS),
+        cost: Some(Cost(5)),
+    };
+    assert_eq!(
+        decided(enough, Cost(4)),
+        Decision::RetryAt(NOW + TWO_SECONDS)
+    );
 }
 
 #[test]

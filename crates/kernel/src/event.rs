@@ -214,7 +214,11 @@ impl From<RetryScheduled> for Body {
 
 impl From<RetryEnded> for Body {
     fn from(end: RetryEnded) -> Self {
-        Self::RetryEnded { success: end.success, attempt: end.attempt, error: end.error }
+        Self::RetryEnded {
+            success: end.success,
+            attempt: end.attempt,
+            error: end.error,
+        }
     }
 }
 

@@ -112,7 +112,10 @@ pub struct Failure {
 impl Failure {
     /// An HTTP response with an error status.
     pub fn http(provider: &str, status: u16, message: &str, at: Timestamp) -> Self {
-        Self { status: Some(status), ..Self::seen(provider, Transport::Http, message, at) }
+        Self {
+            status: Some(status),
+            ..Self::seen(provider, Transport::Http, message, at)
+        }
     }
 
     /// An error that a provider emitted inside its stream, before any content.
@@ -148,30 +151,45 @@ impl Failure {
     /// The same failure with the provider's code or error type.
     #[must_use]
     pub fn with_code(self, code: &str) -> Self {
-        Self { code: Some(text::bounded(code, 256).into_owned()), ..self }
+        Self {
+            code: Some(text::bounded(code, 256).into_owned()),
+            ..self
+        }
     }
 
     /// The same failure with what happened to the connection.
     #[must_use]
     pub fn with_io(self, io: IoKind) -> Self {
-        Self { io: Some(io), ..self }
+        Self {
+            io: Some(io),
+            ..self
+        }
     }
 
     /// The same failure with an explicit word on whether to retry.
     #[must_use]
     pub fn with_retryable(self, retryable: bool) -> Self {
-        Self { retryable: Some(retryable), ..self }
+        Self {
+            retryable: Some(retryable),
+            ..self
+        }
     }
 
     /// The same failure with a verdict that is to be taken as it is.
     #[must_use]
     pub fn with_verdict(self, verdict: Verdict) -> Self {
-        Self { verdict: Some(verdict), ..self }
+        Self {
+            verdict: Some(verdict),
+            ..self
+        }
     }
 
     /// The same failure with those of the headers that may be kept.
     #[must_use]
-    pub fn with_headers<'a>(mut self, headers: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
+    pub fn with_headers<'a>(
+        mut self,
+        headers: impl IntoIterator<Item = (&'a str, &'a str)>,
+    ) -> Self {
         self.headers = headers
             .into_iter()
             .map(|(name, value)| (name.to_ascii_lowercase(), value))
@@ -183,17 +201,26 @@ impl Failure {
 
     /// The first header of that lower-case name.
     pub fn header(&self, name: &str) -> Option<&str> {
-        self.headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
+        self.headers
+            .iter()
+            .find(|(known, _)| known == name)
+            .map(|(_, value)| value.as_str())
     }
 
     /// What a consumer is told as the failure's code: the HTTP status when there is one, else the provider's code.
     pub fn public_code(&self) -> Option<String> {
-        self.status.map(|status| status.to_string()).or_else(|| self.code.clone())
+        self.status
+            .map(|status| status.to_string())
+            .or_else(|| self.code.clone())
     }
 }
 
 fn is_kept(name: &str, kept: &str) -> bool {
-    if kept.ends_with('-') { name.starts_with(kept) } else { name == kept }
+    if kept.ends_with('-') {
+        name.starts_with(kept)
+    } else {
+        name == kept
+    }
 }
 
 /// A failure together with its verdict, as it travels from the classifier to the consumer.
@@ -225,14 +252,22 @@ mod tests {
             ("Set-Cookie", "session=1"),
             ("Authorization", "Bearer x"),
         ]);
-        let names: Vec<&str> = failure.headers.iter().map(|(name, _)| name.as_str()).collect();
+        let names: Vec<&str> = failure
+            .headers
+            .iter()
+            .map(|(name, _)| name.as_str())
+            .collect();
         assert_eq!(names, ["retry-after", "x-ratelimit-reset-tokens"]);
         assert_eq!(failure.header("retry-after"), Some("7"));
     }
 
     #[test]
     fn a_message_is_cleaned_where_it_enters() {
-        let failure = Failure::thrown("p", "bad key sk-test-0123456789abcdef", Timestamp::default());
+        let failure = Failure::thrown(
+            "p",
+            "bad key sk-test-0123456789abcdef",
+            Timestamp::default(),
+        );
         assert_eq!(failure.message, "bad key [secret]");
     }
 }

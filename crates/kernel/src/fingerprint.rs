@@ -18,7 +18,11 @@ pub struct Fingerprint {
 impl Fingerprint {
     /// The fingerprint of a failure of that step.
     pub fn new(step: &str, class: Class, message: &str) -> Self {
-        Self { step: step.to_owned(), class, message: text::bounded(message.trim(), MESSAGE_LIMIT).into_owned() }
+        Self {
+            step: step.to_owned(),
+            class,
+            message: text::bounded(message.trim(), MESSAGE_LIMIT).into_owned(),
+        }
     }
 
     /// The step that failed.

@@ -22,7 +22,10 @@ pub struct Config {
 
 impl Default for Config {
     fn default() -> Self {
-        Self { probe_for_one: false, lease: Duration::from_secs(60) }
+        Self {
+            probe_for_one: false,
+            lease: Duration::from_secs(60),
+        }
     }
 }
 
@@ -30,15 +33,22 @@ const FIRST_PROBE_AFTER: Duration = Duration::from_secs(2);
 const LONGEST_PROBE_GAP: Duration = Duration::from_secs(15);
 /// Each waiter in line stands by this long for the one before it, which may have died.
 const STANDBY: Duration = Duration::from_secs(2);
+/// Nobody stands by for more than these, however many are ahead: after a crash all may be dead.
+const MOST_STOOD_BY_FOR: u32 = 5;
 
 /// Calls in a thousand seconds: the unit of the ramp.
 type Rate = u32;
 const FIRST_RATE: Rate = 5_000;
 const FASTEST_RATE: Rate = 100_000;
 const SLOWEST_RATE: Rate = 500;
-/// How much the rate grows in a second of successes, before and after the first refusal on the ramp.
-const GROWTH: Rate = 5_000;
-const CAREFUL_GROWTH: Rate = 1_000;
+/// What one success adds to a rate of one call a second; it falls with the square of the rate. A
+/// provider accepts a burst above its pace before it refuses anything, so the ramp comes near any
+/// pace slowly: from 5/s it reaches 10/s after 23 successes, 25/s after 413.
+const GROWTH: u64 = 12_500;
+/// No success makes the ramp faster by more than this part of its rate.
+const MOST_GROWTH: Rate = 8;
+/// How many times slower the ramp grows after its first refusal.
+const CARE: Rate = 8;
 const FAILURES_THAT_REOPEN: u32 = 3;
 
 /// Who waits. Chosen by the caller, unique among those who share the gate.
@@ -49,6 +59,8 @@ pub struct WaiterId(pub String);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pass {
     token: u64,
+    /// The rate of the ramp when the call was let through.
+    rate: Rate,
 }
 
 /// One caller in line.
@@ -84,6 +96,8 @@ pub struct Gate {
     stage: Stage,
     /// Rises with every change of stage, so that a report can be told from an old one.
     token: u64,
+    /// The latest time that the provider stated.
+    not_before: Timestamp,
     waiters: Vec<Waiter>,
 }
 
@@ -101,9 +115,11 @@ enum Stage {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Open {
-    not_before: Timestamp,
+    opened: Timestamp,
     next_probe: Timestamp,
     probes: u32,
+    /// Where the next ramp begins.
+    rate: Rate,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -119,37 +135,41 @@ struct Ramp {
 impl Gate {
     /// A closed gate.
     pub fn new(config: Config) -> Self {
-        Self { config, ..Self::default() }
+        Self {
+            config,
+            ..Self::default()
+        }
     }
 
-    /// Asks to make a call. Whoever is held stays in line.
+    /// Asks to make a call. Whoever is held stays in line; whoever did not come when it was its
+    /// turn has lost its place to the next that came, until it asks again.
     pub fn ask(&mut self, waiter: Waiter, now: Timestamp) -> Answer {
+        let deadline = waiter.deadline.unwrap_or(Timestamp::LATEST);
         if waiter.deadline.is_some_and(|deadline| now >= deadline) {
             self.leave(&waiter.id);
             return Answer::TooLate;
         }
         if self.stage == Stage::Closed {
             self.leave(&waiter.id);
-            return Answer::Go(Pass { token: self.token });
+            return self.admit(now);
         }
-        let id = waiter.id.clone();
-        let deadline = waiter.deadline.unwrap_or(Timestamp::LATEST);
-        self.wait(waiter);
-        match self.turn_of(&id) {
-            Some(turn) if now >= turn => {
-                self.leave(&id);
-                self.admit(now)
-            }
-            Some(turn) => Answer::Hold(turn.min(deadline)),
-            None => Answer::Hold(deadline),
+        let place = self.wait(waiter);
+        let turn = self.turn_at(place);
+        if now < turn {
+            return Answer::Hold(turn.min(deadline));
         }
+        self.waiters.drain(..=place);
+        self.admit(now)
     }
 
     /// Puts a caller in line, at the place that the beginning of its trouble gives it.
-    pub fn wait(&mut self, waiter: Waiter) {
+    pub fn wait(&mut self, waiter: Waiter) -> usize {
         self.leave(&waiter.id);
-        let place = self.waiters.partition_point(|other| (other.since, &other.id) <= (waiter.since, &waiter.id));
+        let place = self
+            .waiters
+            .partition_point(|other| (other.since, &other.id) <= (waiter.since, &waiter.id));
         self.waiters.insert(place, waiter);
+        place
     }
 
     /// Takes a caller out of line.
@@ -157,14 +177,12 @@ impl Gate {
         self.waiters.retain(|waiter| waiter.id != *id);
     }
 
-    /// When a caller in line should ask: its own time if it is alone, else the time that the gate gives it.
+    /// When a caller in line should ask: its own time if it is alone, else the time that the gate
+    /// gives it. `None` when it is not in line, or lost its place: then it may ask at once.
     pub fn wake_time(&self, id: &WaiterId) -> Option<Timestamp> {
-        let waiter = self.waiters.iter().find(|waiter| waiter.id == *id)?;
-        let wake = match self.stage {
-            Stage::Closed => waiter.own_wake,
-            _ => self.turn_of(id)?,
-        };
-        Some(waiter.deadline.map_or(wake, |deadline| wake.min(deadline)))
+        let place = self.waiters.iter().position(|waiter| waiter.id == *id)?;
+        let deadline = self.waiters[place].deadline.unwrap_or(Timestamp::LATEST);
+        Some(self.turn_at(place).min(deadline))
     }
 
     /// Whether everyone may pass.
@@ -177,32 +195,43 @@ impl Gate {
         self.waiters.len()
     }
 
-    /// When it is the turn of someone in line.
-    fn turn_of(&self, id: &WaiterId) -> Option<Timestamp> {
-        let place = self.waiters.iter().position(|waiter| waiter.id == *id)?;
+    /// When it is the turn of whoever has this place in line.
+    fn turn_at(&self, place: usize) -> Timestamp {
+        let own_wake = self.waiters[place].own_wake;
         let ahead = u32::try_from(place).unwrap_or(u32::MAX);
+        let standby = STANDBY * ahead.min(MOST_STOOD_BY_FOR);
         let alone = self.waiters.len() == 1 && !self.config.probe_for_one;
-        Some(match &self.stage {
-            Stage::Closed => Timestamp::default(),
-            Stage::Open(open) if alone => self.waiters[place].own_wake.max(open.not_before),
-            Stage::Open(open) => open.next_probe + STANDBY.saturating_mul(ahead),
-            Stage::HalfOpen { expires, .. } => *expires + STANDBY.saturating_mul(ahead),
+        let turn = match &self.stage {
+            Stage::Closed => return own_wake,
+            // An own time from before the gate opened was held back for others; it means nothing now.
+            Stage::Open(open) if alone && own_wake >= open.opened => own_wake,
+            Stage::Open(open) => open.next_probe + standby,
+            Stage::HalfOpen { expires, .. } => *expires + standby,
             Stage::Ramp(ramp) => ramp.next_slot + interval(ramp.rate).saturating_mul(ahead),
-        })
+        };
+        turn.max(self.not_before)
     }
 
     fn admit(&mut self, now: Timestamp) -> Answer {
         match &mut self.stage {
-            Stage::Closed => Answer::Go(Pass { token: self.token }),
+            Stage::Closed => Answer::Go(self.pass(FIRST_RATE)),
             Stage::Ramp(ramp) => {
-                ramp.next_slot = ramp.next_slot.max(now) + interval(ramp.rate);
-                Answer::Go(Pass { token: self.token })
+                let rate = ramp.rate;
+                ramp.next_slot = ramp.next_slot.max(now) + interval(rate);
+                Answer::Go(self.pass(rate))
             }
             Stage::Open(open) | Stage::HalfOpen { open, .. } => {
-                let open = *open;
-                self.enter(Stage::HalfOpen { open, expires: now + self.config.lease });
-                Answer::Probe(Pass { token: self.token })
+                let (open, expires) = (*open, now + self.config.lease);
+                self.enter(Stage::HalfOpen { open, expires });
+                Answer::Probe(self.pass(open.rate))
             }
+        }
+    }
+
+    fn pass(&self, rate: Rate) -> Pass {
+        Pass {
+            token: self.token,
+            rate,
         }
     }
 }
@@ -212,27 +241,32 @@ impl Gate {
 impl Gate {
     /// A call that the gate let pass met the trouble that the gate is about.
     pub fn failed(&mut self, pass: Pass, stated: Option<Timestamp>, now: Timestamp) {
-        if pass.token != self.token {
-            self.note_stated(stated);
+        let current = pass.token == self.token;
+        // A stated time holds even when it comes late, unless all is well again.
+        if current || self.stage != Stage::Closed {
+            self.not_before = self.not_before.max(stated.unwrap_or_default());
+        }
+        if !current {
             return;
         }
-        match self.stage {
-            Stage::Closed => self.open(0, stated, now),
+        match &mut self.stage {
+            Stage::Closed => self.open(0, FIRST_RATE, now),
+            Stage::Open(_) => {}
             Stage::HalfOpen { open, .. } => {
-                let stated = stated.max(Some(open.not_before));
-                self.open(open.probes.saturating_add(1), stated, now);
+                let (probes, rate) = (open.probes.saturating_add(1), open.rate);
+                self.open(probes, rate, now);
             }
-            Stage::Ramp(ramp) if ramp.failures_in_a_row + 1 >= FAILURES_THAT_REOPEN => self.open(0, stated, now),
             Stage::Ramp(ramp) => {
-                let rate = (ramp.rate / 4 * 3).max(SLOWEST_RATE);
-                self.stage = Stage::Ramp(Ramp {
-                    next_slot: ramp.next_slot.max(now + interval(rate)).max(stated.unwrap_or_default()),
-                    rate,
-                    refused: true,
-                    failures_in_a_row: ramp.failures_in_a_row + 1,
-                });
+                // Many refusals of calls that went out at one rate say no more than one of them.
+                ramp.rate = ramp.rate.min(pass.rate / 4 * 3).max(SLOWEST_RATE);
+                ramp.next_slot = ramp.next_slot.max(now + interval(ramp.rate));
+                ramp.refused = true;
+                ramp.failures_in_a_row += 1;
+                if ramp.failures_in_a_row >= FAILURES_THAT_REOPEN {
+                    let rate = (ramp.rate / 2).max(SLOWEST_RATE);
+                    self.open(0, rate, now);
+                }
             }
-            Stage::Open(_) => self.note_stated(stated),
         }
     }
 
@@ -243,22 +277,22 @@ impl Gate {
         }
         match &mut self.stage {
             Stage::Closed | Stage::Open(_) => return,
-            Stage::HalfOpen { .. } => {
-                self.enter(Stage::Ramp(Ramp {
+            Stage::HalfOpen { open, .. } => {
+                let ramp = Ramp {
                     next_slot: now,
-                    rate: FIRST_RATE,
-                    refused: false,
+                    rate: open.rate,
+                    refused: open.rate < FIRST_RATE,
                     failures_in_a_row: 0,
-                }));
+                };
+                self.enter(Stage::Ramp(ramp));
             }
             Stage::Ramp(ramp) => {
-                let growth = if ramp.refused { CAREFUL_GROWTH } else { GROWTH };
-                // Spread over the successes of one second, so that the rate grows by the same amount in each.
-                ramp.rate = (ramp.rate + growth * 1000 / ramp.rate.max(1000)).min(FASTEST_RATE);
+                ramp.rate = (ramp.rate + growth(ramp)).min(FASTEST_RATE);
                 ramp.failures_in_a_row = 0;
             }
         }
-        if self.waiters.is_empty() {
+        if self.waiters.is_empty() && now >= self.not_before {
+            self.not_before = Timestamp::default();
             self.enter(Stage::Closed);
         }
     }
@@ -274,18 +308,13 @@ impl Gate {
         }
     }
 
-    fn open(&mut self, probes: u32, stated: Option<Timestamp>, now: Timestamp) {
-        let not_before = stated.unwrap_or_default();
-        let next_probe = (now + probe_gap(probes)).max(not_before);
-        self.enter(Stage::Open(Open { not_before, next_probe, probes }));
-    }
-
-    /// A stated time holds even when it comes late: nobody probes before it.
-    fn note_stated(&mut self, stated: Option<Timestamp>) {
-        if let (Stage::Open(open), Some(stated)) = (&mut self.stage, stated) {
-            open.not_before = open.not_before.max(stated);
-            open.next_probe = open.next_probe.max(stated);
-        }
+    fn open(&mut self, probes: u32, rate: Rate, now: Timestamp) {
+        self.enter(Stage::Open(Open {
+            opened: now,
+            next_probe: now + probe_gap(probes),
+            probes,
+            rate,
+        }));
     }
 
     fn enter(&mut self, stage: Stage) {
@@ -305,6 +334,16 @@ fn probe_gap(probes: u32) -> Duration {
 
 fn interval(rate: Rate) -> Duration {
     Duration::from_micros(1_000_000_000 / u64::from(rate.max(1)))
+}
+
+/// What a success adds to the rate of a ramp.
+fn growth(ramp: &Ramp) -> Rate {
+    let rate = u64::from(ramp.rate.max(1));
+    let growth = GROWTH * 1_000_000 / (rate * rate);
+    let growth = Rate::try_from(growth)
+        .unwrap_or(Rate::MAX)
+        .min(ramp.rate / MOST_GROWTH);
+    if ramp.refused { growth / CARE } else { growth }
 }
 
 #[cfg(test)]

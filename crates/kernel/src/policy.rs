@@ -40,7 +40,9 @@ pub enum Error {
         backoff: BackoffKind,
     },
     /// A policy that could retry without end and without a pause.
-    #[error("a policy needs `max_attempts` or `sleep_budget` to end, and a delay above zero to use up the latter")]
+    #[error(
+        "a policy needs `max_attempts` or `sleep_budget` to end, and a delay above zero to use up the latter"
+    )]
     Endless,
 }
 
@@ -57,9 +59,17 @@ pub struct Switches {
 
 impl Switches {
     /// Nothing may be switched.
-    pub const NONE: Self = Self { account: false, model: false, provider: false };
+    pub const NONE: Self = Self {
+        account: false,
+        model: false,
+        provider: false,
+    };
     /// Anything may be switched.
-    pub const ALL: Self = Self { account: true, model: true, provider: true };
+    pub const ALL: Self = Self {
+        account: true,
+        model: true,
+        provider: true,
+    };
 }
 
 /// How often, how fast and how long to try again.
@@ -90,10 +100,16 @@ impl Policy {
     ///
     /// This is the nominal delay; see [`Policy::jittered_delay`] for what is slept.
     pub fn delay_for(&self, retry: u32) -> Option<Duration> {
-        if self.max_attempts.is_some_and(|attempts| retry >= attempts.get() - 1) {
+        if self
+            .max_attempts
+            .is_some_and(|attempts| retry >= attempts.get() - 1)
+        {
             return None;
         }
-        if self.sleep_budget.is_some_and(|budget| self.total_sleep(retry) > budget) {
+        if self
+            .sleep_budget
+            .is_some_and(|budget| self.total_sleep(retry) > budget)
+        {
             return None;
         }
         Some(self.capped_delay(retry))
@@ -101,13 +117,16 @@ impl Policy {
 
     /// [`Policy::delay_for`], spread by the policy's jitter; `entropy` is any number, drawn by the caller.
     pub fn jittered_delay(&self, retry: u32, entropy: u64) -> Option<Duration> {
-        self.delay_for(retry).map(|delay| self.jitter.apply(delay, entropy))
+        self.delay_for(retry)
+            .map(|delay| self.jitter.apply(delay, entropy))
     }
 
     /// How many retries the policy allows; `None` when nothing bounds them within `u32`.
     pub fn retries(&self) -> Option<u32> {
         let by_attempts = self.max_attempts.map(|attempts| attempts.get() - 1);
-        let by_sleep = self.sleep_budget.and_then(|budget| self.retries_within(budget));
+        let by_sleep = self
+            .sleep_budget
+            .and_then(|budget| self.retries_within(budget));
         match (by_attempts, by_sleep) {
             (Some(attempts), Some(sleep)) => Some(attempts.min(sleep)),
             (bound, None) | (None, bound) => bound,
@@ -116,7 +135,10 @@ impl Policy {
 
     /// Every nominal delay of the policy, in order, at most `most` of them.
     pub fn delays(&self, most: usize) -> Vec<Duration> {
-        (0..u32::MAX).map_while(|retry| self.delay_for(retry)).take(most).collect()
+        (0..u32::MAX)
+            .map_while(|retry| self.delay_for(retry))
+            .take(most)
+            .collect()
     }
 
     /// The sum of the nominal delays 0 to `retry`.

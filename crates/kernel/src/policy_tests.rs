@@ -32,14 +32,21 @@ fn named_policies_have_the_delays_of_their_documents() {
 #[test]
 fn caps_hold_when_a_policy_is_given_more_attempts() {
     let many = |name| {
-        let policy = named(name).with(Overrides { max_attempts: NonZeroU32::new(12), ..Overrides::default() });
+        let policy = named(name).with(Overrides {
+            max_attempts: NonZeroU32::new(12),
+            ..Overrides::default()
+        });
         *millis(&policy.unwrap()).last().unwrap()
     };
     assert_eq!(many("standard"), 30_000);
     assert_eq!(many("aggressive"), 30_000);
     assert_eq!(many("patient"), 90_000);
     assert_eq!(many("conservative"), 4_000);
-    assert_eq!(many("session"), 2_048_000, "the session's doubling has no cap");
+    assert_eq!(
+        many("session"),
+        2_048_000,
+        "the session's doubling has no cap"
+    );
 }
 
 #[test]
@@ -50,41 +57,73 @@ fn attempt_ten_thousand_is_finite_whatever_the_policy() {
             assert!(policy.backoff.delay(retry) <= LONGEST_DELAY, "{name}");
             assert_eq!(policy.delay_for(retry), None, "{name}");
         }
-        let endless = Policy { max_attempts: None, sleep_budget: None, ..policy };
-        assert!(endless.delay_for(10_000).unwrap() <= LONGEST_DELAY, "{name}");
+        let endless = Policy {
+            max_attempts: None,
+            sleep_budget: None,
+            ..policy
+        };
+        assert!(
+            endless.delay_for(10_000).unwrap() <= LONGEST_DELAY,
+            "{name}"
+        );
     }
 }
 
 #[test]
 fn an_unknown_name_is_answered_with_the_known_ones() {
     let error = Policy::named("overnite").unwrap_err().to_string();
-    assert!(error.contains("`overnite`") && error.contains("overnight") && error.contains("session"), "{error}");
+    assert!(
+        error.contains("`overnite`") && error.contains("overnight") && error.contains("session"),
+        "{error}"
+    );
 }
 
 #[test]
 fn overrides_replace_one_field_and_leave_the_rest() {
-    let linear = Overrides { backoff: Some(BackoffKind::Linear), ..Overrides::default() };
+    let linear = Overrides {
+        backoff: Some(BackoffKind::Linear),
+        ..Overrides::default()
+    };
     let policy = named("aggressive").with(linear).unwrap();
     assert_eq!(millis(&policy), [200, 400, 600, 800]);
     assert_eq!(policy.max_delay, Some(Duration::from_secs(30)));
 
-    let slower = Overrides { base_delay: Some(Duration::from_secs(7)), ..Overrides::default() };
-    assert_eq!(millis(&named("patient").with(slower).unwrap()), [7_000, 21_000]);
+    let slower = Overrides {
+        base_delay: Some(Duration::from_secs(7)),
+        ..Overrides::default()
+    };
+    assert_eq!(
+        millis(&named("patient").with(slower).unwrap()),
+        [7_000, 21_000]
+    );
 
     let steps = Overrides {
         backoff: Some(BackoffKind::Stepped),
         steps: Some(vec![Duration::from_secs(1), Duration::from_secs(9)]),
         ..Overrides::default()
     };
-    assert_eq!(millis(&named("session").with(steps).unwrap()), [1_000, 9_000, 9_000]);
+    assert_eq!(
+        millis(&named("session").with(steps).unwrap()),
+        [1_000, 9_000, 9_000]
+    );
 
-    let fixed = Overrides { backoff: Some(BackoffKind::Fixed), ..Overrides::default() };
-    assert_eq!(named("overnight").with(fixed).unwrap().retries(), Some(5760), "8 h in steps of 5 s");
+    let fixed = Overrides {
+        backoff: Some(BackoffKind::Fixed),
+        ..Overrides::default()
+    };
+    assert_eq!(
+        named("overnight").with(fixed).unwrap().retries(),
+        Some(5760),
+        "8 h in steps of 5 s"
+    );
 }
 
 #[test]
 fn a_maximum_delay_of_zero_means_no_ceiling() {
-    let none = Overrides { max_delay: Some(Duration::ZERO), ..Overrides::default() };
+    let none = Overrides {
+        max_delay: Some(Duration::ZERO),
+        ..Overrides::default()
+    };
     let policy = named("standard").with(none).unwrap();
     assert_eq!((policy.max_delay, policy.longest_stated_wait), (None, None));
 }
@@ -92,11 +131,46 @@ fn a_maximum_delay_of_zero_means_no_ceiling() {
 #[test]
 fn impossible_overrides_say_why() {
     let table = [
-        ("standard", Overrides { backoff: Some(BackoffKind::Stepped), ..Overrides::default() }, "steps"),
-        ("overnight", Overrides { steps: Some(vec![]), ..Overrides::default() }, "at least one delay"),
-        ("overnight", Overrides { base_delay: Some(Duration::from_secs(1)), ..Overrides::default() }, "`base_delay`"),
-        ("standard", Overrides { steps: Some(vec![Duration::ZERO]), ..Overrides::default() }, "`steps`"),
-        ("overnight", Overrides { steps: Some(vec![Duration::ZERO]), ..Overrides::default() }, "to end"),
+        (
+            "standard",
+            Overrides {
+                backoff: Some(BackoffKind::Stepped),
+                ..Overrides::default()
+            },
+            "steps",
+        ),
+        (
+            "overnight",
+            Overrides {
+                steps: Some(vec![]),
+                ..Overrides::default()
+            },
+            "at least one delay",
+        ),
+        (
+            "overnight",
+            Overrides {
+                base_delay: Some(Duration::from_secs(1)),
+                ..Overrides::default()
+            },
+            "`base_delay`",
+        ),
+        (
+            "standard",
+            Overrides {
+                steps: Some(vec![Duration::ZERO]),
+                ..Overrides::default()
+            },
+            "`steps`",
+        ),
+        (
+            "overnight",
+            Overrides {
+                steps: Some(vec![Duration::ZERO]),
+                ..Overrides::default()
+            },
+            "to end",
+        ),
     ];
     for (name, overrides, part) in table {
         let error = named(name).with(overrides).unwrap_err().to_string();
@@ -107,11 +181,18 @@ fn impossible_overrides_say_why() {
 #[test]
 fn jitter_stays_within_its_bounds() {
     let delay = Duration::from_secs(4);
-    let table =
-        [(Jitter::None, 4_000, 4_000, 4_000), (Jitter::Full, 0, 2_000, 4_000), (Jitter::Equal, 2_000, 3_000, 4_000)];
+    let table = [
+        (Jitter::None, 4_000, 4_000, 4_000),
+        (Jitter::Full, 0, 2_000, 4_000),
+        (Jitter::Equal, 2_000, 3_000, 4_000),
+    ];
     for (jitter, low, middle, high) in table {
         let at = |entropy| jitter.apply(delay, entropy).as_millis();
-        assert_eq!((at(0), at(u64::MAX / 2), at(u64::MAX)), (low, middle, high), "{jitter:?}");
+        assert_eq!(
+            (at(0), at(u64::MAX / 2), at(u64::MAX)),
+            (low, middle, high),
+            "{jitter:?}"
+        );
     }
 }
 
@@ -126,7 +207,11 @@ fn any_backoff() -> impl Strategy<Value = Backoff> {
 }
 
 fn any_policy() -> impl Strategy<Value = Policy> {
-    let limits = (any::<Option<NonZeroU32>>(), any::<Option<u32>>(), any::<Option<u32>>());
+    let limits = (
+        any::<Option<NonZeroU32>>(),
+        any::<Option<u32>>(),
+        any::<Option<u32>>(),
+    );
     (any_backoff(), limits).prop_map(|(backoff, (attempts, cap, budget))| Policy {
         backoff,
         max_attempts: attempts,

@@ -137,15 +137,28 @@ pub struct State {
 #[derive(Clone, Debug)]
 enum Stage {
     Idle,
-    Calling { committed: bool },
-    Waiting { since: Timestamp, failure: Arc<Judged> },
-    Mending { failure: Arc<Judged>, committed: bool },
+    Calling {
+        committed: bool,
+    },
+    Waiting {
+        since: Timestamp,
+        failure: Arc<Judged>,
+    },
+    Mending {
+        failure: Arc<Judged>,
+        committed: bool,
+    },
 }
 
 impl State {
     /// A fresh start under these rules and this budget.
     pub fn new(rules: Rules, prompt: Prompt) -> Self {
-        Self { rules, chain: Chain::default(), prompt, stage: Stage::Idle }
+        Self {
+            rules,
+            chain: Chain::default(),
+            prompt,
+            stage: Stage::Idle,
+        }
     }
 
     /// What the open chain has spent.
@@ -174,13 +187,23 @@ pub fn step(state: &mut State, event: Event) -> Effects {
     let stage = std::mem::replace(&mut state.stage, Stage::Idle);
     match (stage, event) {
         (Stage::Idle, Event::Started) => call(state, Stage::Calling { committed: false }),
-        (Stage::Calling { .. }, Event::ContentSent) => remain(state, Stage::Calling { committed: true }),
+        (Stage::Calling { .. }, Event::ContentSent) => {
+            remain(state, Stage::Calling { committed: true })
+        }
         (Stage::Calling { .. }, Event::Succeeded) => {
             let mut effects = close_chain(state, Closing::Success);
             effects.push(Effect::Settle(Outcome::Completed));
             effects
         }
-        (Stage::Calling { committed }, Event::Failed { failure, own_delay, remedies, now }) => {
+        (
+            Stage::Calling { committed },
+            Event::Failed {
+                failure,
+                own_delay,
+                remedies,
+                now,
+            },
+        ) => {
             let committed = committed || failure.failure.phase == Phase::AfterContent;
             let situation = Situation {
                 verdict: &failure.verdict,
@@ -198,14 +221,20 @@ pub fn step(state: &mut State, event: Event) -> Effects {
             call(state, Stage::Calling { committed: false })
         }
         // A continued answer keeps its committed part: what follows it may not be repeated either.
-        (Stage::Mending { committed, .. }, Event::RemedyDone) => call(state, Stage::Calling { committed }),
-        (Stage::Mending { failure, .. }, Event::RemedyFailed) => give_up(state, failure, GiveUp::NotRetryable),
+        (Stage::Mending { committed, .. }, Event::RemedyDone) => {
+            call(state, Stage::Calling { committed })
+        }
+        (Stage::Mending { failure, .. }, Event::RemedyFailed) => {
+            give_up(state, failure, GiveUp::NotRetryable)
+        }
         (Stage::Waiting { since, failure }, Event::RetryAborted { now }) => {
             end_wait(state, since, now);
             let mut effects = Effects::from_iter([Effect::CancelSleep]);
             effects.extend(close_chain(state, Closing::Cancelled));
-            effects
-                .extend([Effect::Report(failure, GiveUp::Canceled), Effect::Settle(Outcome::Failed(GiveUp::Canceled))]);
+            effects.extend([
+                Effect::Report(failure, GiveUp::Canceled),
+                Effect::Settle(Outcome::Failed(GiveUp::Canceled)),
+            ]);
             effects
         }
         (stage, Event::Aborted { now }) => abort(state, stage, now),
@@ -230,7 +259,10 @@ fn follow(state: &mut State, decision: Decision, failure: Arc<Judged>, moment: M
             state.chain.start_wait(delay);
             state.prompt.reserve_sleep(delay);
             let announcement = scheduled(state, delay, at, &failure);
-            state.stage = Stage::Waiting { since: now, failure };
+            state.stage = Stage::Waiting {
+                since: now,
+                failure,
+            };
             Effects::from_iter([announcement, Effect::SleepUntil(at)])
         }
         Decision::Try(remedy @ Remedy::Switch(_)) => {
@@ -259,7 +291,10 @@ fn scheduled(state: &State, delay: Duration, at: Timestamp, failure: &Arc<Judged
 
 fn give_up(state: &mut State, failure: Arc<Judged>, why: GiveUp) -> Effects {
     let mut effects = close_chain(state, Closing::Failure(&failure));
-    effects.extend([Effect::Report(failure, why), Effect::Settle(Outcome::Failed(why))]);
+    effects.extend([
+        Effect::Report(failure, why),
+        Effect::Settle(Outcome::Failed(why)),
+    ]);
     effects
 }
 
@@ -295,7 +330,11 @@ fn close_chain(state: &mut State, closing: Closing<'_>) -> Effects {
             Closing::Failure(judged) => (false, Some(judged.failure.message.clone())),
             Closing::Cancelled => (false, Some(RETRY_CANCELLED.to_owned())),
         };
-        effects.push(Effect::AnnounceEnd(RetryEnded { success, attempt: chain.retries(), error }));
+        effects.push(Effect::AnnounceEnd(RetryEnded {
+            success,
+            attempt: chain.retries(),
+            error,
+        }));
     }
     effects
 }

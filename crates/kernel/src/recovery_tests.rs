@@ -8,7 +8,8 @@ use crate::verdict::{Cause, Scope, Verdict};
 const NOW: Timestamp = Timestamp::from_millis(1_000_000_000);
 
 fn judged(cause: Cause, scope: Scope) -> Arc<Judged> {
-    let failure = Failure::emitted("mock", "it failed", NOW).with_verdict(Verdict::of(cause, scope));
+    let failure =
+        Failure::emitted("mock", "it failed", NOW).with_verdict(Verdict::of(cause, scope));
     Judged::new(failure)
 }
 
@@ -28,7 +29,11 @@ impl Run {
     fn new(policy: &str) -> Self {
         let policy = Policy::named(policy).unwrap();
         let state = State::new(Rules::from(&policy), Prompt::default());
-        let mut run = Self { policy: Arc::new(policy), state, now: NOW };
+        let mut run = Self {
+            policy: Arc::new(policy),
+            state,
+            now: NOW,
+        };
         assert_eq!(run.step(Event::Started)[..], [Effect::Call]);
         run
     }
@@ -40,7 +45,12 @@ impl Run {
     fn fail(&mut self, failure: Arc<Judged>, remedies: Remedies) -> Effects {
         let own_delay = self.policy.delay_for(self.state.chain().schedule_index());
         let now = self.now;
-        self.step(Event::Failed { failure, own_delay, remedies, now })
+        self.step(Event::Failed {
+            failure,
+            own_delay,
+            remedies,
+            now,
+        })
     }
 
     /// Fails, sleeps the whole wait and returns the announced retry.
@@ -62,14 +72,25 @@ fn starts_are_counted_from_one_and_exhaustion_reports_the_last_retry() {
     let mut run = Run::new("session");
     for (attempt, delay) in [(1, 2), (2, 4), (3, 8)] {
         let retry = run.fail_and_sleep().unwrap();
-        assert_eq!((retry.attempt, retry.max_attempts, retry.delay), (attempt, Some(3), Duration::from_secs(delay)));
+        assert_eq!(
+            (retry.attempt, retry.max_attempts, retry.delay),
+            (attempt, Some(3), Duration::from_secs(delay))
+        );
         assert_eq!(retry.at, run.now);
     }
     let why = GiveUp::RetriesSpent { retries: 3 };
-    let end = RetryEnded { success: false, attempt: 3, error: Some("it failed".to_owned()) };
+    let end = RetryEnded {
+        success: false,
+        attempt: 3,
+        error: Some("it failed".to_owned()),
+    };
     assert_eq!(
         run.fail(overloaded(), Remedies::NONE)[..],
-        [Effect::AnnounceEnd(end), Effect::Report(overloaded(), why), Effect::Settle(Outcome::Failed(why))]
+        [
+            Effect::AnnounceEnd(end),
+            Effect::Report(overloaded(), why),
+            Effect::Settle(Outcome::Failed(why))
+        ]
     );
 }
 
@@ -78,8 +99,15 @@ fn success_closes_the_chain_and_a_later_one_starts_anew() {
     let mut run = Run::new("session");
     run.fail_and_sleep();
     run.fail_and_sleep();
-    let end = RetryEnded { success: true, attempt: 2, error: None };
-    assert_eq!(run.step(Event::Succeeded)[..], [Effect::AnnounceEnd(end), Effect::Settle(Outcome::Completed)]);
+    let end = RetryEnded {
+        success: true,
+        attempt: 2,
+        error: None,
+    };
+    assert_eq!(
+        run.step(Event::Succeeded)[..],
+        [Effect::AnnounceEnd(end), Effect::Settle(Outcome::Completed)]
+    );
     assert!(!run.state.is_retrying());
 
     run.step(Event::Started);
@@ -93,7 +121,10 @@ fn a_first_failure_that_cannot_be_retried_opens_no_chain() {
     let why = GiveUp::NotRetryable;
     assert_eq!(
         run.fail(Arc::clone(&auth), Remedies::NONE)[..],
-        [Effect::Report(auth, why), Effect::Settle(Outcome::Failed(why))]
+        [
+            Effect::Report(auth, why),
+            Effect::Settle(Outcome::Failed(why))
+        ]
     );
 }
 
@@ -101,10 +132,18 @@ fn a_first_failure_that_cannot_be_retried_opens_no_chain() {
 fn an_abort_in_a_wait_says_cancelled_and_no_error() {
     let mut run = Run::new("session");
     run.fail(overloaded(), Remedies::NONE);
-    let end = RetryEnded { success: false, attempt: 1, error: Some("Retry cancelled".to_owned()) };
+    let end = RetryEnded {
+        success: false,
+        attempt: 1,
+        error: Some("Retry cancelled".to_owned()),
+    };
     assert_eq!(
         run.step(Event::Aborted { now: NOW })[..],
-        [Effect::CancelSleep, Effect::AnnounceEnd(end), Effect::Settle(Outcome::Aborted)]
+        [
+            Effect::CancelSleep,
+            Effect::AnnounceEnd(end),
+            Effect::Settle(Outcome::Aborted)
+        ]
     );
     assert!(!run.state.is_retrying() && run.state.is_idle());
 }
@@ -113,7 +152,11 @@ fn an_abort_in_a_wait_says_cancelled_and_no_error() {
 fn an_aborted_retry_says_cancelled_and_then_the_error_that_was_held_back() {
     let mut run = Run::new("session");
     run.fail(overloaded(), Remedies::NONE);
-    let end = RetryEnded { success: false, attempt: 1, error: Some("Retry cancelled".to_owned()) };
+    let end = RetryEnded {
+        success: false,
+        attempt: 1,
+        error: Some("Retry cancelled".to_owned()),
+    };
     let why = GiveUp::Canceled;
     assert_eq!(
         run.step(Event::RetryAborted { now: NOW })[..],
@@ -137,39 +180,73 @@ fn aborting_a_retry_when_none_waits_changes_nothing() {
 #[test]
 fn a_wait_that_is_cut_short_costs_what_was_slept() {
     let policy = Policy::named("overnight").unwrap();
-    let prompt = Prompt::new(Limits { sleep: Some(Duration::from_secs(3600)), ..Limits::default() });
+    let prompt = Prompt::new(Limits {
+        sleep: Some(Duration::from_secs(3600)),
+        ..Limits::default()
+    });
     let mut run = Run::new("overnight");
     run.state = State::new(Rules::from(&policy), prompt);
     run.step(Event::Started);
     run.fail(overloaded(), Remedies::NONE);
     assert_eq!(run.state.chain().scheduled_sleep(), Duration::from_secs(5));
-    run.step(Event::Woke { now: NOW + Duration::from_secs(1) });
+    run.step(Event::Woke {
+        now: NOW + Duration::from_secs(1),
+    });
     assert_eq!(run.state.chain().scheduled_sleep(), Duration::from_secs(1));
-    assert_eq!(run.state.prompt().sleep_left(), Some(Duration::from_secs(3599)));
+    assert_eq!(
+        run.state.prompt().sleep_left(),
+        Some(Duration::from_secs(3599))
+    );
 }
 
 #[test]
 fn a_switch_of_account_is_announced_without_delay() {
     let mut run = Run::new("session");
     let limit = judged(Cause::UsageLimit, Scope::Credential);
-    let siblings = Remedies { switch: Switches { account: true, ..Switches::NONE }, ..Remedies::NONE };
+    let siblings = Remedies {
+        switch: Switches {
+            account: true,
+            ..Switches::NONE
+        },
+        ..Remedies::NONE
+    };
     let effects = run.fail(limit, siblings);
-    let [Effect::AnnounceRetry(retry), Effect::Apply(Remedy::Switch(Target::Account))] = &effects[..] else {
+    let [
+        Effect::AnnounceRetry(retry),
+        Effect::Apply(Remedy::Switch(Target::Account)),
+    ] = &effects[..]
+    else {
         panic!("{effects:?}");
     };
-    assert_eq!((retry.attempt, retry.delay, retry.at), (1, Duration::ZERO, NOW));
+    assert_eq!(
+        (retry.attempt, retry.delay, retry.at),
+        (1, Duration::ZERO, NOW)
+    );
     assert_eq!(run.step(Event::RemedyDone)[..], [Effect::Call]);
-    assert_eq!(run.fail_and_sleep().unwrap().delay, Duration::from_secs(2), "the schedule was not used");
+    assert_eq!(
+        run.fail_and_sleep().unwrap().delay,
+        Duration::from_secs(2),
+        "the schedule was not used"
+    );
 }
 
 #[test]
 fn an_overflow_is_compacted_without_a_retry_event() {
     let mut run = Run::new("session");
-    let can_compact = Remedies { compact: true, ..Remedies::NONE };
+    let can_compact = Remedies {
+        compact: true,
+        ..Remedies::NONE
+    };
     let overflow = judged(Cause::ContextOverflow, Scope::Request);
-    assert_eq!(run.fail(overflow, can_compact)[..], [Effect::Apply(Remedy::Compact)]);
+    assert_eq!(
+        run.fail(overflow, can_compact)[..],
+        [Effect::Apply(Remedy::Compact)]
+    );
     assert_eq!(run.step(Event::RemedyDone)[..], [Effect::Call]);
-    assert_eq!(run.step(Event::Succeeded)[..], [Effect::Settle(Outcome::Completed)]);
+    assert_eq!(
+        run.step(Event::Succeeded)[..],
+        [Effect::Settle(Outcome::Completed)]
+    );
 }
 
 // --- all sequences ---
@@ -177,10 +254,20 @@ fn an_overflow_is_compacted_without_a_retry_event() {
 const WORDS: usize = 14;
 
 fn word(index: usize, run: &Run) -> Event {
-    let everything = Remedies { switch: Switches::ALL, compact: true, continue_partial: true, rework: true };
+    let everything = Remedies {
+        switch: Switches::ALL,
+        compact: true,
+        continue_partial: true,
+        rework: true,
+    };
     let own_delay = run.policy.delay_for(run.state.chain().schedule_index());
     let now = run.now;
-    let failed = |cause, scope, remedies| Event::Failed { failure: judged(cause, scope), own_delay, remedies, now };
+    let failed = |cause, scope, remedies| Event::Failed {
+        failure: judged(cause, scope),
+        own_delay,
+        remedies,
+        now,
+    };
     match index {
         0 => Event::Started,
         1 => Event::ContentSent,
@@ -229,14 +316,28 @@ impl Observer {
             continued |= matches!(effect, Effect::Apply(Remedy::ContinuePartial));
             self.effect(effect);
         }
-        if !effects.is_empty() && self.content && self.running && !continued && matches!(event, Event::Failed { .. }) {
+        if !effects.is_empty()
+            && self.content
+            && self.running
+            && !continued
+            && matches!(event, Event::Failed { .. })
+        {
             panic!("went on after content without continuing it: {effects:?}");
         }
         if matches!(event, Event::Aborted { .. }) {
-            assert!(after.is_idle() && !self.running && !self.sleeping && !self.calling, "an abort reaches idle");
+            assert!(
+                after.is_idle() && !self.running && !self.sleeping && !self.calling,
+                "an abort reaches idle"
+            );
         }
-        assert_eq!(self.scheduled > 0, after.is_retrying(), "the chain is open exactly while a retry is announced");
-        let closed = effects.iter().any(|effect| matches!(effect, Effect::AnnounceEnd(_)));
+        assert_eq!(
+            self.scheduled > 0,
+            after.is_retrying(),
+            "the chain is open exactly while a retry is announced"
+        );
+        let closed = effects
+            .iter()
+            .any(|effect| matches!(effect, Effect::AnnounceEnd(_)));
         if !closed {
             let (old, new) = (before.chain(), after.chain());
             assert!(new.retries() >= old.retries() && new.schedule_index() >= old.schedule_index());
@@ -247,13 +348,20 @@ impl Observer {
     fn effect(&mut self, effect: &Effect) {
         match effect {
             Effect::Call => {
-                assert!(self.running && !self.calling && !self.sleeping, "one call at a time");
+                assert!(
+                    self.running && !self.calling && !self.sleeping,
+                    "one call at a time"
+                );
                 self.calling = true;
             }
             Effect::CancelCall => self.calling = false,
             Effect::AnnounceRetry(retry) => {
                 assert!(!self.content, "a retry behind the commit watermark");
-                assert_eq!(retry.attempt, self.scheduled + 1, "retries are numbered without gaps");
+                assert_eq!(
+                    retry.attempt,
+                    self.scheduled + 1,
+                    "retries are numbered without gaps"
+                );
                 self.scheduled += 1;
             }
             Effect::SleepUntil(_) => self.sleeping = true,
@@ -265,9 +373,15 @@ impl Observer {
                 assert_eq!(end.success, end.error.is_none());
                 self.scheduled = 0;
             }
-            Effect::Report(..) => assert!(self.running && self.scheduled == 0, "the error comes after the end"),
+            Effect::Report(..) => assert!(
+                self.running && self.scheduled == 0,
+                "the error comes after the end"
+            ),
             Effect::Settle(_) => {
-                assert!(self.running && self.scheduled == 0 && !self.calling && !self.sleeping, "settled exactly once");
+                assert!(
+                    self.running && self.scheduled == 0 && !self.calling && !self.sleeping,
+                    "settled exactly once"
+                );
                 self.running = false;
             }
         }

@@ -57,7 +57,8 @@ pub fn plain(text: &str) -> Cow<'_, str> {
 /// Control characters, and the characters that reorder or hide what a terminal shows.
 fn is_unwanted(c: char) -> bool {
     let control = c.is_control() && c != '\n' && c != '\t';
-    let reorders = matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{200e}' | '\u{200f}');
+    let reorders =
+        matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{200e}' | '\u{200f}');
     control || reorders
 }
 
@@ -115,7 +116,9 @@ pub fn without_secrets(text: &str) -> Cow<'_, str> {
     let mut at = 0;
     let mut after_bearer = false;
     while at < text.len() {
-        let word_end = text[at..].find(|c| !is_token_char(c)).map_or(text.len(), |n| at + n);
+        let word_end = text[at..]
+            .find(|c| !is_token_char(c))
+            .map_or(text.len(), |n| at + n);
         if word_end == at {
             at += text[at..].chars().next().map_or(1, char::len_utf8);
             continue;
@@ -127,7 +130,8 @@ pub fn without_secrets(text: &str) -> Cow<'_, str> {
             out.push_str(SECRET_MARK);
             kept = word_end;
         }
-        after_bearer = word.eq_ignore_ascii_case("bearer") || word.eq_ignore_ascii_case("x-api-key");
+        after_bearer =
+            word.eq_ignore_ascii_case("bearer") || word.eq_ignore_ascii_case("x-api-key");
         at = word_end;
     }
     match out {
@@ -159,15 +163,25 @@ mod tests {
     fn a_long_message_is_cut_between_characters() {
         let long = "é".repeat(4000);
         let kept = message(&long);
-        assert!(kept.len() <= MESSAGE_LIMIT && kept.ends_with('…'), "{} bytes", kept.len());
+        assert!(
+            kept.len() <= MESSAGE_LIMIT && kept.ends_with('…'),
+            "{} bytes",
+            kept.len()
+        );
         assert_eq!(message("short"), "short");
     }
 
     #[test]
     fn keys_do_not_pass() {
         let table = [
-            ("Incorrect API key provided: sk-proj-abcdefghijklmnop1234.", "Incorrect API key provided: [secret]"),
-            ("Authorization: Bearer abcdef0123456789abcdef, retry", "Authorization: Bearer [secret], retry"),
+            (
+                "Incorrect API key provided: sk-proj-abcdefghijklmnop1234.",
+                "Incorrect API key provided: [secret]",
+            ),
+            (
+                "Authorization: Bearer abcdef0123456789abcdef, retry",
+                "Authorization: Bearer [secret], retry",
+            ),
             ("x-api-key: 0123456789abcdef0123", "x-api-key: [secret]"),
             ("key AIzaSyA1234567890abcdef", "key [secret]"),
         ];

@@ -36,7 +36,11 @@ impl Timestamp {
 
     /// The moment that many milliseconds after the Unix epoch.
     pub const fn from_millis(millis: u64) -> Self {
-        if millis > Self::LATEST.0 { Self::LATEST } else { Self(millis) }
+        if millis > Self::LATEST.0 {
+            Self::LATEST
+        } else {
+            Self(millis)
+        }
     }
 
     /// Milliseconds since the Unix epoch.
@@ -81,7 +85,9 @@ impl FromStr for Timestamp {
             .ok()
             .and_then(|time| u64::try_from(time.as_millisecond()).ok())
             .map(Self::from_millis)
-            .ok_or_else(|| ParseError { text: crate::text::bounded(text, 64).into_owned() })
+            .ok_or_else(|| ParseError {
+                text: crate::text::bounded(text, 64).into_owned(),
+            })
     }
 }
 
@@ -106,7 +112,10 @@ mod tests {
     fn arithmetic_saturates_instead_of_wrapping() {
         assert_eq!(Timestamp::from_millis(u64::MAX), Timestamp::LATEST);
         assert_eq!(Timestamp::LATEST + Duration::MAX, Timestamp::LATEST);
-        assert_eq!(Timestamp::default().since(Timestamp::LATEST), Duration::ZERO);
+        assert_eq!(
+            Timestamp::default().since(Timestamp::LATEST),
+            Duration::ZERO
+        );
         assert_eq!(Timestamp::LATEST.to_string(), "9999-12-31T23:59:59.999Z");
     }
 
@@ -114,12 +123,23 @@ mod tests {
     fn text_survives_a_round_trip() {
         let time = Timestamp::from_millis(1_794_715_200_123);
         assert_eq!(time.to_string().parse::<Timestamp>().unwrap(), time);
-        assert_eq!("2026-11-15T04:00:00+04:00".parse::<Timestamp>().unwrap().to_string(), "2026-11-15T00:00:00.000Z");
+        assert_eq!(
+            "2026-11-15T04:00:00+04:00"
+                .parse::<Timestamp>()
+                .unwrap()
+                .to_string(),
+            "2026-11-15T00:00:00.000Z"
+        );
     }
 
     #[test]
     fn what_is_not_a_time_is_named_in_the_error() {
-        for bad in ["", "yesterday", "1960-01-01T00:00:00Z", "99999-01-01T00:00:00Z"] {
+        for bad in [
+            "",
+            "yesterday",
+            "1960-01-01T00:00:00Z",
+            "99999-01-01T00:00:00Z",
+        ] {
             let error = bad.parse::<Timestamp>().unwrap_err().to_string();
             assert!(error.contains(bad), "{error}");
         }

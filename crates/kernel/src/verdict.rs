@@ -202,7 +202,12 @@ pub struct Verdict {
 impl Verdict {
     /// A verdict without hint or evidence.
     pub const fn of(cause: Cause, scope: Scope) -> Self {
-        Self { cause, scope, hint: None, evidence: Vec::new() }
+        Self {
+            cause,
+            scope,
+            hint: None,
+            evidence: Vec::new(),
+        }
     }
 
     /// The class of the cause.
@@ -218,14 +223,20 @@ mod tests {
     #[test]
     fn the_wire_name_of_a_cause_is_its_serialized_form() {
         for cause in Cause::ALL {
-            assert_eq!(serde_json::to_string(cause).unwrap(), format!("\"{cause}\""));
+            assert_eq!(
+                serde_json::to_string(cause).unwrap(),
+                format!("\"{cause}\"")
+            );
         }
     }
 
     #[test]
     fn every_class_has_a_cause() {
         for class in Class::ALL {
-            assert!(Cause::ALL.iter().any(|cause| cause.class() == class), "{class:?}");
+            assert!(
+                Cause::ALL.iter().any(|cause| cause.class() == class),
+                "{class:?}"
+            );
         }
     }
 }

@@ -46,7 +46,11 @@ impl Backoff {
             },
             Self::Stepped { steps } => {
                 let index = usize::try_from(retry).unwrap_or(usize::MAX);
-                steps.get(index).or(steps.last()).copied().unwrap_or_default()
+                steps
+                    .get(index)
+                    .or(steps.last())
+                    .copied()
+                    .unwrap_or_default()
             }
         };
         delay.min(LONGEST_DELAY)
@@ -67,7 +71,10 @@ impl Backoff {
     fn head_and_tail(&self, head: u64, count: u64, cap: Duration) -> Duration {
         let mut sum = Duration::ZERO;
         for index in 0..count.min(head) {
-            sum = sum.saturating_add(self.delay(u32::try_from(index).unwrap_or(u32::MAX)).min(cap));
+            sum = sum.saturating_add(
+                self.delay(u32::try_from(index).unwrap_or(u32::MAX))
+                    .min(cap),
+            );
         }
         let tail = self.delay(u32::MAX).min(cap);
         sum.saturating_add(times(tail, count.saturating_sub(head)))
@@ -78,7 +85,9 @@ fn linear_total(base: Duration, cap: Duration, count: u64) -> Duration {
     if base.is_zero() {
         return Duration::ZERO;
     }
-    let growing = u64::try_from(cap.as_nanos() / base.as_nanos()).unwrap_or(u64::MAX).min(count);
+    let growing = u64::try_from(cap.as_nanos() / base.as_nanos())
+        .unwrap_or(u64::MAX)
+        .min(count);
     let triangle = u128::from(growing) * (u128::from(growing) + 1) / 2;
     let head = u64::try_from(triangle).map_or(Duration::MAX, |n| times(base, n));
     head.saturating_add(times(cap, count - growing))

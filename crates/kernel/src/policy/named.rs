@@ -11,17 +11,43 @@ const OVERNIGHT_STEPS: [u64; 8] = [5, 10, 30, 60, 300, 600, 900, 1800];
 
 impl Policy {
     /// The names of all policies, in the order of the documentation.
-    pub const NAMES: [&str; 7] = ["none", "standard", "aggressive", "patient", "conservative", "session", "overnight"];
+    pub const NAMES: [&str; 7] = [
+        "none",
+        "standard",
+        "aggressive",
+        "patient",
+        "conservative",
+        "session",
+        "overnight",
+    ];
 
     /// The policy of that name.
     pub fn named(name: &str) -> Result<Self, Error> {
         let policy = match name {
             "none" => Self::none(),
-            "standard" => doubling("standard", 3, Duration::from_secs(1), Duration::from_secs(30)),
-            "aggressive" => doubling("aggressive", 5, Duration::from_millis(200), Duration::from_secs(30)),
+            "standard" => doubling(
+                "standard",
+                3,
+                Duration::from_secs(1),
+                Duration::from_secs(30),
+            ),
+            "aggressive" => doubling(
+                "aggressive",
+                5,
+                Duration::from_millis(200),
+                Duration::from_secs(30),
+            ),
             "patient" => Self {
-                backoff: Backoff::Exponential { base: Duration::from_secs(5), factor: 3 },
-                ..doubling("patient", 3, Duration::from_secs(5), Duration::from_secs(90))
+                backoff: Backoff::Exponential {
+                    base: Duration::from_secs(5),
+                    factor: 3,
+                },
+                ..doubling(
+                    "patient",
+                    3,
+                    Duration::from_secs(5),
+                    Duration::from_secs(90),
+                )
             },
             "conservative" => Self::conservative(),
             "session" => Self {
@@ -30,14 +56,21 @@ impl Policy {
                 ..doubling("session", 4, Duration::from_secs(2), SESSION_STATED_WAIT)
             },
             "overnight" => overnight(),
-            _ => return Err(Error::UnknownName { name: crate::text::bounded(name, 64).into_owned() }),
+            _ => {
+                return Err(Error::UnknownName {
+                    name: crate::text::bounded(name, 64).into_owned(),
+                });
+            }
         };
         Ok(policy)
     }
 
     /// One attempt, no retry.
     pub fn none() -> Self {
-        Self { may_switch: Switches::NONE, ..doubling("none", 1, Duration::ZERO, Duration::ZERO) }
+        Self {
+            may_switch: Switches::NONE,
+            ..doubling("none", 1, Duration::ZERO, Duration::ZERO)
+        }
     }
 
     /// One retry after at most half a second, spread by chance: the default of the library's stream helper.
@@ -45,7 +78,12 @@ impl Policy {
         Self {
             jitter: Jitter::Full,
             may_switch: Switches::NONE,
-            ..doubling("conservative", 2, Duration::from_millis(500), Duration::from_secs(4))
+            ..doubling(
+                "conservative",
+                2,
+                Duration::from_millis(500),
+                Duration::from_secs(4),
+            )
         }
     }
 }
@@ -67,7 +105,9 @@ fn doubling(name: &str, attempts: u32, base: Duration, cap: Duration) -> Policy 
 fn overnight() -> Policy {
     Policy {
         name: "overnight".to_owned(),
-        backoff: Backoff::Stepped { steps: OVERNIGHT_STEPS.map(Duration::from_secs).to_vec() },
+        backoff: Backoff::Stepped {
+            steps: OVERNIGHT_STEPS.map(Duration::from_secs).to_vec(),
+        },
         max_delay: None,
         jitter: Jitter::None,
         max_attempts: None,

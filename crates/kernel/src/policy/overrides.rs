@@ -84,7 +84,11 @@ impl Policy {
             wait_for_reset: overrides.wait_for_reset.unwrap_or(self.wait_for_reset),
             ..self
         };
-        if policy.retries().is_none() { Err(Error::Endless) } else { Ok(policy) }
+        if policy.retries().is_none() {
+            Err(Error::Endless)
+        } else {
+            Ok(policy)
+        }
     }
 }
 
@@ -92,24 +96,32 @@ fn overridden(current: &Backoff, overrides: &Overrides) -> Result<Backoff, Error
     let kind = overrides.backoff.unwrap_or(kind_of(current));
     let base = overrides.base_delay.unwrap_or_else(|| current.delay(0));
     let unused = match kind {
-        BackoffKind::Stepped => {
-            [("base_delay", overrides.base_delay.is_some()), ("factor", overrides.factor.is_some())]
-        }
+        BackoffKind::Stepped => [
+            ("base_delay", overrides.base_delay.is_some()),
+            ("factor", overrides.factor.is_some()),
+        ],
         BackoffKind::Exponential => [("steps", overrides.steps.is_some()), ("", false)],
-        BackoffKind::Fixed | BackoffKind::Linear => {
-            [("steps", overrides.steps.is_some()), ("factor", overrides.factor.is_some())]
-        }
+        BackoffKind::Fixed | BackoffKind::Linear => [
+            ("steps", overrides.steps.is_some()),
+            ("factor", overrides.factor.is_some()),
+        ],
     };
     if let Some((field, _)) = unused.into_iter().find(|(_, given)| *given) {
-        return Err(Error::NoSuchField { field, backoff: kind });
+        return Err(Error::NoSuchField {
+            field,
+            backoff: kind,
+        });
     }
     Ok(match kind {
         BackoffKind::Fixed => Backoff::Fixed { delay: base },
         BackoffKind::Linear => Backoff::Linear { base },
-        BackoffKind::Exponential => {
-            Backoff::Exponential { base, factor: overrides.factor.map_or(factor_of(current), NonZeroU32::get) }
-        }
-        BackoffKind::Stepped => Backoff::Stepped { steps: steps(current, overrides.steps.as_deref())? },
+        BackoffKind::Exponential => Backoff::Exponential {
+            base,
+            factor: overrides.factor.map_or(factor_of(current), NonZeroU32::get),
+        },
+        BackoffKind::Stepped => Backoff::Stepped {
+            steps: steps(current, overrides.steps.as_deref())?,
+        },
     })
 }
 
@@ -123,7 +135,11 @@ fn kind_of(backoff: &Backoff) -> BackoffKind {
 }
 
 fn factor_of(backoff: &Backoff) -> u32 {
-    if let Backoff::Exponential { factor, .. } = backoff { *factor } else { 2 }
+    if let Backoff::Exponential { factor, .. } = backoff {
+        *factor
+    } else {
+        2
+    }
 }
 
 fn steps(current: &Backoff, given: Option<&[Duration]>) -> Result<Vec<Duration>, Error> {

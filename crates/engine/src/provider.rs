@@ -1,0 +1,39 @@
+//! A model behind a stream of deltas.
+//!
+//! Invariant: a provider makes one request for each call of `stream` and reports what it saw; it never retries.
+
+mod anthropic;
+
+use crate::BoxStream;
+use outlast_dialect::{Delta, Request};
+use outlast_kernel::failure::Failure;
+use std::time::Duration;
+
+pub use anthropic::Anthropic;
+
+/// Something that answers requests with a stream.
+pub trait Provider: Send + Sync {
+    /// The name that failures and events carry.
+    fn name(&self) -> &str;
+
+    /// Makes one request. The stream ends after its first failure or after [`Delta::Stopped`].
+    fn stream(&self, request: &Request) -> BoxStream<'static, Result<Delta, Failure>>;
+}
+
+/// How long to wait for signs of life; zero means without limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Timeouts {
+    /// From sending the request to the first frame of its answer.
+    pub first_event: Duration,
+    /// Between one frame and the next.
+    pub idle: Duration,
+}
+
+impl Default for Timeouts {
+    fn default() -> Self {
+        Self {
+            first_event: Duration::from_secs(300),
+            idle: Duration::from_secs(120),
+        }
+    }
+}

@@ -1,0 +1,210 @@
+//! The adapter for the Anthropic Messages API: one request, typed facts.
+
+use super::{Provider, Timeouts};
+use crate::transport::{self, Transport};
+use crate::{BoxStream, Clock};
+use bytes::Bytes;
+use futures_util::{StreamExt, stream};
+use outlast_dialect::{Delta, Request, anthropic, sse};
+use outlast_kernel::failure::{Failure, IoKind, Phase};
+use std::sync::Arc;
+use std::time::Duration;
+
+const MAX_EVENT_BYTES: usize = 16 << 20;
+const MAX_ERROR_BODY: usize = 64 << 10;
+const ERROR_BODY_TIME: Duration = Duration::from_secs(5);
+
+/// A provider that speaks the Anthropic Messages API over some transport.
+#[derive(Clone)]
+pub struct Anthropic {
+    name: String,
+    transport: Arc<dyn Transport>,
+    clock: Arc<dyn Clock>,
+    timeouts: Timeouts,
+}
+
+impl Anthropic {
+    /// A provider of that name behind that transport.
+    pub fn new(name: &str, transport: Arc<dyn Transport>, clock: Arc<dyn Clock>) -> Self {
+        Self {
+            name: name.to_owned(),
+            transport,
+            clock,
+            timeouts: Timeouts::default(),
+        }
+    }
+
+    /// The same provider with other limits.
+    #[must_use]
+    pub fn with_timeouts(self, timeouts: Timeouts) -> Self {
+        Self { timeouts, ..self }
+    }
+}
+
+impl Provider for Anthropic {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn stream(&self, request: &Request) -> BoxStream<'static, Result<Delta, Failure>> {
+        let request = transport::Request {
+            path: anthropic::PATH,
+            headers: vec![
+                ("content-type", "application/json".to_owned()),
+                ("anthropic-version", anthropic::VERSION.to_owned()),
+            ],
+            body: Bytes::from(anthropic::write::request(request)),
+        };
+        let answer = Answer {
+            adapter: self.clone(),
+            stage: Stage::Unsent(request),
+            phase: Phase::BeforeHeaders,
+        };
+        stream::unfold(answer, |mut answer| async move {
+            let item = answer.next().await?;
+            Some((item, answer))
+        })
+        .boxed()
+    }
+}
+
+/// One answer on its way.
+struct Answer {
+    adapter: Anthropic,
+    stage: Stage,
+    phase: Phase,
+}
+
+enum Stage {
+    Unsent(transport::Request),
+    Reading(Box<Reader>),
+    Over,
+}
+
+struct Reader {
+    body: BoxStream<'static, Result<Bytes, transport::Error>>,
+    frames: sse::Decoder,
+    stream: anthropic::Stream,
+}
+
+impl Answer {
+    async fn next(&mut self) -> Option<Result<Delta, Failure>> {
+        let result = match std::mem::replace(&mut self.stage, Stage::Over) {
+            Stage::Over => return None,
+            Stage::Unsent(request) => match self.begin(request).await {
+                Ok(reader) => self.read(reader).await,
+                Err(failure) => Err(failure),
+            },
+            Stage::Reading(reader) => self.read(reader).await,
+        };
+        Some(result.map_err(|failure| Failure {
+            phase: self.phase,
+            ..*failure
+        }))
+    }
+
+    async fn begin(&mut self, request: transport::Request) -> Result<Box<Reader>, Box<Failure>> {
+        let limit = self.adapter.timeouts.first_event;
+        let sent = self.adapter.transport.send(request);
+        let response = match self.adapter.within(limit, sent).await {
+            Some(Ok(response)) => response,
+            Some(Err(error)) => return Err(self.adapter.broken(&error)),
+            None => return Err(self.adapter.silent(IoKind::Timeout, limit)),
+        };
+        self.phase = Phase::BeforeContent;
+        if response.status != 200 {
+            return Err(self.adapter.refused(response).await);
+        }
+        Ok(Box::new(Reader {
+            body: response.body,
+            frames: sse::Decoder::new(MAX_EVENT_BYTES),
+            stream: anthropic::Stream::new(&self.adapter.name),
+        }))
+    }
+
+    async fn read(&mut self, mut reader: Box<Reader>) -> Result<Delta, Box<Failure>> {
+        loop {
+            match reader.frames.next_event() {
+                Ok(Some(event)) => {
+                    let Some(delta) = reader.stream.read(&event, self.adapter.clock.now())? else {
+                        continue;
+                    };
+                    if delta.is_content() {
+                        self.phase = Phase::AfterContent;
+                    }
+                    if !matches!(delta, Delta::Stopped(_)) {
+                        self.stage = Stage::Reading(reader);
+                    }
+                    return Ok(delta);
+                }
+                Ok(None) => {}
+                Err(error) => {
+                    return Err(self.adapter.raised(IoKind::Protocol, &error.to_string()));
+                }
+            }
+            let limit = match self.phase {
+                Phase::AfterContent => self.adapter.timeouts.idle,
+                Phase::BeforeHeaders | Phase::BeforeContent => self.adapter.timeouts.first_event,
+            };
+            match self.adapter.within(limit, reader.body.next()).await {
+                Some(Some(Ok(bytes))) => reader.frames.push(&bytes),
+                Some(Some(Err(error))) => return Err(self.adapter.broken(&error)),
+                Some(None) => {
+                    return Err(self
+                        .adapter
+                        .raised(IoKind::Truncated, "the stream ended before its last event"));
+                }
+                None => return Err(self.adapter.silent(IoKind::Idle, limit)),
+            }
+        }
+    }
+}
+
+impl Anthropic {
+    /// Reads an error body within bounds: a slow or endless one must not hide the status.
+    async fn refused(&self, mut response: transport::Response) -> Box<Failure> {
+        let mut body = Vec::new();
+        let read = async {
+            while let Some(Ok(bytes)) = response.body.next().await {
+                body.extend_from_slice(&bytes);
+                if body.len() >= MAX_ERROR_BODY {
+                    break;
+                }
+            }
+        };
+        self.within(ERROR_BODY_TIME, read).await;
+        body.truncate(MAX_ERROR_BODY);
+        let headers = response
+            .headers
+            .iter()
+            .map(|(name, value)| (name.as_str(), value.as_str()));
+        let failure = anthropic::error(&self.name, response.status, &body, self.clock.now());
+        Box::new(failure.with_headers(headers))
+    }
+
+    /// The result, or `None` when the limit passes first.
+    async fn within<T>(&self, limit: Duration, work: impl Future<Output = T>) -> Option<T> {
+        if limit.is_zero() {
+            return Some(work.await);
+        }
+        let timer = self.clock.sleep_until(self.clock.now() + limit);
+        tokio::select! {
+            biased;
+            result = work => Some(result),
+            () = timer => None,
+        }
+    }
+
+    fn broken(&self, error: &transport::Error) -> Box<Failure> {
+        self.raised(error.io, &error.message)
+    }
+
+    fn silent(&self, io: IoKind, limit: Duration) -> Box<Failure> {
+        let limit = outlast_kernel::decision::Span(limit);
+        self.raised(io, &format!("nothing came for {limit}"))
+    }
+
+    fn raised(&self, io: IoKind, message: &str) -> Box<Failure> {
+        Box::new(Failure::thrown(&self.name, message, self.clock.now()).with_io(io))
+    }
+}

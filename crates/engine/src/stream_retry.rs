@@ -1,0 +1,223 @@
+//! Retries for any fallible stream, with conservative defaults.
+//!
+//! A failure while the stream is being made, or before its first item, is tried again; after the first item never,
+//! so no consumer sees an item twice and no side effect behind an item happens twice.
+//! Not here: calls that are not streamed.
+
+use crate::CancellationToken;
+use futures_util::{Stream, StreamExt, stream};
+use outlast_kernel::budget::Prompt;
+use outlast_kernel::decision::{Remedies, Rules};
+use outlast_kernel::failure::{Failure, IoKind, Judged};
+use outlast_kernel::policy::Policy;
+use outlast_kernel::recovery::{Effect, Event, State, step};
+use outlast_kernel::{Timestamp, time};
+use std::pin::Pin;
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// An error that can say what it knows about itself.
+///
+/// State what is known: a status, a code, an I/O kind, or an explicit `retryable`. An error that knows nothing is taken
+/// for a passing fault of the network.
+pub trait ToFailure {
+    /// The facts, as seen at `now`.
+    fn to_failure(&self, now: Timestamp) -> Failure;
+}
+
+impl ToFailure for std::io::Error {
+    fn to_failure(&self, now: Timestamp) -> Failure {
+        use std::io::ErrorKind;
+        let io = match self.kind() {
+            ErrorKind::ConnectionReset | ErrorKind::ConnectionAborted | ErrorKind::BrokenPipe => {
+                IoKind::Reset
+            }
+            ErrorKind::ConnectionRefused | ErrorKind::NotConnected | ErrorKind::HostUnreachable => {
+                IoKind::Connect
+            }
+            ErrorKind::TimedOut => IoKind::Timeout,
+            ErrorKind::UnexpectedEof => IoKind::Truncated,
+            _ => IoKind::Other,
+        };
+        Failure::thrown("stream", &self.to_string(), now).with_io(io)
+    }
+}
+
+/// How a stream is retried.
+#[derive(Clone, Debug)]
+pub struct StreamRetry {
+    /// Whether it is retried at all.
+    pub enabled: bool,
+    /// How often and how fast.
+    pub policy: Policy,
+    /// Ends a wait, and the stream with the error that it waited out.
+    pub cancel: CancellationToken,
+    /// Where jitter comes from.
+    pub entropy: fn() -> u64,
+}
+
+impl Default for StreamRetry {
+    fn default() -> Self {
+        Self {
+            enabled: true,
+            policy: Policy::conservative(),
+            cancel: CancellationToken::new(),
+            entropy: || fastrand::u64(..),
+        }
+    }
+}
+
+/// A stream that is made again when making it, or its first item, fails in a way that can pass.
+///
+/// ```
+/// use futures_util::{StreamExt, stream};
+/// use outlast_engine::stream_retry::{StreamRetry, retrying};
+/// use std::io::{Error, ErrorKind};
+///
+/// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+/// # async fn main() {
+/// let mut calls = 0;
+/// let tokens = retrying(StreamRetry::default(), || {
+///     calls += 1;
+///     let failed = calls == 1;
+///     async move {
+///         if failed {
+///             return Err(Error::from(ErrorKind::ConnectionReset));
+///         }
+///         Ok(stream::iter([Ok("Hello, "), Ok("world")]))
+///     }
+/// });
+/// let text: Vec<&str> = tokens.map(Result::unwrap).collect().await;
+/// assert_eq!(text.concat(), "Hello, world");
+/// # }
+/// ```
+pub fn retrying<Make, Made, Items, Item, Error>(
+    options: StreamRetry,
+    make: Make,
+) -> impl Stream<Item = Result<Item, Error>>
+where
+    Make: FnMut() -> Made,
+    Made: Future<Output = Result<Items, Error>>,
+    Items: Stream<Item = Result<Item, Error>>,
+    Error: ToFailure,
+{
+    let rules = if options.enabled {
+        Rules::from(&options.policy)
+    } else {
+        Rules::NONE
+    };
+    let mut state = State::new(rules, Prompt::default());
+    step(&mut state, Event::Started);
+    let retrying = Retrying {
+        options,
+        make,
+        state,
+        stage: Stage::Unmade,
+        start: Instant::now(),
+    };
+    stream::unfold(retrying, |mut retrying| async move {
+        let item = retrying.next().await?;
+        Some((item, retrying))
+    })
+}
+
+struct Retrying<Make, Items> {
+    options: StreamRetry,
+    make: Make,
+    state: State,
+    stage: Stage<Items>,
+    start: Instant,
+}
+
+enum Stage<Items> {
+    Unmade,
+    Waiting(Pin<Box<Items>>),
+    Flowing(Pin<Box<Items>>),
+    Over,
+}
+
+impl<Make, Made, Items, Item, Error> Retrying<Make, Items>
+where
+    Make: FnMut() -> Made,
+    Made: Future<Output = Result<Items, Error>>,
+    Items: Stream<Item = Result<Item, Error>>,
+    Error: ToFailure,
+{
+    async fn next(&mut self) -> Option<Result<Item, Error>> {
+        loop {
+            let error = match std::mem::replace(&mut self.stage, Stage::Over) {
+                Stage::Over => return None,
+                Stage::Unmade => match (self.make)().await {
+                    Ok(items) => {
+                        self.stage = Stage::Waiting(Box::pin(items));
+                        continue;
+                    }
+                    Err(error) => error,
+                },
+                Stage::Waiting(mut items) => match items.next().await {
+                    Some(Err(error)) => error,
+                    first => return self.pass(first, items),
+                },
+                Stage::Flowing(mut items) => {
+                    let next = items.next().await;
+                    return self.pass(next, items);
+                }
+            };
+            if !self.wait_after(&error).await {
+                return Some(Err(error));
+            }
+            self.stage = Stage::Unmade;
+        }
+    }
+
+    /// From its first item on the stream is handed through; an error ends it.
+    fn pass(
+        &mut self,
+        item: Option<Result<Item, Error>>,
+        items: Pin<Box<Items>>,
+    ) -> Option<Result<Item, Error>> {
+        if matches!(item, Some(Ok(_))) {
+            self.stage = Stage::Flowing(items);
+        }
+        item
+    }
+
+    /// Waits out a failure; `false` when it is final.
+    async fn wait_after(&mut self, error: &Error) -> bool {
+        if self.options.cancel.is_cancelled() {
+            return false;
+        }
+        let now = self.now();
+        let failure = Judged::new(error.to_failure(now));
+        let index = self.state.chain().schedule_index();
+        let own_delay = self
+            .options
+            .policy
+            .jittered_delay(index, (self.options.entropy)());
+        let effects = step(
+            &mut self.state,
+            Event::Failed {
+                failure,
+                own_delay,
+                remedies: Remedies::NONE,
+                now,
+            },
+        );
+        let Some(Effect::SleepUntil(at)) = effects.last() else {
+            return false;
+        };
+        let slept = tokio::select! {
+            biased;
+            () = self.options.cancel.cancelled() => false,
+            () = tokio::time::sleep(at.since(now)) => true,
+        };
+        let now = self.now();
+        step(&mut self.state, Event::Woke { now });
+        slept
+    }
+
+    /// Time since the stream was asked for: the decisions need no calendar.
+    fn now(&self) -> Timestamp {
+        Timestamp::default() + Duration::from_millis(time::millis(self.start.elapsed()))
+    }
+}

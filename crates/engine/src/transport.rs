@@ -1,0 +1,43 @@
+//! One HTTP request and its response, as an adapter sees them.
+//!
+//! Invariant: a transport makes exactly one request. It does not retry, follow redirects or hide what went wrong.
+
+use crate::{BoxFuture, BoxStream};
+use bytes::Bytes;
+use outlast_kernel::failure::IoKind;
+
+/// Makes HTTP requests.
+pub trait Transport: Send + Sync {
+    /// Sends one request; the answer comes when its headers do.
+    fn send(&self, request: Request) -> BoxFuture<'static, Result<Response, Error>>;
+}
+
+/// A request, always a POST.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// The path below the provider's base address.
+    pub path: &'static str,
+    /// The headers.
+    pub headers: Vec<(&'static str, String)>,
+    /// The body.
+    pub body: Bytes,
+}
+
+/// A response whose body is still coming.
+pub struct Response {
+    /// The status.
+    pub status: u16,
+    /// The headers.
+    pub headers: Vec<(String, String)>,
+    /// The body, in the pieces in which it arrives.
+    pub body: BoxStream<'static, Result<Bytes, Error>>,
+}
+
+/// A connection that failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Error {
+    /// What happened to it.
+    pub io: IoKind,
+    /// In words.
+    pub message: String,
+}

@@ -1,0 +1,293 @@
+//! One turn: a model call and its retries.
+//!
+//! The kernel's reducer decides; this loop carries its effects out and reports back what happened.
+//! Invariants: every turn is sealed exactly once; each retry is announced before its wait begins; an abort is noticed
+//! in every wait and between any two pieces of a stream, and closes the stream.
+
+mod control;
+mod emit;
+
+use crate::{Clock, Provider, RetryStrategy};
+use emit::Emitter;
+use futures_util::StreamExt;
+use outlast_dialect::{Delta, Request};
+use outlast_kernel::budget::Prompt;
+use outlast_kernel::decision::{GiveUp, Remedies, Rules};
+use outlast_kernel::event::{Body, Seal, StopReason, ToolCall, Usage};
+use outlast_kernel::failure::{Failure, IoKind, Judged, Phase};
+use outlast_kernel::recovery::{Effect, Effects, Event, Outcome, State, step};
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+pub use control::{Control, Handle};
+pub use emit::{Ids, Sink};
+
+/// Everything that a turn needs.
+pub struct Turn<'a> {
+    /// Who answers.
+    pub provider: &'a dyn Provider,
+    /// What is asked.
+    pub request: &'a Request,
+    /// When to try again; `None` means never.
+    pub retry: Option<&'a dyn RetryStrategy>,
+    /// What the turn may spend, as its outermost caller made it.
+    pub budget: Prompt,
+    /// The time.
+    pub clock: &'a dyn Clock,
+    /// Where the turn belongs.
+    pub ids: Ids,
+    /// How others stop or hurry it.
+    pub control: Control,
+}
+
+/// What came of a turn.
+#[derive(Clone, Debug)]
+pub struct Ended {
+    /// How it ended.
+    pub seal: Seal,
+    /// The answer of the attempt that succeeded, or as much of it as was handed on.
+    pub text: String,
+    /// The tools that the model wants to run.
+    pub tool_calls: Vec<ToolCall>,
+    /// Why the model stopped, if it did.
+    pub stop_reason: Option<StopReason>,
+    /// What all attempts used together.
+    pub usage: Usage,
+    /// The error that ended it, and why nothing more was tried.
+    pub error: Option<(Arc<Judged>, GiveUp)>,
+    /// What is left of the budget.
+    pub budget: Prompt,
+}
+
+/// Runs one turn to its end. Every event is handed to `sink` before the next thing happens.
+pub async fn run_turn(turn: Turn<'_>, sink: Sink<'_>) -> Ended {
+    let rules = turn.retry.map_or(Rules::NONE, RetryStrategy::rules);
+    let state = State::new(rules, turn.budget.clone());
+    let emitter = Emitter::new(turn.ids.clone(), turn.clock, sink);
+    let mut runner = Runner {
+        turn,
+        state,
+        emitter,
+        answer: Answer::default(),
+        error: None,
+    };
+    runner.run().await
+}
+
+struct Runner<'a> {
+    turn: Turn<'a>,
+    state: State,
+    emitter: Emitter<'a>,
+    answer: Answer,
+    error: Option<(Arc<Judged>, GiveUp)>,
+}
+
+/// What the attempts have produced.
+#[derive(Default)]
+struct Answer {
+    text: String,
+    tool_calls: Vec<ToolCall>,
+    stop_reason: Option<StopReason>,
+    earlier_usage: Usage,
+    usage: Usage,
+}
+
+impl Runner<'_> {
+    async fn run(&mut self) -> Ended {
+        let input = self
+            .turn
+            .request
+            .messages
+            .last()
+            .map(|message| message.content.clone());
+        let (provider, model) = (
+            self.turn.provider.name().to_owned(),
+            self.turn.request.model.clone(),
+        );
+        self.emitter.emit(Body::Start { provider, model });
+        self.emitter.emit(Body::Input {
+            text: input.unwrap_or_default(),
+        });
+
+        let mut todo = VecDeque::from_iter(step(&mut self.state, Event::Started));
+        loop {
+            let Some(effect) = todo.pop_front() else {
+                // The reducer always ends in `Settle`; should it not, the turn is still sealed.
+                return self.seal(Outcome::Aborted);
+            };
+            match effect {
+                Effect::Settle(outcome) => return self.seal(outcome),
+                effect => todo.extend(self.carry_out(effect).await),
+            }
+        }
+    }
+
+    async fn carry_out(&mut self, effect: Effect) -> Effects {
+        match effect {
+            Effect::Call => self.call().await,
+            Effect::SleepUntil(at) => {
+                let event = self.sleep(at).await;
+                step(&mut self.state, event)
+            }
+            Effect::AnnounceRetry(retry) => self.say(retry.into()),
+            Effect::AnnounceEnd(end) => self.say(end.into()),
+            Effect::Report(judged, why) => {
+                let body = Body::error(&judged, why);
+                self.error = Some((judged, why));
+                self.say(body)
+            }
+            // A turn has no remedies of its own yet, so none is ever chosen.
+            Effect::Apply(_) => step(&mut self.state, Event::RemedyFailed),
+            // Dropping the stream or the timer has done it already.
+            Effect::CancelCall | Effect::CancelSleep | Effect::Settle(_) => Effects::new(),
+        }
+    }
+
+    fn say(&mut self, body: Body) -> Effects {
+        self.emitter.emit(body);
+        Effects::new()
+    }
+
+    /// Makes one call and follows its stream to the end.
+    async fn call(&mut self) -> Effects {
+        self.emitter.start_attempt();
+        self.answer.begin_attempt();
+        let mut stream = self.turn.provider.stream(self.turn.request);
+        loop {
+            let item = tokio::select! {
+                biased;
+                () = self.turn.control.aborted() => return self.abort(),
+                item = stream.next() => item,
+            };
+            let delta = match item {
+                Some(Ok(delta)) => delta,
+                Some(Err(failure)) => return self.fail(failure),
+                None => return self.fail(self.cut_off()),
+            };
+            if delta.is_content() {
+                step(&mut self.state, Event::ContentSent);
+            }
+            if let Some(stop_reason) = self.take_in(delta) {
+                self.emitter.emit(Body::StepComplete { stop_reason });
+                return step(&mut self.state, Event::Succeeded);
+            }
+        }
+    }
+
+    /// Hands a delta on; the answer is the stop reason, if it was the last one.
+    fn take_in(&mut self, delta: Delta) -> Option<StopReason> {
+        let body = match delta {
+            Delta::Text(text) => {
+                self.answer.text.push_str(&text);
+                Body::TextDelta { text }
+            }
+            Delta::Reasoning(text) => Body::ReasoningDelta { text },
+            Delta::ToolCall(call) => {
+                self.answer.tool_calls.push(call.clone());
+                Body::ToolCall(call)
+            }
+            Delta::Usage(usage) => {
+                self.answer.usage = usage;
+                Body::Usage(usage)
+            }
+            Delta::Stopped(stop_reason) => {
+                self.answer.stop_reason = Some(stop_reason);
+                return Some(stop_reason);
+            }
+            _ => return None,
+        };
+        self.emitter.emit(body);
+        None
+    }
+
+    fn fail(&mut self, failure: Failure) -> Effects {
+        let own_delay = self
+            .turn
+            .retry
+            .and_then(|retry| retry.delay_for(self.state.chain().schedule_index()));
+        let now = self.turn.clock.now();
+        step(
+            &mut self.state,
+            Event::Failed {
+                failure: Judged::new(failure),
+                own_delay,
+                remedies: Remedies::NONE,
+                now,
+            },
+        )
+    }
+
+    fn abort(&mut self) -> Effects {
+        let now = self.turn.clock.now();
+        step(&mut self.state, Event::Aborted { now })
+    }
+
+    /// A provider that ends its stream without a stop reason has not finished.
+    fn cut_off(&self) -> Failure {
+        let message = "the stream ended without a stop reason";
+        let failure = Failure::thrown(self.turn.provider.name(), message, self.turn.clock.now());
+        Failure {
+            phase: Phase::BeforeContent,
+            ..failure.with_io(IoKind::Truncated)
+        }
+    }
+
+    /// Waits, and says how the wait ended.
+    async fn sleep(&mut self, at: outlast_kernel::Timestamp) -> Event {
+        let Some(retry) = self.turn.retry else {
+            return Event::Aborted {
+                now: self.turn.clock.now(),
+            };
+        };
+        let delay = at.since(self.turn.clock.now());
+        let cancel = crate::CancellationToken::new();
+        let event = tokio::select! {
+            biased;
+            command = self.turn.control.next() => command,
+            slept = retry.sleep(delay, &cancel) => match slept {
+                Ok(()) => control::Command::RetryNow,
+                Err(_) => control::Command::Abort,
+            },
+        };
+        cancel.cancel();
+        let now = self.turn.clock.now();
+        match event {
+            control::Command::RetryNow => Event::Woke { now },
+            control::Command::AbortRetry => Event::RetryAborted { now },
+            control::Command::Abort => Event::Aborted { now },
+        }
+    }
+
+    fn seal(&mut self, outcome: Outcome) -> Ended {
+        let seal = match outcome {
+            Outcome::Completed => Seal::Completed,
+            Outcome::Failed(_) => Seal::Error,
+            Outcome::Aborted => Seal::Aborted,
+        };
+        if let (Seal::Completed, Some(stop_reason)) = (seal, self.answer.stop_reason) {
+            self.emitter.emit(Body::Done { stop_reason });
+        }
+        self.emitter.emit(Body::Sealed { status: seal });
+        let answer = std::mem::take(&mut self.answer);
+        Ended {
+            seal,
+            text: answer.text,
+            tool_calls: answer.tool_calls,
+            stop_reason: answer.stop_reason,
+            usage: answer.earlier_usage.plus(answer.usage),
+            error: self.error.take(),
+            budget: self.state.prompt().clone(),
+        }
+    }
+}
+
+impl Answer {
+    /// A new attempt starts from nothing, but what earlier ones used was used.
+    fn begin_attempt(&mut self) {
+        let earlier_usage = self.earlier_usage.plus(self.usage);
+        *self = Self {
+            earlier_usage,
+            ..Self::default()
+        };
+    }
+}

@@ -1,0 +1,66 @@
+//! Numbers, dates and hands on events.
+
+use crate::Clock;
+use outlast_kernel::event::{Body, Event, VERSION};
+
+/// Where events go.
+pub type Sink<'a> = &'a mut (dyn FnMut(Event) + Send);
+
+/// The session and the turn that events belong to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ids {
+    /// The session.
+    pub session: String,
+    /// The turn.
+    pub turn: String,
+}
+
+impl Ids {
+    /// Fresh ids, ordered by time.
+    pub fn fresh() -> Self {
+        Self {
+            session: uuid::Uuid::now_v7().to_string(),
+            turn: uuid::Uuid::now_v7().to_string(),
+        }
+    }
+}
+
+pub(super) struct Emitter<'a> {
+    ids: Ids,
+    seq: u64,
+    attempt: u32,
+    clock: &'a dyn Clock,
+    sink: Sink<'a>,
+}
+
+impl<'a> Emitter<'a> {
+    pub(super) fn new(ids: Ids, clock: &'a dyn Clock, sink: Sink<'a>) -> Self {
+        Self {
+            ids,
+            seq: 0,
+            attempt: 0,
+            clock,
+            sink,
+        }
+    }
+
+    pub(super) fn start_attempt(&mut self) {
+        self.attempt += 1;
+        self.emit(Body::AttemptStarted {
+            attempt: self.attempt,
+        });
+    }
+
+    pub(super) fn emit(&mut self, body: Body) {
+        self.seq += 1;
+        (self.sink)(Event {
+            v: VERSION,
+            seq: self.seq,
+            time: self.clock.now(),
+            session_id: self.ids.session.clone(),
+            turn_id: self.ids.turn.clone(),
+            attempt_id: (self.attempt > 0).then(|| format!("{}.{}", self.ids.turn, self.attempt)),
+            body,
+        });
+    }
+}

@@ -1,0 +1,254 @@
+//! A provider that says what it is told, and a turn to run it in.
+
+use futures_util::{StreamExt, stream};
+use outlast_dialect::{Delta, Message, Request};
+use outlast_engine::clock::TimerClock;
+use outlast_engine::strategy::{Aborted, PolicyRetry};
+use outlast_engine::turn::{Control, Ended, Handle, Ids, Turn};
+use outlast_engine::{
+    BoxFuture, BoxStream, CancellationToken, Clock, Provider, RetryStrategy, run_turn,
+};
+use outlast_kernel::Timestamp;
+use outlast_kernel::budget::Prompt;
+use outlast_kernel::event::{Body, Event, StopReason};
+use outlast_kernel::failure::Failure;
+use outlast_kernel::policy::Policy;
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+pub(crate) const START: Timestamp = Timestamp::from_millis(1_800_000_000_000);
+
+pub(crate) type Item = Result<Delta, Failure>;
+
+/// What a call does after the items that it was told to give.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Then {
+    End,
+    Hang,
+}
+
+/// Answers each call with the next script; the last one is repeated.
+pub(crate) struct Scripted {
+    calls: Mutex<VecDeque<(Vec<Item>, Then)>>,
+    pub(crate) made: Mutex<u32>,
+    pub(crate) dropped: Arc<Mutex<u32>>,
+}
+
+impl Scripted {
+    pub(crate) fn new(calls: impl IntoIterator<Item = Vec<Item>>) -> Self {
+        Self::with_ends(calls.into_iter().map(|items| (items, Then::End)))
+    }
+
+    pub(crate) fn with_ends(calls: impl IntoIterator<Item = (Vec<Item>, Then)>) -> Self {
+        Self {
+            calls: Mutex::new(calls.into_iter().collect()),
+            made: Mutex::new(0),
+            dropped: Arc::default(),
+        }
+    }
+
+    pub(crate) fn calls_made(&self) -> u32 {
+        *self.made.lock().unwrap()
+    }
+}
+
+struct CountsDrop(Arc<Mutex<u32>>);
+
+impl Drop for CountsDrop {
+    fn drop(&mut self) {
+        *self.0.lock().unwrap() += 1;
+    }
+}
+
+impl Provider for Scripted {
+    fn name(&self) -> &str {
+        "scripted"
+    }
+
+    fn stream(&self, _: &Request) -> BoxStream<'static, Item> {
+        *self.made.lock().unwrap() += 1;
+        let mut calls = self.calls.lock().unwrap();
+        let (items, then) = if calls.len() > 1 {
+            calls.pop_front().unwrap()
+        } else {
+            calls[0].clone()
+        };
+        let open = CountsDrop(Arc::clone(&self.dropped));
+        let rest = if then == Then::Hang {
+            stream::pending().boxed()
+        } else {
+            stream::empty().boxed()
+        };
+        stream::iter(items)
+            .chain(rest)
+            .map(move |item| (&open, item).1)
+            .boxed()
+    }
+}
+
+pub(crate) fn text(text: &str) -> Item {
+    Ok(Delta::Text(text.to_owned()))
+}
+
+pub(crate) fn stop() -> Item {
+    Ok(Delta::Stopped(StopReason::EndTurn))
+}
+
+pub(crate) fn hello() -> Vec<Item> {
+    vec![text("Hello"), stop()]
+}
+
+/// The error of seed 001, as its adapter emits it.
+pub(crate) fn overloaded() -> Failure {
+    let message = "The service is temporarily overloaded. Please retry.";
+    Failure {
+        status: Some(429),
+        ..Failure::emitted("scripted", message, START)
+    }
+    .with_code("overloaded_error")
+    .with_retryable(true)
+}
+
+pub(crate) fn emitted(retryable: Option<bool>) -> Failure {
+    Failure {
+        retryable,
+        ..Failure::emitted("scripted", "something went wrong", START)
+    }
+}
+
+pub(crate) fn thrown() -> Failure {
+    Failure::thrown("scripted", "socket hang up", START)
+}
+
+/// A strategy that notes its sleeps and sleeps on the paused clock.
+pub(crate) struct Noting {
+    policy: Policy,
+    pub(crate) sleeps: Mutex<Vec<Duration>>,
+}
+
+impl Noting {
+    pub(crate) fn overnight() -> Self {
+        Self {
+            policy: Policy::named("overnight").unwrap(),
+            sleeps: Mutex::default(),
+        }
+    }
+
+    pub(crate) fn slept_seconds(&self) -> Vec<u64> {
+        self.sleeps
+            .lock()
+            .unwrap()
+            .iter()
+            .map(Duration::as_secs)
+            .collect()
+    }
+}
+
+impl RetryStrategy for Noting {
+    fn delay_for(&self, attempt: u32) -> Option<Duration> {
+        self.policy.delay_for(attempt)
+    }
+
+    fn sleep<'a>(
+        &'a self,
+        delay: Duration,
+        cancel: &'a CancellationToken,
+    ) -> BoxFuture<'a, Result<(), Aborted>> {
+        self.sleeps.lock().unwrap().push(delay);
+        Box::pin(async move {
+            tokio::select! {
+                () = cancel.cancelled() => Err(Aborted),
+                () = tokio::time::sleep(delay) => Ok(()),
+            }
+        })
+    }
+}
+
+pub(crate) fn policy(name: &str) -> PolicyRetry {
+    PolicyRetry::new(Policy::named(name).unwrap(), clock(), 7)
+}
+
+pub(crate) fn clock() -> Arc<dyn Clock> {
+    Arc::new(TimerClock::new(START))
+}
+
+/// Runs a turn to its end and returns its events.
+pub(crate) async fn run(
+    provider: &Scripted,
+    retry: Option<&dyn RetryStrategy>,
+) -> (Ended, Vec<Event>) {
+    run_with(provider, retry, |_, _| {}).await
+}
+
+/// Runs a turn; `watch` sees each event as it is emitted and may use the handle.
+pub(crate) async fn run_with(
+    provider: &Scripted,
+    retry: Option<&dyn RetryStrategy>,
+    mut watch: impl FnMut(&Event, &Handle) + Send,
+) -> (Ended, Vec<Event>) {
+    let clock = clock();
+    let (control, handle) = Control::new(CancellationToken::new());
+    let request = Request {
+        model: "m".to_owned(),
+        messages: vec![Message::user("hi")],
+        max_tokens: 100,
+    };
+    let ids = Ids {
+        session: "s".to_owned(),
+        turn: "t".to_owned(),
+    };
+    let turn = Turn {
+        provider,
+        request: &request,
+        retry,
+        budget: Prompt::default(),
+        clock: &*clock,
+        ids,
+        control,
+    };
+    let mut events = Vec::new();
+    let mut sink = |event: Event| {
+        watch(&event, &handle);
+        events.push(event);
+    };
+    let ended = run_turn(turn, &mut sink).await;
+    (ended, events)
+}
+
+/// The types of the events, in order.
+pub(crate) fn kinds(events: &[Event]) -> Vec<&'static str> {
+    events.iter().map(|event| kind(&event.body)).collect()
+}
+
+fn kind(body: &Body) -> &'static str {
+    match body {
+        Body::Start { .. } => "start",
+        Body::Input { .. } => "input",
+        Body::AttemptStarted { .. } => "attempt_started",
+        Body::TextDelta { .. } => "text_delta",
+        Body::Usage(_) => "usage",
+        Body::StepComplete { .. } => "step_complete",
+        Body::RetryScheduled { .. } => "retry_scheduled",
+        Body::RetryEnded { .. } => "retry_ended",
+        Body::Error { .. } => "error",
+        Body::Done { .. } => "done",
+        Body::Sealed { .. } => "sealed",
+        _ => "other",
+    }
+}
+
+/// The announced retries: attempt, delay in milliseconds.
+pub(crate) fn retries(events: &[Event]) -> Vec<(u32, u64)> {
+    let retry = |event: &Event| match event.body {
+        Body::RetryScheduled {
+            attempt, delay_ms, ..
+        } => Some((attempt, delay_ms)),
+        _ => None,
+    };
+    events.iter().filter_map(retry).collect()
+}
+
+pub(crate) fn count(events: &[Event], wanted: &str) -> usize {
+    kinds(events).iter().filter(|kind| **kind == wanted).count()
+}
