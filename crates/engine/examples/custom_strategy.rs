@@ -7,7 +7,9 @@ use outlast_dialect::{Delta, Message, Request};
 use outlast_engine::clock::WallClock;
 use outlast_engine::strategy::Aborted;
 use outlast_engine::turn::{Control, Ids, Turn};
-use outlast_engine::{BoxFuture, BoxStream, CancellationToken, Clock, Provider, RetryStrategy, run_turn};
+use outlast_engine::{
+    BoxFuture, BoxStream, CancellationToken, Clock, Provider, RetryStrategy, run_turn,
+};
 use outlast_kernel::budget::Prompt;
 use outlast_kernel::event::{Body, StopReason};
 use outlast_kernel::failure::Failure;
@@ -19,10 +21,16 @@ struct Fibonacci;
 impl RetryStrategy for Fibonacci {
     fn delay_for(&self, attempt: u32) -> Option<Duration> {
         let seconds = [1, 1, 2, 3, 5];
-        seconds.get(attempt as usize).map(|seconds| Duration::from_secs(*seconds))
+        seconds
+            .get(attempt as usize)
+            .map(|seconds| Duration::from_secs(*seconds))
     }
 
-    fn sleep<'a>(&'a self, delay: Duration, cancel: &'a CancellationToken) -> BoxFuture<'a, Result<(), Aborted>> {
+    fn sleep<'a>(
+        &'a self,
+        delay: Duration,
+        cancel: &'a CancellationToken,
+    ) -> BoxFuture<'a, Result<(), Aborted>> {
         Box::pin(async move {
             tokio::select! {
                 () = cancel.cancelled() => Err(Aborted),
@@ -44,9 +52,17 @@ impl Provider for Moody {
 
     fn stream(&self, _: &Request) -> BoxStream<'static, Result<Delta, Failure>> {
         let items = if self.calls.fetch_add(1, Ordering::Relaxed) < 2 {
-            vec![Err(Failure::http("moody", 529, "Not now.", WallClock::default().now()))]
+            vec![Err(Failure::http(
+                "moody",
+                529,
+                "Not now.",
+                WallClock::default().now(),
+            ))]
         } else {
-            vec![Ok(Delta::Text("All right.".to_owned())), Ok(Delta::Stopped(StopReason::EndTurn))]
+            vec![
+                Ok(Delta::Text("All right.".to_owned())),
+                Ok(Delta::Stopped(StopReason::EndTurn)),
+            ]
         };
         stream::iter(items).boxed()
     }
@@ -55,10 +71,16 @@ impl Provider for Moody {
 #[tokio::main(flavor = "current_thread")]
 #[expect(clippy::print_stdout, reason = "an example talks to whoever runs it")]
 async fn main() {
-    let request = Request { model: "any".to_owned(), messages: vec![Message::user("Please.")], max_tokens: 100 };
+    let request = Request {
+        model: "any".to_owned(),
+        messages: vec![Message::user("Please.")],
+        max_tokens: 100,
+    };
     let (control, _handle) = Control::new(CancellationToken::new());
     let turn = Turn {
-        provider: &Moody { calls: AtomicU32::new(0) },
+        provider: &Moody {
+            calls: AtomicU32::new(0),
+        },
         request: &request,
         retry: Some(&Fibonacci),
         budget: Prompt::default(),
@@ -67,7 +89,10 @@ async fn main() {
         control,
     };
     let ended = run_turn(turn, &mut |event| {
-        if let Body::RetryScheduled { delay_ms, message, .. } = event.body {
+        if let Body::RetryScheduled {
+            delay_ms, message, ..
+        } = event.body
+        {
             println!("{message} Trying again in {delay_ms} ms.");
         }
     })

@@ -153,7 +153,7 @@ impl Gate {
             self.leave(&waiter.id);
             return self.admit(now);
         }
-        let place = self.wait(waiter);
+        let place = self.insert(waiter);
         let turn = self.turn_at(place);
         if now < turn {
             return Answer::Hold(turn.min(deadline));
@@ -163,13 +163,8 @@ impl Gate {
     }
 
     /// Puts a caller in line, at the place that the beginning of its trouble gives it.
-    pub fn wait(&mut self, waiter: Waiter) -> usize {
-        self.leave(&waiter.id);
-        let place = self
-            .waiters
-            .partition_point(|other| (other.since, &other.id) <= (waiter.since, &waiter.id));
-        self.waiters.insert(place, waiter);
-        place
+    pub fn wait(&mut self, waiter: Waiter) {
+        self.insert(waiter);
     }
 
     /// Takes a caller out of line.
@@ -193,6 +188,14 @@ impl Gate {
     /// How many are in line.
     pub fn waiting(&self) -> usize {
         self.waiters.len()
+    }
+
+    fn insert(&mut self, waiter: Waiter) -> usize {
+        self.leave(&waiter.id);
+        let earlier = |other: &Waiter| (other.since, &other.id) < (waiter.since, &waiter.id);
+        let place = self.waiters.partition_point(earlier);
+        self.waiters.insert(place, waiter);
+        place
     }
 
     /// When it is the turn of whoever has this place in line.
