@@ -1,1 +1,48 @@
-fn main() {}
+//! The `outlast` command: reads arguments and environment, assembles the crates, answers with an exit code.
+
+mod cli;
+mod exit;
+mod home;
+mod interrupt;
+mod policy_command;
+mod policy_plot;
+mod progress;
+mod prompt;
+mod settings;
+
+use clap::Parser;
+use exit::Exit;
+use std::io::Write;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let arguments = cli::Arguments::parse();
+    let exit = match run(arguments) {
+        Ok(exit) => exit,
+        Err(error) => {
+            complain(&format!("error: {error:#}"));
+            if error.is::<exit::Usage>() {
+                Exit::Usage
+            } else {
+                Exit::Failed
+            }
+        }
+    };
+    exit.into()
+}
+
+fn run(arguments: cli::Arguments) -> anyhow::Result<Exit> {
+    match (arguments.command, arguments.prompt.prompt.is_some()) {
+        (Some(cli::Command::Policy(command)), _) => policy_command::run(command),
+        (None, true) => prompt::run(arguments.prompt),
+        (None, false) => {
+            complain("error: nothing to do; try `outlast -p \"Say hello\"` or `outlast --help`");
+            Ok(Exit::Usage)
+        }
+    }
+}
+
+/// Writes a line to stderr. When even that fails there is nobody left to tell.
+fn complain(line: &str) {
+    writeln!(std::io::stderr(), "{line}").ok();
+}

@@ -184,7 +184,9 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn decode(chunks: &[&[u8]]) -> Vec<(String, String)> {
+    type Events = Vec<(String, String)>;
+
+    fn decode(chunks: &[&[u8]]) -> Events {
         let mut decoder = Decoder::new(1 << 20);
         let mut events = Vec::new();
         for chunk in chunks {
@@ -202,7 +204,7 @@ mod tests {
 
     #[test]
     fn the_forms_of_the_standard_are_read() {
-        let table: [(&[u8], Vec<(String, String)>); 9] = [
+        let table: [(&[u8], Events); 9] = [
             (b"data: a\n\n", vec![event("", "a")]),
             (b"data:a\r\n\r\n", vec![event("", "a")]),
             (b"event: x\rdata: a\r\r", vec![event("x", "a")]),

@@ -36,12 +36,13 @@ pub struct PolicyRetry {
 }
 
 impl PolicyRetry {
-    /// That policy by that clock; `seed` decides the jitter.
-    pub fn new(policy: Policy, clock: Arc<dyn Clock>, seed: u64) -> Self {
+    /// That policy by that clock.
+    pub fn new(policy: Policy, clock: Arc<dyn Clock>) -> Self {
+        let entropy = Mutex::new(fastrand::Rng::new());
         Self {
             policy,
             clock,
-            entropy: Mutex::new(fastrand::Rng::with_seed(seed)),
+            entropy,
         }
     }
 

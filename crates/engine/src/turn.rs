@@ -129,7 +129,10 @@ impl Runner<'_> {
                 let event = self.sleep(at).await;
                 step(&mut self.state, event)
             }
-            Effect::AnnounceRetry(retry) => self.say(retry.into()),
+            Effect::AnnounceRetry(retry) => {
+                self.emitter.emit_at(retry.decided_at, retry.into());
+                Effects::new()
+            }
             Effect::AnnounceEnd(end) => self.say(end.into()),
             Effect::Report(judged, why) => {
                 let body = Body::error(&judged, why);

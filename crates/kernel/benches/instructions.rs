@@ -1,1 +1,199 @@
-fn main() {}
+//! How many machine instructions a decision takes, counted by valgrind.
+//!
+//! `cargo bench -p outlast-kernel` runs each case twice under callgrind, once with twice as many rounds; the difference,
+//! divided by the rounds, is what one round costs when everything is warm. It fails when a case passes its limit or
+//! its baseline by more than a quarter. Counts do not depend on the machine's load, so there is no noise to allow for.
+#![expect(
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stdout,
+    clippy::disallowed_types,
+    clippy::disallowed_methods,
+    reason = "a bench is a program of its own: it reads arguments, runs valgrind and may stop at once"
+)]
+
+use outlast_kernel::Timestamp;
+use outlast_kernel::budget::{Chain, Prompt};
+use outlast_kernel::decision::{Remedies, Rules, Situation, decide};
+use outlast_kernel::failure::{Failure, Judged};
+use outlast_kernel::policy::Policy;
+use outlast_kernel::recovery::{Event, State, step};
+use outlast_kernel::verdict::{Authority, Cause, Hint, Scope, Verdict};
+use std::hint::black_box;
+use std::process::Command;
+use std::sync::Arc;
+use std::time::Duration;
+
+struct Case {
+    name: &'static str,
+    /// What it took when it was last looked at; lower it when it gets better.
+    baseline: u64,
+    /// What it may never take.
+    limit: u64,
+    run: fn(u64),
+}
+
+const CASES: [Case; 4] = [
+    Case {
+        name: "decide",
+        baseline: 177,
+        limit: 500,
+        run: decide_plain,
+    },
+    Case {
+        name: "decide_with_hint",
+        baseline: 226,
+        limit: 500,
+        run: decide_with_hint,
+    },
+    Case {
+        name: "delay_for",
+        baseline: 340,
+        limit: 500,
+        run: delay_for,
+    },
+    // Two steps of the reducer: into the wait, and out of it.
+    Case {
+        name: "fail_wait_wake",
+        baseline: 710,
+        limit: 1000,
+        run: fail_wait_wake,
+    },
+];
+
+const ROUNDS: u64 = 2_000;
+const NOW: Timestamp = Timestamp::from_millis(1_800_000_000_000);
+
+fn main() {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        ["run", name, rounds] => {
+            let case = CASES
+                .iter()
+                .find(|case| case.name == name)
+                .expect("a known case");
+            (case.run)(rounds.parse().expect("a number of rounds"));
+        }
+        // `cargo bench` says so; `cargo test` only wants to see that the cases run.
+        ["--bench"] => check_all(),
+        _ => CASES.iter().for_each(|case| (case.run)(1)),
+    }
+}
+
+fn check_all() {
+    let mut failed = Vec::new();
+    for case in &CASES {
+        let each = (count(case, 2 * ROUNDS) - count(case, ROUNDS)) / ROUNDS;
+        let most = case.limit.min(case.baseline + case.baseline / 4);
+        println!(
+            "{:<18} {each:>5} instructions  (baseline {}, at most {most})",
+            case.name, case.baseline
+        );
+        if each > most {
+            failed.push(case.name);
+        }
+    }
+    assert!(
+        failed.is_empty(),
+        "more instructions than allowed: {}",
+        failed.join(", ")
+    );
+}
+
+fn count(case: &Case, rounds: u64) -> u64 {
+    let program = std::env::current_exe().expect("the path of this program");
+    let output = Command::new("valgrind")
+        .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])
+        .arg(program)
+        .args(["run", case.name, &rounds.to_string()])
+        .output()
+        .expect("valgrind runs; scripts/test installs it");
+    let report = String::from_utf8_lossy(&output.stderr);
+    let counted = report
+        .lines()
+        .find_map(|line| line.split("Collected : ").nth(1));
+    match counted.and_then(|number| number.trim().parse().ok()) {
+        Some(number) => number,
+        None => panic!("valgrind did not count: {report}"),
+    }
+}
+
+// --- cases ---
+
+fn judged() -> Arc<Judged> {
+    Judged::new(Failure::http("p", 529, "Overloaded", NOW).with_verdict(overloaded()))
+}
+
+fn decide_rounds(rounds: u64, verdict: &Verdict) {
+    let rules = Rules::from(&Policy::named("overnight").expect("a named policy"));
+    let (chain, prompt) = (Chain::default(), Prompt::default());
+    for round in 0..rounds {
+        let situation = Situation {
+            verdict,
+            retryable: None,
+            committed: false,
+            own_delay: Some(Duration::from_secs(round)),
+            remedies: Remedies::NONE,
+            now: NOW,
+        };
+        black_box(decide(
+            black_box(&rules),
+            black_box(&chain),
+            black_box(&prompt),
+            black_box(&situation),
+        ));
+    }
+}
+
+fn overloaded() -> Verdict {
+    Verdict::of(Cause::Overloaded, Scope::Model)
+}
+
+fn decide_plain(rounds: u64) {
+    decide_rounds(rounds, &overloaded());
+}
+
+fn decide_with_hint(rounds: u64) {
+    let hint = Hint {
+        not_before: NOW + Duration::from_secs(20_000),
+        source: "retry-after".to_owned(),
+        authority: Authority::Stated,
+    };
+    decide_rounds(
+        rounds,
+        &Verdict {
+            hint: Some(hint),
+            ..Verdict::of(Cause::RateLimited, Scope::Credential)
+        },
+    );
+}
+
+fn delay_for(rounds: u64) {
+    let overnight = Policy::named("overnight").expect("a named policy");
+    for round in 0..rounds {
+        let retry = u32::try_from(round % 21).expect("small");
+        black_box(black_box(&overnight).delay_for(black_box(retry)));
+    }
+}
+
+fn fail_wait_wake(rounds: u64) {
+    let failure = judged();
+    let mut state = State::new(Rules::BY_SCHEDULE, Prompt::default());
+    step(&mut state, Event::Started);
+    for _ in 0..rounds {
+        let own_delay = Some(Duration::from_secs(5));
+        let failed = Event::Failed {
+            failure: Arc::clone(&failure),
+            own_delay,
+            remedies: Remedies::NONE,
+            now: NOW,
+        };
+        black_box(step(&mut state, black_box(failed)));
+        black_box(step(
+            &mut state,
+            black_box(Event::Woke {
+                now: NOW + Duration::from_secs(5),
+            }),
+        ));
+    }
+}

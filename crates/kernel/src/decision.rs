@@ -6,6 +6,7 @@
 use crate::Timestamp;
 use crate::budget::{Chain, Prompt};
 use crate::policy::{Policy, Switches};
+use crate::time::Span;
 use crate::verdict::{Authority, Cause, Class, Scope, Verdict};
 use std::fmt;
 use std::time::Duration;
@@ -216,44 +217,6 @@ impl fmt::Display for GiveUp {
             }
             Self::CostSpent => f.write_str("the cost ceiling is reached"),
         }
-    }
-}
-
-/// A duration in words: `200ms`, `2s`, `1m30s`, `5h`, `2d3h`.
-///
-/// ```
-/// use outlast_kernel::decision::Span;
-/// use std::time::Duration;
-///
-/// assert_eq!(Span(Duration::from_secs(5400)).to_string(), "1h30m");
-/// ```
-#[derive(Clone, Copy, Debug)]
-pub struct Span(pub Duration);
-
-impl fmt::Display for Span {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let millis = crate::time::millis(self.0);
-        if millis < 1000 {
-            return write!(f, "{millis}ms");
-        }
-        let seconds = millis / 1000;
-        if millis % 1000 != 0 && seconds < 60 {
-            let tenths = (millis % 1000) / 100;
-            return if tenths == 0 {
-                write!(f, "{seconds}s")
-            } else {
-                write!(f, "{seconds}.{tenths}s")
-            };
-        }
-        let units = [(86_400, 'd'), (3600, 'h'), (60, 'm'), (1, 's')];
-        let mut rest = seconds;
-        for (size, name) in units {
-            if rest >= size {
-                write!(f, "{}{name}", rest / size)?;
-                rest %= size;
-            }
-        }
-        Ok(())
     }
 }
 

@@ -145,7 +145,7 @@ impl Gate {
     /// turn has lost its place to the next that came, until it asks again.
     pub fn ask(&mut self, waiter: Waiter, now: Timestamp) -> Answer {
         let deadline = waiter.deadline.unwrap_or(Timestamp::LATEST);
-        if waiter.deadline.is_some_and(|deadline| now >= deadline) {
+        if waiter.deadline.is_some() && now >= deadline {
             self.leave(&waiter.id);
             return Answer::TooLate;
         }
@@ -204,23 +204,27 @@ impl Gate {
         let ahead = u32::try_from(place).unwrap_or(u32::MAX);
         let standby = STANDBY * ahead.min(MOST_STOOD_BY_FOR);
         let alone = self.waiters.len() == 1 && !self.config.probe_for_one;
-        let turn = match &self.stage {
-            Stage::Closed => return own_wake,
-            // An own time from before the gate opened was held back for others; it means nothing now.
-            Stage::Open(open) if alone && own_wake >= open.opened => own_wake,
-            Stage::Open(open) => open.next_probe + standby,
-            Stage::HalfOpen { expires, .. } => *expires + standby,
-            Stage::Ramp(ramp) => ramp.next_slot + interval(ramp.rate).saturating_mul(ahead),
-        };
-        turn.max(self.not_before)
+        let allowed = |time: Timestamp| time.max(self.not_before);
+        match &self.stage {
+            Stage::Closed => own_wake,
+            // An own time from before the gate opened was held back for others and says nothing now.
+            Stage::Open(open) if alone && own_wake >= open.opened => allowed(own_wake),
+            Stage::Open(open) => allowed(open.next_probe) + standby,
+            Stage::HalfOpen { expires, .. } => allowed(*expires) + standby,
+            Stage::Ramp(ramp) => {
+                allowed(ramp.next_slot) + interval(ramp.rate).saturating_mul(ahead)
+            }
+        }
     }
 
     fn admit(&mut self, now: Timestamp) -> Answer {
         match &mut self.stage {
             Stage::Closed => Answer::Go(self.pass(FIRST_RATE)),
             Stage::Ramp(ramp) => {
-                let rate = ramp.rate;
-                ramp.next_slot = ramp.next_slot.max(now) + interval(rate);
+                let (rate, slot) = (ramp.rate, interval(ramp.rate));
+                // Who comes less than a slot late does not push back those behind it.
+                let late = now.since(ramp.next_slot);
+                ramp.next_slot = if late < slot { ramp.next_slot } else { now } + slot;
                 Answer::Go(self.pass(rate))
             }
             Stage::Open(open) | Stage::HalfOpen { open, .. } => {

@@ -108,7 +108,7 @@ impl Policy {
         }
         if self
             .sleep_budget
-            .is_some_and(|budget| self.total_sleep(retry) > budget)
+            .is_some_and(|budget| self.total_nanos(retry) > budget.as_nanos())
         {
             return None;
         }
@@ -142,8 +142,8 @@ impl Policy {
     }
 
     /// The sum of the nominal delays 0 to `retry`.
-    fn total_sleep(&self, retry: u32) -> Duration {
-        self.backoff.total(retry, self.cap())
+    fn total_nanos(&self, retry: u32) -> u128 {
+        self.backoff.total_nanos(retry, self.cap())
     }
 
     fn capped_delay(&self, retry: u32) -> Duration {
@@ -156,13 +156,13 @@ impl Policy {
 
     /// The number of retries whose delays fit into `budget`, by bisection: sums only grow.
     fn retries_within(&self, budget: Duration) -> Option<u32> {
-        if self.total_sleep(u32::MAX) <= budget {
+        if self.total_nanos(u32::MAX) <= budget.as_nanos() {
             return None;
         }
         let (mut fits, mut spent) = (0_u32, u32::MAX);
         while fits < spent {
             let middle = fits + (spent - fits) / 2;
-            if self.total_sleep(middle) > budget {
+            if self.total_nanos(middle) > budget.as_nanos() {
                 spent = middle;
             } else {
                 fits = middle + 1;

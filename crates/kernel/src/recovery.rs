@@ -92,6 +92,8 @@ pub struct RetryScheduled {
     pub attempt: u32,
     /// How many retries there can be, where that is known.
     pub max_attempts: Option<u32>,
+    /// When that was decided.
+    pub decided_at: Timestamp,
     /// The wait.
     pub delay: Duration,
     /// When it will happen.
@@ -258,7 +260,7 @@ fn follow(state: &mut State, decision: Decision, failure: Arc<Judged>, moment: M
             let delay = at.since(now);
             state.chain.start_wait(delay);
             state.prompt.reserve_sleep(delay);
-            let announcement = scheduled(state, delay, at, &failure);
+            let announcement = scheduled(state, now, at, &failure);
             state.stage = Stage::Waiting {
                 since: now,
                 failure,
@@ -267,7 +269,7 @@ fn follow(state: &mut State, decision: Decision, failure: Arc<Judged>, moment: M
         }
         Decision::Try(remedy @ Remedy::Switch(_)) => {
             state.chain.start_switch();
-            let announcement = scheduled(state, Duration::ZERO, now, &failure);
+            let announcement = scheduled(state, now, now, &failure);
             state.stage = Stage::Mending { failure, committed };
             Effects::from_iter([announcement, Effect::Apply(remedy)])
         }
@@ -279,11 +281,12 @@ fn follow(state: &mut State, decision: Decision, failure: Arc<Judged>, moment: M
     }
 }
 
-fn scheduled(state: &State, delay: Duration, at: Timestamp, failure: &Arc<Judged>) -> Effect {
+fn scheduled(state: &State, now: Timestamp, at: Timestamp, failure: &Arc<Judged>) -> Effect {
     Effect::AnnounceRetry(RetryScheduled {
         attempt: state.chain.retries(),
         max_attempts: state.rules.retries,
-        delay,
+        decided_at: now,
+        delay: at.since(now),
         at,
         failure: Arc::clone(failure),
     })

@@ -297,7 +297,7 @@ struct Observer {
 }
 
 impl Observer {
-    fn check(&mut self, event: &Event, before: &State, effects: &Effects, after: &State) {
+    fn check(&mut self, event: &Event, effects: &Effects, (before, after): (&State, &State)) {
         if matches!(event, Event::ContentSent) && self.calling {
             self.content = true;
         }
@@ -402,7 +402,7 @@ fn explore(run: &Run, observer: &Observer, depth: usize) -> u64 {
         if let Some(Effect::SleepUntil(at)) = effects.last() {
             run.now = *at;
         }
-        observer.check(&event, &before, &effects, &run.state);
+        observer.check(&event, &effects, (&before, &run.state));
         // What changed nothing leads only to sequences that are checked without it.
         if effects.is_empty() && !matches!(event, Event::ContentSent | Event::Spent(_)) {
             checked += 1;

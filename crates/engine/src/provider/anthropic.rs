@@ -200,7 +200,7 @@ impl Anthropic {
     }
 
     fn silent(&self, io: IoKind, limit: Duration) -> Box<Failure> {
-        let limit = outlast_kernel::decision::Span(limit);
+        let limit = outlast_kernel::time::Span(limit);
         self.raised(io, &format!("nothing came for {limit}"))
     }
 

@@ -1,6 +1,7 @@
 //! Numbers, dates and hands on events.
 
 use crate::Clock;
+use outlast_kernel::Timestamp;
 use outlast_kernel::event::{Body, Event, VERSION};
 
 /// Where events go.
@@ -52,11 +53,15 @@ impl<'a> Emitter<'a> {
     }
 
     pub(super) fn emit(&mut self, body: Body) {
+        self.emit_at(self.clock.now(), body);
+    }
+
+    pub(super) fn emit_at(&mut self, time: Timestamp, body: Body) {
         self.seq += 1;
         (self.sink)(Event {
             v: VERSION,
             seq: self.seq,
-            time: self.clock.now(),
+            time,
             session_id: self.ids.session.clone(),
             turn_id: self.ids.turn.clone(),
             attempt_id: (self.attempt > 0).then(|| format!("{}.{}", self.ids.turn, self.attempt)),

@@ -166,7 +166,7 @@ impl RetryStrategy for Noting {
 }
 
 pub(crate) fn policy(name: &str) -> PolicyRetry {
-    PolicyRetry::new(Policy::named(name).unwrap(), clock(), 7)
+    PolicyRetry::new(Policy::named(name).unwrap(), clock())
 }
 
 pub(crate) fn clock() -> Arc<dyn Clock> {

@@ -36,14 +36,13 @@ pub enum Backoff {
 impl Backoff {
     /// The delay before retry number `retry` (0 is the first), at most [`LONGEST_DELAY`].
     pub fn delay(&self, retry: u32) -> Duration {
-        let delay = match self {
-            Self::Fixed { delay } => *delay,
-            Self::Linear { base } => times(*base, u64::from(retry) + 1),
-            Self::Exponential { base, factor } => match u64::from(*factor).checked_pow(retry) {
-                Some(growth) => times(*base, growth),
-                None if base.is_zero() => Duration::ZERO,
-                None => LONGEST_DELAY,
-            },
+        match self {
+            Self::Fixed { delay } => (*delay).min(LONGEST_DELAY),
+            Self::Linear { base } => bounded(base.as_nanos().saturating_mul(u128::from(retry) + 1)),
+            Self::Exponential { base, factor } => {
+                let growth = u128::from(*factor).saturating_pow(retry);
+                bounded(base.as_nanos().saturating_mul(growth))
+            }
             Self::Stepped { steps } => {
                 let index = usize::try_from(retry).unwrap_or(usize::MAX);
                 steps
@@ -51,55 +50,49 @@ impl Backoff {
                     .or(steps.last())
                     .copied()
                     .unwrap_or_default()
+                    .min(LONGEST_DELAY)
             }
-        };
-        delay.min(LONGEST_DELAY)
+        }
     }
 
-    /// The sum of the delays 0 to `retry`, each cut at `cap`; saturates.
-    pub(super) fn total(&self, retry: u32, cap: Duration) -> Duration {
-        let count = u64::from(retry) + 1;
+    /// The sum of the delays 0 to `retry`, each cut at `cap`, in nanoseconds. `cap` is at most [`LONGEST_DELAY`], so
+    /// that no sum can overflow.
+    pub(super) fn total_nanos(&self, retry: u32, cap: Duration) -> u128 {
+        let (count, cap) = (u128::from(retry) + 1, cap.as_nanos());
         match self {
-            Self::Fixed { delay } => times((*delay).min(cap), count),
-            Self::Linear { base } => linear_total(*base, cap, count),
-            // Both reach a constant delay after a few steps: sum those, multiply the rest.
-            Self::Exponential { .. } => self.head_and_tail(64, count, cap),
-            Self::Stepped { steps } => self.head_and_tail(steps.len() as u64, count, cap),
+            Self::Fixed { delay } => delay.as_nanos().min(cap) * count,
+            Self::Linear { base } => {
+                let base = base.as_nanos();
+                let growing = cap.checked_div(base).unwrap_or(count).min(count);
+                base * growing * (growing + 1) / 2 + cap * (count - growing)
+            }
+            Self::Exponential { .. } => self.exponential_total(count, cap),
+            Self::Stepped { steps } => {
+                let head = steps
+                    .iter()
+                    .take(usize::try_from(count).unwrap_or(usize::MAX));
+                let sum: u128 = head.map(|step| step.as_nanos().min(cap)).sum();
+                let last = steps.last().map_or(0, Duration::as_nanos).min(cap);
+                sum + last * count.saturating_sub(steps.len() as u128)
+            }
         }
     }
 
-    fn head_and_tail(&self, head: u64, count: u64, cap: Duration) -> Duration {
-        let mut sum = Duration::ZERO;
-        for index in 0..count.min(head) {
-            sum = sum.saturating_add(
-                self.delay(u32::try_from(index).unwrap_or(u32::MAX))
-                    .min(cap),
-            );
-        }
-        let tail = self.delay(u32::MAX).min(cap);
-        sum.saturating_add(times(tail, count.saturating_sub(head)))
+    /// Sixty-four doublings reach any cap: those are summed, the rest is constant.
+    fn exponential_total(&self, count: u128, cap: u128) -> u128 {
+        const GROWING: u32 = 64;
+        let growing = u32::try_from(count).unwrap_or(GROWING).min(GROWING);
+        let sum: u128 = (0..growing)
+            .map(|retry| self.delay(retry).as_nanos().min(cap))
+            .sum();
+        sum + self.delay(GROWING).as_nanos().min(cap) * count.saturating_sub(u128::from(GROWING))
     }
 }
 
-fn linear_total(base: Duration, cap: Duration, count: u64) -> Duration {
-    if base.is_zero() {
-        return Duration::ZERO;
-    }
-    let growing = u64::try_from(cap.as_nanos() / base.as_nanos())
-        .unwrap_or(u64::MAX)
-        .min(count);
-    let triangle = u128::from(growing) * (u128::from(growing) + 1) / 2;
-    let head = u64::try_from(triangle).map_or(Duration::MAX, |n| times(base, n));
-    head.saturating_add(times(cap, count - growing))
-}
-
-fn times(duration: Duration, factor: u64) -> Duration {
-    let nanos = duration.as_nanos().saturating_mul(u128::from(factor));
-    let (seconds, rest) = (nanos / 1_000_000_000, nanos % 1_000_000_000);
-    match (u64::try_from(seconds), u32::try_from(rest)) {
-        (Ok(seconds), Ok(rest)) => Duration::new(seconds, rest),
-        _ => Duration::MAX,
-    }
+fn bounded(nanos: u128) -> Duration {
+    u64::try_from(nanos).map_or(LONGEST_DELAY, |nanos| {
+        Duration::from_nanos(nanos).min(LONGEST_DELAY)
+    })
 }
 
 /// How delays are spread so that callers do not wake in step.

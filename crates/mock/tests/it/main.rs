@@ -28,7 +28,7 @@ async fn play(script: &str, policy: &str) -> Played {
         Arc::new(TimerClock::new(Timestamp::from_millis(1_800_000_000_000)));
     let transport = Arc::new(Scripted::new(script.parse().unwrap(), Arc::clone(&clock)));
     let provider = Anthropic::new("mock", transport, Arc::clone(&clock));
-    let retry = PolicyRetry::new(Policy::named(policy).unwrap(), Arc::clone(&clock), 1);
+    let retry = PolicyRetry::new(Policy::named(policy).unwrap(), Arc::clone(&clock));
     let request = Request {
         model: script.to_owned(),
         messages: vec![Message::user("Say hello")],

@@ -1,0 +1,53 @@
+//! How the process ends. The numbers are documented in `--help` and are a contract.
+
+use outlast_engine::turn::Ended;
+use outlast_kernel::event::Seal;
+use std::process::ExitCode;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Exit {
+    Success,
+    Failed,
+    Usage,
+    BudgetSpent,
+    Cancelled,
+}
+
+/// Something that the user typed or set is wrong.
+#[derive(Debug)]
+pub(crate) struct Usage(pub(crate) String);
+
+impl std::fmt::Display for Usage {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Usage {}
+
+impl Exit {
+    pub(crate) const CANCELLED: i32 = 130;
+}
+
+impl From<&Ended> for Exit {
+    fn from(ended: &Ended) -> Self {
+        match (ended.seal, &ended.error) {
+            (Seal::Completed, _) => Self::Success,
+            (Seal::Aborted, _) => Self::Cancelled,
+            (Seal::Error, Some((_, why))) if why.is_budget() => Self::BudgetSpent,
+            (Seal::Error, _) => Self::Failed,
+        }
+    }
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> Self {
+        Self::from(match exit {
+            Exit::Success => 0,
+            Exit::Failed => 1,
+            Exit::Usage => 2,
+            Exit::BudgetSpent => 3,
+            Exit::Cancelled => 130,
+        })
+    }
+}

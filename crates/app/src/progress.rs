@@ -1,0 +1,226 @@
+//! Retries, shown to a person on stderr while the answer is awaited.
+//!
+//! On a terminal the line counts down in place, from the absolute wake time; elsewhere each retry is one line.
+
+use outlast_kernel::event::Body;
+use outlast_kernel::time::Span;
+use outlast_kernel::verdict::Cause;
+use outlast_kernel::{Timestamp, text};
+use std::io::Write;
+use std::time::Duration;
+
+/// From this on the time of day is shown as well.
+const LONG_WAIT: Duration = Duration::from_secs(60);
+
+pub(crate) struct Progress<Out: Write> {
+    out: Out,
+    is_terminal: bool,
+    wait: Option<Wait>,
+    shown: String,
+}
+
+#[derive(Clone)]
+struct Wait {
+    cause: Cause,
+    at: Timestamp,
+    attempt: u32,
+    max_attempts: Option<u32>,
+}
+
+impl<Out: Write> Progress<Out> {
+    pub(crate) fn new(out: Out, is_terminal: bool) -> Self {
+        Self {
+            out,
+            is_terminal,
+            wait: None,
+            shown: String::new(),
+        }
+    }
+
+    /// Takes note of an event that happened at `now`.
+    pub(crate) fn event(&mut self, body: &Body, now: Timestamp) {
+        match body {
+            Body::RetryScheduled {
+                attempt,
+                max_attempts,
+                retry_at,
+                cause,
+                ..
+            } => {
+                let wait = Wait {
+                    cause: *cause,
+                    at: *retry_at,
+                    attempt: *attempt,
+                    max_attempts: *max_attempts,
+                };
+                let line = wait.line(now);
+                self.wait = Some(wait);
+                if self.is_terminal {
+                    self.redraw(line)
+                } else {
+                    self.print(&line)
+                }
+            }
+            Body::AttemptStarted { .. } | Body::RetryEnded { .. } | Body::Sealed { .. } => {
+                self.end_wait()
+            }
+            _ => {}
+        }
+    }
+
+    /// Brings the countdown up to date.
+    pub(crate) fn tick(&mut self, now: Timestamp) {
+        if let (true, Some(wait)) = (self.is_terminal, &self.wait) {
+            let line = wait.line(now);
+            self.redraw(line);
+        }
+    }
+
+    pub(crate) fn print(&mut self, line: &str) {
+        // A stderr that is gone cannot be told so.
+        writeln!(self.out, "{}", text::plain(line)).ok();
+    }
+
+    fn redraw(&mut self, line: String) {
+        if line != self.shown {
+            write!(self.out, "\r\u{1b}[2K{line}")
+                .and_then(|()| self.out.flush())
+                .ok();
+            self.shown = line;
+        }
+    }
+
+    /// The line of a wait stays behind as a record of it.
+    fn end_wait(&mut self) {
+        if self.wait.take().is_some() && self.is_terminal {
+            self.shown.clear();
+            writeln!(self.out).ok();
+        }
+    }
+}
+
+impl Wait {
+    fn line(&self, now: Timestamp) -> String {
+        let left = self.at.since(now);
+        let rounded = Duration::from_secs(
+            left.as_millis()
+                .div_ceil(1000)
+                .try_into()
+                .unwrap_or(u64::MAX),
+        );
+        let left = if left < Duration::from_secs(1) {
+            left
+        } else {
+            rounded
+        };
+        let number = match self.max_attempts {
+            Some(most) => format!("{}/{most}", self.attempt),
+            None => self.attempt.to_string(),
+        };
+        let clock = if left >= LONG_WAIT {
+            format!(" at {},", time_of_day(self.at, now))
+        } else {
+            String::new()
+        };
+        let left = if left.is_zero() {
+            "now".to_owned()
+        } else {
+            format!("in {}", Span(left))
+        };
+        format!(
+            "⚠ {}, retrying {left}…{clock} ({number}, Ctrl-C cancels)",
+            self.cause.phrase()
+        )
+    }
+}
+
+/// The time in the user's zone, with the date when it is not today.
+fn time_of_day(at: Timestamp, now: Timestamp) -> String {
+    let zoned = |time: Timestamp| {
+        let millis = i64::try_from(time.as_millis()).unwrap_or(i64::MAX);
+        jiff::Timestamp::from_millisecond(millis)
+            .map(|time| time.to_zoned(jiff::tz::TimeZone::system()))
+    };
+    let (Ok(at), Ok(now)) = (zoned(at), zoned(now)) else {
+        return at.to_string();
+    };
+    let format = if at.date() == now.date() {
+        "%H:%M"
+    } else {
+        "%Y-%m-%d %H:%M"
+    };
+    at.strftime(format).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: Timestamp = Timestamp::from_millis(1_800_000_000_000);
+
+    fn scheduled(seconds: u64) -> Body {
+        Body::RetryScheduled {
+            attempt: 1,
+            max_attempts: Some(3),
+            delay_ms: seconds * 1000,
+            retry_at: NOW + Duration::from_secs(seconds),
+            cause: Cause::Overloaded,
+            message: "Overloaded".to_owned(),
+            code: None,
+        }
+    }
+
+    fn shown(is_terminal: bool, play: impl FnOnce(&mut Progress<&mut Vec<u8>>)) -> String {
+        let mut out = Vec::new();
+        play(&mut Progress::new(&mut out, is_terminal));
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn a_pipe_gets_one_line_for_each_retry() {
+        let text = shown(false, |progress| {
+            progress.event(&scheduled(2), NOW);
+            progress.tick(NOW + Duration::from_secs(1));
+            progress.event(
+                &Body::AttemptStarted { attempt: 2 },
+                NOW + Duration::from_secs(2),
+            );
+        });
+        assert_eq!(
+            text,
+            "⚠ Server overloaded, retrying in 2s… (1/3, Ctrl-C cancels)\n"
+        );
+    }
+
+    #[test]
+    fn a_terminal_gets_a_countdown_in_place() {
+        let text = shown(true, |progress| {
+            progress.event(&scheduled(2), NOW);
+            for millis in [10, 400, 999, 1000, 1500] {
+                progress.tick(NOW + Duration::from_millis(millis));
+            }
+            progress.event(
+                &Body::AttemptStarted { attempt: 2 },
+                NOW + Duration::from_secs(2),
+            );
+        });
+        let line = |left| {
+            format!("\r\u{1b}[2K⚠ Server overloaded, retrying in {left}… (1/3, Ctrl-C cancels)")
+        };
+        assert_eq!(
+            text,
+            format!("{}{}{}\n", line("2s"), line("1s"), line("500ms"))
+        );
+    }
+
+    #[test]
+    fn a_long_wait_shows_the_time_of_day() {
+        let text = shown(false, |progress| {
+            progress.event(&scheduled(2 * 86_400), NOW)
+        });
+        assert!(
+            text.starts_with("⚠ Server overloaded, retrying in 2d… at 2027-01-1"),
+            "{text}"
+        );
+    }
+}

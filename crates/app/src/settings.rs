@@ -1,0 +1,24 @@
+//! What the environment says.
+
+use crate::exit::Usage;
+use outlast_engine::clock::WallClock;
+use std::num::NonZeroU32;
+
+const TIME_SCALE: &str = "OUTLAST_TIME_SCALE";
+
+/// The one clock of this process.
+pub(crate) fn clock() -> Result<WallClock, Usage> {
+    let Ok(text) = std::env::var(TIME_SCALE) else {
+        return Ok(WallClock::default());
+    };
+    let scale: NonZeroU32 = text.trim().parse().map_err(|_| {
+        Usage(format!(
+            "{TIME_SCALE} is a whole number of at least 1, such as 60; it is `{text}`"
+        ))
+    })?;
+    WallClock::scaled(scale).ok_or_else(|| {
+        Usage(format!(
+            "{TIME_SCALE}={scale} runs past the year 9999; take a smaller one"
+        ))
+    })
+}

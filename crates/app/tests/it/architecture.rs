@@ -1,0 +1,103 @@
+//! The arrows between the crates, checked against what cargo says.
+
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+use std::process::Command;
+
+/// What each crate may use of the workspace. Arrows point down only.
+const ARROWS: [(&str, &[&str]); 5] = [
+    ("outlast-kernel", &[]),
+    ("outlast-dialect", &["outlast-kernel"]),
+    ("outlast-engine", &["outlast-dialect", "outlast-kernel"]),
+    (
+        "outlast-mock",
+        &["outlast-dialect", "outlast-engine", "outlast-kernel"],
+    ),
+    (
+        "outlast-app",
+        &[
+            "outlast-dialect",
+            "outlast-engine",
+            "outlast-kernel",
+            "outlast-mock",
+        ],
+    ),
+];
+
+/// All that the kernel may use from outside: nothing of it can wait, read a clock or do I/O on its own.
+const KERNEL_MAY_USE: [&str; 4] = ["arrayvec", "jiff", "serde", "thiserror"];
+
+/// Crates that only one of ours may name.
+const RESERVED: [(&str, &str); 6] = [
+    ("reqwest", "outlast-engine"),
+    ("hyper", "outlast-engine"),
+    ("rusqlite", "outlast-store"),
+    ("clap", "outlast-app"),
+    ("crossterm", "outlast-app"),
+    ("anyhow", "outlast-app"),
+];
+
+/// Each crate of the workspace with what it uses outside of its tests.
+fn dependencies() -> BTreeMap<String, BTreeSet<String>> {
+    let output = Command::new(env!("CARGO"))
+        .args(["metadata", "--format-version=1", "--no-deps", "--offline"])
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .output()
+        .unwrap();
+    let metadata: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let name = |value: &Value| value["name"].as_str().unwrap().to_owned();
+    let used = |package: &Value| {
+        let all = package["dependencies"].as_array().unwrap().iter();
+        all.filter(|dependency| dependency["kind"] != "dev")
+            .map(name)
+            .collect()
+    };
+    metadata["packages"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|package| (name(package), used(package)))
+        .collect()
+}
+
+#[test]
+fn arrows_point_down_only() {
+    let dependencies = dependencies();
+    let known: BTreeSet<&str> = ARROWS.iter().map(|(name, _)| *name).collect();
+    let found: BTreeSet<&str> = dependencies.keys().map(String::as_str).collect();
+    assert_eq!(
+        found, known,
+        "a new crate needs its arrows here and in ARCHITECTURE.md"
+    );
+    for (name, allowed) in ARROWS {
+        let ours = dependencies[name]
+            .iter()
+            .filter(|used| used.starts_with("outlast-"));
+        let wrong: Vec<_> = ours
+            .filter(|used| !allowed.contains(&used.as_str()))
+            .collect();
+        assert!(wrong.is_empty(), "{name} may not use {wrong:?}");
+    }
+}
+
+#[test]
+fn the_kernel_is_pure() {
+    for used in &dependencies()["outlast-kernel"] {
+        assert!(
+            KERNEL_MAY_USE.contains(&used.as_str()),
+            "the kernel may not use {used}"
+        );
+    }
+}
+
+#[test]
+fn some_crates_are_named_by_one_of_ours_only() {
+    for (name, used) in dependencies() {
+        for (reserved, owner) in RESERVED {
+            assert!(
+                name == owner || !used.contains(reserved),
+                "only {owner} may use {reserved}, not {name}"
+            );
+        }
+    }
+}

@@ -1,0 +1,297 @@
+//! `outlast -p`: what comes out where, and how it ends.
+
+use crate::support::{Outlast, Ran};
+use serde_json::Value;
+use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
+use std::process::Stdio;
+
+const HELLO: &str =
+    "Hello from the scripted provider: no network, no key, no cost. You said: Say hello\n";
+
+fn ask(model: &str, policy: &str) -> Ran {
+    Outlast::new().run(&[
+        "-p",
+        "Say hello",
+        "--provider",
+        "mock",
+        "--model",
+        model,
+        "--policy",
+        policy,
+    ])
+}
+
+fn events(ran: &Ran) -> Vec<Value> {
+    ran.stdout
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect()
+}
+
+#[test]
+fn the_first_run_meets_an_overload_and_prints_the_answer() {
+    let ran = Outlast::new().run(&["-p", "Say hello"]);
+    assert_eq!((ran.code, ran.stdout.as_str()), (0, HELLO));
+    insta::assert_snapshot!(ran.stderr, @r"
+    No provider is configured: using the scripted one (--provider mock --model overloaded:2).
+    ⚠ Server overloaded, retrying in 2s… (1/3, Ctrl-C cancels)
+    ⚠ Server overloaded, retrying in 4s… (2/3, Ctrl-C cancels)
+    ");
+}
+
+#[test]
+fn every_script_ends_as_documented() {
+    let table = [
+        ("ok", "session", 0, ""),
+        ("overloaded:3", "session", 0, "retrying in 8s… (3/3"),
+        (
+            "rate-limited:retry-after=2",
+            "session",
+            0,
+            "⚠ Rate limited, retrying in 2s…",
+        ),
+        (
+            "usage-limit:reset=300",
+            "session",
+            0,
+            "⚠ Usage limit reached, retrying in 5m…",
+        ),
+        ("stall", "session", 0, "⚠ Stream stalled, retrying in 2s…"),
+        ("flaky:0.3,seed=7", "session", 0, ""),
+        (
+            "overloaded:2+rate-limited:retry-after=9",
+            "session",
+            0,
+            "⚠ Rate limited, retrying in 9s… (3/3",
+        ),
+        (
+            "usage-limit",
+            "session",
+            3,
+            "the provider asks to wait 5h, the policy accepts 5m",
+        ),
+        ("overloaded:4", "session", 3, "gave up after 3 retries"),
+        ("overloaded:1", "none", 1, "retries are off"),
+        ("overflow", "overnight", 1, "Context window exceeded"),
+        (
+            "drop-after:5",
+            "session",
+            1,
+            "part of the answer was already delivered",
+        ),
+        ("no-such-fault", "session", 2, "there is no such fault"),
+        ("ok", "overnite", 2, "there is no policy `overnite`"),
+    ];
+    for (model, policy, code, part) in table {
+        let ran = ask(model, policy);
+        assert_eq!(ran.code, code, "{model} {policy}: {}", ran.stderr);
+        assert!(
+            ran.stderr.contains(part),
+            "{model} {policy}: {}",
+            ran.stderr
+        );
+        assert_eq!(
+            ran.stdout,
+            if code == 0 { HELLO } else { "" },
+            "{model} {policy}"
+        );
+    }
+}
+
+#[test]
+fn events_are_numbered_lines_of_json_with_absolute_times() {
+    let ran = Outlast::new().run(&["-p", "hi", "--model", "overloaded:1", "--json"]);
+    assert_eq!((ran.code, ran.stderr.as_str()), (0, ""));
+    let events = events(&ran);
+    let numbers: Vec<u64> = events
+        .iter()
+        .map(|event| event["seq"].as_u64().unwrap())
+        .collect();
+    assert_eq!(numbers, (1..=events.len() as u64).collect::<Vec<_>>());
+    let retry = events
+        .iter()
+        .find(|event| event["type"] == "retry_scheduled")
+        .unwrap();
+    let time = |value: &Value| {
+        value
+            .as_str()
+            .unwrap()
+            .parse::<jiff::Timestamp>()
+            .unwrap()
+            .as_millisecond()
+    };
+    assert_eq!(time(&retry["retry_at"]) - time(&retry["time"]), 2000);
+    let fixed = ["session_id", "turn_id", "attempt_id", "time", "retry_at"];
+    let mut shape = retry.clone();
+    for field in fixed {
+        assert!(shape[field].is_string(), "{field}");
+        shape[field] = Value::from("…");
+    }
+    insta::assert_snapshot!(shape.to_string(), @r#"{"attempt":1,"attempt_id":"…","cause":"overloaded","code":"529","delay_ms":2000,"max_attempts":3,"message":"Overloaded","retry_at":"…","seq":4,"session_id":"…","time":"…","turn_id":"…","type":"retry_scheduled","v":1}"#);
+    assert_eq!(events.last().unwrap()["status"], "completed");
+}
+
+#[test]
+fn eight_hours_pass_in_a_test_and_the_error_comes_once() {
+    let outlast = Outlast {
+        scale: "36000",
+        ..Outlast::new()
+    };
+    let ran = outlast.run(&[
+        "-p",
+        "hi",
+        "--model",
+        "overloaded:99",
+        "--policy",
+        "overnight",
+        "--json",
+    ]);
+    assert_eq!(ran.code, 3);
+    let events = events(&ran);
+    let of_type = |kind: &str| {
+        events
+            .iter()
+            .filter(|event| event["type"] == kind)
+            .collect::<Vec<_>>()
+    };
+    let slept: u64 = of_type("retry_scheduled")
+        .iter()
+        .map(|event| event["delay_ms"].as_u64().unwrap())
+        .sum();
+    assert_eq!((of_type("retry_scheduled").len(), slept), (21, 27_105_000));
+    assert_eq!(
+        (of_type("error").len(), of_type("retry_ended").len()),
+        (1, 1)
+    );
+    assert_eq!(of_type("retry_ended")[0]["attempt"], 21);
+}
+
+#[test]
+fn the_prompt_can_come_from_stdin() {
+    let mut child = Outlast::new()
+        .command(&["-p", "-", "--model", "ok"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    child
+        .stdin
+        .take()
+        .unwrap()
+        .write_all("line one\nline two".as_bytes())
+        .unwrap();
+    let ran = Ran::from(child.wait_with_output().unwrap());
+    assert!(
+        ran.stdout.ends_with("You said: line one\nline two\n"),
+        "{}",
+        ran.stdout
+    );
+}
+
+#[test]
+fn terminal_escapes_in_an_answer_do_not_reach_the_terminal() {
+    let ran = Outlast::new().run(&["-p", "\u{1b}]0;title\u{7}\u{1b}[2Jboo", "--model", "ok"]);
+    assert!(ran.stdout.ends_with("You said: boo\n"), "{:?}", ran.stdout);
+}
+
+#[test]
+fn a_reader_that_leaves_ends_the_run_without_a_panic() {
+    let mut child = Outlast::new()
+        .command(&[
+            "-p",
+            "hi",
+            "--model",
+            "overloaded:9",
+            "--policy",
+            "overnight",
+            "--json",
+        ])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(child.stdout.take());
+    let ran = Ran::from(child.wait_with_output().unwrap());
+    assert_eq!((ran.code, ran.stderr.as_str()), (1, ""));
+}
+
+#[test]
+fn the_home_is_made_private() {
+    let outlast = Outlast::new();
+    outlast.run(&["-p", "hi", "--model", "ok"]);
+    let mode =
+        |path: std::path::PathBuf| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!(
+        (mode(outlast.home()), mode(outlast.home().join("VERSION"))),
+        (0o700, 0o600)
+    );
+}
+
+#[test]
+fn an_empty_folder_becomes_a_private_home_and_a_used_one_is_left_alone() {
+    let outlast = Outlast::new();
+    let home = outlast.home();
+    let set_mode =
+        |mode| std::fs::set_permissions(&home, std::fs::Permissions::from_mode(mode)).unwrap();
+    let mode = || std::fs::metadata(&home).unwrap().permissions().mode() & 0o777;
+    std::fs::create_dir(&home).unwrap();
+    set_mode(0o755);
+    outlast.run(&["-p", "hi", "--model", "ok"]);
+    assert_eq!(mode(), 0o700);
+
+    std::fs::remove_file(home.join("VERSION")).unwrap();
+    std::fs::write(home.join("thesis.txt"), "mine").unwrap();
+    set_mode(0o755);
+    let ran = outlast.run(&["-p", "Say hello", "--model", "ok"]);
+    assert_eq!((ran.code, ran.stdout.as_str(), mode()), (0, HELLO, 0o755));
+    assert!(
+        ran.stderr.contains("holds other things; set OUTLAST_HOME"),
+        "{}",
+        ran.stderr
+    );
+}
+
+#[test]
+fn bad_settings_are_named_with_their_remedy() {
+    let scaled = |scale| {
+        Outlast {
+            scale,
+            ..Outlast::new()
+        }
+        .run(&["-p", "hi", "--model", "ok"])
+    };
+    for (scale, part) in [
+        ("0", "whole number of at least 1"),
+        ("fast", "it is `fast`"),
+        ("4294967295", "year 9999"),
+    ] {
+        let ran = scaled(scale);
+        assert_eq!(ran.code, 2);
+        assert!(
+            ran.stderr.contains("OUTLAST_TIME_SCALE") && ran.stderr.contains(part),
+            "{}",
+            ran.stderr
+        );
+    }
+}
+
+#[test]
+fn usage_errors_have_their_own_code() {
+    for arguments in [
+        &[][..],
+        &["--nonsense"],
+        &["--json"],
+        &["policy", "show", "nope"],
+        &["-p", "x", "--provider", "y"],
+    ] {
+        let ran = Outlast::new().run(arguments);
+        assert_eq!(
+            (ran.code, ran.stdout.as_str()),
+            (2, ""),
+            "{arguments:?}: {}",
+            ran.stderr
+        );
+        assert!(ran.stderr.starts_with("error:"), "{}", ran.stderr);
+    }
+}

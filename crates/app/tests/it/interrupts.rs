@@ -1,0 +1,57 @@
+//! Ctrl-C and its kin, sent to a real process in the middle of an eight-hour wait.
+
+use crate::support::{Outlast, Ran};
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Command, Stdio};
+
+/// Starts a wait in real time, sends the signal once the wait has begun, and returns how it ended.
+fn interrupted_by(signal: &str) -> (Ran, std::time::Duration) {
+    let outlast = Outlast {
+        scale: "1",
+        ..Outlast::new()
+    };
+    let mut child = outlast
+        .command(&[
+            "-p",
+            "hi",
+            "--model",
+            "usage-limit",
+            "--policy",
+            "overnight",
+        ])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut stderr = BufReader::new(child.stderr.take().unwrap());
+    let mut first = String::new();
+    stderr.read_line(&mut first).unwrap();
+    assert!(
+        first.contains("Usage limit reached, retrying in 5h"),
+        "{first}"
+    );
+    let sent = std::time::SystemTime::now();
+    let kill = Command::new("kill")
+        .args([signal, &child.id().to_string()])
+        .status()
+        .unwrap();
+    assert!(kill.success());
+    let mut ran = Ran::from(child.wait_with_output().unwrap());
+    let took = sent.elapsed().unwrap();
+    stderr.read_to_string(&mut ran.stderr).unwrap();
+    (ran, took)
+}
+
+#[test]
+fn ctrl_c_cancels_an_eight_hour_wait_at_once() {
+    for signal in ["-INT", "-TERM"] {
+        let (ran, took) = interrupted_by(signal);
+        assert_eq!(
+            (ran.code, ran.stdout.as_str(), ran.stderr.as_str()),
+            (130, "", "Cancelled.\n"),
+            "{signal}"
+        );
+        // Generous: it must not depend on how busy the machine is, only not on the wait.
+        assert!(took.as_secs() < 5, "{signal}: {took:?}");
+    }
+}

@@ -1,0 +1,59 @@
+//! Runs the real binary in a home of its own.
+
+use assert_cmd::cargo::cargo_bin;
+use std::path::PathBuf;
+use std::process::{Command, Output};
+use tempfile::TempDir;
+
+pub(crate) struct Outlast {
+    pub(crate) folder: TempDir,
+    pub(crate) scale: &'static str,
+}
+
+pub(crate) struct Ran {
+    pub(crate) code: i32,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+}
+
+impl Outlast {
+    /// A command that runs six hundred times as fast as the clock on the wall.
+    pub(crate) fn new() -> Self {
+        Self {
+            folder: TempDir::new().unwrap(),
+            scale: "600",
+        }
+    }
+
+    pub(crate) fn home(&self) -> PathBuf {
+        self.folder.path().join("home")
+    }
+
+    pub(crate) fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(cargo_bin("outlast"));
+        command
+            .args(arguments)
+            .current_dir(self.folder.path())
+            .env_clear();
+        command
+            .env("OUTLAST_HOME", self.home())
+            .env("OUTLAST_TIME_SCALE", self.scale)
+            .env("TZ", "UTC");
+        command
+    }
+
+    pub(crate) fn run(&self, arguments: &[&str]) -> Ran {
+        Ran::from(self.command(arguments).output().unwrap())
+    }
+}
+
+impl From<Output> for Ran {
+    fn from(output: Output) -> Self {
+        let text = |bytes| String::from_utf8(bytes).unwrap();
+        Self {
+            code: output.status.code().unwrap_or(-1),
+            stdout: text(output.stdout),
+            stderr: text(output.stderr),
+        }
+    }
+}
