@@ -3,7 +3,7 @@
 //! On a terminal the line counts down in place, from the absolute wake time; elsewhere each retry is one line.
 
 use outlast_kernel::event::Body;
-use outlast_kernel::time::Span;
+use outlast_kernel::time::{Span, millis};
 use outlast_kernel::verdict::Cause;
 use outlast_kernel::{Timestamp, text};
 use std::io::Write;
@@ -22,6 +22,7 @@ pub(crate) struct Progress<Out: Write> {
 #[derive(Clone)]
 struct Wait {
     cause: Cause,
+    since: Timestamp,
     at: Timestamp,
     attempt: u32,
     max_attempts: Option<u32>,
@@ -49,6 +50,7 @@ impl<Out: Write> Progress<Out> {
             } => {
                 let wait = Wait {
                     cause: *cause,
+                    since: now,
                     at: *retry_at,
                     attempt: *attempt,
                     max_attempts: *max_attempts,
@@ -90,35 +92,31 @@ impl<Out: Write> Progress<Out> {
         }
     }
 
-    /// The line of a wait stays behind as a record of it.
+    /// The line of a wait stays behind, as it was at first, as a record of it.
     fn end_wait(&mut self) {
-        if self.wait.take().is_some() && self.is_terminal {
-            self.shown.clear();
-            writeln!(self.out).ok();
-        }
+        let Some(wait) = self.wait.take().filter(|_| self.is_terminal) else {
+            return;
+        };
+        self.redraw(wait.line(wait.since));
+        self.shown.clear();
+        writeln!(self.out).ok();
     }
 }
 
 impl Wait {
     fn line(&self, now: Timestamp) -> String {
-        let left = self.at.since(now);
-        let rounded = Duration::from_secs(
-            left.as_millis()
-                .div_ceil(1000)
-                .try_into()
-                .unwrap_or(u64::MAX),
-        );
-        let left = if left < Duration::from_secs(1) {
-            left
+        let whole = self.at.since(self.since);
+        let left = if whole < Duration::from_secs(1) {
+            whole
         } else {
-            rounded
+            Duration::from_secs(millis(self.at.since(now)).div_ceil(1000))
         };
         let number = match self.max_attempts {
             Some(most) => format!("{}/{most}", self.attempt),
             None => self.attempt.to_string(),
         };
         let clock = if left >= LONG_WAIT {
-            format!(" at {},", time_of_day(self.at, now))
+            format!(" at {}", time_of_day(self.at, now))
         } else {
             String::new()
         };
@@ -127,10 +125,8 @@ impl Wait {
         } else {
             format!("in {}", Span(left))
         };
-        format!(
-            "⚠ {}, retrying {left}…{clock} ({number}, Ctrl-C cancels)",
-            self.cause.phrase()
-        )
+        let cause = self.cause.phrase();
+        format!("⚠ {cause}, retrying {left}…{clock} ({number}, Ctrl-C cancels)")
     }
 }
 
@@ -196,7 +192,7 @@ mod tests {
     fn a_terminal_gets_a_countdown_in_place() {
         let text = shown(true, |progress| {
             progress.event(&scheduled(2), NOW);
-            for millis in [10, 400, 999, 1000, 1500] {
+            for millis in [10, 400, 999, 1000, 1500, 2000] {
                 progress.tick(NOW + Duration::from_millis(millis));
             }
             progress.event(
@@ -205,12 +201,10 @@ mod tests {
             );
         });
         let line = |left| {
-            format!("\r\u{1b}[2K⚠ Server overloaded, retrying in {left}… (1/3, Ctrl-C cancels)")
+            format!("\r\u{1b}[2K⚠ Server overloaded, retrying {left}… (1/3, Ctrl-C cancels)")
         };
-        assert_eq!(
-            text,
-            format!("{}{}{}\n", line("2s"), line("1s"), line("500ms"))
-        );
+        let lines = ["in 2s", "in 1s", "now", "in 2s"].map(line);
+        assert_eq!(text, lines.concat() + "\n");
     }
 
     #[test]
