@@ -4,7 +4,7 @@
 //! a probe succeeds, the waiters follow in the order in which they came, along a ramp that finds the provider's pace.
 //!
 //! Invariants: at most one probe holds a valid lease; nobody passes before a stated time; a lone waiter keeps its own
-//! schedule; a report that carries an old token changes nothing.
+//! schedule; a report that carries an old token changes nothing but the stated time.
 //! Not here: where the state is kept (see the store) and who polls it (see the engine).
 
 use crate::Timestamp;
@@ -211,9 +211,7 @@ impl Gate {
             Stage::Open(open) if alone && own_wake >= open.opened => allowed(own_wake),
             Stage::Open(open) => allowed(open.next_probe) + standby,
             Stage::HalfOpen { expires, .. } => allowed(*expires) + standby,
-            Stage::Ramp(ramp) => {
-                allowed(ramp.next_slot) + interval(ramp.rate).saturating_mul(ahead)
-            }
+            Stage::Ramp(ramp) => allowed(ramp.next_slot) + interval(ramp.rate) * ahead,
         }
     }
 

@@ -307,6 +307,18 @@ fn nobody_passes_before_a_stated_time_whenever_it_is_reported() {
 }
 
 #[test]
+fn a_gate_that_closes_forgets_the_stated_time() {
+    let (mut gate, pass) = half_open(&[]);
+    gate.failed(pass, Some(at(500)), at(3));
+    let pass = probe(&mut gate, waiter("a", 0), at(1000));
+    gate.succeeded(pass, at(1000));
+    let pass = go(&mut gate, waiter("a", 0), at(100));
+    gate.failed(pass, None, at(100));
+    line_up(&mut gate, &["a", "b"]);
+    assert_eq!(wakes(&gate, &["a"]), [at(102)], "the clock was set back");
+}
+
+#[test]
 fn after_a_stated_time_the_line_moves_in_order() {
     let old = go(&mut Gate::default(), waiter("x", 0), at(0));
     let names = ["a", "b", "c"];
@@ -474,6 +486,10 @@ fn three_failures_in_a_row_reopen_and_the_next_ramp_begins_more_slowly() {
     let pass = probe(&mut gate, waiter("a", 0), at(5));
     gate.succeeded(pass, at(6));
     assert_eq!(rate(&gate), 1_875);
+    let pass = go(&mut gate, waiter("b", 1), at(6));
+    gate.wait(waiter("b", 1));
+    gate.succeeded(pass, at(6));
+    assert_eq!(rate(&gate), 1_904, "and carefully");
 }
 
 #[test]
@@ -484,6 +500,9 @@ fn however_often_it_is_refused_the_ramp_does_not_stand_still() {
             Answer::Go(pass) => gate.failed(pass, None, at(second)),
             Answer::Probe(pass) => gate.succeeded(pass, at(second)),
             other => panic!("{other:?}"),
+        }
+        if let Stage::Ramp(ramp) = &gate.stage {
+            assert!(ramp.rate >= SLOWEST_RATE);
         }
         gate.wait(waiter("a", 0));
     }
