@@ -1,5 +1,6 @@
 //! What can be typed.
 
+use crate::explain::Came;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
 
@@ -36,12 +37,14 @@ pub(crate) enum Command {
     /// Show the named retry policies
     #[command(subcommand)]
     Policy(PolicyCommand),
+    /// Say what a failure means, what would be done about it, and why
+    Explain(ExplainArguments),
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct PromptArguments {
     /// Ask once, print the answer and leave; `-` reads the prompt from stdin
-    #[arg(short = 'p', long)]
+    #[arg(short = 'p', long, allow_hyphen_values = true)]
     pub(crate) prompt: Option<String>,
 
     /// Who answers [default: mock]
@@ -64,6 +67,56 @@ pub(crate) struct PromptArguments {
     /// Print every event as one line of JSON instead of the answer
     #[arg(long, requires = "prompt")]
     pub(crate) json: bool,
+}
+
+const EXPLAIN_EXAMPLES: &str = "Examples:
+  outlast explain --status 429 --header 'retry-after: 7' --body 'Rate limit reached'
+  outlast explain --body 'read ECONNRESET'
+  curl -s https://api.example.com/v1 | outlast explain --status 503 --body -
+  outlast explain --jsonl errors.jsonl
+
+Each line of --jsonl is {\"id\",\"provider\",\"transport\",\"status\",\"headers\",\"body\",\"now\"}; only `body` or
+`status` is needed. A line that cannot be read is answered with its number and an error; the exit code is then 1.";
+
+#[derive(Debug, Args)]
+#[command(after_help = EXPLAIN_EXAMPLES)]
+pub(crate) struct ExplainArguments {
+    /// The provider that failed
+    #[arg(long)]
+    pub(crate) provider: Option<String>,
+
+    /// How the failure came [default: http with a status, else thrown]
+    #[arg(long, value_enum)]
+    pub(crate) transport: Option<Came>,
+
+    /// The HTTP status
+    #[arg(long, value_name = "NUMBER")]
+    pub(crate) status: Option<u16>,
+
+    /// A response header; may be given more than once
+    #[arg(long, value_name = "NAME: VALUE")]
+    pub(crate) header: Vec<String>,
+
+    /// The body, the stream's frames, or the error's text; `-` reads stdin
+    #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
+    pub(crate) body: Option<String>,
+
+    /// The time to judge by, such as 2026-11-15T22:00:00+01:00 [default: now]
+    #[arg(long, value_name = "TIME")]
+    pub(crate) now: Option<String>,
+
+    /// The policy to plan by
+    #[arg(long, value_name = "NAME", default_value = "session")]
+    pub(crate) policy: String,
+
+    /// As one line of JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+
+    /// Explain each line of a file of JSON; without a file, of stdin
+    #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "-",
+          conflicts_with_all = ["provider", "transport", "status", "header", "body", "now", "json"])]
+    pub(crate) jsonl: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

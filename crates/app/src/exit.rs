@@ -26,7 +26,20 @@ impl std::fmt::Display for Usage {
 impl std::error::Error for Usage {}
 
 impl Exit {
-    pub(crate) const CANCELLED: i32 = 130;
+    const fn code(self) -> u8 {
+        match self {
+            Self::Success => 0,
+            Self::Failed => 1,
+            Self::Usage => 2,
+            Self::BudgetSpent => 3,
+            Self::Cancelled => 130,
+        }
+    }
+
+    /// Ends the process at once.
+    pub(crate) fn now(self) -> ! {
+        std::process::exit(self.code().into())
+    }
 }
 
 impl From<&Ended> for Exit {
@@ -42,12 +55,6 @@ impl From<&Ended> for Exit {
 
 impl From<Exit> for ExitCode {
     fn from(exit: Exit) -> Self {
-        Self::from(match exit {
-            Exit::Success => 0,
-            Exit::Failed => 1,
-            Exit::Usage => 2,
-            Exit::BudgetSpent => 3,
-            Exit::Cancelled => 130,
-        })
+        Self::from(exit.code())
     }
 }

@@ -5,6 +5,7 @@
 
 use anyhow::{Context, bail};
 use std::fs;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 const MARK: &str = "VERSION";
@@ -17,19 +18,29 @@ pub(crate) fn prepare() -> anyhow::Result<PathBuf> {
     create_private(&home)
         .with_context(|| format!("cannot make the folder {}; {remedy}", home.display()))?;
     let mark = home.join(MARK);
-    let ours = mark.exists()
-        || is_empty(&home).with_context(|| format!("cannot read {}", home.display()))?;
-    if !ours {
+    let empty = is_empty(&home).with_context(|| format!("cannot read {}", home.display()))?;
+    // In this order: another process may be leaving its mark just now.
+    if !empty && !mark.exists() {
         bail!("the folder {} holds other things; {remedy}", home.display());
     }
-    make_private(&home, 0o700)
+    make_private(&home)
         .with_context(|| format!("cannot make {} private; {remedy}", home.display()))?;
-    if !mark.exists() {
-        fs::write(&mark, FORMAT)
+    if empty {
+        leave_mark(&mark)
             .with_context(|| format!("cannot write to {}; {remedy}", home.display()))?;
-        make_private(&mark, 0o600)?;
     }
     Ok(home)
+}
+
+/// Written in whole or not at all, so that nobody meets half a mark.
+fn leave_mark(mark: &Path) -> std::io::Result<()> {
+    let draft = mark.with_extension(std::process::id().to_string());
+    let mut options = fs::OpenOptions::new();
+    options.write(true).create(true).truncate(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options.open(&draft)?.write_all(FORMAT.as_bytes())?;
+    fs::rename(&draft, mark)
 }
 
 fn path() -> anyhow::Result<PathBuf> {
@@ -74,16 +85,16 @@ fn create_private(folder: &Path) -> std::io::Result<()> {
 }
 
 #[cfg(unix)]
-fn make_private(path: &Path, mode: u32) -> std::io::Result<()> {
+fn make_private(folder: &Path) -> std::io::Result<()> {
     use std::os::unix::fs::PermissionsExt;
-    if fs::metadata(path)?.permissions().mode() & 0o777 == mode {
+    if fs::metadata(folder)?.permissions().mode() & 0o777 == 0o700 {
         return Ok(());
     }
-    fs::set_permissions(path, fs::Permissions::from_mode(mode))
+    fs::set_permissions(folder, fs::Permissions::from_mode(0o700))
 }
 
 /// On Windows the user's data folder is private already.
 #[cfg(not(unix))]
-fn make_private(_: &Path, _: u32) -> std::io::Result<()> {
+fn make_private(_: &Path) -> std::io::Result<()> {
     Ok(())
 }

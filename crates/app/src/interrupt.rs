@@ -9,7 +9,7 @@ pub(crate) fn cancel_on_signal(cancel: CancellationToken) {
         signal().await;
         cancel.cancel();
         signal().await;
-        std::process::exit(Exit::CANCELLED);
+        Exit::Cancelled.now();
     });
 }
 

@@ -2,6 +2,7 @@
 
 mod cli;
 mod exit;
+mod explain;
 mod home;
 mod interrupt;
 mod policy_command;
@@ -34,6 +35,7 @@ fn main() -> ExitCode {
 fn run(arguments: cli::Arguments) -> anyhow::Result<Exit> {
     match (arguments.command, arguments.prompt.prompt.is_some()) {
         (Some(cli::Command::Policy(command)), _) => policy_command::run(command),
+        (Some(cli::Command::Explain(arguments)), _) => explain::run(arguments),
         (None, true) => prompt::run(arguments.prompt),
         (None, false) => {
             complain("error: nothing to do; try `outlast -p \"Say hello\"` or `outlast --help`");
@@ -44,5 +46,5 @@ fn run(arguments: cli::Arguments) -> anyhow::Result<Exit> {
 
 /// Writes a line to stderr. When even that fails there is nobody left to tell.
 fn complain(line: &str) {
-    writeln!(std::io::stderr(), "{line}").ok();
+    writeln!(std::io::stderr(), "{}", outlast_kernel::text::plain(line)).ok();
 }

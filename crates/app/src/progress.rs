@@ -9,6 +9,8 @@ use outlast_kernel::{Timestamp, text};
 use std::io::Write;
 use std::time::Duration;
 
+/// From this on a person is told that the answer is still awaited.
+const LONG_SILENCE: Duration = Duration::from_secs(3);
 /// From this on the time of day is shown as well.
 const LONG_WAIT: Duration = Duration::from_secs(60);
 
@@ -16,6 +18,8 @@ pub(crate) struct Progress<Out: Write> {
     out: Out,
     is_terminal: bool,
     wait: Option<Wait>,
+    /// Since when an answer is awaited.
+    asking_since: Option<Timestamp>,
     shown: String,
 }
 
@@ -34,6 +38,7 @@ impl<Out: Write> Progress<Out> {
             out,
             is_terminal,
             wait: None,
+            asking_since: None,
             shown: String::new(),
         }
     }
@@ -57,24 +62,43 @@ impl<Out: Write> Progress<Out> {
                 };
                 let line = wait.line(now);
                 self.wait = Some(wait);
+                self.asking_since = None;
                 if self.is_terminal {
-                    self.redraw(line)
+                    self.redraw(line);
                 } else {
-                    self.print(&line)
+                    self.print(&line);
                 }
             }
-            Body::AttemptStarted { .. } | Body::RetryEnded { .. } | Body::Sealed { .. } => {
-                self.end_wait()
+            Body::AttemptStarted { .. } => {
+                self.end_wait();
+                self.asking_since = Some(now);
+            }
+            Body::RetryEnded { .. } => self.end_wait(),
+            Body::Sealed { .. } => {
+                self.asking_since = None;
+                if self.is_terminal {
+                    self.redraw(String::new());
+                }
             }
             _ => {}
         }
     }
 
-    /// Brings the countdown up to date.
+    /// Brings the countdown, or the time that the answer has been awaited, up to date.
     pub(crate) fn tick(&mut self, now: Timestamp) {
-        if let (true, Some(wait)) = (self.is_terminal, &self.wait) {
+        if !self.is_terminal {
+            return;
+        }
+        if let Some(wait) = &self.wait {
             let line = wait.line(now);
             self.redraw(line);
+        } else if let Some(silence) = self.asking_since.map(|since| now.since(since))
+            && silence >= LONG_SILENCE
+        {
+            let silence = Span(Duration::from_secs(silence.as_secs()));
+            self.redraw(format!(
+                "… waiting for the answer ({silence}, Ctrl-C cancels)"
+            ));
         }
     }
 
@@ -205,6 +229,20 @@ mod tests {
         };
         let lines = ["in 2s", "in 1s", "now", "in 2s"].map(line);
         assert_eq!(text, lines.concat() + "\n");
+    }
+
+    #[test]
+    fn a_silent_provider_is_not_waited_for_in_silence() {
+        let text = shown(true, |progress| {
+            progress.event(&Body::AttemptStarted { attempt: 1 }, NOW);
+            for seconds in [1, 2, 3] {
+                progress.tick(NOW + Duration::from_secs(seconds));
+            }
+            let status = outlast_kernel::event::Seal::Completed;
+            progress.event(&Body::Sealed { status }, NOW + Duration::from_secs(4));
+        });
+        let line = "… waiting for the answer (3s, Ctrl-C cancels)";
+        assert_eq!(text, format!("\r\u{1b}[2K{line}\r\u{1b}[2K"));
     }
 
     #[test]

@@ -8,9 +8,10 @@ const TIME_SCALE: &str = "OUTLAST_TIME_SCALE";
 
 /// The one clock of this process.
 pub(crate) fn clock() -> Result<WallClock, Usage> {
-    let Ok(text) = std::env::var(TIME_SCALE) else {
+    let Some(text) = std::env::var_os(TIME_SCALE) else {
         return Ok(WallClock::default());
     };
+    let text = text.to_string_lossy();
     let scale: NonZeroU32 = text.trim().parse().map_err(|_| {
         Usage(format!(
             "{TIME_SCALE} is a whole number of at least 1, such as 60; it is `{text}`"

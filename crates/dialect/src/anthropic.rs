@@ -6,7 +6,7 @@
 mod read;
 pub mod write;
 
-pub use read::{Stream, error};
+pub use read::Stream;
 
 /// The version of the API that is spoken.
 pub const VERSION: &str = "2023-06-01";

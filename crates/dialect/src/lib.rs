@@ -5,6 +5,7 @@
 #![warn(missing_docs)]
 
 pub mod anthropic;
+pub mod error_body;
 pub mod sse;
 
 use outlast_kernel::event::{StopReason, ToolCall, Usage};

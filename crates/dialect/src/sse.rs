@@ -100,7 +100,7 @@ impl Decoder {
             } else {
                 self.field(start, end);
             }
-            self.check_size(0)?;
+            self.check_size(end - start)?;
         }
         self.check_size(self.buffer.len() - self.line_start)?;
         Ok(None)

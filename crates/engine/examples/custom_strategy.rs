@@ -50,14 +50,12 @@ impl Provider for Moody {
         "moody"
     }
 
-    fn stream(&self, _: &Request) -> BoxStream<'static, Result<Delta, Failure>> {
+    fn stream(&self, _: &Request) -> BoxStream<'static, Result<Delta, Box<Failure>>> {
         let items = if self.calls.fetch_add(1, Ordering::Relaxed) < 2 {
-            vec![Err(Failure::http(
-                "moody",
-                529,
-                "Not now.",
-                WallClock::default().now(),
-            ))]
+            {
+                let failure = Failure::http("moody", 529, "Not now.", WallClock::default().now());
+                vec![Err(Box::new(failure))]
+            }
         } else {
             vec![
                 Ok(Delta::Text("All right.".to_owned())),

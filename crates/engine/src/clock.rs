@@ -21,41 +21,55 @@ pub trait Clock: Send + Sync {
 /// How often a long wait looks at the wall clock, so that a suspended machine wakes to it in time.
 const GLANCE: Duration = Duration::from_secs(1);
 
-/// Where scaled time and real time agree: 2026-11-01T00:00:00Z. It is fixed so that all processes that scale alike
-/// tell the same time.
-const SCALE_ORIGIN_MILLIS: u64 = 1_793_491_200_000;
+/// Scaled time and real time agree at the beginning of each such period, so that all processes that scale alike tell
+/// the same time, and none runs far ahead of the calendar.
+const SCALE_PERIOD_MILLIS: u64 = 32 * 24 * 3600 * 1000;
 
 /// The machine's wall clock, or one that runs a whole number of times faster.
 #[derive(Clone, Copy, Debug)]
 pub struct WallClock {
     scale: NonZeroU32,
+    origin_millis: u64,
+    machine: fn() -> u64,
 }
 
 impl Default for WallClock {
     fn default() -> Self {
-        Self {
-            scale: NonZeroU32::MIN,
-        }
+        Self::by(machine_millis, NonZeroU32::MIN)
     }
 }
 
 impl WallClock {
     /// A clock that runs `scale` times as fast as the machine's, for tests of whole processes.
     ///
-    /// `None` when that would leave the calendar.
+    /// `None` when that would leave the calendar before the period is over.
     pub fn scaled(scale: NonZeroU32) -> Option<Self> {
-        let clock = Self { scale };
-        let century = Duration::from_secs(100 * 365 * 24 * 3600);
-        (clock.now() + century < Timestamp::LATEST).then_some(clock)
+        let clock = Self::by(machine_millis, scale);
+        let end = clock.show(clock.origin_millis + SCALE_PERIOD_MILLIS);
+        (end < Timestamp::LATEST).then_some(clock)
+    }
+
+    fn by(machine: fn() -> u64, scale: NonZeroU32) -> Self {
+        let machine_millis = machine();
+        let origin_millis = machine_millis - machine_millis % SCALE_PERIOD_MILLIS;
+        Self {
+            scale,
+            origin_millis,
+            machine,
+        }
+    }
+
+    /// What this clock shows when the machine's shows that.
+    fn show(&self, machine_millis: u64) -> Timestamp {
+        let since_origin = machine_millis.saturating_sub(self.origin_millis);
+        let ahead = since_origin.saturating_mul(u64::from(self.scale.get() - 1));
+        Timestamp::from_millis(machine_millis.saturating_add(ahead))
     }
 }
 
 impl Clock for WallClock {
     fn now(&self) -> Timestamp {
-        let millis = machine_millis();
-        let since_origin = millis.saturating_sub(SCALE_ORIGIN_MILLIS);
-        let ahead = since_origin.saturating_mul(u64::from(self.scale.get() - 1));
-        Timestamp::from_millis(millis.saturating_add(ahead))
+        self.show((self.machine)())
     }
 
     fn sleep_until(&self, at: Timestamp) -> BoxFuture<'static, ()> {
@@ -116,15 +130,48 @@ mod tests {
     use super::*;
 
     #[test]
-    fn scaled_clocks_of_two_processes_agree_and_run_ahead() {
-        let scale = NonZeroU32::new(1000).unwrap();
-        let (one, other) = (
-            WallClock::scaled(scale).unwrap(),
-            WallClock::scaled(scale).unwrap(),
-        );
-        let apart = other.now().since(one.now());
-        assert!(apart < Duration::from_secs(3600), "{apart:?}");
-        assert!(one.now() > WallClock::default().now());
+    fn scaled_clocks_of_two_processes_agree_in_any_year() {
+        const DAY: u64 = 86_400_000;
+        let scale = NonZeroU32::new(36_000).unwrap();
+        type Machine = fn() -> u64;
+        let starts: [(Machine, Machine); 4] = [
+            (|| 3_650 * DAY, || 3_650 * DAY + 5000),
+            (|| 20_772 * DAY, || 20_772 * DAY + 5000),
+            (|| 25_600 * DAY, || 25_600 * DAY + 5000),
+            (|| 47_500 * DAY, || 47_500 * DAY + 5000),
+        ];
+        for (start, later) in starts {
+            let (one, other) = (WallClock::by(start, scale), WallClock::by(later, scale));
+            let machine = start() + 9000;
+            assert_eq!(one.show(machine), other.show(machine));
+            let passed = one.show(machine).since(one.show(machine - 1000));
+            assert_eq!(passed, Duration::from_secs(36_000));
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_wall_clock_that_stands_still_does_not_prolong_a_wait() {
+        let clock = WallClock::by(|| 1_800_000_000_000, NonZeroU32::MIN);
+        let start = Instant::now();
+        clock
+            .sleep_until(clock.now() + Duration::from_secs(90))
+            .await;
+        assert_eq!(start.elapsed(), Duration::from_secs(90));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_wall_clock_that_jumps_ahead_ends_a_wait_within_a_second() {
+        use std::sync::atomic::{AtomicU64, Ordering};
+        static MACHINE: AtomicU64 = AtomicU64::new(1_800_000_000_000);
+        let clock = WallClock::by(|| MACHINE.load(Ordering::Relaxed), NonZeroU32::MIN);
+        let start = Instant::now();
+        let sleeping = clock.sleep_until(clock.now() + Duration::from_secs(8 * 3600));
+        let waking = async {
+            tokio::time::sleep(Duration::from_millis(2500)).await;
+            MACHINE.fetch_add(9 * 3_600_000, Ordering::Relaxed);
+        };
+        tokio::join!(sleeping, waking);
+        assert_eq!(start.elapsed(), Duration::from_secs(3));
     }
 
     #[test]

@@ -16,8 +16,8 @@ pub trait Provider: Send + Sync {
     /// The name that failures and events carry.
     fn name(&self) -> &str;
 
-    /// Makes one request. The stream ends after its first failure or after [`Delta::Stopped`].
-    fn stream(&self, request: &Request) -> BoxStream<'static, Result<Delta, Failure>>;
+    /// Makes one request. A failure comes boxed, being many times the size of a delta, and rare. The stream ends after its first failure or after [`Delta::Stopped`].
+    fn stream(&self, request: &Request) -> BoxStream<'static, Result<Delta, Box<Failure>>>;
 }
 
 /// How long to wait for signs of life; zero means without limit.

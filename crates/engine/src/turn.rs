@@ -153,6 +153,9 @@ impl Runner<'_> {
 
     /// Makes one call and follows its stream to the end.
     async fn call(&mut self) -> Effects {
+        if self.turn.control.is_aborted() {
+            return self.abort();
+        }
         self.emitter.start_attempt();
         self.answer.begin_attempt();
         let mut stream = self.turn.provider.stream(self.turn.request);
@@ -164,7 +167,7 @@ impl Runner<'_> {
             };
             let delta = match item {
                 Some(Ok(delta)) => delta,
-                Some(Err(failure)) => return self.fail(failure),
+                Some(Err(failure)) => return self.fail(*failure),
                 None => return self.fail(self.cut_off()),
             };
             if delta.is_content() {

@@ -155,14 +155,14 @@ impl Breaker {
                 .trip
                 .as_ref()
                 .is_some_and(|trip| trip.fingerprint == fingerprint);
-        step.trial_running = false;
+        let was_trial = std::mem::take(&mut step.trial_running);
         if same_again || count >= self.config.limit.get() {
             step.trip = Some(Trip {
                 fingerprint,
                 count,
                 until: now + self.config.cooldown,
             });
-        } else {
+        } else if was_trial {
             // A trial that met another failure has shown that the first one is over.
             step.trip = None;
         }

@@ -140,6 +140,25 @@ fn a_trial_that_succeeds_or_fails_otherwise_closes_the_breaker() {
 }
 
 #[test]
+fn a_failed_trial_is_followed_by_another_after_its_cooldown() {
+    let mut breaker = tripped();
+    assert_eq!(breaker.permit("build", at(2000)), Permit::Trial);
+    breaker.failed(broken(), at(2000));
+    assert!(matches!(
+        breaker.permit("build", at(3799)),
+        Permit::Refused(_)
+    ));
+    assert_eq!(breaker.permit("build", at(3800)), Permit::Trial);
+}
+
+#[test]
+fn a_late_failure_of_another_kind_does_not_close_a_tripped_breaker() {
+    let mut breaker = tripped();
+    breaker.failed(failure(Class::TestFailure, "from an earlier visit"), at(3));
+    assert!(matches!(breaker.permit("build", at(4)), Permit::Refused(_)));
+}
+
+#[test]
 fn a_trial_that_ends_untracked_can_be_repeated() {
     let mut breaker = tripped();
     assert_eq!(breaker.permit("build", at(2000)), Permit::Trial);
@@ -173,13 +192,14 @@ proptest! {
         let window = 100;
         let config = Config::new(NonZeroU32::new(limit).unwrap(), &[Class::TestFailure]).unwrap();
         let mut breaker = Breaker::new(config.with_window(Duration::from_secs(window)));
-        let (mut now, mut seen) = (0, Vec::new());
+        let (mut now, mut seen, mut tripped) = (0, Vec::new(), false);
         for (kind, gap) in failures {
             now += gap;
             seen.push((kind, now));
             let recent = seen.iter().filter(|(k, t)| *k == kind && now - t < window).count();
             let trip = breaker.failed(failure(Class::TestFailure, ["a", "b", "c"][kind]), at(now));
-            prop_assert_eq!(trip.is_some(), recent >= limit as usize);
+            tripped |= recent >= limit as usize;
+            prop_assert_eq!(trip.is_some(), tripped);
         }
     }
 

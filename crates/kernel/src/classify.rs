@@ -1,76 +1,316 @@
 //! From facts to a verdict.
 //!
-//! Typed facts only: status, code, I/O kind, the explicit flag, and `retry-after` in whole seconds.
-//! Invariant: the message decides nothing here, so echoed text can never change a verdict.
+//! Facts decide: the provider's words, the status, the I/O kind. They either settle the cause or leave a [`Family`]
+//! of causes open; only then does the message choose among those. Invariants: wording never makes a terminal 4xx
+//! retryable, and never changes what a provider's own code has settled. The work is linear in the message.
+
+mod codes;
+mod rules;
+pub(crate) mod wording;
 
 use crate::failure::{Failure, IoKind, Transport};
-use crate::verdict::{Authority, Cause, Evidence, Hint, Scope, Verdict};
-use std::time::Duration;
+use crate::hint;
+use crate::verdict::{Cause, Class, Evidence, Scope, Verdict};
+use codes::Word;
+use wording::Wording;
+
+/// What the facts leave open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Family {
+    /// Some limit: of a rate, a window, a balance, or the provider's room.
+    Limit,
+    /// The provider failed.
+    Server,
+    /// The request was refused as it is.
+    Refused,
+    /// The credential was refused.
+    NoCredential,
+    /// The credential may not do this.
+    NoAccess,
+    /// Something is not there.
+    Missing,
+    /// It costs more than there is.
+    Unpaid,
+    /// Too many bytes.
+    TooLarge,
+    /// Nothing is known but the message.
+    Open,
+}
+
+impl Family {
+    /// The cause when the message says nothing.
+    fn default_cause(self, failure: &Failure) -> Cause {
+        match self {
+            Self::Limit => Cause::RateLimited,
+            Self::Server => match status(failure) {
+                Some(503 | 529) => Cause::Overloaded,
+                Some(408 | 504 | 522 | 524) => Cause::Timeout,
+                _ => Cause::ServerError,
+            },
+            Self::Refused => Cause::InvalidRequest,
+            Self::NoCredential => Cause::Auth,
+            Self::NoAccess => Cause::Permission,
+            Self::Missing => Cause::ModelNotFound,
+            Self::Unpaid => Cause::Billing,
+            Self::TooLarge => Cause::PayloadTooLarge,
+            Self::Open => match failure.transport {
+                // A raised error without facts is most often the network; an emitted one stays unknown.
+                Transport::Thrown => Cause::Network,
+                Transport::Http | Transport::Stream | Transport::Process => Cause::Unknown,
+            },
+        }
+    }
+
+    /// Whether the message may choose this cause.
+    fn allows(self, cause: Cause) -> bool {
+        use Cause::{
+            Auth, Billing, ContentFilter, ContextOverflow, InvalidRequest, Misconfigured,
+            ModelNotFound, Network, Overloaded, PayloadTooLarge, Permission, RateLimited,
+            ServerError, Stalled, Timeout, TruncatedStream, UsageLimit,
+        };
+        match self {
+            Self::Open => true,
+            Self::Limit => {
+                matches!(
+                    cause,
+                    ContextOverflow | Billing | Permission | UsageLimit | Overloaded | RateLimited
+                )
+            }
+            Self::Server => {
+                let passing = matches!(
+                    cause,
+                    Overloaded | RateLimited | UsageLimit | Network | Timeout | Stalled
+                );
+                passing
+                    || matches!(
+                        cause,
+                        TruncatedStream | ServerError | ContextOverflow | Billing | Misconfigured
+                    )
+            }
+            // A refused credential or a closed door may still be about money or size, but never about time.
+            Self::NoCredential | Self::NoAccess => {
+                matches!(
+                    cause,
+                    Billing | Auth | Permission | ContentFilter | ContextOverflow | ModelNotFound
+                ) && (self == Self::NoAccess || !matches!(cause, Permission | ModelNotFound))
+            }
+            Self::Refused | Self::Missing | Self::Unpaid | Self::TooLarge => {
+                let about_input = matches!(
+                    cause,
+                    ContextOverflow | PayloadTooLarge | ContentFilter | InvalidRequest
+                );
+                about_input
+                    || matches!(
+                        cause,
+                        Billing | Auth | Permission | ModelNotFound | Misconfigured
+                    )
+            }
+        }
+    }
+}
 
 /// Judges a failure; a verdict that it carries ready-made is taken as it is.
+///
+/// ```
+/// use outlast_kernel::classify::classify;
+/// use outlast_kernel::failure::Failure;
+/// use outlast_kernel::{Timestamp, verdict::Cause};
+///
+/// let now = Timestamp::default();
+/// let limit = Failure::http("openai", 429, "Rate limit reached. Please try again in 6m0s.", now);
+/// let verdict = classify(&limit);
+/// assert_eq!(verdict.cause, Cause::RateLimited);
+/// assert_eq!(verdict.hint.unwrap().wait(now).as_secs(), 360);
+/// ```
 pub fn classify(failure: &Failure) -> Verdict {
     if let Some(verdict) = &failure.verdict {
         return verdict.clone();
     }
-    let (cause, evidence) = by_code(failure)
-        .or_else(|| by_status(failure))
-        .or_else(|| by_io(failure))
-        .unwrap_or_else(|| unexplained(failure));
+    let wording = Wording::read(&failure.message);
+    let stated = hint::read(failure, &wording);
+    let (cause, evidence) = judge(failure, &wording, stated.is_some());
+    // A time to come back means nothing where coming back cannot help.
+    let hint = stated.filter(|hint| cause.class() == Class::Transient && !is_false(failure, hint));
     Verdict {
         cause,
         scope: scope(cause),
-        hint: retry_after(failure),
+        hint,
         evidence: vec![evidence],
     }
 }
 
-fn by_code(failure: &Failure) -> Option<(Cause, Evidence)> {
-    let code = failure.code.as_deref()?;
-    let cause = match code {
-        "overloaded_error" => Cause::Overloaded,
-        "rate_limit_error" if plan_is_used_up(failure) => Cause::UsageLimit,
-        "rate_limit_error" => Cause::RateLimited,
-        "api_error" => Cause::ServerError,
-        "timeout_error" => Cause::Timeout,
-        "authentication_error" => Cause::Auth,
-        "permission_error" => Cause::Permission,
-        "billing_error" => Cause::Billing,
-        "not_found_error" => Cause::ModelNotFound,
-        "request_too_large" => Cause::PayloadTooLarge,
-        "context_length_exceeded" => Cause::ContextOverflow,
-        "invalid_request_error" => Cause::InvalidRequest,
-        _ => return None,
+fn judge(failure: &Failure, wording: &Wording, has_time: bool) -> (Cause, Evidence) {
+    let (family, evidence) = match facts(failure) {
+        Facts::Settled(cause, evidence) => return (cause, evidence),
+        Facts::Leaves(family, evidence) => (family, evidence),
     };
-    Some((cause, seen("code", code)))
+    match rules::judge(wording, |cause| family.allows(cause)) {
+        // Money does not come back at a stated time: what does is a limit.
+        Some((Cause::Billing, name))
+            if has_time && matches!(family, Family::Limit | Family::Open) =>
+        {
+            (timed_limit(failure, wording), seen("text", name))
+        }
+        Some((cause, name)) => (cause, seen("text", name)),
+        None => (family.default_cause(failure), evidence),
+    }
+}
+
+/// A limit that states when it ends: long ones are a plan's window, short ones a rate.
+fn timed_limit(failure: &Failure, wording: &Wording) -> Cause {
+    let hint = hint::read(failure, wording);
+    let long = hint.is_some_and(|hint| hint.wait(failure.at).as_secs() > 600);
+    if long {
+        Cause::UsageLimit
+    } else {
+        Cause::RateLimited
+    }
+}
+
+enum Facts {
+    Settled(Cause, Evidence),
+    Leaves(Family, Evidence),
+}
+
+/// What the machine-readable parts of a failure say, the most telling first.
+fn facts(failure: &Failure) -> Facts {
+    if plan_is_used_up(failure) {
+        let evidence = seen("anthropic-ratelimit-unified-status", "rejected");
+        return Facts::Settled(Cause::UsageLimit, evidence);
+    }
+    let words = || {
+        failure
+            .words()
+            .filter_map(|(source, word)| Some((source, word, codes::meaning(word)?)))
+    };
+    for (source, word, meaning) in words() {
+        if let Word::Means(cause) = meaning {
+            return Facts::Settled(cause, seen(source, word));
+        }
+    }
+    if let Some(io) = failure.io {
+        let (cause, word) = by_io(io);
+        return Facts::Settled(cause, seen("io", word));
+    }
+    let by_word = words().find_map(|(source, word, meaning)| match meaning {
+        Word::Hints(family) => Some((family, seen(source, word))),
+        Word::Means(_) => None,
+    });
+    let by_status = status(failure).and_then(|status| Some((by_status(status)?, status)));
+    match (by_word, by_status) {
+        (_, Some((Facts::Settled(cause, evidence), _))) => Facts::Settled(cause, evidence),
+        // A word that only says "refused" knows less than a status that says why, and no word of a limit or a fault
+        // opens what a status has closed.
+        (Some((family, _)), Some((facts, status)))
+            if family == Family::Refused || closes(status, family) =>
+        {
+            unless_in_flight(failure, facts)
+        }
+        (Some((family, evidence)), _) => Facts::Leaves(family, evidence),
+        (None, Some((facts, _))) => unless_in_flight(failure, facts),
+        (None, None) => Facts::Leaves(Family::Open, seen("transport", "no facts")),
+    }
+}
+
+/// Whether a status outweighs a word of that family. Some services throttle with 400 or 403; none does with these.
+fn closes(status: u16, family: Family) -> bool {
+    match family {
+        Family::Limit => matches!(status, 401 | 402 | 404 | 413),
+        Family::Server => {
+            (400..500).contains(&status) && !matches!(status, 408 | 409 | 424 | 425 | 429)
+        }
+        _ => false,
+    }
+}
+
+/// A bill that comes with a time to come back is a budget in flight, not an empty purse.
+fn unless_in_flight(failure: &Failure, facts: Facts) -> Facts {
+    match facts {
+        Facts::Leaves(Family::Unpaid, evidence) if failure.header("retry-after").is_some() => {
+            Facts::Settled(Cause::RateLimited, evidence)
+        }
+        facts => facts,
+    }
 }
 
 /// Anthropic marks a plan's window, as opposed to a short throttle, by its unified headers.
 fn plan_is_used_up(failure: &Failure) -> bool {
-    failure.header("anthropic-ratelimit-unified-status") == Some("rejected")
+    let rejected = |(name, value): &(String, String)| {
+        name.starts_with("anthropic-ratelimit-unified")
+            && name.ends_with("status")
+            && value == "rejected"
+    };
+    failure.status == Some(429) && failure.headers.iter().any(rejected)
 }
 
-fn by_status(failure: &Failure) -> Option<(Cause, Evidence)> {
-    let status = failure.status?;
-    let cause = match status {
-        401 => Cause::Auth,
-        402 => Cause::Billing,
-        403 => Cause::Permission,
-        404 => Cause::ModelNotFound,
-        408 | 504 | 524 => Cause::Timeout,
-        413 => Cause::PayloadTooLarge,
-        409 | 425 | 500 | 502 | 520..=523 | 525..=528 | 530..=599 => Cause::ServerError,
-        429 => Cause::RateLimited,
-        503 | 529 => Cause::Overloaded,
-        400..=499 => Cause::InvalidRequest,
-        501 | 505 => Cause::InvalidRequest,
-        506..=519 => Cause::ServerError,
+/// The status, or the one that the message itself begins with.
+fn status(failure: &Failure) -> Option<u16> {
+    failure
+        .status
+        .filter(|status| *status >= 300)
+        .or_else(|| spoken_status(&failure.message))
+}
+
+/// A status that a message states: at its beginning, or after a word that announces one.
+fn spoken_status(message: &str) -> Option<u16> {
+    const ANNOUNCED: [&str; 7] = [
+        "status ",
+        "status: ",
+        "status code ",
+        "status code: ",
+        "code: ",
+        "http ",
+        "error ",
+    ];
+    let number = |text: &str| {
+        let digits = text.get(..3)?;
+        let ends = !text[3..].starts_with(|c: char| c.is_ascii_alphanumeric());
+        let number: u16 = digits.parse().ok()?;
+        (ends && (400..600).contains(&number)).then_some(number)
+    };
+    let head = message.trim_start();
+    if let Some(status) = number(head) {
+        return Some(status);
+    }
+    let head = head
+        .get(..120.min(head.len()))
+        .unwrap_or("")
+        .to_ascii_lowercase();
+    let after = |word: &&str| {
+        head.find(*word)
+            .and_then(|at| number(&head[at + word.len()..]))
+    };
+    ANNOUNCED.iter().find_map(after).or_else(|| {
+        let open = head.find('(')?;
+        head[open + 4..]
+            .starts_with(')')
+            .then(|| number(&head[open + 1..]))
+            .flatten()
+    })
+}
+
+fn by_status(status: u16) -> Option<Facts> {
+    let evidence = seen("status", &status.to_string());
+    let family = match status {
+        401 => Family::NoCredential,
+        402 => Family::Unpaid,
+        403 => Family::NoAccess,
+        404 => Family::Missing,
+        407 => return Some(Facts::Settled(Cause::Misconfigured, evidence)),
+        413 => Family::TooLarge,
+        429 => Family::Limit,
+        498 => return Some(Facts::Settled(Cause::Overloaded, evidence)),
+        499 => return Some(Facts::Settled(Cause::Interrupted, evidence)),
+        501 | 505 => return Some(Facts::Settled(Cause::InvalidRequest, evidence)),
+        408 | 409 | 424 | 425 | 500..=599 => Family::Server,
+        400..=499 => Family::Refused,
         _ => return None,
     };
-    Some((cause, seen("status", &status.to_string())))
+    Some(Facts::Leaves(family, evidence))
 }
 
-fn by_io(failure: &Failure) -> Option<(Cause, Evidence)> {
-    let (cause, word) = match failure.io? {
+fn by_io(io: IoKind) -> (Cause, &'static str) {
+    match io {
         IoKind::Dns => (Cause::Network, "dns"),
         IoKind::Connect => (Cause::Network, "connect"),
         IoKind::Tls => (Cause::Network, "tls"),
@@ -80,18 +320,15 @@ fn by_io(failure: &Failure) -> Option<(Cause, Evidence)> {
         IoKind::Truncated => (Cause::TruncatedStream, "truncated"),
         IoKind::Protocol => (Cause::TruncatedStream, "protocol"),
         IoKind::Other => (Cause::Network, "other"),
-    };
-    Some((cause, seen("io", word)))
+    }
 }
 
-/// A raised error without facts is most often the network; an emitted one stays what it is: unknown.
-fn unexplained(failure: &Failure) -> (Cause, Evidence) {
-    match failure.transport {
-        Transport::Thrown => (Cause::Network, seen("transport", "thrown")),
-        Transport::Http | Transport::Stream | Transport::Process => {
-            (Cause::Unknown, seen("transport", "no facts"))
-        }
-    }
+/// A few seconds on a quota of a day is a default that somebody forgot, not a promise.
+fn is_false(failure: &Failure, hint: &crate::verdict::Hint) -> bool {
+    let per_day = |(name, value): &(String, String)| {
+        name == "quotaid" && value.to_ascii_lowercase().contains("perday")
+    };
+    hint.wait(failure.at).as_secs() <= 60 && failure.fields.iter().any(per_day)
 }
 
 fn scope(cause: Cause) -> Scope {
@@ -103,103 +340,18 @@ fn scope(cause: Cause) -> Scope {
         | Cause::Permission
         | Cause::Billing => Scope::Credential,
         Cause::ServerError | Cause::Network | Cause::Timeout => Scope::Provider,
-        Cause::MissingBinary | Cause::Internal => Scope::Process,
+        Cause::MissingBinary | Cause::Internal | Cause::Misconfigured => Scope::Process,
         _ => Scope::Request,
     }
-}
-
-fn retry_after(failure: &Failure) -> Option<Hint> {
-    let seconds = failure.header("retry-after")?.trim().parse::<u32>().ok()?;
-    Some(Hint {
-        not_before: failure.at + Duration::from_secs(u64::from(seconds)),
-        source: "retry-after".to_owned(),
-        authority: Authority::Stated,
-    })
 }
 
 fn seen(source: &str, found: &str) -> Evidence {
     Evidence {
         source: source.to_owned(),
-        found: found.to_owned(),
+        found: crate::text::bounded(found, 120).into_owned(),
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::Timestamp;
-    use crate::verdict::Class;
-
-    fn http(status: u16) -> Failure {
-        Failure::http("p", status, "whatever", Timestamp::default())
-    }
-
-    #[test]
-    fn statuses_have_their_class() {
-        for status in [408, 409, 425, 429, 500, 502, 503, 504, 520, 522, 524, 529] {
-            assert_eq!(
-                classify(&http(status)).class(),
-                Class::Transient,
-                "{status}"
-            );
-        }
-        for status in [400, 401, 402, 403, 404, 405, 413, 418, 422, 501, 505] {
-            assert_eq!(
-                classify(&http(status)).class(),
-                Class::Deterministic,
-                "{status}"
-            );
-        }
-    }
-
-    #[test]
-    fn the_code_says_more_than_the_status() {
-        // Seed 001's endpoint sends an overload as 429.
-        assert_eq!(
-            classify(&http(429).with_code("overloaded_error")).cause,
-            Cause::Overloaded
-        );
-        let window = http(429)
-            .with_code("rate_limit_error")
-            .with_headers([("anthropic-ratelimit-unified-status", "rejected")]);
-        assert_eq!(classify(&window).cause, Cause::UsageLimit);
-    }
-
-    #[test]
-    fn the_message_decides_nothing() {
-        let mut failure = http(400);
-        failure.message = "overloaded, rate limit, 529, please retry".to_owned();
-        assert_eq!(classify(&failure).cause, Cause::InvalidRequest);
-    }
-
-    #[test]
-    fn retry_after_is_counted_from_when_it_was_seen() {
-        let at = Timestamp::from_millis(1_000_000);
-        let failure = Failure { at, ..http(429) }.with_headers([("retry-after", "7")]);
-        assert_eq!(
-            classify(&failure).hint.unwrap().not_before,
-            at + Duration::from_secs(7)
-        );
-        let absurd = http(429).with_headers([("retry-after", "99999999999999999999")]);
-        assert_eq!(classify(&absurd).hint, None);
-    }
-
-    #[test]
-    fn a_ready_made_verdict_is_taken_as_it_is() {
-        let verdict = Verdict::of(Cause::ContextOverflow, Scope::Request);
-        assert_eq!(classify(&http(529).with_verdict(verdict.clone())), verdict);
-    }
-
-    #[test]
-    fn a_raised_error_without_facts_is_transient_and_an_emitted_one_is_not() {
-        let now = Timestamp::default();
-        assert_eq!(
-            classify(&Failure::thrown("p", "?", now)).class(),
-            Class::Transient
-        );
-        assert_eq!(
-            classify(&Failure::emitted("p", "?", now)).class(),
-            Class::Deterministic
-        );
-    }
-}
+#[path = "classify_tests.rs"]
+mod tests;

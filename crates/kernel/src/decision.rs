@@ -80,7 +80,7 @@ pub enum Remedy {
     Rework,
 }
 
-/// Which remedies the caller has at hand right now.
+/// Which remedies the caller has at hand right now. Whoever offers one bounds how often.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Remedies {
     /// What is free to be switched to.
@@ -231,6 +231,15 @@ pub fn decide(
     if verdict.class() == Class::Canceled {
         return Decision::GiveUp(GiveUp::Canceled);
     }
+    if prompt.cost_is_spent() {
+        return Decision::GiveUp(GiveUp::CostSpent);
+    }
+    if prompt
+        .deadline()
+        .is_some_and(|deadline| situation.now > deadline)
+    {
+        return Decision::GiveUp(GiveUp::DeadlineSpent);
+    }
     if situation.committed {
         return after_content(situation);
     }
@@ -253,8 +262,11 @@ pub fn decide(
     }
 }
 
+/// A continuation is a call like any other: it may not come before a stated time.
 fn after_content(situation: &Situation<'_>) -> Decision {
-    if situation.remedies.continue_partial && may_pass(situation) {
+    let hint = situation.verdict.hint.as_ref();
+    let is_time = hint.is_none_or(|hint| hint.wait(situation.now).is_zero());
+    if situation.remedies.continue_partial && is_time && may_pass(situation) {
         Decision::Try(Remedy::ContinuePartial)
     } else {
         Decision::GiveUp(GiveUp::ContentSent)
@@ -294,9 +306,6 @@ fn wait(
     if !may_pass(situation) {
         return Err(GiveUp::NotRetryable);
     }
-    if prompt.cost_is_spent() {
-        return Err(GiveUp::CostSpent);
-    }
     let spent = rules
         .retries
         .is_some_and(|retries| chain.retries() >= retries);
@@ -306,7 +315,7 @@ fn wait(
         });
     };
     let wait = match longer_hint(situation, own_delay) {
-        Some((stated, authority)) => accepted(rules, chain, stated, authority)?.max(own_delay),
+        Some(hint) => accepted(rules, chain, hint)?.max(own_delay),
         None => within_sleep_budget(rules, chain, own_delay)?,
     };
     let at = situation.now + wait;
@@ -328,35 +337,41 @@ fn within_sleep_budget(rules: &Rules, chain: &Chain, wait: Duration) -> Result<D
     }
 }
 
-fn longer_hint(situation: &Situation<'_>, own_delay: Duration) -> Option<(Duration, Authority)> {
-    let hint = situation.verdict.hint.as_ref()?;
-    let wait = hint.wait(situation.now);
-    (wait > own_delay).then_some((wait, hint.authority))
+/// A wait that someone asked for, longer than our own.
+struct Asked {
+    wait: Duration,
+    authority: Authority,
 }
 
-/// How much of a stated wait is waited for. Only a server's own word may ask for more than the policy accepts, and
-/// only where the user allowed it; a guess is cut to what is accepted.
-fn accepted(
-    rules: &Rules,
-    chain: &Chain,
-    asked: Duration,
-    authority: Authority,
-) -> Result<Duration, GiveUp> {
+fn longer_hint(situation: &Situation<'_>, own_delay: Duration) -> Option<Asked> {
+    let hint = situation.verdict.hint.as_ref()?;
+    let wait = hint.wait(situation.now);
+    (wait > own_delay).then_some(Asked {
+        wait,
+        authority: hint.authority,
+    })
+}
+
+/// How much of it is waited for. Only a server's own word may ask for more than the policy accepts, and only where the
+/// user allowed it; a guess is cut to what is accepted, and to nothing where nobody said what that is.
+fn accepted(rules: &Rules, chain: &Chain, asked: Asked) -> Result<Duration, GiveUp> {
     let left = rules
         .sleep_budget
         .map(|budget| budget.saturating_sub(chain.scheduled_sleep()));
     let allowed = match (rules.longest_stated_wait, left) {
         (Some(ceiling), Some(left)) => ceiling.min(left),
         (Some(limit), None) | (None, Some(limit)) => limit,
-        (None, None) => return Ok(asked),
+        (None, None) if asked.authority == Authority::Guessed => Duration::ZERO,
+        (None, None) => return Ok(asked.wait),
     };
-    match authority {
-        _ if asked <= allowed => Ok(asked),
+    match asked.authority {
+        _ if asked.wait <= allowed => Ok(asked.wait),
         Authority::Guessed => Ok(allowed),
-        Authority::Stated if rules.wait_for_reset => Ok(asked),
-        Authority::Stated | Authority::Reported => {
-            Err(GiveUp::StatedWaitTooLong { asked, allowed })
-        }
+        Authority::Stated if rules.wait_for_reset => Ok(asked.wait),
+        Authority::Stated | Authority::Reported => Err(GiveUp::StatedWaitTooLong {
+            asked: asked.wait,
+            allowed,
+        }),
     }
 }
 
@@ -371,7 +386,7 @@ fn instead_of_waiting(rules: &Rules, chain: &Chain, situation: &Situation<'_>) -
 /// What may still help when this footing is lost: another account if the trouble is the account's, else another
 /// model or provider, but only where the trouble does not travel with the request.
 fn way_out(rules: &Rules, chain: &Chain, situation: &Situation<'_>, why: GiveUp) -> Option<Target> {
-    if why == GiveUp::CostSpent || situation.retryable == Some(false) {
+    if situation.retryable == Some(false) {
         return None;
     }
     let account = (situation.verdict.scope == Scope::Credential)

@@ -253,6 +253,163 @@ fn only_a_stated_time_is_waited_for_beyond_the_policy_and_only_when_allowed() {
     ));
 }
 
+/// A chain that has slept that long in so many waits.
+fn used(waits: &[u64]) -> Chain {
+    let mut chain = Chain::default();
+    for seconds in waits {
+        chain.start_wait(Duration::from_secs(*seconds));
+        chain.end_wait(Duration::from_secs(*seconds));
+    }
+    chain
+}
+
+#[test]
+fn what_a_chain_has_slept_counts_against_its_budget() {
+    let hour = 3600;
+    let overloaded = verdict(Cause::Overloaded, Scope::Model);
+    let limited = |hours| {
+        hinted(
+            Cause::RateLimited,
+            Duration::from_secs(hours * hour),
+            Authority::Stated,
+        )
+    };
+    let decided = |waits: &[u64], verdict: &Verdict| {
+        decide(
+            &rules("overnight"),
+            &used(waits),
+            &Prompt::default(),
+            &situation(verdict),
+        )
+    };
+    let refused = GiveUp::StatedWaitTooLong {
+        asked: Duration::from_secs(4 * hour),
+        allowed: Duration::from_secs(3 * hour),
+    };
+    assert_eq!(decided(&[5 * hour], &limited(4)), Decision::GiveUp(refused));
+    assert_eq!(
+        decided(&[5 * hour], &limited(3)),
+        Decision::RetryAt(NOW + Duration::from_secs(3 * hour))
+    );
+    let spent = GiveUp::SleepSpent {
+        budget: Duration::from_secs(8 * hour),
+    };
+    assert_eq!(
+        decided(&[8 * hour - 1], &overloaded),
+        Decision::GiveUp(spent)
+    );
+    assert_eq!(
+        decided(&[8 * hour - 2], &overloaded),
+        Decision::RetryAt(NOW + TWO_SECONDS)
+    );
+}
+
+#[test]
+fn accounts_are_switched_only_while_retries_are_left() {
+    let limit = verdict(Cause::UsageLimit, Scope::Credential);
+    let siblings = Remedies {
+        switch: Switches {
+            account: true,
+            ..Switches::NONE
+        },
+        ..Remedies::NONE
+    };
+    let situation = Situation {
+        remedies: siblings,
+        ..situation(&limit)
+    };
+    let decided = |waits: &[u64]| {
+        decide(
+            &rules("session"),
+            &used(waits),
+            &Prompt::default(),
+            &situation,
+        )
+    };
+    assert_eq!(
+        decided(&[1, 1]),
+        Decision::Try(Remedy::Switch(Target::Account))
+    );
+    assert_eq!(
+        decided(&[1, 1, 1]),
+        Decision::GiveUp(GiveUp::RetriesSpent { retries: 3 })
+    );
+}
+
+#[test]
+fn a_partial_answer_is_continued_only_where_that_can_help_and_not_before_a_stated_time() {
+    let decided = |verdict: &Verdict| {
+        let situation = Situation {
+            committed: true,
+            remedies: all_remedies(),
+            ..situation(verdict)
+        };
+        decide_fresh(&rules("session"), &situation)
+    };
+    let network = verdict(Cause::Network, Scope::Provider);
+    assert_eq!(decided(&network), Decision::Try(Remedy::ContinuePartial));
+    let refused = verdict(Cause::ContentFilter, Scope::Request);
+    assert_eq!(decided(&refused), Decision::GiveUp(GiveUp::ContentSent));
+    let limited = hinted(
+        Cause::RateLimited,
+        Duration::from_secs(3600),
+        Authority::Stated,
+    );
+    assert_eq!(decided(&limited), Decision::GiveUp(GiveUp::ContentSent));
+}
+
+#[test]
+fn no_remedy_is_tried_when_the_prompts_money_or_time_is_gone() {
+    let mut broke = Prompt::new(Limits {
+        cost: Some(Cost(1)),
+        ..Limits::default()
+    });
+    broke.spend(Cost(1));
+    let late = Prompt::new(Limits {
+        deadline: Some(Timestamp::from_millis(1)),
+        ..Limits::default()
+    });
+    for cause in Cause::ALL
+        .iter()
+        .filter(|cause| cause.class() != Class::Canceled)
+    {
+        for committed in [false, true] {
+            let verdict = verdict(*cause, Scope::Credential);
+            let situation = Situation {
+                committed,
+                remedies: all_remedies(),
+                ..situation(&verdict)
+            };
+            let decided = |prompt| decide(&rules("session"), &Chain::default(), prompt, &situation);
+            assert_eq!(
+                decided(&broke),
+                Decision::GiveUp(GiveUp::CostSpent),
+                "{cause}"
+            );
+            assert_eq!(
+                decided(&late),
+                Decision::GiveUp(GiveUp::DeadlineSpent),
+                "{cause}"
+            );
+        }
+    }
+}
+
+#[test]
+fn without_any_ceiling_a_stated_wait_is_taken_and_a_guess_is_not() {
+    let long = Duration::from_secs(999_999);
+    let stated = hinted(Cause::RateLimited, long, Authority::Stated);
+    assert_eq!(
+        decide_fresh(&Rules::BY_SCHEDULE, &situation(&stated)),
+        Decision::RetryAt(NOW + long)
+    );
+    let guessed = hinted(Cause::RateLimited, long, Authority::Guessed);
+    assert_eq!(
+        decide_fresh(&Rules::BY_SCHEDULE, &situation(&guessed)),
+        Decision::RetryAt(NOW + TWO_SECONDS)
+    );
+}
+
 #[test]
 fn a_refused_wait_names_both_numbers() {
     let why = GiveUp::StatedWaitTooLong {

@@ -99,12 +99,16 @@ pub struct Failure {
     pub message: String,
     /// Allow-listed response headers, names in lower case.
     pub headers: Vec<(String, String)>,
+    /// Machine-readable parts of the body, names in lower case.
+    pub fields: Vec<(String, String)>,
     /// What happened to the connection.
     pub io: Option<IoKind>,
     /// The provider's or the caller's explicit word; `false` vetoes any retry.
     pub retryable: Option<bool>,
     /// When it was seen.
     pub at: Timestamp,
+    /// The local zone's offset in minutes, for times of day that name no zone.
+    pub local_offset_minutes: i16,
     /// A verdict that came ready-made; it is taken as it is.
     pub verdict: Option<Verdict>,
 }
@@ -141,9 +145,11 @@ impl Failure {
             code: None,
             message: text::message(message),
             headers: Vec::new(),
+            fields: Vec::new(),
             io: None,
             retryable: None,
             at,
+            local_offset_minutes: 0,
             verdict: None,
         }
     }
@@ -205,6 +211,41 @@ impl Failure {
             .iter()
             .find(|(known, _)| known == name)
             .map(|(_, value)| value.as_str())
+    }
+
+    /// The first body field of that lower-case name.
+    pub fn field(&self, name: &str) -> Option<&str> {
+        self.fields
+            .iter()
+            .find(|(known, _)| known == name)
+            .map(|(_, value)| value.as_str())
+    }
+
+    /// The provider's machine-readable words about what went wrong, each with its source, the most telling first.
+    pub fn words(&self) -> impl Iterator<Item = (&str, &str)> {
+        const NAMES: [&str; 11] = [
+            "code",
+            "type",
+            "reason",
+            "error_code",
+            "status",
+            "__type",
+            "finish_reason",
+            "finishreason",
+            "blockreason",
+            "limit_source",
+            "exception",
+        ];
+        let code = self.code.as_deref().map(|code| ("code", code));
+        let header = self
+            .header("x-amzn-errortype")
+            .map(|value| ("x-amzn-errortype", value));
+        let fields = self
+            .fields
+            .iter()
+            .filter(|(name, _)| NAMES.contains(&name.as_str()));
+        let fields = fields.map(|(name, value)| (name.as_str(), value.as_str()));
+        code.into_iter().chain(header).chain(fields)
     }
 
     /// What a consumer is told as the failure's code: the HTTP status when there is one, else the provider's code.

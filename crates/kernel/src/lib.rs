@@ -26,6 +26,7 @@ pub mod event;
 pub mod failure;
 pub mod fingerprint;
 pub mod gate;
+mod hint;
 pub mod policy;
 pub mod recovery;
 pub mod text;

@@ -10,7 +10,7 @@
 
 use crate::Timestamp;
 use crate::budget::{Chain, Cost, Prompt};
-use crate::decision::{Decision, GiveUp, Remedies, Remedy, Rules, Situation, decide};
+use crate::decision::{Decision, GiveUp, Remedies, Remedy, Rules, Situation, Target, decide};
 use crate::failure::{Judged, Phase};
 use arrayvec::ArrayVec;
 use std::sync::Arc;
@@ -267,7 +267,7 @@ fn follow(state: &mut State, decision: Decision, failure: Arc<Judged>, moment: M
             };
             Effects::from_iter([announcement, Effect::SleepUntil(at)])
         }
-        Decision::Try(remedy @ Remedy::Switch(_)) => {
+        Decision::Try(remedy @ Remedy::Switch(Target::Account)) => {
             state.chain.start_switch();
             let announcement = scheduled(state, now, now, &failure);
             state.stage = Stage::Mending { failure, committed };

@@ -251,7 +251,7 @@ fn an_overflow_is_compacted_without_a_retry_event() {
 
 // --- all sequences ---
 
-const WORDS: usize = 14;
+const WORDS: usize = 16;
 
 fn word(index: usize, run: &Run) -> Event {
     let everything = Remedies {
@@ -282,6 +282,24 @@ fn word(index: usize, run: &Run) -> Event {
         10 => Event::RemedyFailed,
         11 => Event::RetryAborted { now },
         12 => Event::Aborted { now },
+        13 => Event::Woke { now: NOW },
+        14 => {
+            let Judged { failure, verdict } = &*overloaded();
+            let late = Failure {
+                phase: Phase::AfterContent,
+                ..failure.clone()
+            };
+            let failure = Arc::new(Judged {
+                failure: late,
+                verdict: verdict.clone(),
+            });
+            Event::Failed {
+                failure,
+                own_delay,
+                remedies: everything,
+                now,
+            }
+        }
         _ => Event::Spent(Cost(1)),
     }
 }
@@ -418,8 +436,12 @@ fn the_invariants_hold_over_all_event_sequences() {
     let mut checked = 0;
     for policy in ["none", "standard", "session"] {
         let mut fresh = Run::new(policy);
-        fresh.state = State::new(Rules::from(&*fresh.policy), Prompt::default());
-        checked += explore(&fresh, &Observer::default(), 8);
+        let two = Prompt::new(Limits {
+            cost: Some(Cost(2)),
+            ..Limits::default()
+        });
+        fresh.state = State::new(Rules::from(&*fresh.policy), two);
+        checked += explore(&fresh, &Observer::default(), 7);
     }
     println!("recovery: {checked} event sequences checked");
     assert!(checked > 300_000, "only {checked}");

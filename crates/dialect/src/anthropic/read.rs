@@ -1,10 +1,10 @@
 //! From the wire: stream frames to deltas, error bodies to failures.
 
+use crate::error_body::{self, Seen};
 use crate::{Delta, sse};
 use outlast_kernel::Timestamp;
 use outlast_kernel::event::{StopReason, ToolCall, Usage};
-use outlast_kernel::failure::{Failure, IoKind};
-use outlast_kernel::verdict::{Cause, Evidence, Scope, Verdict};
+use outlast_kernel::failure::{Failure, IoKind, Transport};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
@@ -39,9 +39,7 @@ enum Frame {
         usage: Option<WireUsage>,
     },
     MessageStop,
-    Error {
-        error: WireError,
-    },
+    Error,
     #[serde(other)]
     Unknown,
 }
@@ -90,13 +88,6 @@ struct WireUsage {
     output_tokens: Option<u64>,
     cache_read_input_tokens: Option<u64>,
     cache_creation_input_tokens: Option<u64>,
-}
-
-#[derive(Deserialize)]
-struct WireError {
-    #[serde(rename = "type")]
-    kind: String,
-    message: String,
 }
 
 impl Stream {
@@ -151,12 +142,20 @@ impl Stream {
             Frame::MessageStop => Some(Delta::Stopped(
                 self.stop_reason.unwrap_or(StopReason::Other),
             )),
-            Frame::Error { error } => {
-                let failure =
-                    Failure::emitted(&self.provider, &error.message, now).with_code(&error.kind);
-                return Err(Box::new(overflow_marked(failure)));
-            }
+            Frame::Error => return Err(Box::new(self.error(&event.data, now))),
             Frame::ContentBlockStart { .. } | Frame::Unknown => None,
+        })
+    }
+
+    /// An error in the stream is read like one outside of it.
+    fn error(&self, body: &str, at: Timestamp) -> Failure {
+        error_body::read(Seen {
+            provider: &self.provider,
+            transport: Transport::Stream,
+            status: None,
+            headers: &[],
+            body,
+            at,
         })
     }
 
@@ -200,42 +199,12 @@ fn stop_reason(word: &str) -> StopReason {
     }
 }
 
-/// The failure that an error response states.
-pub fn error(provider: &str, status: u16, body: &[u8], now: Timestamp) -> Failure {
-    #[derive(Deserialize)]
-    struct Body {
-        error: WireError,
-    }
-    match serde_json::from_slice::<Body>(body) {
-        Ok(Body { error }) => overflow_marked(
-            Failure::http(provider, status, &error.message, now).with_code(&error.kind),
-        ),
-        Err(_) => Failure::http(provider, status, &String::from_utf8_lossy(body), now),
-    }
-}
-
-/// Anthropic has no code for an overflow, only a wording, within a type that is otherwise a plain refusal.
-fn overflow_marked(failure: Failure) -> Failure {
-    let refused = failure.code.as_deref() == Some("invalid_request_error");
-    if !refused || !failure.message.starts_with("prompt is too long") {
-        return failure;
-    }
-    let evidence = Evidence {
-        source: "text".to_owned(),
-        found: "prompt is too long".to_owned(),
-    };
-    let verdict = Verdict {
-        evidence: vec![evidence],
-        ..Verdict::of(Cause::ContextOverflow, Scope::Request)
-    };
-    failure.with_verdict(verdict)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::anthropic::write;
     use outlast_kernel::classify::classify;
+    use outlast_kernel::verdict::Cause;
 
     const NOW: Timestamp = Timestamp::from_millis(1);
 
@@ -328,42 +297,14 @@ mod tests {
     }
 
     #[test]
-    fn errors_in_the_stream_and_outside_of_it_are_read_alike() {
-        let mut stream = Stream::new("anthropic");
+    fn an_error_in_the_stream_is_a_failure_with_its_code() {
         let event = sse::Event {
             name: "error".to_owned(),
             data: write::error_body("overloaded_error", "Overloaded"),
         };
-        let inside = stream.read(&event, NOW).unwrap_err();
-        let outside = error(
-            "anthropic",
-            529,
-            write::error_body("overloaded_error", "Overloaded").as_bytes(),
-            NOW,
-        );
-        assert_eq!(classify(&inside).cause, Cause::Overloaded);
-        assert_eq!(classify(&outside).cause, Cause::Overloaded);
-    }
-
-    #[test]
-    fn an_overflow_is_told_from_another_bad_request() {
-        let cause = |message: &str| {
-            classify(&error(
-                "anthropic",
-                400,
-                write::error_body("invalid_request_error", message).as_bytes(),
-                NOW,
-            ))
-            .cause
-        };
-        assert_eq!(
-            cause("prompt is too long: 210000 tokens > 200000 maximum"),
-            Cause::ContextOverflow
-        );
-        assert_eq!(
-            cause("messages.0: 'the prompt is too long' is not a role"),
-            Cause::InvalidRequest
-        );
+        let failure = Stream::new("anthropic").read(&event, NOW).unwrap_err();
+        assert_eq!(classify(&failure).cause, Cause::Overloaded);
+        assert_eq!(failure.code.as_deref(), Some("overloaded_error"));
     }
 
     #[test]
@@ -374,7 +315,5 @@ mod tests {
         };
         let failure = Stream::new("anthropic").read(&event, NOW).unwrap_err();
         assert_eq!(failure.io, Some(IoKind::Protocol));
-        let page = error("anthropic", 502, b"<html>bad gateway \xff</html>", NOW);
-        assert_eq!(classify(&page).cause, Cause::ServerError);
     }
 }

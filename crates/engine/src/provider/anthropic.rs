@@ -5,8 +5,11 @@ use crate::transport::{self, Transport};
 use crate::{BoxStream, Clock};
 use bytes::Bytes;
 use futures_util::{StreamExt, stream};
+use outlast_dialect::error_body::{self, Seen};
 use outlast_dialect::{Delta, Request, anthropic, sse};
-use outlast_kernel::failure::{Failure, IoKind, Phase};
+use outlast_kernel::Timestamp;
+use outlast_kernel::failure::{self, Failure, IoKind, Phase};
+use outlast_kernel::time::Span;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -46,7 +49,7 @@ impl Provider for Anthropic {
         &self.name
     }
 
-    fn stream(&self, request: &Request) -> BoxStream<'static, Result<Delta, Failure>> {
+    fn stream(&self, request: &Request) -> BoxStream<'static, Result<Delta, Box<Failure>>> {
         let request = transport::Request {
             path: anthropic::PATH,
             headers: vec![
@@ -59,6 +62,7 @@ impl Provider for Anthropic {
             adapter: self.clone(),
             stage: Stage::Unsent(request),
             phase: Phase::BeforeHeaders,
+            patience: self.patience(self.timeouts.first_event),
         };
         stream::unfold(answer, |mut answer| async move {
             let item = answer.next().await?;
@@ -73,6 +77,14 @@ struct Answer {
     adapter: Anthropic,
     stage: Stage,
     phase: Phase,
+    patience: Patience,
+}
+
+/// How long the next sign of life is waited for.
+#[derive(Clone, Copy)]
+struct Patience {
+    since: Timestamp,
+    limit: Duration,
 }
 
 enum Stage {
@@ -88,7 +100,7 @@ struct Reader {
 }
 
 impl Answer {
-    async fn next(&mut self) -> Option<Result<Delta, Failure>> {
+    async fn next(&mut self) -> Option<Result<Delta, Box<Failure>>> {
         let result = match std::mem::replace(&mut self.stage, Stage::Over) {
             Stage::Over => return None,
             Stage::Unsent(request) => match self.begin(request).await {
@@ -97,19 +109,18 @@ impl Answer {
             },
             Stage::Reading(reader) => self.read(reader).await,
         };
-        Some(result.map_err(|failure| Failure {
-            phase: self.phase,
-            ..*failure
+        Some(result.map_err(|mut failure| {
+            failure.phase = self.phase;
+            failure
         }))
     }
 
     async fn begin(&mut self, request: transport::Request) -> Result<Box<Reader>, Box<Failure>> {
-        let limit = self.adapter.timeouts.first_event;
         let sent = self.adapter.transport.send(request);
-        let response = match self.adapter.within(limit, sent).await {
+        let response = match self.adapter.within(self.patience, sent).await {
             Some(Ok(response)) => response,
             Some(Err(error)) => return Err(self.adapter.broken(&error)),
-            None => return Err(self.adapter.silent(IoKind::Timeout, limit)),
+            None => return Err(self.adapter.silent(IoKind::Timeout, self.patience)),
         };
         self.phase = Phase::BeforeContent;
         if response.status != 200 {
@@ -126,6 +137,7 @@ impl Answer {
         loop {
             match reader.frames.next_event() {
                 Ok(Some(event)) => {
+                    self.patience = self.adapter.patience(self.adapter.timeouts.idle);
                     let Some(delta) = reader.stream.read(&event, self.adapter.clock.now())? else {
                         continue;
                     };
@@ -142,11 +154,7 @@ impl Answer {
                     return Err(self.adapter.raised(IoKind::Protocol, &error.to_string()));
                 }
             }
-            let limit = match self.phase {
-                Phase::AfterContent => self.adapter.timeouts.idle,
-                Phase::BeforeHeaders | Phase::BeforeContent => self.adapter.timeouts.first_event,
-            };
-            match self.adapter.within(limit, reader.body.next()).await {
+            match self.adapter.within(self.patience, reader.body.next()).await {
                 Some(Some(Ok(bytes))) => reader.frames.push(&bytes),
                 Some(Some(Err(error))) => return Err(self.adapter.broken(&error)),
                 Some(None) => {
@@ -154,7 +162,7 @@ impl Answer {
                         .adapter
                         .raised(IoKind::Truncated, "the stream ended before its last event"));
                 }
-                None => return Err(self.adapter.silent(IoKind::Idle, limit)),
+                None => return Err(self.adapter.silent(IoKind::Idle, self.patience)),
             }
         }
     }
@@ -172,22 +180,31 @@ impl Anthropic {
                 }
             }
         };
-        self.within(ERROR_BODY_TIME, read).await;
+        self.within(self.patience(ERROR_BODY_TIME), read).await;
         body.truncate(MAX_ERROR_BODY);
-        let headers = response
-            .headers
-            .iter()
-            .map(|(name, value)| (name.as_str(), value.as_str()));
-        let failure = anthropic::error(&self.name, response.status, &body, self.clock.now());
-        Box::new(failure.with_headers(headers))
+        Box::new(error_body::read(Seen {
+            provider: &self.name,
+            transport: failure::Transport::Http,
+            status: Some(response.status),
+            headers: &response.headers,
+            body: &String::from_utf8_lossy(&body),
+            at: self.clock.now(),
+        }))
     }
 
-    /// The result, or `None` when the limit passes first.
-    async fn within<T>(&self, limit: Duration, work: impl Future<Output = T>) -> Option<T> {
-        if limit.is_zero() {
+    fn patience(&self, limit: Duration) -> Patience {
+        Patience {
+            since: self.clock.now(),
+            limit,
+        }
+    }
+
+    /// The result, or `None` when patience ends first.
+    async fn within<T>(&self, patience: Patience, work: impl Future<Output = T>) -> Option<T> {
+        if patience.limit.is_zero() {
             return Some(work.await);
         }
-        let timer = self.clock.sleep_until(self.clock.now() + limit);
+        let timer = self.clock.sleep_until(patience.since + patience.limit);
         tokio::select! {
             biased;
             result = work => Some(result),
@@ -199,9 +216,8 @@ impl Anthropic {
         self.raised(error.io, &error.message)
     }
 
-    fn silent(&self, io: IoKind, limit: Duration) -> Box<Failure> {
-        let limit = outlast_kernel::time::Span(limit);
-        self.raised(io, &format!("nothing came for {limit}"))
+    fn silent(&self, io: IoKind, patience: Patience) -> Box<Failure> {
+        self.raised(io, &format!("nothing came for {}", Span(patience.limit)))
     }
 
     fn raised(&self, io: IoKind, message: &str) -> Box<Failure> {

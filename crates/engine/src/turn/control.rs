@@ -41,6 +41,10 @@ impl Control {
         )
     }
 
+    pub(super) fn is_aborted(&self) -> bool {
+        self.abort.is_cancelled()
+    }
+
     /// Comes when the turn is to end. What was asked of a wait is forgotten meanwhile: there is no wait.
     pub(super) async fn aborted(&mut self) {
         loop {

@@ -1,5 +1,13 @@
 //! The engine from outside, on a paused clock.
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::disallowed_methods,
+    clippy::too_many_lines,
+    reason = "a test may stop at once, and its tables are long"
+)]
 
+mod adapter;
 mod conservative_streams;
 mod support;
 mod turn_control;

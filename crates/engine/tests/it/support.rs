@@ -19,7 +19,7 @@ use std::time::Duration;
 
 pub(crate) const START: Timestamp = Timestamp::from_millis(1_800_000_000_000);
 
-pub(crate) type Item = Result<Delta, Failure>;
+pub(crate) type Item = Result<Delta, Box<Failure>>;
 
 /// What a call does after the items that it was told to give.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -95,6 +95,10 @@ pub(crate) fn stop() -> Item {
     Ok(Delta::Stopped(StopReason::EndTurn))
 }
 
+pub(crate) fn fails(failure: Failure) -> Item {
+    Err(Box::new(failure))
+}
+
 pub(crate) fn hello() -> Vec<Item> {
     vec![text("Hello"), stop()]
 }
@@ -113,7 +117,7 @@ pub(crate) fn overloaded() -> Failure {
 pub(crate) fn emitted(retryable: Option<bool>) -> Failure {
     Failure {
         retryable,
-        ..Failure::emitted("scripted", "something went wrong", START)
+        ..Failure::emitted("scripted", "it failed", START)
     }
 }
 

@@ -1,13 +1,21 @@
 //! What a person can do to a turn that runs or waits.
 
-use crate::support::{Scripted, Then, count, hello, overloaded, policy, retries, run_with, text};
+use crate::support::{
+    Scripted, Then, count, fails, hello, overloaded, policy, retries, run_with, text,
+};
+use outlast_engine::strategy::Aborted;
+use outlast_engine::{BoxFuture, CancellationToken, RetryStrategy};
 use outlast_kernel::event::{Body, Seal};
 use std::time::Duration;
 use tokio::time::Instant;
 
 #[tokio::test(start_paused = true)]
 async fn retry_now_ends_the_wait_and_nothing_else() {
-    let provider = Scripted::new([vec![Err(overloaded())], vec![Err(overloaded())], hello()]);
+    let provider = Scripted::new([
+        vec![fails(overloaded())],
+        vec![fails(overloaded())],
+        hello(),
+    ]);
     let start = Instant::now();
     let (ended, events) = run_with(&provider, Some(&policy("overnight")), |event, handle| {
         if matches!(event.body, Body::RetryScheduled { attempt: 1, .. }) {
@@ -26,7 +34,7 @@ async fn retry_now_ends_the_wait_and_nothing_else() {
 
 #[tokio::test(start_paused = true)]
 async fn aborting_the_retry_reports_the_error_that_was_held_back() {
-    let provider = Scripted::new([vec![Err(overloaded())]]);
+    let provider = Scripted::new([vec![fails(overloaded())]]);
     let (ended, events) = run_with(&provider, Some(&policy("overnight")), |event, handle| {
         if matches!(event.body, Body::RetryScheduled { .. }) {
             handle.abort_retry();
@@ -61,7 +69,7 @@ async fn an_abort_closes_a_stream_that_says_nothing() {
 
 #[tokio::test(start_paused = true)]
 async fn what_is_asked_when_nothing_waits_is_forgotten() {
-    let provider = Scripted::new([vec![Err(overloaded())], hello()]);
+    let provider = Scripted::new([vec![fails(overloaded())], hello()]);
     let start = Instant::now();
     let (ended, _) = run_with(&provider, Some(&policy("overnight")), |event, handle| {
         if matches!(event.body, Body::Start { .. }) {
@@ -74,4 +82,41 @@ async fn what_is_asked_when_nothing_waits_is_forgotten() {
         (ended.seal, start.elapsed()),
         (Seal::Completed, Duration::from_secs(5))
     );
+}
+
+/// A strategy whose sleep is cut off by something outside of the turn.
+struct CutOff;
+
+impl RetryStrategy for CutOff {
+    fn delay_for(&self, _: u32) -> Option<Duration> {
+        Some(Duration::from_secs(1))
+    }
+
+    fn sleep<'a>(
+        &'a self,
+        _: Duration,
+        _: &'a CancellationToken,
+    ) -> BoxFuture<'a, Result<(), Aborted>> {
+        Box::pin(async { Err(Aborted) })
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_sleep_that_is_aborted_seals_the_turn_aborted() {
+    let provider = Scripted::new([vec![fails(overloaded())]]);
+    let (ended, events) = run_with(&provider, Some(&CutOff), |_, _| {}).await;
+    assert_eq!((ended.seal, provider.calls_made()), (Seal::Aborted, 1));
+    assert_eq!(count(&events, "error"), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_turn_that_is_aborted_before_it_starts_makes_no_call() {
+    let provider = Scripted::new([hello()]);
+    let (ended, _) = run_with(&provider, None, |event, handle| {
+        if matches!(event.body, Body::Start { .. }) {
+            handle.abort();
+        }
+    })
+    .await;
+    assert_eq!((ended.seal, provider.calls_made()), (Seal::Aborted, 0));
 }

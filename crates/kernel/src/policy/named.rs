@@ -69,7 +69,7 @@ impl Policy {
     pub fn none() -> Self {
         Self {
             may_switch: Switches::NONE,
-            ..doubling("none", 1, Duration::ZERO, Duration::ZERO)
+            ..doubling("none", 1, Duration::from_secs(1), Duration::from_secs(30))
         }
     }
 

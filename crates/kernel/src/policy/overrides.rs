@@ -1,6 +1,6 @@
 //! Explicit fields that override a named policy's, one by one.
 
-use super::{Backoff, Error, Jitter, Policy};
+use super::{Backoff, Error, Jitter, Policy, Switches};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::num::NonZeroU32;
@@ -61,6 +61,10 @@ pub struct Overrides {
     pub jitter: Option<Jitter>,
     /// The most that one chain of retries may sleep.
     pub sleep_budget: Option<Duration>,
+    /// The longest stated wait that is accepted; by default the longest computed one, if that is overridden.
+    pub longest_stated_wait: Option<Duration>,
+    /// What may be switched.
+    pub may_switch: Option<Switches>,
     /// Accept a stated reset time however far away it is.
     pub wait_for_reset: Option<bool>,
 }
@@ -77,7 +81,8 @@ impl Policy {
         let policy = Self {
             backoff,
             max_delay,
-            longest_stated_wait,
+            longest_stated_wait: overrides.longest_stated_wait.or(longest_stated_wait),
+            may_switch: overrides.may_switch.unwrap_or(self.may_switch),
             jitter: overrides.jitter.unwrap_or(self.jitter),
             max_attempts: overrides.max_attempts.or(self.max_attempts),
             sleep_budget: overrides.sleep_budget.or(self.sleep_budget),

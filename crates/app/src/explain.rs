@@ -1,0 +1,129 @@
+//! `outlast explain`: what one failure means, in words or as lines of JSON.
+
+mod input;
+mod words;
+
+use crate::cli::ExplainArguments;
+use crate::exit::{Exit, Usage};
+use crate::settings;
+use anyhow::Context;
+pub(crate) use input::Came;
+use input::Input;
+use outlast_kernel::failure::{Failure, Judged};
+use outlast_kernel::policy::Policy;
+use outlast_kernel::verdict::{Class, Verdict};
+use serde_json::{Value, json};
+use std::io::{BufRead, BufReader, Read, Write};
+
+const MOST_LINE_BYTES: u64 = 4 << 20;
+
+pub(crate) fn run(arguments: ExplainArguments) -> anyhow::Result<Exit> {
+    let policy = Policy::named(&arguments.policy).map_err(|error| Usage(error.to_string()))?;
+    let now = input::Now::of(&settings::clock()?);
+    match &arguments.jsonl {
+        Some(path) => explain_lines(path, now),
+        None => {
+            let input = Input::from_arguments(&arguments)?;
+            let judged = Judged::new(input.failure(now)?);
+            let text = if arguments.json {
+                as_json(&input.id, &judged).to_string() + "\n"
+            } else {
+                words::explain(&judged, &policy)
+            };
+            print(&text)
+        }
+    }
+}
+
+fn print(text: &str) -> anyhow::Result<Exit> {
+    let mut stdout = std::io::stdout().lock();
+    match stdout
+        .write_all(text.as_bytes())
+        .and_then(|()| stdout.flush())
+    {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
+            Err(error).context("cannot write to stdout")
+        }
+        _ => Ok(Exit::Success),
+    }
+}
+
+/// Answers every line; one that cannot be read gets an error line, and the rest goes on.
+fn explain_lines(path: &str, now: input::Now) -> anyhow::Result<Exit> {
+    let mut lines: Box<dyn BufRead> = if path == "-" {
+        Box::new(BufReader::new(std::io::stdin()))
+    } else {
+        let file = std::fs::File::open(path).with_context(|| format!("cannot read {path}"))?;
+        Box::new(BufReader::new(file))
+    };
+    let mut exit = Exit::Success;
+    let mut line = Vec::new();
+    for number in 1_u64.. {
+        line.clear();
+        let read = lines
+            .by_ref()
+            .take(MOST_LINE_BYTES)
+            .read_until(b'\n', &mut line);
+        if read.with_context(|| format!("cannot read line {number} of {path}"))? == 0 {
+            break;
+        }
+        let answer = match explain_line(&line, now) {
+            Ok(None) => continue,
+            Ok(Some(answer)) => answer,
+            Err(problem) => {
+                exit = Exit::Failed;
+                json!({ "line": number, "error": format!("line {number}: {problem}") })
+            }
+        };
+        print(&(answer.to_string() + "\n"))?;
+    }
+    Ok(exit)
+}
+
+fn explain_line(line: &[u8], now: input::Now) -> Result<Option<Value>, String> {
+    let text = std::str::from_utf8(line).map_err(|_| "it is not UTF-8 text".to_owned())?;
+    if text.trim().is_empty() {
+        return Ok(None);
+    }
+    let input: Input = serde_json::from_str(text).map_err(|error| error.to_string())?;
+    let failure = input.failure(now).map_err(|error| error.to_string())?;
+    Ok(Some(as_json(&input.id, &Judged::new(failure))))
+}
+
+/// Whether the same request should be sent again by itself.
+fn is_retryable(failure: &Failure, verdict: &Verdict) -> bool {
+    match verdict.class() {
+        Class::BudgetExhausted | Class::Canceled => false,
+        class => failure.retryable.unwrap_or(class == Class::Transient),
+    }
+}
+
+fn as_json(id: &Value, judged: &Judged) -> Value {
+    let Judged { failure, verdict } = judged;
+    let retry_after = verdict
+        .hint
+        .as_ref()
+        .map(|hint| hint.wait(failure.at).as_millis());
+    let mut evidence: Vec<String> = verdict
+        .evidence
+        .iter()
+        .map(|seen| format!("{}: {}", seen.source, seen.found))
+        .collect();
+    evidence.extend(
+        verdict
+            .hint
+            .as_ref()
+            .map(|hint| format!("wait: {}", hint.source)),
+    );
+    json!({
+        "id": id,
+        "class": words::label(verdict.cause),
+        "cause": verdict.cause,
+        "scope": verdict.scope,
+        "retryable": is_retryable(failure, verdict),
+        "retry_after_ms": retry_after.map(|millis| u64::try_from(millis).unwrap_or(u64::MAX)),
+        "action": words::action(verdict.cause),
+        "evidence": evidence,
+        "failure_class": verdict.class(),
+    })
+}

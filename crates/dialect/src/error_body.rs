@@ -1,0 +1,417 @@
+//! Any provider's error, as facts: whatever shape its body has.
+//!
+//! JSON of every dialect, JSON inside JSON, frames of a stream, the repr of a Python dictionary inside a message, a web
+//! page. What is machine-readable becomes a field or a code; what is said becomes the message.
+//! Invariants: nothing is fatal; depth, size and number of what is kept are bounded; only fields on the list are kept,
+//! so what a body sends back of the request goes nowhere.
+
+use crate::sse;
+use outlast_kernel::Timestamp;
+use outlast_kernel::failure::{Failure, Transport};
+use outlast_kernel::text;
+use serde_json::Value;
+
+mod python;
+
+const MOST_BODY_BYTES: usize = 64 << 10;
+const DEEPEST: usize = 10;
+const MOST_FIELDS: usize = 64;
+const MOST_MESSAGES: usize = 4;
+
+/// Keys whose values are kept as fields.
+const FIELDS: [&str; 40] = [
+    "code",
+    "type",
+    "status",
+    "reason",
+    "error_code",
+    "__type",
+    "finish_reason",
+    "finishreason",
+    "blockreason",
+    "limit_source",
+    "limitname",
+    "quotaid",
+    "retrydelay",
+    "resets_at",
+    "reset_at",
+    "resetsat",
+    "resetat",
+    "reset_time",
+    "resettime",
+    "quotaresettimestamp",
+    "resets_in",
+    "resets_in_seconds",
+    "reset_after_seconds",
+    "retry_after",
+    "retryafter",
+    "retry-after",
+    "retry_after_s",
+    "retry_after_seconds",
+    "retry_after_ms",
+    "retry-after-ms",
+    "retryafterms",
+    "retry_delay_ms",
+    "status_code",
+    "upstream_status",
+    "raw_status_code",
+    "http_status",
+    "x-ratelimit-reset",
+    "x-ratelimit-remaining",
+    "exception",
+    "plan_type",
+];
+/// Keys whose values are what the provider says.
+const MESSAGES: [&str; 7] = [
+    "message",
+    "error",
+    "detail",
+    "error_message",
+    "raw",
+    "error_description",
+    "msg",
+];
+/// Fields that hold an HTTP status.
+const STATUSES: [&str; 6] = [
+    "status",
+    "code",
+    "status_code",
+    "upstream_status",
+    "raw_status_code",
+    "http_status",
+];
+
+/// An error as it arrived.
+#[derive(Clone, Copy, Debug)]
+pub struct Seen<'a> {
+    /// The provider.
+    pub provider: &'a str,
+    /// How it came.
+    pub transport: Transport,
+    /// The HTTP status.
+    pub status: Option<u16>,
+    /// The response headers.
+    pub headers: &'a [(String, String)],
+    /// The body, the frames, or the text of what was raised.
+    pub body: &'a str,
+    /// When.
+    pub at: Timestamp,
+}
+
+/// The failure that this error is.
+///
+/// ```
+/// use outlast_dialect::error_body::{Seen, read};
+/// use outlast_kernel::failure::Transport;
+/// use outlast_kernel::{Timestamp, classify::classify, verdict::Cause};
+///
+/// let body = r#"{"error":{"code":429,"status":"RESOURCE_EXHAUSTED","message":"Quota exceeded",
+///   "details":[{"@type":"type.googleapis.com/google.rpc.RetryInfo","retryDelay":"34s"}]}}"#;
+/// let at = Timestamp::default();
+/// let seen = Seen { provider: "google", transport: Transport::Http, status: Some(429), headers: &[], body, at };
+/// let verdict = classify(&read(seen));
+/// assert_eq!(verdict.hint.unwrap().wait(at).as_secs(), 34);
+/// ```
+pub fn read(seen: Seen<'_>) -> Failure {
+    let body = text::bounded(seen.body, MOST_BODY_BYTES);
+    let mut found = Found::default();
+    found.text(body.trim(), 0);
+    let message = found.messages.join("; ");
+    let message = if message.is_empty() {
+        without_markup(body.trim())
+    } else {
+        message
+    };
+    let mut failure = match seen.transport {
+        Transport::Http => {
+            Failure::http(seen.provider, seen.status.unwrap_or(0), &message, seen.at)
+        }
+        Transport::Stream => Failure::emitted(seen.provider, &message, seen.at),
+        Transport::Thrown | Transport::Process => Failure::thrown(seen.provider, &message, seen.at),
+    };
+    failure.transport = seen.transport;
+    failure.status = found.status(seen.status);
+    failure.code = found.code();
+    failure.fields = found.fields;
+    let headers = seen
+        .headers
+        .iter()
+        .map(|(name, value)| (name.as_str(), value.as_str()));
+    let failure = failure.with_headers(headers);
+    match failure.header("x-should-retry").map(str::trim) {
+        Some("true") => failure.with_retryable(true),
+        Some("false") => failure.with_retryable(false),
+        _ => failure,
+    }
+}
+
+/// What has been found in a body.
+#[derive(Default)]
+struct Found {
+    fields: Vec<(String, String)>,
+    messages: Vec<String>,
+}
+
+impl Found {
+    /// Reads a text that may be, or hold, something structured.
+    fn text(&mut self, text: &str, depth: usize) {
+        if depth > DEEPEST {
+            return;
+        }
+        if let Ok(value) = serde_json::from_str::<Value>(text) {
+            match value {
+                Value::String(text) => self.said(&text, depth),
+                value => self.value(&value, depth),
+            }
+        } else if text.starts_with("data:") || text.starts_with("event:") {
+            self.frames(text, depth);
+        } else if let Some((before, value)) = embedded(text) {
+            self.said_plainly(before);
+            self.value(&value, depth + 1);
+        } else {
+            self.said_plainly(text);
+        }
+    }
+
+    fn frames(&mut self, text: &str, depth: usize) {
+        let mut decoder = sse::Decoder::new(MOST_BODY_BYTES);
+        decoder.push(text.as_bytes());
+        decoder.push(b"\n\n");
+        while let Ok(Some(event)) = decoder.next_event() {
+            if event.data.trim() != "[DONE]" {
+                self.text(event.data.trim(), depth + 1);
+            }
+        }
+    }
+
+    fn value(&mut self, value: &Value, depth: usize) {
+        if depth > DEEPEST {
+            return;
+        }
+        match value {
+            Value::Object(object) => {
+                for (key, value) in object {
+                    self.entry(&key.to_ascii_lowercase(), value, depth);
+                }
+            }
+            Value::Array(values) => values.iter().for_each(|value| self.value(value, depth + 1)),
+            _ => {}
+        }
+    }
+
+    fn entry(&mut self, key: &str, value: &Value, depth: usize) {
+        match value {
+            Value::Object(_) | Value::Array(_) => self.value(value, depth + 1),
+            Value::String(text) if MESSAGES.contains(&key) => self.said(text, depth),
+            Value::String(text) => self.field(key, text),
+            Value::Number(number) => self.field(key, &number.to_string()),
+            Value::Bool(_) | Value::Null => {}
+        }
+    }
+
+    fn field(&mut self, key: &str, value: &str) {
+        let kept = FIELDS.contains(&key) || key.starts_with("x-codex-");
+        if kept && self.fields.len() < MOST_FIELDS {
+            self.fields
+                .push((key.to_owned(), text::message(&text::bounded(value, 256))));
+        }
+    }
+
+    /// What a provider says may itself be structured.
+    fn said(&mut self, text: &str, depth: usize) {
+        if text.contains('{') {
+            self.text(text.trim(), depth + 1);
+        } else {
+            self.said_plainly(text);
+        }
+    }
+
+    fn said_plainly(&mut self, text: &str) {
+        let text = without_markup(text.trim());
+        let known = self.messages.iter().any(|known| known.contains(&text));
+        if !text.is_empty() && !known && self.messages.len() < MOST_MESSAGES {
+            self.messages.push(text);
+        }
+    }
+
+    /// The status of the response, or the one in the body where the response itself went well.
+    fn status(&self, response: Option<u16>) -> Option<u16> {
+        let number = |(key, value): &(String, String)| {
+            let status: u16 = STATUSES
+                .contains(&key.as_str())
+                .then(|| value.parse().ok())
+                .flatten()?;
+            (400..600).contains(&status).then_some(status)
+        };
+        response
+            .filter(|status| *status >= 300)
+            .or_else(|| self.fields.iter().find_map(number))
+    }
+
+    /// The most telling word: one that is not a number, a code before a type.
+    fn code(&self) -> Option<String> {
+        let word = |name: &str| {
+            let mut named = self
+                .fields
+                .iter()
+                .filter(|(key, _)| key == name)
+                .map(|(_, value)| value);
+            named
+                .find(|value| *value != "error" && value.parse::<f64>().is_err())
+                .cloned()
+        };
+        ["code", "reason", "error_code", "type", "__type", "status"]
+            .into_iter()
+            .find_map(word)
+    }
+}
+
+/// A structure inside a text: JSON, or what Python prints for a dictionary; and what stands before it.
+fn embedded(text: &str) -> Option<(&str, Value)> {
+    let (start, end) = (text.find('{')?, text.rfind('}')?);
+    let inside = text.get(start..=end)?;
+    let value = serde_json::from_str(inside)
+        .ok()
+        .or_else(|| python::to_json(inside))?;
+    Some((text[..start].trim_end_matches([' ', '-', ':', '\n']), value))
+}
+
+/// A web page as the text that it shows.
+fn without_markup(text: &str) -> String {
+    if !text.contains('<') || !text.contains('>') {
+        return text.to_owned();
+    }
+    let mut shown = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((before, tail)) = rest.split_once('<') {
+        shown.push_str(before);
+        let is_tag = tail.starts_with(|c: char| c.is_ascii_alphabetic() || c == '/' || c == '!');
+        match tail.split_once('>').filter(|_| is_tag) {
+            Some((_, after)) => {
+                shown.push(' ');
+                rest = after;
+            }
+            None => {
+                shown.push('<');
+                rest = tail;
+            }
+        }
+    }
+    shown.push_str(rest);
+    shown.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn seen(body: &str) -> Failure {
+        let (transport, at) = (Transport::Http, Timestamp::default());
+        read(Seen {
+            provider: "p",
+            transport,
+            status: Some(500),
+            headers: &[],
+            body,
+            at,
+        })
+    }
+
+    #[test]
+    fn every_shape_gives_its_message_and_its_code() {
+        let table = [
+            (
+                r#"{"error":{"type":"overloaded_error","message":"Busy"}}"#,
+                "Busy",
+                Some("overloaded_error"),
+            ),
+            (
+                r#"{"error":{"code":"slow_down","type":"x","message":"Busy"}}"#,
+                "Busy",
+                Some("slow_down"),
+            ),
+            (
+                r#"[{"error":{"code":429,"message":"Busy","status":"EXHAUSTED"}}]"#,
+                "Busy",
+                Some("EXHAUSTED"),
+            ),
+            (r#"{"error":"Busy"}"#, "Busy", None),
+            (r#""Busy""#, "Busy", None),
+            (r#"{"message":"Busy"}"#, "Busy", None),
+            (r#"{"detail":"Busy"}"#, "Busy", None),
+            (
+                r#"{"errors":[{"code":3040,"message":"Busy"}]}"#,
+                "Busy",
+                None,
+            ),
+            (
+                r#"{"error":{"message":"{\"error\":{\"message\":\"Busy\",\"code\":\"c\"}}"}}"#,
+                "Busy",
+                Some("c"),
+            ),
+            ("<html><body><h1>Busy</h1></body></html>", "Busy", None),
+            ("data: {\"error\":{\"message\":\"Busy\"}}\n\n", "Busy", None),
+            (
+                "event: error\ndata: {\"error\":{\"message\":\"Busy\"}}",
+                "Busy",
+                None,
+            ),
+            (
+                "Error code: 429 - {'error': {'message': 'Busy', 'code': 'c', 'x': None}}",
+                "Error code: 429; Busy",
+                Some("c"),
+            ),
+            ("plain text", "plain text", None),
+            ("a < b and {broken", "a < b and {broken", None),
+        ];
+        for (body, message, code) in table {
+            let failure = seen(body);
+            assert_eq!(
+                (failure.message.as_str(), failure.code.as_deref()),
+                (message, code),
+                "{body}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_status_inside_counts_only_where_the_response_went_well() {
+        let read_as = |status, body| {
+            let (transport, at) = (Transport::Stream, Timestamp::default());
+            read(Seen {
+                provider: "p",
+                transport,
+                status,
+                headers: &[],
+                body,
+                at,
+            })
+            .status
+        };
+        let body = r#"{"error":{"code":503,"message":"Busy"}}"#;
+        assert_eq!(read_as(Some(200), body), Some(503));
+        assert_eq!(read_as(None, body), Some(503));
+        assert_eq!(read_as(Some(429), body), Some(429));
+    }
+
+    #[test]
+    fn what_a_body_sends_back_of_the_request_is_not_kept() {
+        let failure = seen(
+            r#"{"error":{"message":"Bad","param":"secret prompt"},"input":{"prompt":"secret"}}"#,
+        );
+        assert!(!format!("{failure:?}").contains("secret"));
+    }
+
+    proptest! {
+        #[test]
+        fn anything_is_read(body in "(?s).{0,400}") {
+            seen(&body);
+        }
+
+        #[test]
+        fn anything_that_looks_like_json_is_read(body in r#"[\[\]{}:,"'a-z0-9 \\]{0,200}"#) {
+            seen(&body);
+        }
+    }
+}

