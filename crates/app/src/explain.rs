@@ -14,6 +14,7 @@ use outlast_kernel::policy::Policy;
 use outlast_kernel::verdict::{Class, Verdict};
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Read, Write};
+use std::time::Duration;
 
 const MOST_LINE_BYTES: u64 = 4 << 20;
 
@@ -90,11 +91,18 @@ fn explain_line(line: &[u8], now: input::Now) -> Result<Option<Value>, String> {
     Ok(Some(as_json(&input.id, &Judged::new(failure))))
 }
 
+/// The longest wait that is still worth waiting for without a person's word.
+const LONGEST_WORTHWHILE: Duration = Duration::from_secs(8 * 24 * 3600);
+
 /// Whether the same request should be sent again by itself.
 fn is_retryable(failure: &Failure, verdict: &Verdict) -> bool {
+    let in_time = verdict
+        .hint
+        .as_ref()
+        .is_none_or(|hint| hint.wait(failure.at) <= LONGEST_WORTHWHILE);
     match verdict.class() {
         Class::BudgetExhausted | Class::Canceled => false,
-        class => failure.retryable.unwrap_or(class == Class::Transient),
+        class => in_time && failure.retryable.unwrap_or(class == Class::Transient),
     }
 }
 
@@ -117,7 +125,7 @@ fn as_json(id: &Value, judged: &Judged) -> Value {
     );
     json!({
         "id": id,
-        "class": words::label(verdict.cause),
+        "class": words::label(judged),
         "cause": verdict.cause,
         "scope": verdict.scope,
         "retryable": is_retryable(failure, verdict),

@@ -19,7 +19,7 @@ const MOST_FIELDS: usize = 64;
 const MOST_MESSAGES: usize = 4;
 
 /// Keys whose values are kept as fields.
-const FIELDS: [&str; 40] = [
+const FIELDS: [&str; 43] = [
     "code",
     "type",
     "status",
@@ -27,6 +27,9 @@ const FIELDS: [&str; 40] = [
     "error_code",
     "__type",
     "finish_reason",
+    "stop_reason",
+    "stopreason",
+    "estimated_time",
     "finishreason",
     "blockreason",
     "limit_source",
@@ -62,7 +65,7 @@ const FIELDS: [&str; 40] = [
     "plan_type",
 ];
 /// Keys whose values are what the provider says.
-const MESSAGES: [&str; 7] = [
+const MESSAGES: [&str; 9] = [
     "message",
     "error",
     "detail",
@@ -70,6 +73,8 @@ const MESSAGES: [&str; 7] = [
     "raw",
     "error_description",
     "msg",
+    "status_msg",
+    "errmsg",
 ];
 /// Fields that hold an HTTP status.
 const STATUSES: [&str; 6] = [

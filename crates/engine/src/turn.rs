@@ -207,17 +207,19 @@ impl Runner<'_> {
     }
 
     fn fail(&mut self, failure: Failure) -> Effects {
-        let own_delay = self
-            .turn
-            .retry
-            .and_then(|retry| retry.delay_for(self.state.chain().schedule_index()));
+        let retry = self.turn.retry;
+        let own_delay =
+            retry.and_then(|retry| retry.delay_for(self.state.chain().schedule_index()));
+        // Judged and decided at one moment, so that a stated wait is announced as it was stated.
         let now = self.turn.clock.now();
+        let failure = Judged::new(Failure { at: now, ..failure });
+        let remedies = Remedies::NONE;
         step(
             &mut self.state,
             Event::Failed {
-                failure: Judged::new(failure),
+                failure,
                 own_delay,
-                remedies: Remedies::NONE,
+                remedies,
                 now,
             },
         )

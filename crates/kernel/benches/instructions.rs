@@ -14,6 +14,7 @@
 
 use outlast_kernel::Timestamp;
 use outlast_kernel::budget::{Chain, Prompt};
+use outlast_kernel::classify::classify;
 use outlast_kernel::decision::{Remedies, Rules, Situation, decide};
 use outlast_kernel::failure::{Failure, Judged};
 use outlast_kernel::policy::Policy;
@@ -33,22 +34,22 @@ struct Case {
     run: fn(u64),
 }
 
-const CASES: [Case; 4] = [
+const CASES: [Case; 7] = [
     Case {
         name: "decide",
-        baseline: 177,
+        baseline: 186,
         limit: 500,
         run: decide_plain,
     },
     Case {
         name: "decide_with_hint",
-        baseline: 226,
+        baseline: 236,
         limit: 500,
         run: decide_with_hint,
     },
     Case {
         name: "delay_for",
-        baseline: 340,
+        baseline: 347,
         limit: 500,
         run: delay_for,
     },
@@ -58,6 +59,24 @@ const CASES: [Case; 4] = [
         baseline: 710,
         limit: 1000,
         run: fail_wait_wake,
+    },
+    Case {
+        name: "verdict_by_code",
+        baseline: 2400,
+        limit: 3000,
+        run: verdict_by_code,
+    },
+    Case {
+        name: "verdict_by_status",
+        baseline: 2400,
+        limit: 3000,
+        run: verdict_by_status,
+    },
+    Case {
+        name: "verdict_by_text",
+        baseline: 56_000,
+        limit: 60_000,
+        run: verdict_by_text,
     },
 ];
 
@@ -196,4 +215,35 @@ fn fail_wait_wake(rounds: u64) {
             }),
         ));
     }
+}
+
+fn classify_rounds(rounds: u64, failure: &Failure) {
+    for _ in 0..rounds {
+        black_box(classify(black_box(failure)));
+    }
+}
+
+fn verdict_by_code(rounds: u64) {
+    let failure = Failure::http("anthropic", 529, "Overloaded", NOW).with_code("overloaded_error");
+    classify_rounds(
+        rounds,
+        &failure.with_headers([("retry-after", "7"), ("request-id", "req_1")]),
+    );
+}
+
+fn verdict_by_status(rounds: u64) {
+    classify_rounds(
+        rounds,
+        &Failure::http("openai", 503, "Service Unavailable", NOW),
+    );
+}
+
+/// Two KiB of ordinary words with the telling ones at the end.
+fn verdict_by_text(rounds: u64) {
+    let filler = "the request that you sent could not be handled by the service at this time for a reason that follows. ";
+    let telling = "You have hit your usage limit. Please try again in 1h2m3s.";
+    let mut message = filler.repeat(20);
+    message.truncate(2048 - telling.len());
+    message.push_str(telling);
+    classify_rounds(rounds, &Failure::thrown("openai", &message, NOW));
 }

@@ -12,6 +12,7 @@ use crate::failure::{Failure, IoKind, Transport};
 use crate::hint;
 use crate::verdict::{Cause, Class, Evidence, Scope, Verdict};
 use codes::Word;
+use std::borrow::Cow;
 use wording::Wording;
 
 /// What the facts leave open.
@@ -61,6 +62,11 @@ impl Family {
         }
     }
 
+    /// Whether waiting cannot help, whatever the message says.
+    const fn is_terminal(self) -> bool {
+        !matches!(self, Self::Open | Self::Limit | Self::Server)
+    }
+
     /// Whether the message may choose this cause.
     fn allows(self, cause: Cause) -> bool {
         use Cause::{
@@ -91,7 +97,13 @@ impl Family {
             Self::NoCredential | Self::NoAccess => {
                 matches!(
                     cause,
-                    Billing | Auth | Permission | ContentFilter | ContextOverflow | ModelNotFound
+                    Billing
+                        | UsageLimit
+                        | Auth
+                        | Permission
+                        | ContentFilter
+                        | ContextOverflow
+                        | ModelNotFound
                 ) && (self == Self::NoAccess || !matches!(cause, Permission | ModelNotFound))
             }
             Self::Refused | Self::Missing | Self::Unpaid | Self::TooLarge => {
@@ -102,7 +114,7 @@ impl Family {
                 about_input
                     || matches!(
                         cause,
-                        Billing | Auth | Permission | ModelNotFound | Misconfigured
+                        Billing | UsageLimit | Auth | Permission | ModelNotFound | Misconfigured
                     )
             }
         }
@@ -129,8 +141,9 @@ pub fn classify(failure: &Failure) -> Verdict {
     let wording = Wording::read(&failure.message);
     let stated = hint::read(failure, &wording);
     let (cause, evidence) = judge(failure, &wording, stated.is_some());
-    // A time to come back means nothing where coming back cannot help.
-    let hint = stated.filter(|hint| cause.class() == Class::Transient && !is_false(failure, hint));
+    // A time to come back means nothing where coming back cannot help; for an empty purse it is worth knowing.
+    let may_return = cause.class() == Class::Transient || cause == Cause::Billing;
+    let hint = stated.filter(|hint| may_return && !is_false(failure, hint));
     Verdict {
         cause,
         scope: scope(cause),
@@ -150,6 +163,10 @@ fn judge(failure: &Failure, wording: &Wording, has_time: bool) -> (Cause, Eviden
             if has_time && matches!(family, Family::Limit | Family::Open) =>
         {
             (timed_limit(failure, wording), seen("text", name))
+        }
+        // What a terminal status calls a used-up plan is not waited for: another account may help.
+        Some((Cause::UsageLimit, name)) if family.is_terminal() => {
+            (Cause::Billing, seen("text", name))
         }
         Some((cause, name)) => (cause, seen("text", name)),
         None => (family.default_cause(failure), evidence),
@@ -184,8 +201,10 @@ fn facts(failure: &Failure) -> Facts {
             .filter_map(|(source, word)| Some((source, word, codes::meaning(word)?)))
     };
     for (source, word, meaning) in words() {
-        if let Word::Means(cause) = meaning {
-            return Facts::Settled(cause, seen(source, word));
+        if let Word::Means(cause) = meaning
+            && !names_a_throttle(failure, cause)
+        {
+            return Facts::Settled(cause, heard(source, word));
         }
     }
     if let Some(io) = failure.io {
@@ -193,7 +212,7 @@ fn facts(failure: &Failure) -> Facts {
         return Facts::Settled(cause, seen("io", word));
     }
     let by_word = words().find_map(|(source, word, meaning)| match meaning {
-        Word::Hints(family) => Some((family, seen(source, word))),
+        Word::Hints(family) => Some((family, heard(source, word))),
         Word::Means(_) => None,
     });
     let by_status = status(failure).and_then(|status| Some((by_status(status)?, status)));
@@ -210,6 +229,12 @@ fn facts(failure: &Failure) -> Facts {
         (None, Some((facts, _))) => unless_in_flight(failure, facts),
         (None, None) => Facts::Leaves(Family::Open, seen("transport", "no facts")),
     }
+}
+
+/// One provider uses the words of an empty purse for a throttle of a minute, and tells them apart by a link only.
+fn names_a_throttle(failure: &Failure, cause: Cause) -> bool {
+    let dashscope = matches!(failure.provider.as_str(), "alibaba" | "dashscope" | "qwen");
+    dashscope && cause == Cause::Billing && failure.message.contains("#token-limit")
 }
 
 /// Whether a status outweighs a word of that family. Some services throttle with 400 or 403; none does with these.
@@ -251,46 +276,45 @@ fn status(failure: &Failure) -> Option<u16> {
         .or_else(|| spoken_status(&failure.message))
 }
 
-/// A status that a message states: at its beginning, or after a word that announces one.
+/// A status that a message states near its beginning: first of all, after a word that announces one, or in brackets.
 fn spoken_status(message: &str) -> Option<u16> {
-    const ANNOUNCED: [&str; 7] = [
-        "status ",
-        "status: ",
-        "status code ",
-        "status code: ",
-        "code: ",
-        "http ",
-        "error ",
-    ];
-    let number = |text: &str| {
-        let digits = text.get(..3)?;
-        let ends = !text[3..].starts_with(|c: char| c.is_ascii_alphanumeric());
-        let number: u16 = digits.parse().ok()?;
-        (ends && (400..600).contains(&number)).then_some(number)
+    const ANNOUNCED_BY: [&[u8]; 5] = [b"status", b"code", b"http", b"error", b"returned"];
+    let head = message.trim_start().as_bytes();
+    let head = &head[..head.len().min(120)];
+    let announced = |at: usize| {
+        let before = head[..at].trim_ascii_end();
+        let before = before.strip_suffix(b":").unwrap_or(before).trim_ascii_end();
+        let bracketed = before.ends_with(b"(") && head.get(at + 3) == Some(&b')');
+        let named = |word: &&[u8]| {
+            before.len() >= word.len()
+                && before[before.len() - word.len()..].eq_ignore_ascii_case(word)
+        };
+        at == 0 || bracketed || ANNOUNCED_BY.iter().any(named)
     };
-    let head = message.trim_start();
-    if let Some(status) = number(head) {
-        return Some(status);
-    }
-    let head = head
-        .get(..120.min(head.len()))
-        .unwrap_or("")
-        .to_ascii_lowercase();
-    let after = |word: &&str| {
-        head.find(*word)
-            .and_then(|at| number(&head[at + word.len()..]))
+    let stands_alone = |at: usize| {
+        let free = |byte: Option<&u8>| byte.is_none_or(|byte| !byte.is_ascii_alphanumeric());
+        free(at.checked_sub(1).and_then(|before| head.get(before))) && free(head.get(at + 3))
     };
-    ANNOUNCED.iter().find_map(after).or_else(|| {
-        let open = head.find('(')?;
-        head[open + 4..]
-            .starts_with(')')
-            .then(|| number(&head[open + 1..]))
-            .flatten()
-    })
+    let status = |at: usize| match head[at..] {
+        [
+            hundreds @ b'4'..=b'5',
+            tens @ b'0'..=b'9',
+            ones @ b'0'..=b'9',
+            ..,
+        ] => {
+            let digit = |byte: u8| u16::from(byte - b'0');
+            Some(digit(hundreds) * 100 + digit(tens) * 10 + digit(ones))
+        }
+        _ => None,
+    };
+    (0..head.len()).find_map(|at| status(at).filter(|_| stands_alone(at) && announced(at)))
 }
 
 fn by_status(status: u16) -> Option<Facts> {
-    let evidence = seen("status", &status.to_string());
+    let evidence = Evidence {
+        source: Cow::Borrowed("status"),
+        found: Cow::Owned(status.to_string()),
+    };
     let family = match status {
         401 => Family::NoCredential,
         402 => Family::Unpaid,
@@ -345,10 +369,19 @@ fn scope(cause: Cause) -> Scope {
     }
 }
 
-fn seen(source: &str, found: &str) -> Evidence {
+fn seen(source: &'static str, found: &'static str) -> Evidence {
     Evidence {
-        source: source.to_owned(),
-        found: crate::text::bounded(found, 120).into_owned(),
+        source: Cow::Borrowed(source),
+        found: Cow::Borrowed(found),
+    }
+}
+
+/// Evidence in the provider's own words.
+fn heard(source: &str, found: &str) -> Evidence {
+    let found = Cow::Owned(crate::text::bounded(found, 120).into_owned());
+    Evidence {
+        source: Cow::Owned(source.to_owned()),
+        found,
     }
 }
 

@@ -59,11 +59,13 @@ pub enum IoKind {
 }
 
 /// Response headers that may be kept: those that say when to come back, and those that name the request.
-const KEPT_HEADERS: [&str; 12] = [
+const KEPT_HEADERS: [&str; 14] = [
     "retry-after",
     "retry-after-ms",
     "x-should-retry",
     "x-ratelimit-",
+    "ratelimit-",
+    "x-rate-limit-",
     "anthropic-ratelimit-",
     "x-codex-",
     "x-amzn-errortype",
@@ -223,7 +225,7 @@ impl Failure {
 
     /// The provider's machine-readable words about what went wrong, each with its source, the most telling first.
     pub fn words(&self) -> impl Iterator<Item = (&str, &str)> {
-        const NAMES: [&str; 11] = [
+        const NAMES: [&str; 13] = [
             "code",
             "type",
             "reason",
@@ -231,6 +233,8 @@ impl Failure {
             "status",
             "__type",
             "finish_reason",
+            "stop_reason",
+            "stopreason",
             "finishreason",
             "blockreason",
             "limit_source",

@@ -1,13 +1,29 @@
-//! The identity of a failure: step, class and message.
+//! The identity of a failure: step, class and what stays of its message when the accidents are taken out.
+//!
+//! Request ids, times, durations, addresses, ports, counters and folders differ from one occurrence to the next; words,
+//! file names, test names and status codes do not. Whatever is accidental becomes `#`.
+//! Invariant: the work is linear in the message, and a fingerprint is bounded.
 
 use crate::text;
 use crate::verdict::Class;
 use serde::{Deserialize, Serialize};
 
-/// The most of a message that takes part in its fingerprint, in bytes.
-const MESSAGE_LIMIT: usize = 512;
+/// The most of a message that is read, and that takes part in its fingerprint, in bytes.
+const MOST_READ: usize = 4096;
+const MOST_KEPT: usize = 512;
+/// Hexadecimal digits and dashes of this length are an id, whatever they begin with.
+const SHORTEST_UUID: usize = 32;
 
 /// Two failures with the same fingerprint are the same failure.
+///
+/// ```
+/// use outlast_kernel::fingerprint::Fingerprint;
+/// use outlast_kernel::verdict::Class;
+///
+/// let of = |message| Fingerprint::new("test", Class::TestFailure, message);
+/// assert_eq!(of("--- FAIL: TestA (0.03s)"), of("--- FAIL: TestA (0.07s)"));
+/// assert_ne!(of("--- FAIL: TestA (0.03s)"), of("--- FAIL: TestB (0.03s)"));
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Fingerprint {
     step: String,
@@ -18,10 +34,12 @@ pub struct Fingerprint {
 impl Fingerprint {
     /// The fingerprint of a failure of that step.
     pub fn new(step: &str, class: Class, message: &str) -> Self {
+        let message = text::bounded(message, MOST_READ);
+        let message = without_accidents(&text::plain(&message));
         Self {
             step: step.to_owned(),
             class,
-            message: text::bounded(message.trim(), MESSAGE_LIMIT).into_owned(),
+            message: text::bounded(&message, MOST_KEPT).into_owned(),
         }
     }
 
@@ -35,8 +53,246 @@ impl Fingerprint {
         self.class
     }
 
-    /// The message that it is known by.
+    /// What the message is known by.
     pub fn message(&self) -> &str {
         &self.message
+    }
+}
+
+fn without_accidents(message: &str) -> String {
+    let mut out = Essence::default();
+    for token in message.split_whitespace() {
+        out.token(last_name(token));
+        out.end_token();
+    }
+    out.text
+}
+
+/// A token that is a path, as its last name; any other token as it is.
+fn last_name(token: &str) -> &str {
+    let is_separator = |c: char| c == '/' || c == '\\';
+    let rooted = token
+        .trim_start_matches(['(', '\'', '"', '`', '<', '[', '='])
+        .starts_with(['/', '~', '.', '\\']);
+    let separators = token.chars().filter(|c| is_separator(*c)).count();
+    let is_path = separators >= 2 || (separators == 1 && rooted) || token.contains(":\\");
+    if !is_path {
+        return token;
+    }
+    token
+        .trim_end_matches(is_separator)
+        .rsplit(is_separator)
+        .next()
+        .unwrap_or(token)
+}
+
+/// The text that stays, as it is built.
+#[derive(Default)]
+struct Essence {
+    text: String,
+    /// The last word, which may give a number its meaning.
+    last_word: String,
+}
+
+impl Essence {
+    fn token(&mut self, token: &str) {
+        if token.contains("::")
+            && token
+                .chars()
+                .all(|c| c.is_ascii_hexdigit() || ":[]%.".contains(c))
+        {
+            return self.accident();
+        }
+        let mut rest = token;
+        while let Some(first) = rest.chars().next() {
+            let is_word = |c: char| c.is_alphanumeric() || c == '_';
+            let length =
+                |fits: &dyn Fn(char) -> bool| rest.find(|c| !fits(c)).unwrap_or(rest.len());
+            let id = length(&|c| c.is_ascii_hexdigit() || c == '-');
+            let used = if id >= SHORTEST_UUID {
+                self.accident();
+                id
+            } else if is_word(first) {
+                let used = length(&is_word);
+                self.word(&rest[..used]);
+                used
+            } else {
+                self.text.push(first);
+                first.len_utf8()
+            };
+            rest = &rest[used..];
+        }
+    }
+
+    fn word(&mut self, run: &str) {
+        let word = run.to_lowercase();
+        let accidental = is_accidental(&word) || is_calendar(&word);
+        if accidental && !self.has_meaning(&word) {
+            self.accident();
+        } else {
+            self.text.push_str(&word);
+        }
+        self.last_word = word;
+    }
+
+    /// Marks on either side of an accident belong to it: `12:30:01.5`, `10.0.0.1:443`.
+    fn accident(&mut self) {
+        if !self.ends_in_accident() {
+            self.text.push('#');
+            return;
+        }
+        let kept = self.text.trim_end_matches(|c: char| c != '#').len();
+        self.text.truncate(kept);
+    }
+
+    fn ends_in_accident(&self) -> bool {
+        let joined = |c: char| " .:,-+/".contains(c);
+        self.text.trim_end_matches(joined).ends_with('#')
+    }
+
+    fn end_token(&mut self) {
+        if !self.text.ends_with(' ') {
+            self.text.push(' ');
+        }
+    }
+
+    /// Whether a number says what happened rather than when or where.
+    fn has_meaning(&self, word: &str) -> bool {
+        const GIVES_MEANING: [&str; 9] = [
+            "status", "http", "code", "exit", "error", "errno", "signal", "exited", "with",
+        ];
+        word.len() <= 3
+            && word.bytes().all(|byte| byte.is_ascii_digit())
+            && GIVES_MEANING.contains(&self.last_word.as_str())
+    }
+}
+
+/// Whether a word is a number, a length of time or size, or an id.
+fn is_accidental(word: &str) -> bool {
+    let digits = word.bytes().filter(u8::is_ascii_digit).count();
+    if digits == 0 {
+        return false;
+    }
+    let starts_with_digit = word.starts_with(|c: char| c.is_ascii_digit());
+    let hex = word.len() >= 7 && word.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let random = word.len() >= 12 && digits >= 2 && changes(word) >= 3;
+    let labelled = word
+        .split('_')
+        .any(|part| part.len() >= 4 && part.bytes().all(|byte| byte.is_ascii_digit()));
+    starts_with_digit || hex || random || labelled
+}
+
+/// How often letters and digits take turns: seldom in names, often in ids.
+fn changes(word: &str) -> usize {
+    let kinds: Vec<bool> = word.bytes().map(|byte| byte.is_ascii_digit()).collect();
+    kinds.windows(2).filter(|pair| pair[0] != pair[1]).count()
+}
+
+fn is_calendar(word: &str) -> bool {
+    const NAMES: [&str; 19] = [
+        "jan", "feb", "mar", "apr", "jun", "jul", "aug", "sep", "oct", "nov", "dec", "mon", "tue",
+        "wed", "thu", "fri", "sat", "sun", "gmt",
+    ];
+    NAMES.contains(&word)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn of(message: &str) -> Fingerprint {
+        Fingerprint::new("s", Class::Deterministic, message)
+    }
+
+    #[test]
+    fn accidents_do_not_tell_failures_apart() {
+        let table = [
+            (
+                "failed (request id req_011CSHoEeqs5C35K2UUqR7Fy)",
+                "failed (request id req_09ABcdEFghiJ3K4l5mNOPqrs)",
+            ),
+            (
+                "id 550e8400-e29b-41d4-a716-446655440000 gone",
+                "id 123e4567-e89b-12d3-a456-426614174000 gone",
+            ),
+            (
+                "2026-11-15T04:07:00.123Z connection lost",
+                "2027-01-02T23:59:59Z connection lost",
+            ),
+            ("at 12:30:01 it broke", "at 9:05 it broke"),
+            ("Nov 15 05:34:58 broke", "Dec 1 15:00:00 broke"),
+            ("--- FAIL: TestA (0.03s)", "--- FAIL: TestA (1.27s)"),
+            ("took 1h2m3s", "took 45ms"),
+            ("panic at 0x7ffee4c0a1b2", "panic at 0xc000123456"),
+            (
+                "dial tcp 10.0.0.1:443: refused",
+                "dial tcp 192.168.17.3:8443: refused",
+            ),
+            ("dial [::1]:80 refused", "dial [fe80::1ff]:80 refused"),
+            (
+                "open /tmp/run-8231/out.json: missing",
+                "open /home/ann/work/out.json: missing",
+            ),
+            (
+                "open C:\\Users\\ann\\out.json: missing",
+                "open C:\\Temp\\out.json: missing",
+            ),
+            (
+                "src/a/main.go:12:5: undefined: foo",
+                "src/a/main.go:97:15: undefined: foo",
+            ),
+            ("attempt 3 of 5 failed", "attempt 4 of 5 failed"),
+            ("worker-3 died, pid 812", "worker-14 died, pid 91022"),
+            ("\u{1b}[31merror\u{1b}[0m: x", "error: x"),
+            ("Error:  spaced\n out", "Error: spaced out"),
+            ("commit 4c42ec9 broke it", "commit a1b2c3d broke it"),
+        ];
+        for (one, other) in table {
+            assert_eq!(of(one).message(), of(other).message());
+        }
+    }
+
+    #[test]
+    fn different_failures_stay_different() {
+        let table = [
+            ("--- FAIL: TestA (0.03s)", "--- FAIL: TestB (0.03s)"),
+            ("HTTP 401 from provider", "HTTP 500 from provider"),
+            ("exit code 1", "exit code 2"),
+            ("status 429", "status 529"),
+            ("cannot find module a.js", "cannot find module b.js"),
+            ("/tmp/x/a.rs: no such file", "/tmp/x/b.rs: no such file"),
+            ("undefined: foo", "undefined: bar"),
+            ("missing field `name`", "missing field `title`"),
+            (
+                "expected string, found number",
+                "expected number, found string",
+            ),
+            ("sha256 mismatch", "sha512 mismatch"),
+            ("invalid api key", "invalid api version"),
+        ];
+        for (one, other) in table {
+            assert_ne!(of(one).message(), of(other).message());
+        }
+        assert_ne!(
+            Fingerprint::new("a", Class::Transient, "x"),
+            Fingerprint::new("b", Class::Transient, "x")
+        );
+        assert_ne!(
+            Fingerprint::new("a", Class::Transient, "x"),
+            Fingerprint::new("a", Class::Deterministic, "x")
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_has_a_bounded_fingerprint(message in "(?s).{0,3000}") {
+            prop_assert!(of(&message).message().len() <= MOST_KEPT);
+        }
+
+        #[test]
+        fn numbers_of_any_size_are_one_accident(a in any::<u32>(), b in any::<u32>()) {
+            prop_assert_eq!(of(&format!("lost {a} packets")), of(&format!("lost {b} packets")));
+        }
     }
 }

@@ -55,6 +55,8 @@ fn keep_latest(slot: &mut Option<Hint>, at: Timestamp, source: &str) {
 
 // --- headers ---
 
+const UNIFIED: &str = "anthropic-ratelimit-unified-";
+
 fn from_headers(failure: &Failure, best: &mut Best) {
     let now = failure.at;
     if let Some(wait) = failure
@@ -67,11 +69,21 @@ fn from_headers(failure: &Failure, best: &mut Best) {
         let at = duration::whole(value, Bare::Seconds).map(|wait| now + wait);
         best.offer(at.or_else(|| http_date(failure, value)), "retry-after");
     }
-    best.offer(
-        rejected_window(failure),
-        "anthropic-ratelimit-unified-reset",
-    );
-    best.offer(codex_window(failure), "x-codex-primary-reset");
+    // Names are put together only where there is something to find.
+    if failure
+        .headers
+        .iter()
+        .any(|(name, _)| name.starts_with(UNIFIED))
+    {
+        best.offer(
+            rejected_window(failure),
+            "anthropic-ratelimit-unified-reset",
+        );
+    }
+    let mut parts = failure.headers.iter().chain(&failure.fields);
+    if parts.any(|(name, _)| name.starts_with("x-codex-")) {
+        best.offer(codex_window(failure), "x-codex-primary-reset");
+    }
 }
 
 /// A date, as far from now as it is from the server's own clock. One that has passed says nothing.
@@ -86,14 +98,13 @@ fn http_date(failure: &Failure, value: &str) -> Option<Timestamp> {
 
 /// The reset of the window that was rejected; the latest, if there are several.
 fn rejected_window(failure: &Failure) -> Option<Timestamp> {
-    const PREFIX: &str = "anthropic-ratelimit-unified-";
     let windows = failure.headers.iter().filter_map(|(name, value)| {
-        let window = name.strip_prefix(PREFIX)?.strip_suffix("status")?;
+        let window = name.strip_prefix(UNIFIED)?.strip_suffix("status")?;
         (value == "rejected").then_some(window)
     });
     let reset = |window: &str| {
         failure
-            .header(&format!("{PREFIX}{window}reset"))
+            .header(&format!("{UNIFIED}{window}reset"))
             .and_then(moment::epoch)
     };
     let named = windows
@@ -159,7 +170,8 @@ fn bucket_of(name: &str) -> Option<String> {
     if name.contains("unified") {
         return None;
     }
-    if name.starts_with("x-ratelimit-reset") {
+    let named = ["x-ratelimit-reset", "x-rate-limit-reset", "ratelimit-reset"];
+    if named.iter().any(|known| name.starts_with(known)) {
         return Some(name.replacen("reset", "remaining", 1));
     }
     let bucket = name
@@ -194,7 +206,8 @@ fn from_fields(failure: &Failure, best: &mut Best) {
             | "retry-after"
             | "retryafter"
             | "resets_in"
-            | "retry_after_s" => after(Bare::Seconds),
+            | "retry_after_s"
+            | "estimated_time" => after(Bare::Seconds),
             "retry_after_ms" | "retry-after-ms" | "retryafterms" | "retry_delay_ms" => {
                 after(Bare::Millis)
             }

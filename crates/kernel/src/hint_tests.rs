@@ -1,1 +1,177 @@
+use super::*;
+use proptest::prelude::*;
 
+const NOW: &str = "2026-01-19T22:14:35Z";
+
+fn limited(headers: &[(&str, &str)], message: &str) -> Failure {
+    let now = NOW.parse().unwrap();
+    Failure::http("p", 429, message, now).with_headers(headers.iter().copied())
+}
+
+fn read_it(failure: &Failure) -> Option<Hint> {
+    read(failure, &Wording::read(&failure.message))
+}
+
+fn wait(headers: &[(&str, &str)], message: &str) -> Option<u128> {
+    let failure = limited(headers, message);
+    read_it(&failure).map(|hint| hint.wait(failure.at).as_millis())
+}
+
+type Headers = &'static [(&'static str, &'static str)];
+
+/// Headers, and the wait in milliseconds that they state.
+const STATED: &[(Headers, Option<u128>)] = &[
+    (&[("retry-after", "7")], Some(7_000)),
+    (&[("retry-after", " 1.5 ")], Some(1_500)),
+    (&[("retry-after", "0")], Some(0)),
+    (&[("retry-after", "-1")], None),
+    (&[("retry-after", "soon")], None),
+    (&[("Retry-After-Ms", "250")], Some(250)),
+    (
+        &[("retry-after", "Mon, 19 Jan 2026 22:15:35 GMT")],
+        Some(60_000),
+    ),
+    (&[("retry-after", "Mon, 19 Jan 2015 22:15:35 GMT")], None),
+    (
+        &[
+            ("retry-after", "Mon, 19 Jan 2026 23:00:00 GMT"),
+            ("date", "Mon, 19 Jan 2026 22:59:00 GMT"),
+        ],
+        Some(60_000),
+    ),
+    (
+        &[
+            ("x-ratelimit-reset-tokens", "6m0s"),
+            ("x-ratelimit-remaining-tokens", "0"),
+        ],
+        Some(360_000),
+    ),
+    (
+        &[
+            ("x-ratelimit-reset-tokens", "6m0s"),
+            ("x-ratelimit-remaining-tokens", "59"),
+        ],
+        None,
+    ),
+    (
+        &[
+            ("x-ratelimit-reset-requests", "1s"),
+            ("x-ratelimit-reset-tokens", "2m59.56s"),
+        ],
+        Some(179_560),
+    ),
+    (&[("x-ratelimit-reset", "1768860935")], Some(60_000)),
+    (&[("x-ratelimit-reset", "1768860935000")], Some(60_000)),
+    (
+        &[
+            ("x-ratelimit-reset-tokens", "0"),
+            ("x-ratelimit-remaining-tokens", "-1"),
+        ],
+        None,
+    ),
+    (
+        &[("anthropic-ratelimit-requests-reset", "2026-01-19T22:15:00Z")],
+        Some(25_000),
+    ),
+    (
+        &[
+            ("x-codex-primary-used-percent", "100"),
+            ("x-codex-primary-reset-after-seconds", "90"),
+        ],
+        Some(90_000),
+    ),
+];
+
+#[test]
+fn headers_of_every_kind_are_read() {
+    for (headers, expected) in STATED {
+        assert_eq!(wait(headers, ""), *expected, "{headers:?}");
+    }
+}
+
+#[test]
+fn the_rejected_window_decides() {
+    let at = "1768861535"; // ten minutes ahead
+    let headers = [
+        ("anthropic-ratelimit-unified-status", "rejected"),
+        ("anthropic-ratelimit-unified-5h-status", "rejected"),
+        ("anthropic-ratelimit-unified-5h-reset", "1768861475"),
+        ("anthropic-ratelimit-unified-7d-status", "allowed"),
+        ("anthropic-ratelimit-unified-7d-reset", "1769000000"),
+    ];
+    assert_eq!(wait(&headers, ""), Some(600_000), "{at}");
+}
+
+#[test]
+fn the_longest_stated_time_counts() {
+    assert_eq!(
+        wait(&[("retry-after", "5")], "Please try again in 30s."),
+        Some(30_000)
+    );
+    assert_eq!(
+        wait(&[("retry-after", "60")], "Please try again in 30s."),
+        Some(60_000)
+    );
+}
+
+#[test]
+fn a_time_of_day_without_a_zone_gives_way_to_a_length_of_time() {
+    assert_eq!(
+        wait(&[], "try again in 5m, that is, resets at 3am"),
+        Some(300_000)
+    );
+    assert_eq!(wait(&[], "resets at 11pm"), Some(2_725_000));
+}
+
+#[test]
+fn texts_of_every_kind_are_read() {
+    let table = [
+        ("Please try again in 6m0s.", 360_000),
+        ("try again in 1m30s", 90_000),
+        ("try again in 1h2m3s", 3_723_000),
+        ("retry after 30 seconds", 30_000),
+        ("try again in 2 days", 172_800_000),
+        ("limit resets at 2026-01-19T22:15:35Z", 60_000),
+        ("Please wait 12 seconds before retrying", 12_000),
+        ("retry-after-ms=50", 50),
+        ("quota will reset after 18h31m10s", 66_670_000),
+        ("Retry-After: 9", 9_000),
+    ];
+    for (text, millis) in table {
+        assert_eq!(wait(&[], text), Some(millis), "{text}");
+    }
+    for text in [
+        "please wait",
+        "try again later",
+        "in 5 attempts",
+        "retry in a while",
+        "resets over a rolling window",
+    ] {
+        assert_eq!(wait(&[], text), None, "{text}");
+    }
+}
+
+#[test]
+fn bucket_reports_are_worth_less_than_statements() {
+    let failure = limited(&[("x-ratelimit-reset-tokens", "9s")], "");
+    assert_eq!(read_it(&failure).unwrap().authority, Authority::Reported);
+    let failure = limited(
+        &[("x-ratelimit-reset-tokens", "9s"), ("retry-after", "2")],
+        "",
+    );
+    assert_eq!(read_it(&failure).unwrap().source, "retry-after");
+}
+
+proptest! {
+    #[test]
+    fn any_value_of_any_header_is_read(
+        name in prop::sample::select(vec!["retry-after", "retry-after-ms", "x-ratelimit-reset-tokens", "anthropic-ratelimit-unified-5h-reset", "date"]),
+        value in prop_oneof![any::<String>(), "[0-9.eE+-]{0,40}", "[0-9]{1,30}(ms|s|m|h|d)?"],
+        text in "(try again in|resets at|wait) [0-9a-z:.,/() -]{0,30}",
+    ) {
+        let failure = limited(&[(name, &value)], &text);
+        if let Some(hint) = read_it(&failure) {
+            prop_assert!(hint.not_before >= failure.at);
+        }
+    }
+}

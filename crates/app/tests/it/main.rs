@@ -9,6 +9,7 @@
 
 mod architecture;
 mod command_line;
+mod explain;
 mod interrupts;
 mod policies;
 mod support;

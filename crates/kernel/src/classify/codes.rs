@@ -35,13 +35,17 @@ pub(super) fn meaning(word: &str) -> Option<Word> {
         | "serviceoverloaded"
         | "modeloverloaded"
         | "serverbusy"
-        | "3040" => means(Cause::Overloaded),
+        | "3040"
+        | "1312" => means(Cause::Overloaded),
         "usagelimitreached"
         | "usagelimitexceeded"
         | "freeusagelimiterror"
         | "gousagelimiterror"
         | "quotaexhausted"
         | "dailylimitexceeded"
+        | "1308"
+        | "1310"
+        | "1304"
         | "subscriptionfreeusageexhausted"
         | "openrouterfreetierdaily" => means(Cause::UsageLimit),
         "insufficientquota"
@@ -60,9 +64,13 @@ pub(super) fn meaning(word: &str) -> Option<Word> {
         | "accountsuspended"
         | "monthlylimitreached"
         | "spendlimitreached"
+        | "setlimitexceeded"
+        | "insufficientuserquota"
+        | "allocationquotafreetieronly"
+        | "1113"
         | "monthlylimitexceeded" => means(Cause::Billing),
         "budgetexceeded" | "budgetexceedederror" => means(Cause::CeilingReached),
-        "usagenotincluded" => means(Cause::Permission),
+        "usagenotincluded" | "1311" => means(Cause::Permission),
         "contextlengthexceeded"
         | "contextwindowexceeded"
         | "modelmaxprompttokensexceeded"
@@ -93,6 +101,8 @@ pub(super) fn meaning(word: &str) -> Option<Word> {
         | "datainspectionfailed"
         | "sensitive"
         | "malwarepolicy"
+        | "refusal"
+        | "1301"
         | "biopolicy" => means(Cause::ContentFilter),
         "invalidapikey"
         | "unrecognizedclient"
@@ -150,6 +160,7 @@ pub(super) fn meaning(word: &str) -> Option<Word> {
         | "userratelimitexceeded"
         | "1302"
         | "1303"
+        | "1305"
         | "concurrencylimitexceeded"
         | "servicequotaexceeded"
         | "quotaexceeded" => Word::Hints(Limit),

@@ -3,16 +3,16 @@
 //! Invariant: a rule is only asked where its cause is among those that the facts leave open (see `Family`). So no
 //! wording can turn a terminal refusal into a retry.
 
-use super::wording::{Topic, Wording};
+use super::wording::{Topic, Topics, Wording};
 use crate::verdict::Cause;
 
 /// A condition on a message, and what it means.
 struct Rule {
     cause: Cause,
-    /// Every one of these groups must be touched.
-    all: &'static [&'static [Topic]],
+    /// Of each of these groups one must be touched.
+    all: &'static [Topics],
     /// None of these may be touched.
-    none: &'static [Topic],
+    none: Topics,
     /// What the rule is called in the evidence.
     name: &'static str,
 }
@@ -24,53 +24,57 @@ use Topic::{
     Stopped, Tests, TlsConfig, Usage,
 };
 
+const fn any<const N: usize>(topics: [Topic; N]) -> Topics {
+    Topics::of(&topics)
+}
+
 const RULES: &[Rule] = &[
     Rule {
         cause: Cause::Interrupted,
-        all: &[&[Stopped]],
-        none: &[Network, Rate],
+        all: &[any([Stopped])],
+        none: any([Network, Rate, Slow, Credit, Cut, Stall]),
         name: "somebody stopped it",
     },
     Rule {
         cause: Cause::ContentFilter,
-        all: &[&[Filtered]],
-        none: &[Rate, Usage],
+        all: &[any([Filtered])],
+        none: any([Rate, Usage]),
         name: "a content filter",
     },
     Rule {
         cause: Cause::InvalidRequest,
-        all: &[&[Media], &[Exceeds, Bytes]],
-        none: &[Rate, Usage],
+        all: &[any([Media]), any([Exceeds, Bytes])],
+        none: any([Rate, Usage]),
         name: "media too large",
     },
     Rule {
         cause: Cause::ContextOverflow,
-        all: &[&[LargerThanBucket], &[Rate, Exceeds, ShortWindow]],
-        none: &[],
+        all: &[any([LargerThanBucket]), any([Rate, Exceeds, ShortWindow])],
+        none: any([]),
         name: "larger than the rate's bucket",
     },
     Rule {
         cause: Cause::Billing,
-        all: &[&[Spend]],
-        none: &[],
+        all: &[any([Spend])],
+        none: any([]),
         name: "a spending limit",
     },
     Rule {
         cause: Cause::Permission,
-        all: &[&[NotInPlan]],
-        none: &[],
+        all: &[any([NotInPlan])],
+        none: any([]),
         name: "not in the plan",
     },
     Rule {
         cause: Cause::ContextOverflow,
-        all: &[&[ContextFull]],
-        none: &[Rate, ShortWindow, Credit, OutputCap],
+        all: &[any([ContextFull])],
+        none: any([Rate, ShortWindow, Credit, OutputCap]),
         name: "the context is full",
     },
     Rule {
         cause: Cause::ContextOverflow,
-        all: &[&[Context], &[Exceeds]],
-        none: &[
+        all: &[any([Context]), any([Exceeds])],
+        none: any([
             Rate,
             ShortWindow,
             LongWindow,
@@ -78,157 +82,163 @@ const RULES: &[Rule] = &[
             OutputCap,
             Usage,
             Slow,
-        ],
+        ]),
         name: "more than the context holds",
     },
     Rule {
         cause: Cause::PayloadTooLarge,
-        all: &[&[Bytes], &[Exceeds]],
-        none: &[Rate, Usage],
+        all: &[any([Bytes]), any([Exceeds])],
+        none: any([Rate, Usage]),
         name: "too many bytes",
     },
     Rule {
+        cause: Cause::InvalidRequest,
+        all: &[any([OutputCap]), any([Exceeds])],
+        none: any([Rate, Usage]),
+        name: "more than may be written",
+    },
+    Rule {
         cause: Cause::UsageLimit,
-        all: &[&[Usage], &[LongWindow]],
-        none: &[ShortWindow],
+        all: &[any([Usage]), any([LongWindow])],
+        none: any([ShortWindow]),
         name: "a long window is used up",
     },
     Rule {
         cause: Cause::Billing,
-        all: &[&[Credit]],
-        none: &[Usage, Overload],
+        all: &[any([Credit])],
+        none: any([Usage, Overload]),
         name: "no credit",
     },
     Rule {
         cause: Cause::RateLimited,
-        all: &[&[Usage, PlanOrBilling, Rate], &[ShortWindow]],
-        none: &[],
+        all: &[any([Usage, PlanOrBilling, Rate]), any([ShortWindow])],
+        none: any([]),
         name: "a short window",
     },
     Rule {
         cause: Cause::UsageLimit,
-        all: &[&[LongWindow], &[Rate, Exceeds]],
-        none: &[],
+        all: &[any([LongWindow]), any([Rate, Exceeds])],
+        none: any([]),
         name: "a long window",
     },
     Rule {
         cause: Cause::Billing,
-        all: &[&[PlanOrBilling]],
-        none: &[],
+        all: &[any([PlanOrBilling])],
+        none: any([]),
         name: "plan and billing",
     },
     Rule {
         cause: Cause::Billing,
-        all: &[&[Credit]],
-        none: &[Overload],
+        all: &[any([Credit])],
+        none: any([Overload]),
         name: "no credit",
     },
     Rule {
         cause: Cause::UsageLimit,
-        all: &[&[Usage]],
-        none: &[Rate],
+        all: &[any([Usage])],
+        none: any([Rate]),
         name: "a usage limit",
     },
     Rule {
         cause: Cause::Overloaded,
-        all: &[&[Overload]],
-        none: &[Rate],
+        all: &[any([Overload])],
+        none: any([Rate]),
         name: "no capacity",
     },
     Rule {
         cause: Cause::RateLimited,
-        all: &[&[Rate]],
-        none: &[],
+        all: &[any([Rate])],
+        none: any([]),
         name: "a rate limit",
     },
     Rule {
         cause: Cause::UsageLimit,
-        all: &[&[Usage]],
-        none: &[],
+        all: &[any([Usage])],
+        none: any([]),
         name: "a usage limit",
     },
     Rule {
         cause: Cause::CeilingReached,
-        all: &[&[Ceiling]],
-        none: &[],
+        all: &[any([Ceiling])],
+        none: any([]),
         name: "a ceiling of the run",
     },
     Rule {
         cause: Cause::MissingBinary,
-        all: &[&[NoProgram]],
-        none: &[],
+        all: &[any([NoProgram])],
+        none: any([]),
         name: "a program is missing",
     },
     Rule {
         cause: Cause::Misconfigured,
-        all: &[&[TlsConfig, Miswired]],
-        none: &[],
+        all: &[any([TlsConfig, Miswired])],
+        none: any([]),
         name: "the set-up",
     },
     Rule {
         cause: Cause::Internal,
-        all: &[&[Bug]],
-        none: &[Network, Cut, Slow, Stall],
+        all: &[any([Bug])],
+        none: any([Network, Cut, Slow, Stall]),
         name: "a fault in a program",
     },
     Rule {
         cause: Cause::TestsFailed,
-        all: &[&[Tests]],
-        none: &[],
+        all: &[any([Tests])],
+        none: any([]),
         name: "tests",
     },
     Rule {
         cause: Cause::Stalled,
-        all: &[&[Stall]],
-        none: &[],
+        all: &[any([Stall])],
+        none: any([]),
         name: "silence",
     },
     Rule {
         cause: Cause::TruncatedStream,
-        all: &[&[Cut]],
-        none: &[Invalid],
+        all: &[any([Cut])],
+        none: any([Invalid]),
         name: "a stream that was cut",
     },
     Rule {
         cause: Cause::Network,
-        all: &[&[Network]],
-        none: &[],
+        all: &[any([Network])],
+        none: any([]),
         name: "the connection",
     },
     Rule {
         cause: Cause::ModelNotFound,
-        all: &[&[Model], &[Missing]],
-        none: &[Server],
+        all: &[any([Model]), any([Missing])],
+        none: any([Server]),
         name: "no such model",
     },
     Rule {
         cause: Cause::Auth,
-        all: &[&[Auth]],
-        none: &[],
+        all: &[any([Auth])],
+        none: any([]),
         name: "the credential",
     },
     Rule {
         cause: Cause::Permission,
-        all: &[&[Permission]],
-        none: &[],
+        all: &[any([Permission])],
+        none: any([]),
         name: "not permitted",
     },
     Rule {
         cause: Cause::InvalidRequest,
-        all: &[&[Invalid]],
-        none: &[],
+        all: &[any([Invalid])],
+        none: any([]),
         name: "the request",
     },
     Rule {
         cause: Cause::Timeout,
-        all: &[&[Slow]],
-        none: &[],
+        all: &[any([Slow])],
+        none: any([]),
         name: "too slow",
     },
     Rule {
         cause: Cause::ServerError,
-        all: &[&[Server]],
-        none: &[],
+        all: &[any([Server])],
+        none: any([]),
         name: "the provider's own fault",
     },
 ];
@@ -238,9 +248,10 @@ pub(super) fn judge(
     wording: &Wording,
     open: impl Fn(Cause) -> bool,
 ) -> Option<(Cause, &'static str)> {
-    let touched = |topics: &[Topic]| topics.iter().any(|topic| wording.is_about(*topic));
     let applies = |rule: &&Rule| {
-        open(rule.cause) && rule.all.iter().all(|group| touched(group)) && !touched(rule.none)
+        rule.all.iter().all(|group| wording.is_about(*group))
+            && !wording.is_about(rule.none)
+            && open(rule.cause)
     };
     RULES
         .iter()

