@@ -5,6 +5,7 @@ mod words;
 
 use crate::cli::ExplainArguments;
 use crate::exit::{Exit, Usage};
+use crate::output::print;
 use crate::settings;
 use anyhow::Context;
 pub(crate) use input::Came;
@@ -13,7 +14,7 @@ use outlast_kernel::failure::{Failure, Judged};
 use outlast_kernel::policy::Policy;
 use outlast_kernel::verdict::{Class, Verdict};
 use serde_json::{Value, json};
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, Read};
 use std::time::Duration;
 
 const MOST_LINE_BYTES: u64 = 4 << 20;
@@ -33,19 +34,6 @@ pub(crate) fn run(arguments: ExplainArguments) -> anyhow::Result<Exit> {
             };
             print(&text)
         }
-    }
-}
-
-fn print(text: &str) -> anyhow::Result<Exit> {
-    let mut stdout = std::io::stdout().lock();
-    match stdout
-        .write_all(text.as_bytes())
-        .and_then(|()| stdout.flush())
-    {
-        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
-            Err(error).context("cannot write to stdout")
-        }
-        _ => Ok(Exit::Success),
     }
 }
 

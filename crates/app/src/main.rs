@@ -5,6 +5,7 @@ mod exit;
 mod explain;
 mod home;
 mod interrupt;
+mod output;
 mod policy_command;
 mod policy_plot;
 mod progress;

@@ -2,13 +2,13 @@
 
 use crate::cli::PolicyCommand;
 use crate::exit::{Exit, Usage};
+use crate::output::print;
 use crate::policy_plot;
 use anyhow::Context;
 use outlast_kernel::policy::{Backoff, Jitter, Policy};
 use outlast_kernel::time::{Span, millis};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
-use std::io::Write as _;
 use std::time::Duration;
 
 /// More delays than this are not listed; no named policy has as many.
@@ -32,16 +32,7 @@ pub(crate) fn run(command: PolicyCommand) -> anyhow::Result<Exit> {
             }
         }
     };
-    let mut stdout = std::io::stdout().lock();
-    match stdout
-        .write_all(text.as_bytes())
-        .and_then(|()| stdout.flush())
-    {
-        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
-            Err(error).context("cannot write to stdout")
-        }
-        _ => Ok(Exit::Success),
-    }
+    print(&text)
 }
 
 fn named(name: &str) -> Result<Policy, Usage> {

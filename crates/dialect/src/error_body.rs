@@ -19,7 +19,7 @@ const MOST_FIELDS: usize = 64;
 const MOST_MESSAGES: usize = 4;
 
 /// Keys whose values are kept as fields.
-const FIELDS: [&str; 43] = [
+const FIELDS: [&str; 48] = [
     "code",
     "type",
     "status",
@@ -30,6 +30,11 @@ const FIELDS: [&str; 43] = [
     "stop_reason",
     "stopreason",
     "estimated_time",
+    "wait_seconds",
+    "next_request_at",
+    "retry_in",
+    "resets_at_ms",
+    ":exception-type",
     "finishreason",
     "blockreason",
     "limit_source",
@@ -170,9 +175,10 @@ impl Found {
             }
         } else if text.starts_with("data:") || text.starts_with("event:") {
             self.frames(text, depth);
-        } else if let Some((before, value)) = embedded(text) {
+        } else if let Some((before, value, after)) = embedded(text) {
             self.said_plainly(before);
             self.value(&value, depth + 1);
+            self.said_plainly(after);
         } else {
             self.said_plainly(text);
         }
@@ -271,14 +277,18 @@ impl Found {
     }
 }
 
-/// A structure inside a text: JSON, or what Python prints for a dictionary; and what stands before it.
-fn embedded(text: &str) -> Option<(&str, Value)> {
+/// A structure inside a text, JSON or what Python prints for a dictionary, and what stands before and after it.
+fn embedded(text: &str) -> Option<(&str, Value, &str)> {
     let (start, end) = (text.find('{')?, text.rfind('}')?);
     let inside = text.get(start..=end)?;
     let value = serde_json::from_str(inside)
         .ok()
         .or_else(|| python::to_json(inside))?;
-    Some((text[..start].trim_end_matches([' ', '-', ':', '\n']), value))
+    Some((
+        text[..start].trim_end_matches([' ', '-', ':', '\n']),
+        value,
+        &text[end + 1..],
+    ))
 }
 
 /// A web page as the text that it shows.

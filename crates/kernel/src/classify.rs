@@ -1,10 +1,11 @@
 //! From facts to a verdict.
 //!
-//! Facts decide: the provider's words, the status, the I/O kind. They either settle the cause or leave a [`Family`]
+//! Facts decide: the provider's words, the status, the I/O kind. They either settle the cause or leave a family
 //! of causes open; only then does the message choose among those. Invariants: wording never makes a terminal 4xx
 //! retryable, and never changes what a provider's own code has settled. The work is linear in the message.
 
 mod codes;
+mod phrases;
 mod rules;
 pub(crate) mod wording;
 
@@ -168,9 +169,20 @@ fn judge(failure: &Failure, wording: &Wording, has_time: bool) -> (Cause, Eviden
         Some((Cause::UsageLimit, name)) if family.is_terminal() => {
             (Cause::Billing, seen("text", name))
         }
+        // A certificate that is refused looks like a lost connection to the layers above it.
+        Some((Cause::Network, name)) => by_quotation(failure, family)
+            .filter(|(quoted, _)| *quoted == Cause::Misconfigured)
+            .unwrap_or((Cause::Network, seen("text", name))),
         Some((cause, name)) => (cause, seen("text", name)),
-        None => (family.default_cause(failure), evidence),
+        None => by_quotation(failure, family).unwrap_or((family.default_cause(failure), evidence)),
     }
+}
+
+/// Where nothing else is known, what stands in quotes may be the error itself, passed on by a client.
+fn by_quotation(failure: &Failure, family: Family) -> Option<(Cause, Evidence)> {
+    let wording =
+        (family == Family::Open).then(|| Wording::read_with_quotations(&failure.message))?;
+    rules::judge(&wording, |_| true).map(|(cause, name)| (cause, seen("quotation", name)))
 }
 
 /// A limit that states when it ends: long ones are a plan's window, short ones a rate.
@@ -201,9 +213,12 @@ fn facts(failure: &Failure) -> Facts {
             .filter_map(|(source, word)| Some((source, word, codes::meaning(word)?)))
     };
     for (source, word, meaning) in words() {
-        if let Word::Means(cause) = meaning
-            && !names_a_throttle(failure, cause)
-        {
+        if let Word::Means(cause) = meaning {
+            let cause = if names_a_throttle(failure, cause) {
+                Cause::RateLimited
+            } else {
+                cause
+            };
             return Facts::Settled(cause, heard(source, word));
         }
     }
@@ -283,7 +298,11 @@ fn spoken_status(message: &str) -> Option<u16> {
     let head = &head[..head.len().min(120)];
     let announced = |at: usize| {
         let before = head[..at].trim_ascii_end();
-        let before = before.strip_suffix(b":").unwrap_or(before).trim_ascii_end();
+        let before = before
+            .strip_suffix(b":")
+            .or(before.strip_suffix(b"="))
+            .unwrap_or(before)
+            .trim_ascii_end();
         let bracketed = before.ends_with(b"(") && head.get(at + 3) == Some(&b')');
         let named = |word: &&[u8]| {
             before.len() >= word.len()

@@ -59,9 +59,10 @@ pub enum IoKind {
 }
 
 /// Response headers that may be kept: those that say when to come back, and those that name the request.
-const KEPT_HEADERS: [&str; 14] = [
+const KEPT_HEADERS: [&str; 15] = [
     "retry-after",
     "retry-after-ms",
+    "x-ms-retry-after-ms",
     "x-should-retry",
     "x-ratelimit-",
     "ratelimit-",
@@ -225,7 +226,7 @@ impl Failure {
 
     /// The provider's machine-readable words about what went wrong, each with its source, the most telling first.
     pub fn words(&self) -> impl Iterator<Item = (&str, &str)> {
-        const NAMES: [&str; 13] = [
+        const NAMES: [&str; 14] = [
             "code",
             "type",
             "reason",
@@ -239,16 +240,20 @@ impl Failure {
             "blockreason",
             "limit_source",
             "exception",
+            ":exception-type",
         ];
         let code = self.code.as_deref().map(|code| ("code", code));
         let header = self
             .header("x-amzn-errortype")
             .map(|value| ("x-amzn-errortype", value));
+        // That there is an error is known; only as the reason of an end does the word say something.
+        let telling = |name: &str, value: &str| value != "error" || name.starts_with("finish");
         let fields = self
             .fields
             .iter()
-            .filter(|(name, _)| NAMES.contains(&name.as_str()));
-        let fields = fields.map(|(name, value)| (name.as_str(), value.as_str()));
+            .map(|(name, value)| (name.as_str(), value.as_str()));
+        let fields =
+            fields.filter(move |(name, value)| NAMES.contains(name) && telling(name, value));
         code.into_iter().chain(header).chain(fields)
     }
 

@@ -232,7 +232,7 @@ mod tests {
             ("dial [::1]:80 refused", "dial [fe80::1ff]:80 refused"),
             (
                 "open /tmp/run-8231/out.json: missing",
-                "open /home/ann/work/out.json: missing",
+                "open /home/ann/project/out.json: missing",
             ),
             (
                 "open C:\\Users\\ann\\out.json: missing",

@@ -59,11 +59,11 @@ const UNIFIED: &str = "anthropic-ratelimit-unified-";
 
 fn from_headers(failure: &Failure, best: &mut Best) {
     let now = failure.at;
-    if let Some(wait) = failure
-        .header("retry-after-ms")
-        .and_then(|value| duration::whole(value, Bare::Millis))
-    {
-        best.offer(Some(now + wait), "retry-after-ms");
+    for name in ["retry-after-ms", "x-ms-retry-after-ms"] {
+        let wait = failure
+            .header(name)
+            .and_then(|value| duration::whole(value, Bare::Millis));
+        best.offer(wait.map(|wait| now + wait), name);
     }
     if let Some(value) = failure.header("retry-after") {
         let at = duration::whole(value, Bare::Seconds).map(|wait| now + wait);
@@ -207,7 +207,9 @@ fn from_fields(failure: &Failure, best: &mut Best) {
             | "retryafter"
             | "resets_in"
             | "retry_after_s"
-            | "estimated_time" => after(Bare::Seconds),
+            | "estimated_time"
+            | "wait_seconds"
+            | "retry_in" => after(Bare::Seconds),
             "retry_after_ms" | "retry-after-ms" | "retryafterms" | "retry_delay_ms" => {
                 after(Bare::Millis)
             }
@@ -217,7 +219,9 @@ fn from_fields(failure: &Failure, best: &mut Best) {
             | "resetat"
             | "reset_time"
             | "resettime"
-            | "quotaresettimestamp" => at(),
+            | "quotaresettimestamp"
+            | "next_request_at"
+            | "resets_at_ms" => at(),
             _ => None,
         };
         best.offer(stated, name);

@@ -2,7 +2,6 @@
 
 use crate::support::{Outlast, Ran};
 use serde_json::Value;
-use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::process::Stdio;
 
@@ -169,24 +168,39 @@ fn eight_hours_pass_in_a_test_and_the_error_comes_once() {
 
 #[test]
 fn the_prompt_can_come_from_stdin() {
-    let mut child = Outlast::new()
-        .command(&["-p", "-", "--model", "ok"])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    child
-        .stdin
-        .take()
-        .unwrap()
-        .write_all("line one\nline two".as_bytes())
-        .unwrap();
-    let ran = Ran::from(child.wait_with_output().unwrap());
+    let ran = Outlast::new().run_with_stdin(&["-p", "-", "--model", "ok"], "line one\nline two");
     assert!(
         ran.stdout.ends_with("You said: line one\nline two\n"),
         "{}",
         ran.stdout
     );
+}
+
+#[test]
+fn a_prompt_may_begin_with_a_dash() {
+    let ran = Outlast::new().run(&["-p", "- item one", "--model", "ok"]);
+    assert!(
+        ran.stdout.ends_with("You said: - item one\n"),
+        "{}",
+        ran.stderr
+    );
+}
+
+#[test]
+fn ten_at_once_share_a_fresh_home_without_a_word() {
+    let outlast = Outlast::new();
+    let start = |_| {
+        outlast
+            .command(&["-p", "hi", "--model", "ok"])
+            .stderr(Stdio::piped())
+            .stdout(Stdio::null())
+            .spawn()
+    };
+    let children: Vec<_> = (0..10).map(start).collect();
+    for child in children {
+        let ran = Ran::from(child.unwrap().wait_with_output().unwrap());
+        assert_eq!((ran.code, ran.stderr.as_str()), (0, ""));
+    }
 }
 
 #[test]

@@ -2,9 +2,7 @@
 
 use crate::support::{Outlast, Ran};
 use serde_json::Value;
-use std::io::Write;
 use std::path::PathBuf;
-use std::process::Stdio;
 
 fn project(path: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
@@ -19,20 +17,7 @@ fn lines(text: &str) -> Vec<Value> {
 }
 
 fn explain_stdin(input: &str) -> Ran {
-    let mut child = Outlast::new()
-        .command(&["explain", "--jsonl"])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    child
-        .stdin
-        .take()
-        .unwrap()
-        .write_all(input.as_bytes())
-        .unwrap();
-    Ran::from(child.wait_with_output().unwrap())
+    Outlast::new().run_with_stdin(&["explain", "--jsonl"], input)
 }
 
 /// How well the answers to a labelled file agree with its labels.

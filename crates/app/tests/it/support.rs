@@ -1,8 +1,9 @@
 //! Runs the real binary in a home of its own.
 
 use assert_cmd::cargo::cargo_bin;
+use std::io::Write;
 use std::path::PathBuf;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 use tempfile::TempDir;
 
 pub(crate) struct Outlast {
@@ -40,6 +41,22 @@ impl Outlast {
             .env("OUTLAST_TIME_SCALE", self.scale)
             .env("TZ", "UTC");
         command
+    }
+
+    pub(crate) fn run_with_stdin(&self, arguments: &[&str], input: &str) -> Ran {
+        let mut command = self.command(arguments);
+        command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        child
+            .stdin
+            .take()
+            .unwrap()
+            .write_all(input.as_bytes())
+            .unwrap();
+        Ran::from(child.wait_with_output().unwrap())
     }
 
     pub(crate) fn run(&self, arguments: &[&str]) -> Ran {

@@ -65,13 +65,16 @@ pub(super) fn meaning(word: &str) -> Option<Word> {
         | "monthlylimitreached"
         | "spendlimitreached"
         | "setlimitexceeded"
+        | "monthlyrequestcount"
         | "insufficientuserquota"
         | "allocationquotafreetieronly"
         | "1113"
         | "monthlylimitexceeded" => means(Cause::Billing),
         "budgetexceeded" | "budgetexceedederror" => means(Cause::CeilingReached),
-        "usagenotincluded" | "1311" => means(Cause::Permission),
+        "usagenotincluded" | "planrestricted" | "1311" => means(Cause::Permission),
         "contextlengthexceeded"
+        | "modelcontextwindowexceeded"
+        | "contentlengthexceedsthreshold"
         | "contextwindowexceeded"
         | "modelmaxprompttokensexceeded"
         | "exceedcontextsizeerror"

@@ -19,9 +19,9 @@ struct Rule {
 
 use Topic::{
     Auth, Bug, Bytes, Ceiling, Context, ContextFull, Credit, Cut, Exceeds, Filtered, Invalid,
-    LargerThanBucket, LongWindow, Media, Missing, Miswired, Model, Network, NoProgram, NotInPlan,
-    OutputCap, Overload, Permission, PlanOrBilling, Rate, Server, ShortWindow, Slow, Spend, Stall,
-    Stopped, Tests, TlsConfig, Usage,
+    Killed, LargerThanBucket, LongWindow, Media, Missing, Miswired, Model, Network, NoCredential,
+    NoProgram, NotInPlan, OutputCap, Overload, Permission, PlanOrBilling, Rate, Server,
+    ShortWindow, Slow, Spend, Stall, Stopped, Tests, TlsConfig, Usage,
 };
 
 const fn any<const N: usize>(topics: [Topic; N]) -> Topics {
@@ -29,6 +29,12 @@ const fn any<const N: usize>(topics: [Topic; N]) -> Topics {
 }
 
 const RULES: &[Rule] = &[
+    Rule {
+        cause: Cause::Interrupted,
+        all: &[any([Killed])],
+        none: any([]),
+        name: "somebody stopped it",
+    },
     Rule {
         cause: Cause::Interrupted,
         all: &[any([Stopped])],
@@ -52,6 +58,12 @@ const RULES: &[Rule] = &[
         all: &[any([LargerThanBucket]), any([Rate, Exceeds, ShortWindow])],
         none: any([]),
         name: "larger than the rate's bucket",
+    },
+    Rule {
+        cause: Cause::UsageLimit,
+        all: &[any([Spend]), any([LongWindow])],
+        none: any([]),
+        name: "a long window of spending",
     },
     Rule {
         cause: Cause::Billing,
@@ -136,7 +148,7 @@ const RULES: &[Rule] = &[
     Rule {
         cause: Cause::UsageLimit,
         all: &[any([Usage])],
-        none: any([Rate]),
+        none: any([Rate, Overload]),
         name: "a usage limit",
     },
     Rule {
@@ -174,6 +186,12 @@ const RULES: &[Rule] = &[
         all: &[any([TlsConfig, Miswired])],
         none: any([]),
         name: "the set-up",
+    },
+    Rule {
+        cause: Cause::Auth,
+        all: &[any([NoCredential])],
+        none: any([]),
+        name: "no credential",
     },
     Rule {
         cause: Cause::Internal,

@@ -78,7 +78,8 @@ fn skip_padding(text: &str) -> &str {
     ] {
         rest = rest.strip_prefix(word).unwrap_or(rest);
     }
-    rest.trim_start_matches([' ', '~'])
+    // The sign of an ISO 8601 duration.
+    rest.trim_start_matches([' ', '~']).trim_start_matches("pt")
 }
 
 fn skip_separator(text: &str) -> &str {

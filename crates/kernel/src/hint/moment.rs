@@ -199,6 +199,9 @@ fn skip_between(text: &str) -> &str {
 
 /// `3pm`, `6:34 am`, `15:30`, `09:25:00`.
 fn leading_time(text: &str) -> Option<(Time, &str)> {
+    if let Some(rest) = text.strip_prefix("midnight") {
+        return Some((Time::midnight(), rest));
+    }
     let (hour, rest) = leading_digits(text)?;
     let (minute, rest, has_minutes) = match rest.strip_prefix(':').and_then(leading_digits) {
         Some((minute, rest)) => (minute, rest, true),
