@@ -180,8 +180,11 @@ fn judge(failure: &Failure, wording: &Wording, has_time: bool) -> (Cause, Eviden
 
 /// Where nothing else is known, what stands in quotes may be the error itself, passed on by a client.
 fn by_quotation(failure: &Failure, family: Family) -> Option<(Cause, Evidence)> {
-    let wording =
-        (family == Family::Open).then(|| Wording::read_with_quotations(&failure.message))?;
+    let quotes = || memchr::memchr3(b'"', b'`', b'\'', failure.message.as_bytes()).is_some();
+    if family != Family::Open || !quotes() {
+        return None;
+    }
+    let wording = Wording::read_with_quotations(&failure.message);
     rules::judge(&wording, |_| true).map(|(cause, name)| (cause, seen("quotation", name)))
 }
 
