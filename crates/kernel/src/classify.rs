@@ -11,10 +11,14 @@ pub(crate) mod wording;
 
 use crate::failure::{Failure, IoKind, Transport};
 use crate::hint;
-use crate::verdict::{Cause, Class, Evidence, Scope, Verdict};
+use crate::verdict::{Cause, Class, Evidence, Hint, Scope, Verdict};
 use codes::Word;
 use std::borrow::Cow;
+use std::time::Duration;
 use wording::Wording;
+
+/// No rate limit that is known has a longer window.
+const LONGEST_RATE: Duration = Duration::from_secs(600);
 
 /// What the facts leave open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -141,7 +145,7 @@ pub fn classify(failure: &Failure) -> Verdict {
     }
     let wording = Wording::read(&failure.message);
     let stated = hint::read(failure, &wording);
-    let (cause, evidence) = judge(failure, &wording, stated.is_some());
+    let (cause, evidence) = judge(failure, &wording, stated.as_ref());
     // A time to come back means nothing where coming back cannot help; for an empty purse it is worth knowing.
     let may_return = cause.class() == Class::Transient || cause == Cause::Billing;
     let hint = stated.filter(|hint| may_return && !is_false(failure, hint));
@@ -153,28 +157,29 @@ pub fn classify(failure: &Failure) -> Verdict {
     }
 }
 
-fn judge(failure: &Failure, wording: &Wording, has_time: bool) -> (Cause, Evidence) {
+fn judge(failure: &Failure, wording: &Wording, stated: Option<&Hint>) -> (Cause, Evidence) {
     let (family, evidence) = match facts(failure) {
         Facts::Settled(cause, evidence) => return (cause, evidence),
         Facts::Leaves(family, evidence) => (family, evidence),
     };
-    match rules::judge(wording, |cause| family.allows(cause)) {
+    let limit = matches!(family, Family::Limit | Family::Open);
+    match (rules::judge(wording, |cause| family.allows(cause)), stated) {
         // Money does not come back at a stated time: what does is a limit.
-        Some((Cause::Billing, name))
-            if has_time && matches!(family, Family::Limit | Family::Open) =>
-        {
-            (timed_limit(failure, wording), seen("text", name))
+        (Some((Cause::Billing, name)), Some(hint)) if limit => {
+            (timed_limit(hint.wait(failure.at)), seen("text", name))
         }
         // What a terminal status calls a used-up plan is not waited for: another account may help.
-        Some((Cause::UsageLimit, name)) if family.is_terminal() => {
+        (Some((Cause::UsageLimit, name)), _) if family.is_terminal() => {
             (Cause::Billing, seen("text", name))
         }
         // A certificate that is refused looks like a lost connection to the layers above it.
-        Some((Cause::Network, name)) => by_quotation(failure, family)
+        (Some((Cause::Network, name)), _) => by_quotation(failure, family)
             .filter(|(quoted, _)| *quoted == Cause::Misconfigured)
             .unwrap_or((Cause::Network, seen("text", name))),
-        Some((cause, name)) => (cause, seen("text", name)),
-        None => by_quotation(failure, family).unwrap_or((family.default_cause(failure), evidence)),
+        (Some((cause, name)), _) => (cause, seen("text", name)),
+        (None, _) => {
+            by_quotation(failure, family).unwrap_or((family.default_cause(failure), evidence))
+        }
     }
 }
 
@@ -189,10 +194,8 @@ fn by_quotation(failure: &Failure, family: Family) -> Option<(Cause, Evidence)> 
 }
 
 /// A limit that states when it ends: long ones are a plan's window, short ones a rate.
-fn timed_limit(failure: &Failure, wording: &Wording) -> Cause {
-    let hint = hint::read(failure, wording);
-    let long = hint.is_some_and(|hint| hint.wait(failure.at).as_secs() > 600);
-    if long {
+fn timed_limit(wait: Duration) -> Cause {
+    if wait > LONGEST_RATE {
         Cause::UsageLimit
     } else {
         Cause::RateLimited
@@ -370,7 +373,7 @@ fn by_io(io: IoKind) -> (Cause, &'static str) {
 }
 
 /// A few seconds on a quota of a day is a default that somebody forgot, not a promise.
-fn is_false(failure: &Failure, hint: &crate::verdict::Hint) -> bool {
+fn is_false(failure: &Failure, hint: &Hint) -> bool {
     let per_day = |(name, value): &(String, String)| {
         name == "quotaid" && value.to_ascii_lowercase().contains("perday")
     };
