@@ -1,4 +1,4 @@
-//! Fingerprints: bounded for any text, and stable when made again from their own message.
+//! Fingerprints and messages: bounded for any text.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -12,6 +12,7 @@ pub(crate) use input::Came;
 use input::Input;
 use outlast_kernel::failure::{Failure, Judged};
 use outlast_kernel::policy::Policy;
+use outlast_kernel::text;
 use outlast_kernel::verdict::{Class, Verdict};
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Read};
@@ -46,33 +47,58 @@ fn explain_lines(path: &str, now: input::Now) -> anyhow::Result<Exit> {
         Box::new(BufReader::new(file))
     };
     let mut exit = Exit::Success;
-    let mut line = Vec::new();
     for number in 1_u64.. {
-        line.clear();
-        let read = lines
-            .by_ref()
-            .take(MOST_LINE_BYTES)
-            .read_until(b'\n', &mut line);
-        if read.with_context(|| format!("cannot read line {number} of {path}"))? == 0 {
-            break;
-        }
-        let answer = match explain_line(&line, now) {
-            Ok(None) => continue,
-            Ok(Some(answer)) => answer,
+        let line = read_line(&mut lines)
+            .with_context(|| format!("cannot read line {number} of {path}"))?;
+        let answer = match line {
+            Line::End => break,
+            Line::Whole(line) => explain_line(&line, now),
+            Line::TooLong => Err(format!("it is longer than {} MiB", MOST_LINE_BYTES >> 20)),
+        };
+        match answer {
+            Ok(None) => {}
+            Ok(Some(answer)) => drop(print(&(answer.to_string() + "\n"))?),
             Err(problem) => {
                 exit = Exit::Failed;
-                json!({ "line": number, "error": format!("line {number}: {problem}") })
+                let error = text::message(&format!("line {number}: {problem}"));
+                print(&(json!({ "line": number, "error": error }).to_string() + "\n"))?;
             }
-        };
-        print(&(answer.to_string() + "\n"))?;
+        }
     }
     Ok(exit)
 }
 
+enum Line {
+    Whole(Vec<u8>),
+    TooLong,
+    End,
+}
+
+/// The next line; of one that is too long nothing is kept.
+fn read_line(lines: &mut dyn BufRead) -> std::io::Result<Line> {
+    let mut line = Vec::new();
+    lines.take(MOST_LINE_BYTES).read_until(b'\n', &mut line)?;
+    if line.is_empty() {
+        return Ok(Line::End);
+    }
+    if line.ends_with(b"\n") || (line.len() as u64) < MOST_LINE_BYTES {
+        return Ok(Line::Whole(line));
+    }
+    while !line.is_empty() && !line.ends_with(b"\n") {
+        line.clear();
+        lines.take(MOST_LINE_BYTES).read_until(b'\n', &mut line)?;
+    }
+    Ok(Line::TooLong)
+}
+
 fn explain_line(line: &[u8], now: input::Now) -> Result<Option<Value>, String> {
     let text = std::str::from_utf8(line).map_err(|_| "it is not UTF-8 text".to_owned())?;
-    if text.trim().is_empty() {
+    let text = text.trim_start_matches('\u{feff}').trim();
+    if text.is_empty() {
         return Ok(None);
+    }
+    if !text.starts_with('{') {
+        return Err("it is not a JSON object".to_owned());
     }
     let input: Input = serde_json::from_str(text).map_err(|error| error.to_string())?;
     let failure = input.failure(now).map_err(|error| error.to_string())?;

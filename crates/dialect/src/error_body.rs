@@ -81,6 +81,21 @@ const MESSAGES: [&str; 9] = [
     "status_msg",
     "errmsg",
 ];
+/// Keys under which a body sends back what was asked; nothing below them is about the failure.
+const ECHOES: [&str; 12] = [
+    "input",
+    "inputs",
+    "request",
+    "messages",
+    "body",
+    "param",
+    "params",
+    "ctx",
+    "prompt",
+    "content",
+    "tools",
+    "arguments",
+];
 /// Fields that hold an HTTP status.
 const STATUSES: [&str; 6] = [
     "status",
@@ -124,13 +139,19 @@ pub struct Seen<'a> {
 /// ```
 pub fn read(seen: Seen<'_>) -> Failure {
     let body = text::bounded(seen.body, MOST_BODY_BYTES);
-    let mut found = Found::default();
+    let refused = seen
+        .status
+        .is_some_and(|status| (400..500).contains(&status) && status != 429);
+    let mut found = Found {
+        refused,
+        ..Found::default()
+    };
     found.text(body.trim(), 0);
-    let message = found.messages.join("; ");
-    let message = if message.is_empty() {
-        without_markup(body.trim())
-    } else {
-        message
+    let message = match found.messages.join("; ") {
+        said if !said.is_empty() => said,
+        // What a structure does not say is not made up from what it echoes.
+        _ if found.structured => "no message".to_owned(),
+        _ => without_markup(body.trim()),
     };
     let mut failure = match seen.transport {
         Transport::Http => {
@@ -147,9 +168,16 @@ pub fn read(seen: Seen<'_>) -> Failure {
         .headers
         .iter()
         .map(|(name, value)| (name.as_str(), value.as_str()));
-    let failure = failure.with_headers(headers);
+    with_the_providers_word(failure.with_headers(headers))
+}
+
+/// `x-should-retry`: a no always counts, a yes only where the status does not close the matter.
+fn with_the_providers_word(failure: Failure) -> Failure {
+    let closed = failure
+        .status
+        .is_some_and(|status| (400..500).contains(&status));
     match failure.header("x-should-retry").map(str::trim) {
-        Some("true") => failure.with_retryable(true),
+        Some("true") if !closed => failure.with_retryable(true),
         Some("false") => failure.with_retryable(false),
         _ => failure,
     }
@@ -160,6 +188,11 @@ pub fn read(seen: Seen<'_>) -> Failure {
 struct Found {
     fields: Vec<(String, String)>,
     messages: Vec<String>,
+    /// The request was refused as it is: facts come from the body's own structure, not from what a message holds.
+    refused: bool,
+    /// Inside of something that was said.
+    in_message: bool,
+    structured: bool,
 }
 
 impl Found {
@@ -177,11 +210,17 @@ impl Found {
             self.frames(text, depth);
         } else if let Some((before, value, after)) = embedded(text) {
             self.said_plainly(before);
-            self.value(&value, depth + 1);
+            self.inside_a_message(|found| found.value(&value, depth + 1));
             self.said_plainly(after);
         } else {
             self.said_plainly(text);
         }
+    }
+
+    fn inside_a_message(&mut self, read: impl FnOnce(&mut Self)) {
+        let outside = std::mem::replace(&mut self.in_message, true);
+        read(self);
+        self.in_message = outside;
     }
 
     fn frames(&mut self, text: &str, depth: usize) {
@@ -201,6 +240,7 @@ impl Found {
         }
         match value {
             Value::Object(object) => {
+                self.structured = true;
                 for (key, value) in object {
                     self.entry(&key.to_ascii_lowercase(), value, depth);
                 }
@@ -212,6 +252,15 @@ impl Found {
 
     fn entry(&mut self, key: &str, value: &Value, depth: usize) {
         match value {
+            _ if ECHOES.contains(&key) => {}
+            Value::Array(values) if key == "errors" || MESSAGES.contains(&key) => {
+                for value in values {
+                    match value {
+                        Value::String(text) => self.said(text, depth),
+                        value => self.value(value, depth + 1),
+                    }
+                }
+            }
             Value::Object(_) | Value::Array(_) => self.value(value, depth + 1),
             Value::String(text) if MESSAGES.contains(&key) => self.said(text, depth),
             Value::String(text) => self.field(key, text),
@@ -221,7 +270,8 @@ impl Found {
     }
 
     fn field(&mut self, key: &str, value: &str) {
-        let kept = FIELDS.contains(&key) || key.starts_with("x-codex-");
+        let echoed = self.refused && self.in_message;
+        let kept = !echoed && (FIELDS.contains(&key) || key.starts_with("x-codex-"));
         if kept && self.fields.len() < MOST_FIELDS {
             self.fields
                 .push((key.to_owned(), text::message(&text::bounded(value, 256))));
@@ -231,7 +281,7 @@ impl Found {
     /// What a provider says may itself be structured.
     fn said(&mut self, text: &str, depth: usize) {
         if text.contains('{') {
-            self.text(text.trim(), depth + 1);
+            self.inside_a_message(|found| found.text(text.trim(), depth + 1));
         } else {
             self.said_plainly(text);
         }

@@ -34,7 +34,7 @@ struct Case {
     run: fn(u64),
 }
 
-const CASES: [Case; 7] = [
+const CASES: [Case; 8] = [
     Case {
         name: "decide",
         baseline: 186,
@@ -62,13 +62,13 @@ const CASES: [Case; 7] = [
     },
     Case {
         name: "verdict_by_code",
-        baseline: 2400,
+        baseline: 2820,
         limit: 3000,
         run: verdict_by_code,
     },
     Case {
         name: "verdict_by_status",
-        baseline: 2400,
+        baseline: 2560,
         limit: 3000,
         run: verdict_by_status,
     },
@@ -77,6 +77,13 @@ const CASES: [Case; 7] = [
         baseline: 56_000,
         limit: 60_000,
         run: verdict_by_text,
+    },
+    // Every third byte is a mark: far worse than any body that was seen, and still linear.
+    Case {
+        name: "verdict_by_quotes",
+        baseline: 65_000,
+        limit: 80_000,
+        run: verdict_by_quotes,
     },
 ];
 
@@ -245,5 +252,12 @@ fn verdict_by_text(rounds: u64) {
     let mut message = filler.repeat(20);
     message.truncate(2048 - telling.len());
     message.push_str(telling);
+    classify_rounds(rounds, &Failure::thrown("openai", &message, NOW));
+}
+
+/// Two KiB of escaped JSON, with marks that open and never close.
+fn verdict_by_quotes(rounds: u64) {
+    let mut message = r#"{\"role\": \"user\", \"text\": "it's 'so } "#.repeat(60);
+    message.truncate(2048);
     classify_rounds(rounds, &Failure::thrown("openai", &message, NOW));
 }

@@ -149,11 +149,15 @@ pub fn classify(failure: &Failure) -> Verdict {
     // A time to come back means nothing where coming back cannot help; for an empty purse it is worth knowing.
     let may_return = cause.class() == Class::Transient || cause == Cause::Billing;
     let hint = stated.filter(|hint| may_return && !is_false(failure, hint));
+    let mut evidence = vec![evidence];
+    if let Some(word) = failure.header("x-should-retry") {
+        evidence.push(heard("x-should-retry", word));
+    }
     Verdict {
         cause,
         scope: scope(cause),
         hint,
-        evidence: vec![evidence],
+        evidence,
     }
 }
 
@@ -185,8 +189,10 @@ fn judge(failure: &Failure, wording: &Wording, stated: Option<&Hint>) -> (Cause,
 
 /// Where nothing else is known, what stands in quotes may be the error itself, passed on by a client.
 fn by_quotation(failure: &Failure, family: Family) -> Option<(Cause, Evidence)> {
+    // Errors that are passed on are short; a long text with quotations is something else.
+    let short = failure.message.len() <= 1024;
     let quotes = || memchr::memchr3(b'"', b'`', b'\'', failure.message.as_bytes()).is_some();
-    if family != Family::Open || !quotes() {
+    if family != Family::Open || !short || !quotes() {
         return None;
     }
     let wording = Wording::read_with_quotations(&failure.message);
@@ -209,23 +215,22 @@ enum Facts {
 
 /// What the machine-readable parts of a failure say, the most telling first.
 fn facts(failure: &Failure) -> Facts {
-    if plan_is_used_up(failure) {
-        let evidence = seen("anthropic-ratelimit-unified-status", "rejected");
+    if let Some(evidence) = used_up_plan(failure) {
         return Facts::Settled(Cause::UsageLimit, evidence);
     }
     let words = || {
-        failure
-            .words()
-            .filter_map(|(source, word)| Some((source, word, codes::meaning(word)?)))
+        failure.words().filter_map(|(source, word)| {
+            Some((source, word, codes::meaning(word, &failure.provider)?))
+        })
     };
+    let settled = status(failure);
     for (source, word, meaning) in words() {
-        if let Word::Means(cause) = meaning {
-            let cause = if names_a_throttle(failure, cause) {
-                Cause::RateLimited
-            } else {
-                cause
-            };
-            return Facts::Settled(cause, heard(source, word));
+        match meaning {
+            // No word opens what a status has closed.
+            Word::Means(cause)
+                if cause.class() == Class::Transient && settled.is_some_and(is_final) => {}
+            Word::Means(cause) => return Facts::Settled(cause, heard(source, word)),
+            Word::Hints(_) => {}
         }
     }
     if let Some(io) = failure.io {
@@ -236,7 +241,7 @@ fn facts(failure: &Failure) -> Facts {
         Word::Hints(family) => Some((family, heard(source, word))),
         Word::Means(_) => None,
     });
-    let by_status = status(failure).and_then(|status| Some((by_status(status)?, status)));
+    let by_status = settled.and_then(|status| Some((by_status(status)?, status)));
     match (by_word, by_status) {
         (_, Some((Facts::Settled(cause, evidence), _))) => Facts::Settled(cause, evidence),
         // A word that only says "refused" knows less than a status that says why, and no word of a limit or a fault
@@ -252,19 +257,17 @@ fn facts(failure: &Failure) -> Facts {
     }
 }
 
-/// One provider uses the words of an empty purse for a throttle of a minute, and tells them apart by a link only.
-fn names_a_throttle(failure: &Failure, cause: Cause) -> bool {
-    let dashscope = matches!(failure.provider.as_str(), "alibaba" | "dashscope" | "qwen");
-    dashscope && cause == Cause::Billing && failure.message.contains("#token-limit")
+/// A status that no word of a limit or a fault outweighs. Some services throttle with 400 or 403; none does with these.
+fn is_final(status: u16) -> bool {
+    (400..500).contains(&status)
+        && !matches!(status, 400 | 403 | 408 | 409 | 424 | 425 | 429 | 498 | 499)
 }
 
-/// Whether a status outweighs a word of that family. Some services throttle with 400 or 403; none does with these.
+/// Whether a status outweighs a word of that family.
 fn closes(status: u16, family: Family) -> bool {
     match family {
-        Family::Limit => matches!(status, 401 | 402 | 404 | 413),
-        Family::Server => {
-            (400..500).contains(&status) && !matches!(status, 408 | 409 | 424 | 425 | 429)
-        }
+        Family::Limit => is_final(status),
+        Family::Server => is_final(status) || matches!(status, 400 | 403),
         _ => false,
     }
 }
@@ -279,14 +282,21 @@ fn unless_in_flight(failure: &Failure, facts: Facts) -> Facts {
     }
 }
 
-/// Anthropic marks a plan's window, as opposed to a short throttle, by its unified headers.
-fn plan_is_used_up(failure: &Failure) -> bool {
-    let rejected = |(name, value): &(String, String)| {
-        name.starts_with("anthropic-ratelimit-unified")
-            && name.ends_with("status")
-            && value == "rejected"
+/// Anthropic marks a plan's window, as opposed to a short throttle, by its unified headers. What is paid beyond the plan
+/// is not the plan.
+fn used_up_plan(failure: &Failure) -> Option<Evidence> {
+    let rejected = |(name, value): &&(String, String)| {
+        let window = name
+            .strip_prefix("anthropic-ratelimit-unified-")
+            .and_then(|rest| rest.strip_suffix("status"));
+        value == "rejected" && window.is_some_and(|window| !window.contains("overage"))
     };
-    failure.status == Some(429) && failure.headers.iter().any(rejected)
+    let (name, value) = failure
+        .headers
+        .iter()
+        .find(rejected)
+        .filter(|_| failure.status == Some(429))?;
+    Some(heard(name, value))
 }
 
 /// The status, or the one that the message itself begins with.
@@ -304,17 +314,19 @@ fn spoken_status(message: &str) -> Option<u16> {
     let head = &head[..head.len().min(120)];
     let announced = |at: usize| {
         let before = head[..at].trim_ascii_end();
-        let before = before
-            .strip_suffix(b":")
-            .or(before.strip_suffix(b"="))
-            .unwrap_or(before)
-            .trim_ascii_end();
         let bracketed = before.ends_with(b"(") && head.get(at + 3) == Some(&b')');
-        let named = |word: &&[u8]| {
-            before.len() >= word.len()
-                && before[before.len() - word.len()..].eq_ignore_ascii_case(word)
+        let before = match before {
+            [before @ .., b':' | b'=' | b'\'' | b'"' | b'`'] => before.trim_ascii_end(),
+            before => before,
         };
-        at == 0 || bracketed || ANNOUNCED_BY.iter().any(named)
+        let word = before
+            .rsplit(|byte| byte.is_ascii_whitespace())
+            .next()
+            .unwrap_or(before)
+            .to_ascii_lowercase();
+        let named =
+            ANNOUNCED_BY.iter().any(|name| word.ends_with(name)) || word.starts_with(b"http/");
+        bracketed || named || (at == 0 && !counts_something(&head[3..]))
     };
     let stands_alone = |at: usize| {
         let free = |byte: Option<&u8>| byte.is_none_or(|byte| !byte.is_ascii_alphanumeric());
@@ -333,6 +345,15 @@ fn spoken_status(message: &str) -> Option<u16> {
         _ => None,
     };
     (0..head.len()).find_map(|at| status(at).filter(|_| stands_alone(at) && announced(at)))
+}
+
+/// Whether what follows a number is what it counts.
+fn counts_something(rest: &[u8]) -> bool {
+    const COUNTED: [&[u8]; 6] = [b"token", b"char", b"byte", b"request", b"message", b"word"];
+    let rest = rest.trim_ascii_start();
+    COUNTED
+        .iter()
+        .any(|word| rest.len() >= word.len() && rest[..word.len()].eq_ignore_ascii_case(word))
 }
 
 fn by_status(status: u16) -> Option<Facts> {

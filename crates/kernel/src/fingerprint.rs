@@ -156,14 +156,19 @@ impl Essence {
         }
     }
 
-    /// Whether a number says what happened rather than when or where.
+    /// Whether a number says what happened rather than when or where: an exit code, a status, the code of an error.
     fn has_meaning(&self, word: &str) -> bool {
-        const GIVES_MEANING: [&str; 9] = [
-            "status", "http", "code", "exit", "error", "errno", "signal", "exited", "with",
+        const GIVES_MEANING: [&str; 8] = [
+            "status", "http", "code", "exit", "errno", "signal", "returned", "got",
         ];
-        word.len() <= 3
-            && word.bytes().all(|byte| byte.is_ascii_digit())
-            && GIVES_MEANING.contains(&self.last_word.as_str())
+        if !word.bytes().all(|byte| byte.is_ascii_digit()) {
+            return false;
+        }
+        let is_status = word.len() == 3 && word.starts_with(['4', '5']);
+        let in_front = self.text.is_empty() || self.text.ends_with('(');
+        let announced = GIVES_MEANING.contains(&self.last_word.as_str()) && word.len() <= 5;
+        let error_code = self.last_word == "error" && (3..=5).contains(&word.len());
+        announced || error_code || (is_status && in_front)
     }
 }
 
@@ -243,6 +248,8 @@ mod tests {
                 "src/a/main.go:97:15: undefined: foo",
             ),
             ("attempt 3 of 5 failed", "attempt 4 of 5 failed"),
+            ("failed with 12 errors", "failed with 13 errors"),
+            ("error 3 of 5", "error 4 of 5"),
             ("worker-3 died, pid 812", "worker-14 died, pid 91022"),
             ("\u{1b}[31merror\u{1b}[0m: x", "error: x"),
             ("Error:  spaced\n out", "Error: spaced out"),
@@ -259,6 +266,10 @@ mod tests {
             ("--- FAIL: TestA (0.03s)", "--- FAIL: TestB (0.03s)"),
             ("HTTP 401 from provider", "HTTP 500 from provider"),
             ("exit code 1", "exit code 2"),
+            ("429 Too Many Requests", "529 Too Many Requests"),
+            ("the server returned 404", "the server returned 500"),
+            ("failed (429)", "failed (500)"),
+            ("os error 10061", "os error 10054"),
             ("status 429", "status 529"),
             ("cannot find module a.js", "cannot find module b.js"),
             ("/tmp/x/a.rs: no such file", "/tmp/x/b.rs: no such file"),

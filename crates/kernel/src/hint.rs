@@ -1,8 +1,9 @@
 //! When to come back: every stated time of a failure, and the one that counts.
 //!
-//! One grammar for headers, body fields and text. The longest stated time counts; a report about a bucket counts only
-//! when nothing was stated, and only for the bucket that is empty. Invariant: reading is total, and absurd values
-//! neither panic nor wrap.
+//! One grammar for headers, body fields and text. What headers and fields state counts before what the text says; of
+//! equals the longest counts. A report about a bucket counts only when nothing was stated, and only for the bucket that
+//! is empty. A moment is as far away as it is from the server's own clock, where the server told its time.
+//! Invariant: reading is total, and absurd values neither panic nor wrap.
 
 mod duration;
 mod moment;
@@ -16,34 +17,43 @@ use moment::Here;
 
 /// The time that a failure states, if any.
 pub(crate) fn read(failure: &Failure, wording: &Wording) -> Option<Hint> {
-    let here = Here {
-        now: failure.at,
-        offset_minutes: failure.local_offset_minutes,
+    let server_now = failure
+        .header("date")
+        .and_then(moment::stamp)
+        .unwrap_or(failure.at);
+    let mut reader = Reader {
+        failure,
+        server_now,
+        facts: None,
+        text: None,
+        naive: None,
     };
-    let mut best = Best::default();
-    from_headers(failure, &mut best);
-    from_fields(failure, &mut best);
-    from_text(wording, here, &mut best);
-    best.stated.or(best.naive).or_else(|| from_buckets(failure))
+    reader.headers();
+    reader.fields();
+    if reader.facts.is_none() {
+        reader.text(wording);
+    }
+    let Reader {
+        facts, text, naive, ..
+    } = reader;
+    facts
+        .or(text)
+        .or(naive)
+        .or_else(|| from_buckets(failure, server_now))
 }
 
-/// The latest time of each rank.
-#[derive(Default)]
-struct Best {
-    stated: Option<Hint>,
+/// A failure, and the latest time of each rank that was found in it.
+struct Reader<'a> {
+    failure: &'a Failure,
+    server_now: Timestamp,
+    facts: Option<Hint>,
+    text: Option<Hint>,
     /// A time of day without a zone: good enough when nothing better was said.
     naive: Option<Hint>,
 }
 
-impl Best {
-    fn offer(&mut self, at: Option<Timestamp>, source: &str) {
-        if let Some(at) = at {
-            keep_latest(&mut self.stated, at, source);
-        }
-    }
-}
-
-fn keep_latest(slot: &mut Option<Hint>, at: Timestamp, source: &str) {
+fn keep_latest(slot: &mut Option<Hint>, at: Option<Timestamp>, source: &str) {
+    let Some(at) = at else { return };
     if slot.as_ref().is_none_or(|known| known.not_before < at) {
         *slot = Some(Hint {
             not_before: at,
@@ -53,54 +63,74 @@ fn keep_latest(slot: &mut Option<Hint>, at: Timestamp, source: &str) {
     }
 }
 
+/// A moment by our own clock, as far away as it is from the server's. One that has passed says nothing.
+fn by_our_clock(failure: &Failure, server_now: Timestamp, at: Timestamp) -> Option<Timestamp> {
+    (at >= server_now).then(|| failure.at + at.since(server_now))
+}
+
 // --- headers ---
 
 const UNIFIED: &str = "anthropic-ratelimit-unified-";
 
-fn from_headers(failure: &Failure, best: &mut Best) {
-    let now = failure.at;
-    for name in ["retry-after-ms", "x-ms-retry-after-ms"] {
-        let wait = failure
-            .header(name)
-            .and_then(|value| duration::whole(value, Bare::Millis));
-        best.offer(wait.map(|wait| now + wait), name);
+impl Reader<'_> {
+    fn headers(&mut self) {
+        let failure = self.failure;
+        for name in ["retry-after-ms", "x-ms-retry-after-ms"] {
+            let wait = failure
+                .header(name)
+                .and_then(|value| duration::whole(value, Bare::Millis));
+            keep_latest(&mut self.facts, wait.map(|wait| failure.at + wait), name);
+        }
+        if let Some(value) = failure.header("retry-after") {
+            let wait = duration::whole(value, Bare::Seconds).map(|wait| failure.at + wait);
+            let at = wait.or_else(|| self.moment(moment::stamp(value)));
+            keep_latest(&mut self.facts, at, "retry-after");
+        }
+        // Names are put together only where there is something to find.
+        if failure
+            .headers
+            .iter()
+            .any(|(name, _)| name.starts_with(UNIFIED))
+        {
+            let at = self.moment(rejected_window(failure));
+            keep_latest(&mut self.facts, at, "anthropic-ratelimit-unified-reset");
+        }
+        let mut parts = failure.headers.iter().chain(&failure.fields);
+        if parts.any(|(name, _)| name.starts_with("x-codex-")) {
+            let at = self.codex_window();
+            keep_latest(&mut self.facts, at, "x-codex-primary-reset");
+        }
     }
-    if let Some(value) = failure.header("retry-after") {
-        let at = duration::whole(value, Bare::Seconds).map(|wait| now + wait);
-        best.offer(at.or_else(|| http_date(failure, value)), "retry-after");
+
+    fn moment(&self, at: Option<Timestamp>) -> Option<Timestamp> {
+        at.and_then(|at| by_our_clock(self.failure, self.server_now, at))
     }
-    // Names are put together only where there is something to find.
-    if failure
-        .headers
-        .iter()
-        .any(|(name, _)| name.starts_with(UNIFIED))
-    {
-        best.offer(
-            rejected_window(failure),
-            "anthropic-ratelimit-unified-reset",
-        );
-    }
-    let mut parts = failure.headers.iter().chain(&failure.fields);
-    if parts.any(|(name, _)| name.starts_with("x-codex-")) {
-        best.offer(codex_window(failure), "x-codex-primary-reset");
+
+    /// The reset of the subscription window that is used up.
+    fn codex_window(&self) -> Option<Timestamp> {
+        let value = |window: &str, name: &str| {
+            let name = format!("x-codex-{window}-{name}");
+            self.failure
+                .header(&name)
+                .or_else(|| self.failure.field(&name))
+        };
+        let reset = |window: &str| {
+            let used: f64 = value(window, "used-percent")?.trim().parse().ok()?;
+            let at = || self.moment(value(window, "reset-at").and_then(moment::epoch));
+            let after = || duration::whole(value(window, "reset-after-seconds")?, Bare::Seconds);
+            (used >= 100.0)
+                .then(|| at().or_else(|| after().map(|wait| self.failure.at + wait)))
+                .flatten()
+        };
+        ["primary", "secondary"].into_iter().filter_map(reset).max()
     }
 }
 
-/// A date, as far from now as it is from the server's own clock. One that has passed says nothing.
-fn http_date(failure: &Failure, value: &str) -> Option<Timestamp> {
-    let at = moment::stamp(value)?;
-    let server_now = failure
-        .header("date")
-        .and_then(moment::stamp)
-        .unwrap_or(failure.at);
-    (at > server_now).then(|| failure.at + at.since(server_now))
-}
-
-/// The reset of the window that was rejected; the latest, if there are several.
+/// The reset of the window that was rejected; the latest, if there are several. What is paid beyond the plan is not one.
 fn rejected_window(failure: &Failure) -> Option<Timestamp> {
     let windows = failure.headers.iter().filter_map(|(name, value)| {
         let window = name.strip_prefix(UNIFIED)?.strip_suffix("status")?;
-        (value == "rejected").then_some(window)
+        (value == "rejected" && !window.contains("overage")).then_some(window)
     });
     let reset = |window: &str| {
         failure
@@ -112,40 +142,11 @@ fn rejected_window(failure: &Failure) -> Option<Timestamp> {
         .filter(|window| !window.is_empty())
         .filter_map(reset)
         .max();
-    named
-        .or_else(|| windows.filter_map(reset).max())
-        .filter(|at| *at > failure.at)
-}
-
-/// The reset of the subscription window that is used up.
-fn codex_window(failure: &Failure) -> Option<Timestamp> {
-    let value = |window: &str, name: &str| {
-        let name = format!("x-codex-{window}-{name}");
-        failure.header(&name).or_else(|| failure.field(&name))
-    };
-    let reset = |window: &str| {
-        let used: f64 = value(window, "used-percent")?.trim().parse().ok()?;
-        let after = || {
-            duration::whole(value(window, "reset-after-seconds")?, Bare::Seconds)
-                .map(|wait| failure.at + wait)
-        };
-        (used >= 100.0)
-            .then(|| {
-                value(window, "reset-at")
-                    .and_then(moment::epoch)
-                    .or_else(after)
-            })
-            .flatten()
-    };
-    ["primary", "secondary"]
-        .into_iter()
-        .filter_map(reset)
-        .filter(|at| *at > failure.at)
-        .max()
+    named.or_else(|| windows.filter_map(reset).max())
 }
 
 /// What a report about buckets says of the empty one, when nobody stated a time.
-fn from_buckets(failure: &Failure) -> Option<Hint> {
+fn from_buckets(failure: &Failure, server_now: Timestamp) -> Option<Hint> {
     let all = || failure.headers.iter().chain(&failure.fields);
     let knows_remaining = all().any(|(name, _)| name.contains("remaining"));
     let resets = all().filter_map(|(name, value)| {
@@ -154,13 +155,18 @@ fn from_buckets(failure: &Failure) -> Option<Hint> {
             .find(|(other, _)| *other == bucket)
             .and_then(|(_, value)| value.trim().parse::<f64>().ok());
         let empty = left.map_or(!knows_remaining, |left| left <= 0.0);
-        let at = bucket_reset(failure, value)?;
-        (empty && at > failure.at).then_some((at, name))
+        let moment = moment::epoch(value).or_else(|| moment::stamp(value));
+        let at = match moment {
+            Some(at) => by_our_clock(failure, server_now, at),
+            None => duration::whole(value, Bare::Seconds).map(|wait| failure.at + wait),
+        };
+        at.filter(|at| empty && *at > failure.at)
+            .map(|at| (at, name))
     });
     let (at, name) = resets.max_by_key(|(at, _)| *at)?;
     Some(Hint {
         not_before: at,
-        source: name.clone(),
+        source: crate::text::message(name),
         authority: Authority::Reported,
     })
 }
@@ -180,68 +186,74 @@ fn bucket_of(name: &str) -> Option<String> {
     Some(format!("anthropic-ratelimit-{bucket}-remaining"))
 }
 
-fn bucket_reset(failure: &Failure, value: &str) -> Option<Timestamp> {
-    let wait = || duration::whole(value, Bare::Seconds).map(|wait| failure.at + wait);
-    moment::epoch(value)
-        .or_else(|| moment::stamp(value))
-        .or_else(wait)
-}
-
 // --- the body ---
 
-fn from_fields(failure: &Failure, best: &mut Best) {
-    for (name, value) in &failure.fields {
-        let after = |bare| duration::whole(value, bare).map(|wait| failure.at + wait);
-        let at = || {
-            moment::epoch(value)
-                .or_else(|| moment::stamp(value))
-                .filter(|at| *at > failure.at)
-        };
-        let stated = match name.as_str() {
-            "retrydelay"
-            | "resets_in_seconds"
-            | "retry_after_seconds"
-            | "reset_after_seconds"
-            | "retry_after"
-            | "retry-after"
-            | "retryafter"
-            | "resets_in"
-            | "retry_after_s"
-            | "estimated_time"
-            | "wait_seconds"
-            | "retry_in" => after(Bare::Seconds),
-            "retry_after_ms" | "retry-after-ms" | "retryafterms" | "retry_delay_ms" => {
-                after(Bare::Millis)
-            }
-            "resets_at"
-            | "reset_at"
-            | "resetsat"
-            | "resetat"
-            | "reset_time"
-            | "resettime"
-            | "quotaresettimestamp"
-            | "next_request_at"
-            | "resets_at_ms" => at(),
-            _ => None,
-        };
-        best.offer(stated, name);
+impl Reader<'_> {
+    fn fields(&mut self) {
+        for (name, value) in &self.failure.fields {
+            let after = |bare| duration::whole(value, bare).map(|wait| self.failure.at + wait);
+            let at = || self.moment(moment::epoch(value).or_else(|| moment::stamp(value)));
+            let stated = match name.as_str() {
+                "retrydelay"
+                | "resets_in_seconds"
+                | "retry_after_seconds"
+                | "reset_after_seconds"
+                | "retry_after"
+                | "retry-after"
+                | "retryafter"
+                | "resets_in"
+                | "retry_after_s"
+                | "estimated_time"
+                | "wait_seconds"
+                | "retry_in" => after(Bare::Seconds),
+                "retry_after_ms" | "retry-after-ms" | "retryafterms" | "retry_delay_ms" => {
+                    after(Bare::Millis)
+                }
+                "resets_at"
+                | "reset_at"
+                | "resetsat"
+                | "resetat"
+                | "reset_time"
+                | "resettime"
+                | "quotaresettimestamp"
+                | "next_request_at"
+                | "resets_at_ms" => at(),
+                _ => None,
+            };
+            keep_latest(&mut self.facts, stated, name);
+        }
     }
-}
 
-// --- the message ---
+    // --- the message ---
 
-fn from_text(wording: &Wording, here: Here, best: &mut Best) {
-    for (cue, rest) in wording.after_cues() {
-        let after = |bare| duration::leading(rest, bare).map(|wait| here.now + wait);
-        match cue {
-            Cue::In => best.offer(after(Bare::Refused), "text"),
-            Cue::After => best.offer(after(Bare::Seconds), "text"),
-            Cue::AfterMillis => best.offer(after(Bare::Millis), "text"),
-            Cue::At => match moment::leading(rest, here).filter(|moment| moment.at > here.now) {
-                Some(moment) if moment.zoned => best.offer(Some(moment.at), "text"),
-                Some(moment) => keep_latest(&mut best.naive, moment.at, "text"),
-                None => {}
-            },
+    fn text(&mut self, wording: &Wording) {
+        let failure = self.failure;
+        let here = Here {
+            now: failure.at,
+            offset_minutes: failure.local_offset_minutes,
+        };
+        for (cue, rest) in wording.after_cues() {
+            let after = |bare| duration::leading(rest, bare).map(|wait| failure.at + wait);
+            let wait = match cue {
+                Cue::In => after(Bare::Refused),
+                Cue::After => after(Bare::Seconds),
+                Cue::AfterMillis => after(Bare::Millis),
+                Cue::At => None,
+            };
+            keep_latest(&mut self.text, wait, "text");
+            if wait.is_some() || !matches!(cue, Cue::At | Cue::After) {
+                continue;
+            }
+            match moment::leading(rest, here) {
+                Some(moment) if moment.zoned => {
+                    let at = self.moment(Some(moment.at));
+                    keep_latest(&mut self.text, at, "text");
+                }
+                Some(moment) if moment.at > here.now => {
+                    keep_latest(&mut self.naive, Some(moment.at), "text")
+                }
+                _ => {}
+            }
         }
     }
 }

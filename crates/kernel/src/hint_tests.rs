@@ -91,27 +91,51 @@ fn headers_of_every_kind_are_read() {
 
 #[test]
 fn the_rejected_window_decides() {
-    let at = "1768861535"; // ten minutes ahead
     let headers = [
         ("anthropic-ratelimit-unified-status", "rejected"),
         ("anthropic-ratelimit-unified-5h-status", "rejected"),
         ("anthropic-ratelimit-unified-5h-reset", "1768861475"),
         ("anthropic-ratelimit-unified-7d-status", "allowed"),
         ("anthropic-ratelimit-unified-7d-reset", "1769000000"),
+        ("anthropic-ratelimit-unified-overage-status", "rejected"),
+        ("anthropic-ratelimit-unified-overage-reset", "1769900000"),
     ];
-    assert_eq!(wait(&headers, ""), Some(600_000), "{at}");
+    assert_eq!(wait(&headers, ""), Some(600_000));
 }
 
 #[test]
-fn the_longest_stated_time_counts() {
+fn headers_count_before_text_and_the_longest_of_equals_counts() {
     assert_eq!(
         wait(&[("retry-after", "5")], "Please try again in 30s."),
-        Some(30_000)
+        Some(5_000)
     );
     assert_eq!(
         wait(&[("retry-after", "60")], "Please try again in 30s."),
         Some(60_000)
     );
+}
+
+#[test]
+fn the_servers_own_clock_corrects_every_moment() {
+    // The server is an hour ahead of us.
+    let date = ("date", "Mon, 19 Jan 2026 23:14:35 GMT");
+    let table: [(&[(&str, &str)], &str); 3] = [
+        (
+            &[
+                date,
+                ("anthropic-ratelimit-requests-reset", "2026-01-19T23:15:00Z"),
+            ],
+            "",
+        ),
+        (
+            &[date, ("retry-after", "Mon, 19 Jan 2026 23:15:00 GMT")],
+            "",
+        ),
+        (&[date], "limit resets at 2026-01-19T23:15:00Z"),
+    ];
+    for (headers, text) in table {
+        assert_eq!(wait(headers, text), Some(25_000), "{headers:?} {text}");
+    }
 }
 
 #[test]

@@ -147,10 +147,14 @@ impl Input {
             Value::Null => String::new(),
             structured => structured.to_string(),
         };
-        let value = |value: &Value| {
-            value
-                .as_str()
-                .map_or_else(|| value.to_string(), str::to_owned)
+        let value = |value: &Value| match value {
+            Value::String(text) => text.clone(),
+            Value::Array(values) => values.first().map_or(String::new(), |value| {
+                value
+                    .as_str()
+                    .map_or_else(|| value.to_string(), str::to_owned)
+            }),
+            other => other.to_string(),
         };
         let headers: Vec<(String, String)> = self
             .headers

@@ -173,6 +173,24 @@ fn a_line_that_cannot_be_read_gets_its_number_and_the_rest_goes_on() {
 }
 
 #[test]
+fn a_line_that_is_too_long_is_one_error_and_hides_nothing() {
+    let long = " ".repeat(4 << 20) + "{\"id\":\"injected\",\"status\":529}";
+    let ran = explain_stdin(&format!("{long}\n{{\"id\":\"after\",\"status\":529}}\n"));
+    let answers = lines(&ran.stdout);
+    assert_eq!((ran.code, answers.len()), (1, 2));
+    assert_eq!(
+        (&answers[0]["line"], &answers[1]["id"]),
+        (&Value::from(1), &Value::from("after"))
+    );
+}
+
+#[test]
+fn a_key_in_a_line_that_cannot_be_read_is_not_repeated() {
+    let ran = explain_stdin("{\"status\":\"sk-test-0123456789abcdef0123\"}");
+    assert!(!ran.stdout.contains("0123456789abcdef"), "{}", ran.stdout);
+}
+
+#[test]
 fn now_fixes_the_clock_and_its_zone() {
     let ran = explain_stdin(
         "{\"transport\":\"thrown\",\"body\":\"5-hour limit reached, resets 5am\",\"now\":\"2025-08-23T03:00:00-04:00\"}",

@@ -7,6 +7,7 @@ use outlast_kernel::classify::classify;
 use outlast_kernel::failure::{Failure, Transport};
 use outlast_kernel::fingerprint::Fingerprint;
 use outlast_kernel::text;
+use outlast_kernel::verdict::Class;
 
 const ROUNDS: u64 = 100_000;
 
@@ -98,5 +99,74 @@ fn a_hundred_thousand_errors_are_read_and_judged() {
         assert!(!verdict.evidence.is_empty());
         assert!(verdict.hint.is_none_or(|hint| hint.not_before >= at));
         Fingerprint::new("step", verdict.cause.class(), &failure.message);
+    }
+}
+
+const TERMINAL: [u16; 9] = [400, 401, 402, 403, 404, 405, 410, 413, 422];
+const TEMPTATIONS: [&str; 10] = [
+    r#"{"code":"overloaded_error"}"#,
+    r#"{"error":{"type":"rate_limit_error","message":"overloaded"}}"#,
+    r"{'reason': 'slow_down'}",
+    "429 overloaded, rate limit exceeded, please retry in 5s",
+    "ECONNRESET connection refused, stream disconnected",
+    "503 service unavailable",
+    r#""overloaded""#,
+    "usage limit reached, resets at 5am",
+    "data: {\"error\":{\"code\":429}}",
+    "timeout_error",
+];
+
+/// The same text as what the provider says, inside of it, and as what it sends back of the request.
+fn bodies(text: &str) -> Vec<String> {
+    let quoted = serde_json::Value::from(text).to_string();
+    let said = serde_json::Value::from(format!("invalid content: {text}")).to_string();
+    let echo = if serde_json::from_str::<serde_json::Value>(text).is_ok() {
+        text.to_owned()
+    } else {
+        quoted.clone()
+    };
+    vec![
+        format!(r#"{{"error":{{"type":"invalid_request_error","message":{said}}}}}"#),
+        format!(r#"{{"error":{{"type":"authentication_error","message":{quoted}}}}}"#),
+        format!(r#"{{"detail":[{{"msg":"field required","input":{echo}}}]}}"#),
+        format!(
+            r#"{{"error":{{"message":"no","param":{echo}}},"request":{{"messages":[{echo}]}}}}"#
+        ),
+        format!(r#"{{"errors":[{quoted}]}}"#),
+        format!("Bad request: {text}"),
+    ]
+}
+
+#[test]
+fn no_text_in_a_body_makes_a_terminal_4xx_retryable() {
+    let mut chance = Chance(0x9E37_79B9_7F4A_7C15);
+    let seeds = seeds();
+    for round in 0..400 {
+        let temptation = TEMPTATIONS[round % TEMPTATIONS.len()].to_owned();
+        let text = if round < TEMPTATIONS.len() {
+            temptation
+        } else {
+            temptation + &mutated(&seeds, &mut chance)
+        };
+        for body in bodies(&text) {
+            for status in TERMINAL {
+                let transport = Transport::Http;
+                let at = Timestamp::default();
+                let seen = Seen {
+                    provider: "p",
+                    transport,
+                    status: Some(status),
+                    headers: &[],
+                    body: &body,
+                    at,
+                };
+                let verdict = classify(&read(seen));
+                assert_ne!(
+                    verdict.class(),
+                    Class::Transient,
+                    "{status} {body} {verdict:?}"
+                );
+            }
+        }
     }
 }

@@ -17,8 +17,17 @@ pub(super) enum Word {
 
 /// What a provider's word says, if it is known.
 #[expect(clippy::too_many_lines, reason = "a table, one row for each meaning")]
-pub(super) fn meaning(word: &str) -> Option<Word> {
+pub(super) fn meaning(word: &str, provider: &str) -> Option<Word> {
     use Family::{Limit, Missing, NoAccess, Refused, Server};
+    // Amazon's services add an address before or after the name.
+    let word = match memchr::memchr(b':', word.as_bytes()) {
+        Some(at) if word[at..].starts_with(":http") => &word[..at],
+        _ => word,
+    };
+    let word = memchr::memrchr(b'#', word.as_bytes()).map_or(word, |at| &word[at + 1..]);
+    if word.bytes().all(|byte| byte.is_ascii_digit()) {
+        return numbered(word, provider);
+    }
     let mut buffer = [0; 48];
     let word = plain(word, &mut buffer)?;
     let word = word.strip_suffix("exception").unwrap_or(word);
@@ -34,18 +43,14 @@ pub(super) fn meaning(word: &str) -> Option<Word> {
         | "engineoverloaded"
         | "serviceoverloaded"
         | "modeloverloaded"
-        | "serverbusy"
-        | "3040"
-        | "1312" => means(Cause::Overloaded),
+        | "serverbusy" => means(Cause::Overloaded),
         "usagelimitreached"
         | "usagelimitexceeded"
         | "freeusagelimiterror"
         | "gousagelimiterror"
         | "quotaexhausted"
+        | "weeklylimitexceeded"
         | "dailylimitexceeded"
-        | "1308"
-        | "1310"
-        | "1304"
         | "subscriptionfreeusageexhausted"
         | "openrouterfreetierdaily" => means(Cause::UsageLimit),
         "insufficientquota"
@@ -68,10 +73,9 @@ pub(super) fn meaning(word: &str) -> Option<Word> {
         | "monthlyrequestcount"
         | "insufficientuserquota"
         | "allocationquotafreetieronly"
-        | "1113"
         | "monthlylimitexceeded" => means(Cause::Billing),
         "budgetexceeded" | "budgetexceedederror" => means(Cause::CeilingReached),
-        "usagenotincluded" | "planrestricted" | "1311" => means(Cause::Permission),
+        "usagenotincluded" | "planrestricted" => means(Cause::Permission),
         "contextlengthexceeded"
         | "modelcontextwindowexceeded"
         | "contentlengthexceedsthreshold"
@@ -81,7 +85,6 @@ pub(super) fn meaning(word: &str) -> Option<Word> {
         | "prompttoolong"
         | "inputtoolong"
         | "stringabovemaxlength"
-        | "3051"
         | "contextoverflow"
         | "maxtokensexceeded" => means(Cause::ContextOverflow),
         "requesttoolarge" | "payloadtoolarge" | "requestentitytoolarge" => {
@@ -103,9 +106,9 @@ pub(super) fn meaning(word: &str) -> Option<Word> {
         | "guardrailintervened"
         | "datainspectionfailed"
         | "sensitive"
+        | "moderation"
         | "malwarepolicy"
         | "refusal"
-        | "1301"
         | "biopolicy" => means(Cause::ContentFilter),
         "invalidapikey"
         | "unrecognizedclient"
@@ -154,16 +157,12 @@ pub(super) fn meaning(word: &str) -> Option<Word> {
         | "throttled"
         | "resourceexhausted"
         | "integrationratelimited"
-        | "1300"
         | "requestlimitexceeded"
         | "limitrequests"
         | "throttlingratequota"
         | "throttlingallocationquota"
         | "throttlinguser"
         | "userratelimitexceeded"
-        | "1302"
-        | "1303"
-        | "1305"
         | "concurrencylimitexceeded"
         | "servicequotaexceeded"
         | "quotaexceeded" => Word::Hints(Limit),
@@ -208,6 +207,27 @@ pub(super) fn meaning(word: &str) -> Option<Word> {
     })
 }
 
+/// A number means something to one provider only.
+fn numbered(code: &str, provider: &str) -> Option<Word> {
+    let means = Word::Means;
+    Some(match (provider, code) {
+        ("zhipu" | "glm" | "zai" | "z.ai" | "bigmodel", code) => match code {
+            "1113" => means(Cause::Billing),
+            "1301" => means(Cause::ContentFilter),
+            "1302" | "1303" | "1305" => Word::Hints(Family::Limit),
+            "1304" | "1308" | "1310" => means(Cause::UsageLimit),
+            "1311" => means(Cause::Permission),
+            "1312" => means(Cause::Overloaded),
+            _ => return None,
+        },
+        ("mistral", "1300") => Word::Hints(Family::Limit),
+        ("mistral", "3051") => means(Cause::ContextOverflow),
+        ("mistral", "3505") => means(Cause::Overloaded),
+        ("cloudflare" | "cloudflare-workers-ai", "3040") => means(Cause::Overloaded),
+        _ => return None,
+    })
+}
+
 /// The word without case and punctuation, within the buffer; `None` when it is too long to be one.
 fn plain<'a>(word: &str, buffer: &'a mut [u8; 48]) -> Option<&'a str> {
     let mut length = 0;
@@ -230,13 +250,21 @@ mod tests {
             "ResourceExhausted",
             "resource exhausted",
         ] {
-            assert_eq!(meaning(word), Some(Word::Hints(Family::Limit)), "{word}");
+            assert_eq!(
+                meaning(word, "p"),
+                Some(Word::Hints(Family::Limit)),
+                "{word}"
+            );
         }
         for word in ["ThrottlingException", "throttlingException", "Throttling"] {
-            assert_eq!(meaning(word), Some(Word::Hints(Family::Limit)), "{word}");
+            assert_eq!(
+                meaning(word, "p"),
+                Some(Word::Hints(Family::Limit)),
+                "{word}"
+            );
         }
         assert_eq!(
-            meaning("context_length_exceeded"),
+            meaning("context_length_exceeded", "p"),
             Some(Word::Means(Cause::ContextOverflow))
         );
     }
@@ -244,7 +272,7 @@ mod tests {
     #[test]
     fn unknown_and_endless_words_say_nothing() {
         for word in ["", "whatever", &"x".repeat(10_000), "日本"] {
-            assert_eq!(meaning(word), None);
+            assert_eq!(meaning(word, "p"), None);
         }
     }
 }

