@@ -160,6 +160,8 @@ fn texts_of_every_kind_are_read() {
         ("retry-after-ms=50", 50),
         ("quota will reset after 18h31m10s", 66_670_000),
         ("Retry-After: 9", 9_000),
+        ("resets at Mon, 19 Jan 2026 22:15:35 GMT", 60_000),
+        ("retry after 2026-01-19T22:15:35Z", 60_000),
     ];
     for (text, millis) in table {
         assert_eq!(wait(&[], text), Some(millis), "{text}");

@@ -441,7 +441,7 @@ fn the_invariants_hold_over_all_event_sequences() {
             ..Limits::default()
         });
         fresh.state = State::new(Rules::from(&*fresh.policy), two);
-        checked += explore(&fresh, &Observer::default(), 7);
+        checked += explore(&fresh, &Observer::default(), 8);
     }
     println!("recovery: {checked} event sequences checked");
     assert!(checked > 300_000, "only {checked}");
