@@ -40,7 +40,7 @@ fn statuses_have_their_class() {
 
 #[test]
 fn the_code_says_more_than_the_status() {
-    // Seed 001's endpoint sends an overload as 429.
+    // Some endpoints send an overload as 429.
     assert_eq!(
         cause(&http(429).with_code("overloaded_error")),
         Cause::Overloaded
@@ -103,9 +103,9 @@ fn every_verdict_has_evidence() {
     }
 }
 
-/// Seed 000's pattern set, as texts of errors that a client raised.
+/// The wordings that every agent retries, as texts of errors that a client raised.
 #[test]
-fn the_patterns_of_seed_000_are_retried() {
+fn the_common_wordings_of_passing_trouble_are_retried() {
     let texts = [
         "overloaded",
         "Overloaded",
@@ -143,7 +143,7 @@ fn the_patterns_of_seed_000_are_retried() {
     }
 }
 
-/// What pi, oh-my-pi and Wave misjudge: the message, and the class that is right.
+/// Messages that rules of text and number misjudge, and the class that is right.
 const MISJUDGED: &[(&str, Class)] = &[
     (
         "401 Invalid key; request id req_5003 internal error",
@@ -246,7 +246,7 @@ const MISJUDGED: &[(&str, Class)] = &[
 ];
 
 #[test]
-fn what_others_misjudge_is_judged_right() {
+fn what_is_easily_misjudged_is_judged_right() {
     for (text, class) in MISJUDGED {
         assert_eq!(classify(&thrown(text)).class(), *class, "{text}");
     }

@@ -20,7 +20,7 @@ fn overnight_retries_21_times_over_27105_seconds() {
 }
 
 #[test]
-fn named_policies_have_the_delays_of_their_documents() {
+fn named_policies_have_their_documented_delays() {
     assert_eq!(millis(&named("none")), [0; 0]);
     assert_eq!(millis(&named("standard")), [1_000, 2_000]);
     assert_eq!(millis(&named("aggressive")), [200, 400, 800, 1_600]);

@@ -22,7 +22,7 @@ fn a_policy_shows_every_delay_and_when_it_gives_up() {
 }
 
 #[test]
-fn the_numbers_are_those_of_the_documents() {
+fn the_numbers_are_the_documented_ones() {
     let json = |name: &str| {
         serde_json::from_str::<Value>(&show(&["policy", "show", name, "--json"])).unwrap()
     };

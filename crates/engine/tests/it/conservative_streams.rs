@@ -1,4 +1,4 @@
-//! Conservative retries of a stream: the nineteen cases of its origin's retry tests, and the three of seed 003.
+//! Conservative retries of a stream: nineteen cases of its retry rules, and the three of its defaults.
 
 use futures_util::stream::BoxStream;
 use futures_util::{StreamExt, stream};
@@ -250,7 +250,7 @@ async fn a_plain_error_is_retried() {
     assert!(is_retried(Fault::Plain).await);
 }
 
-// --- the three of seed 003 ---
+// --- the three of its defaults ---
 
 #[test]
 fn the_defaults_are_conservative() {

@@ -103,7 +103,7 @@ pub(crate) fn hello() -> Vec<Item> {
     vec![text("Hello"), stop()]
 }
 
-/// The error of seed 001, as its adapter emits it.
+/// An overload as some endpoints send it: as a 429 with the code of an overload.
 pub(crate) fn overloaded() -> Failure {
     let message = "The service is temporarily overloaded. Please retry.";
     Failure {

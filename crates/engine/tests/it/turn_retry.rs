@@ -1,4 +1,4 @@
-//! Retry with backoff in a turn: the eleven cases of seeds 001 and 004, and what stands beside them.
+//! Retry with backoff in a turn: eleven cases of the schedule and its end, and what stands beside them.
 
 use crate::support::{
     Noting, Scripted, count, emitted, fails, hello, kinds, overloaded, policy, retries, run,

@@ -1,4 +1,4 @@
-//! The seven named policies, with the numbers of their documents.
+//! The seven named policies and their numbers, which are a contract.
 
 use super::{Backoff, Error, Jitter, Policy, Switches};
 use std::num::NonZeroU32;
