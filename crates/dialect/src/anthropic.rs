@@ -3,10 +3,11 @@
 //! `read` turns a provider's bytes into deltas and failures; `write` makes those bytes, for requests and for the
 //! scripted provider. Invariant: what is unknown in a frame is skipped, never fatal.
 
+pub mod ask;
 mod read;
 pub mod write;
 
-pub use read::Stream;
+pub use read::{Stream, read_whole};
 
 /// The version of the API that is spoken.
 pub const VERSION: &str = "2023-06-01";

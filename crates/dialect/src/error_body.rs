@@ -162,6 +162,9 @@ pub fn read(seen: Seen<'_>) -> Failure {
     };
     failure.transport = seen.transport;
     failure.status = found.status(seen.status);
+    if seen.transport == Transport::Stream && !found.structured {
+        failure.status = failure.status.or_else(|| leading_status(&message));
+    }
     failure.code = found.code();
     failure.fields = found.fields;
     let headers = seen
@@ -169,6 +172,13 @@ pub fn read(seen: Seen<'_>) -> Failure {
         .iter()
         .map(|(name, value)| (name.as_str(), value.as_str()));
     with_the_providers_word(failure.with_headers(headers))
+}
+
+/// The status at the head of a page that was sent in place of an answer: `429 Too Many Requests`.
+fn leading_status(page: &str) -> Option<u16> {
+    let (number, rest) = page.split_at_checked(3)?;
+    let status = number.parse().ok()?;
+    ((400..600).contains(&status) && rest.starts_with(' ')).then_some(status)
 }
 
 /// `x-should-retry`: a no always counts, a yes only where the status does not close the matter.

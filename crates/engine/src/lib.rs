@@ -7,6 +7,7 @@
 #![warn(missing_docs)]
 
 pub mod clock;
+pub mod credential;
 pub mod provider;
 pub mod strategy;
 pub mod stream_retry;

@@ -2,38 +2,48 @@
 //!
 //! Invariant: a provider makes one request for each call of `stream` and reports what it saw; it never retries.
 
-mod anthropic;
+mod adapter;
+mod answer;
+mod watchdog;
 
 use crate::BoxStream;
 use outlast_dialect::{Delta, Request};
 use outlast_kernel::failure::Failure;
 use std::time::Duration;
 
-pub use anthropic::Anthropic;
+pub use adapter::Adapter;
+pub use answer::Frame;
 
 /// Something that answers requests with a stream.
 pub trait Provider: Send + Sync {
     /// The name that failures and events carry.
     fn name(&self) -> &str;
 
-    /// Makes one request. A failure comes boxed, being many times the size of a delta, and rare. The stream ends after its first failure or after [`Delta::Stopped`].
+    /// Makes one request. A failure comes boxed, being many times the size of a delta, and rare. The stream ends after
+    /// its first failure or after [`Delta::Stopped`].
     fn stream(&self, request: &Request) -> BoxStream<'static, Result<Delta, Box<Failure>>>;
 }
 
 /// How long to wait for signs of life; zero means without limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timeouts {
-    /// From sending the request to the first frame of its answer.
+    /// Until the connection stands.
+    pub connect: Duration,
+    /// From sending the request to the headers of its answer.
+    pub headers: Duration,
+    /// From the headers to the first event.
     pub first_event: Duration,
-    /// Between one frame and the next.
+    /// Between one event and the next.
     pub idle: Duration,
 }
 
 impl Default for Timeouts {
     fn default() -> Self {
         Self {
+            connect: Duration::from_secs(10),
+            headers: Duration::from_secs(300),
             first_event: Duration::from_secs(300),
-            idle: Duration::from_secs(120),
+            idle: Duration::from_secs(300),
         }
     }
 }

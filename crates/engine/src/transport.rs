@@ -12,15 +12,36 @@ pub trait Transport: Send + Sync {
     fn send(&self, request: Request) -> BoxFuture<'static, Result<Response, Error>>;
 }
 
-/// A request, always a POST.
-#[derive(Clone, Debug)]
+/// A request. What its headers hold is never printed.
+#[derive(Clone)]
 pub struct Request {
+    /// What is done there.
+    pub method: Method,
     /// The path below the provider's base address.
     pub path: &'static str,
     /// The headers.
-    pub headers: Vec<(&'static str, String)>,
+    pub headers: Vec<(String, String)>,
     /// The body.
     pub body: Bytes,
+}
+
+/// What a request does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Method {
+    /// Reads.
+    Get,
+    /// Asks.
+    Post,
+}
+
+impl std::fmt::Debug for Request {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Request")
+            .field("method", &self.method)
+            .field("path", &self.path)
+            .field("body_bytes", &self.body.len())
+            .finish_non_exhaustive()
+    }
 }
 
 /// A response whose body is still coming.

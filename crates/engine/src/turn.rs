@@ -10,10 +10,10 @@ mod emit;
 use crate::{Clock, Provider, RetryStrategy};
 use emit::Emitter;
 use futures_util::StreamExt;
-use outlast_dialect::{Delta, Request};
+use outlast_dialect::{Delta, Message, Part, Request, Role};
 use outlast_kernel::budget::Prompt;
 use outlast_kernel::decision::{GiveUp, Remedies, Rules};
-use outlast_kernel::event::{Body, Seal, StopReason, ToolCall, Usage};
+use outlast_kernel::event::{Body, Seal, StopReason, Usage};
 use outlast_kernel::failure::{Failure, IoKind, Judged, Phase};
 use outlast_kernel::recovery::{Effect, Effects, Event, Outcome, State, step};
 use std::collections::VecDeque;
@@ -45,10 +45,8 @@ pub struct Turn<'a> {
 pub struct Ended {
     /// How it ended.
     pub seal: Seal,
-    /// The answer of the attempt that succeeded, or as much of it as was handed on.
-    pub text: String,
-    /// The tools that the model wants to run.
-    pub tool_calls: Vec<ToolCall>,
+    /// The answer of the attempt that succeeded, or as much of it as was handed on, to go on from.
+    pub message: Message,
     /// Why the model stopped, if it did.
     pub stop_reason: Option<StopReason>,
     /// What all attempts used together.
@@ -85,8 +83,7 @@ struct Runner<'a> {
 /// What the attempts have produced.
 #[derive(Default)]
 struct Answer {
-    text: String,
-    tool_calls: Vec<ToolCall>,
+    parts: Vec<Part>,
     stop_reason: Option<StopReason>,
     earlier_usage: Usage,
     usage: Usage,
@@ -94,12 +91,7 @@ struct Answer {
 
 impl Runner<'_> {
     async fn run(&mut self) -> Ended {
-        let input = self
-            .turn
-            .request
-            .messages
-            .last()
-            .map(|message| message.content.clone());
+        let input = self.turn.request.messages.last().map(Message::text);
         let (provider, model) = (
             self.turn.provider.name().to_owned(),
             self.turn.request.model.clone(),
@@ -184,12 +176,16 @@ impl Runner<'_> {
     fn take_in(&mut self, delta: Delta) -> Option<StopReason> {
         let body = match delta {
             Delta::Text(text) => {
-                self.answer.text.push_str(&text);
+                self.answer.say(&text);
                 Body::TextDelta { text }
             }
             Delta::Reasoning(text) => Body::ReasoningDelta { text },
+            Delta::ReasoningDone(reasoning) => {
+                self.answer.parts.push(Part::Reasoning(reasoning.clone()));
+                Body::ReasoningDone(reasoning)
+            }
             Delta::ToolCall(call) => {
-                self.answer.tool_calls.push(call.clone());
+                self.answer.parts.push(Part::ToolCall(call.clone()));
                 Body::ToolCall(call)
             }
             Delta::Usage(usage) => {
@@ -279,8 +275,10 @@ impl Runner<'_> {
         let answer = std::mem::take(&mut self.answer);
         Ended {
             seal,
-            text: answer.text,
-            tool_calls: answer.tool_calls,
+            message: Message {
+                role: Role::Assistant,
+                parts: answer.parts,
+            },
             stop_reason: answer.stop_reason,
             usage: answer.earlier_usage.plus(answer.usage),
             error: self.error.take(),
@@ -290,6 +288,15 @@ impl Runner<'_> {
 }
 
 impl Answer {
+    fn say(&mut self, piece: &str) {
+        if let Some(Part::Text { text }) = self.parts.last_mut() {
+            text.push_str(piece);
+        } else {
+            let text = piece.to_owned();
+            self.parts.push(Part::Text { text });
+        }
+    }
+
     /// A new attempt starts from nothing, but what earlier ones used was used.
     fn begin_attempt(&mut self) {
         let earlier_usage = self.earlier_usage.plus(self.usage);

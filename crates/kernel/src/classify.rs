@@ -59,6 +59,8 @@ impl Family {
             Self::Missing => Cause::ModelNotFound,
             Self::Unpaid => Cause::Billing,
             Self::TooLarge => Cause::PayloadTooLarge,
+            // What cannot be read was most often cut or garbled on its way.
+            Self::Open if failure.io == Some(IoKind::Protocol) => Cause::TruncatedStream,
             Self::Open => match failure.transport {
                 // A raised error without facts is most often the network; an emitted one stays unknown.
                 Transport::Thrown => Cause::Network,
@@ -233,8 +235,7 @@ fn facts(failure: &Failure) -> Facts {
             Word::Hints(_) => {}
         }
     }
-    if let Some(io) = failure.io {
-        let (cause, word) = by_io(io);
+    if let Some((cause, word)) = failure.io.and_then(by_io) {
         return Facts::Settled(cause, seen("io", word));
     }
     let by_word = words().find_map(|(source, word, meaning)| match meaning {
@@ -253,6 +254,9 @@ fn facts(failure: &Failure) -> Facts {
         }
         (Some((family, evidence)), _) => Facts::Leaves(family, evidence),
         (None, Some((facts, _))) => unless_in_flight(failure, facts),
+        (None, None) if failure.io == Some(IoKind::Protocol) => {
+            Facts::Leaves(Family::Open, seen("io", "protocol"))
+        }
         (None, None) => Facts::Leaves(Family::Open, seen("transport", "no facts")),
     }
 }
@@ -379,18 +383,20 @@ fn by_status(status: u16) -> Option<Facts> {
     Some(Facts::Leaves(family, evidence))
 }
 
-fn by_io(io: IoKind) -> (Cause, &'static str) {
-    match io {
+/// What happened to the connection settles the cause, unless something came that was no answer: that may say why.
+fn by_io(io: IoKind) -> Option<(Cause, &'static str)> {
+    Some(match io {
         IoKind::Dns => (Cause::Network, "dns"),
         IoKind::Connect => (Cause::Network, "connect"),
         IoKind::Tls => (Cause::Network, "tls"),
+        IoKind::Certificate => (Cause::Misconfigured, "certificate"),
         IoKind::Reset => (Cause::Network, "reset"),
         IoKind::Timeout => (Cause::Timeout, "timeout"),
         IoKind::Idle => (Cause::Stalled, "idle"),
         IoKind::Truncated => (Cause::TruncatedStream, "truncated"),
-        IoKind::Protocol => (Cause::TruncatedStream, "protocol"),
+        IoKind::Protocol => return None,
         IoKind::Other => (Cause::Network, "other"),
-    }
+    })
 }
 
 /// A few seconds on a quota of a day is a default that somebody forgot, not a promise.

@@ -67,6 +67,8 @@ pub enum Body {
         /// The piece.
         text: String,
     },
+    /// Reasoning that is complete, with what proves it; its pieces came before.
+    ReasoningDone(Reasoning),
     /// The model wants a tool to run.
     ToolCall(ToolCall),
     /// What the call has used so far.
@@ -132,7 +134,7 @@ pub enum Body {
 }
 
 /// A tool that the model wants to run.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ToolCall {
     /// The call's id, by which its result is matched.
     pub id: String,
@@ -142,10 +144,44 @@ pub struct ToolCall {
     pub arguments: String,
 }
 
+/// What a model thought before it answered.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reasoning {
+    /// As much of it as may be read.
+    pub text: String,
+    /// What its provider wants back with it, byte for byte.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub proof: Option<Proof>,
+}
+
+/// What makes reasoning acceptable to the provider that it came from.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum Proof {
+    /// A signature over the text.
+    Signature {
+        /// The signature.
+        signature: String,
+    },
+    /// Reasoning that may not be read.
+    Redacted {
+        /// What stands for it.
+        data: String,
+    },
+    /// Reasoning that is kept by the client, encrypted.
+    Encrypted {
+        /// Its id.
+        id: String,
+        /// The encrypted content, where it was sent.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        content: Option<String>,
+    },
+}
+
 /// Tokens used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Usage {
-    /// Tokens read.
+    /// Tokens read, those from the cache not counted.
     pub input: u64,
     /// Tokens written.
     pub output: u64,

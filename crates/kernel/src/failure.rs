@@ -44,6 +44,8 @@ pub enum IoKind {
     Connect,
     /// The secure channel could not be made or broke.
     Tls,
+    /// The peer's certificate is not trusted.
+    Certificate,
     /// The connection was reset or closed by the peer.
     Reset,
     /// Nothing came within the time allowed for a response.

@@ -1,11 +1,10 @@
-//! From the wire: stream frames to deltas, error bodies to failures.
+//! From the wire: frames and whole messages to deltas.
 
-use crate::error_body::{self, Seen};
-use crate::{Delta, sse};
+use crate::{Delta, Sign, in_band, sse};
 use outlast_kernel::Timestamp;
-use outlast_kernel::event::{StopReason, ToolCall, Usage};
-use outlast_kernel::failure::{Failure, IoKind, Transport};
-use serde::Deserialize;
+use outlast_kernel::event::{Proof, Reasoning, StopReason, ToolCall, Usage};
+use outlast_kernel::failure::Failure;
+use serde_json::Value;
 use std::collections::BTreeMap;
 
 /// The state of one streamed answer.
@@ -14,80 +13,15 @@ pub struct Stream {
     provider: String,
     usage: Usage,
     stop_reason: Option<StopReason>,
-    tools: BTreeMap<u64, ToolCall>,
+    /// The blocks that have begun and not ended, by their index.
+    blocks: BTreeMap<u64, Block>,
 }
 
-#[derive(Deserialize)]
-#[serde(tag = "type", rename_all = "snake_case")]
-enum Frame {
-    MessageStart {
-        message: MessageStart,
-    },
-    ContentBlockStart {
-        index: u64,
-        content_block: Block,
-    },
-    ContentBlockDelta {
-        index: u64,
-        delta: BlockDelta,
-    },
-    ContentBlockStop {
-        index: u64,
-    },
-    MessageDelta {
-        delta: MessageDelta,
-        usage: Option<WireUsage>,
-    },
-    MessageStop,
-    Error,
-    #[serde(other)]
-    Unknown,
-}
-
-#[derive(Deserialize)]
-struct MessageStart {
-    usage: Option<WireUsage>,
-}
-
-#[derive(Deserialize)]
-#[serde(tag = "type", rename_all = "snake_case")]
+/// A part of the answer that is still coming.
+#[derive(Debug)]
 enum Block {
-    ToolUse {
-        id: String,
-        name: String,
-    },
-    #[serde(other)]
-    Unknown,
-}
-
-#[derive(Deserialize)]
-#[serde(tag = "type", rename_all = "snake_case")]
-enum BlockDelta {
-    TextDelta {
-        text: String,
-    },
-    ThinkingDelta {
-        thinking: String,
-    },
-    InputJsonDelta {
-        partial_json: String,
-    },
-    #[serde(other)]
-    Unknown,
-}
-
-#[derive(Deserialize)]
-struct MessageDelta {
-    stop_reason: Option<String>,
-}
-
-/// Each field replaces what was known before, where it is given.
-#[derive(Default, Deserialize)]
-struct WireUsage {
-    input_tokens: Option<u64>,
-    output_tokens: Option<u64>,
-    cache_read_input_tokens: Option<u64>,
-    cache_creation_input_tokens: Option<u64>,
+    Tool(ToolCall),
+    Thinking { text: String, signature: String },
 }
 
 impl Stream {
@@ -97,223 +31,176 @@ impl Stream {
             provider: provider.to_owned(),
             usage: Usage::default(),
             stop_reason: None,
-            tools: BTreeMap::new(),
+            blocks: BTreeMap::new(),
         }
     }
 
-    /// What one frame says, if it says anything.
-    ///
-    /// The failure comes boxed: it is many times the size of a delta, and rare.
+    /// Adds what one frame says to `deltas`.
     pub fn read(
         &mut self,
         event: &sse::Event,
         now: Timestamp,
-    ) -> Result<Option<Delta>, Box<Failure>> {
-        let frame = serde_json::from_str(&event.data).map_err(|error| {
-            let message = format!("a frame of the stream cannot be read: {error}");
-            Box::new(Failure::emitted(&self.provider, &message, now).with_io(IoKind::Protocol))
-        })?;
-        Ok(match frame {
-            Frame::MessageStart { message } => self.used(message.usage),
-            Frame::ContentBlockStart {
-                index,
-                content_block: Block::ToolUse { id, name },
-            } => {
-                self.tools.insert(
-                    index,
-                    ToolCall {
-                        id,
-                        name,
-                        arguments: String::new(),
-                    },
-                );
-                None
+        deltas: &mut Vec<Delta>,
+    ) -> Result<Sign, Box<Failure>> {
+        let frame = in_band::json(&self.provider, &event.data, now)?;
+        let index = frame["index"].as_u64().unwrap_or_default();
+        match frame["type"].as_str().unwrap_or(&event.name) {
+            "message_start" => self.used(&frame["message"]["usage"], deltas),
+            "content_block_start" => self.begin(index, &frame["content_block"], deltas),
+            "content_block_delta" => self.go_on(index, &frame["delta"], deltas),
+            "content_block_stop" => deltas.extend(self.blocks.remove(&index).map(Block::end)),
+            "message_delta" => {
+                let reason = frame["delta"]["stop_reason"].as_str().map(stop_reason);
+                self.stop_reason = reason.or(self.stop_reason);
+                self.used(&frame["usage"], deltas);
             }
-            Frame::ContentBlockDelta { index, delta } => self.delta(index, delta),
-            Frame::ContentBlockStop { index } => self.tools.remove(&index).map(Delta::ToolCall),
-            Frame::MessageDelta { delta, usage } => {
-                self.stop_reason = delta
-                    .stop_reason
-                    .as_deref()
-                    .map(stop_reason)
-                    .or(self.stop_reason);
-                self.used(usage)
+            "message_stop" => {
+                let reason = self.stop_reason.unwrap_or(StopReason::Other);
+                deltas.push(Delta::Stopped(reason));
             }
-            Frame::MessageStop => Some(Delta::Stopped(
-                self.stop_reason.unwrap_or(StopReason::Other),
-            )),
-            Frame::Error => return Err(Box::new(self.error(&event.data, now))),
-            Frame::ContentBlockStart { .. } | Frame::Unknown => None,
-        })
+            "ping" => return Ok(Sign::Alive),
+            "error" => return Err(in_band::error(&self.provider, &event.data, now)),
+            _ if frame["type"].is_null() && !frame["error"].is_null() => {
+                return Err(in_band::error(&self.provider, &event.data, now));
+            }
+            _ => {}
+        }
+        Ok(Sign::Progress)
     }
 
-    /// An error in the stream is read like one outside of it.
-    fn error(&self, body: &str, at: Timestamp) -> Failure {
-        error_body::read(Seen {
-            provider: &self.provider,
-            transport: Transport::Stream,
-            status: None,
-            headers: &[],
-            body,
-            at,
-        })
-    }
-
-    fn delta(&mut self, index: u64, delta: BlockDelta) -> Option<Delta> {
-        match delta {
-            BlockDelta::TextDelta { text } => Some(Delta::Text(text)),
-            BlockDelta::ThinkingDelta { thinking } => Some(Delta::Reasoning(thinking)),
-            BlockDelta::InputJsonDelta { partial_json } => {
-                if let Some(tool) = self.tools.get_mut(&index) {
-                    tool.arguments.push_str(&partial_json);
-                }
-                None
+    /// A block may bring its beginning along.
+    fn begin(&mut self, index: u64, block: &Value, deltas: &mut Vec<Delta>) {
+        match block["type"].as_str().unwrap_or_default() {
+            "text" => say(&block["text"], Delta::Text, deltas),
+            "thinking" => {
+                say(&block["thinking"], Delta::Reasoning, deltas);
+                let (text, signature) = (owned(&block["thinking"]), owned(&block["signature"]));
+                self.blocks
+                    .insert(index, Block::Thinking { text, signature });
             }
-            BlockDelta::Unknown => None,
+            "redacted_thinking" => deltas.push(redacted(block)),
+            "tool_use" => {
+                let call = ToolCall {
+                    id: owned(&block["id"]),
+                    name: owned(&block["name"]),
+                    arguments: whole_input(&block["input"]),
+                };
+                self.blocks.insert(index, Block::Tool(call));
+            }
+            _ => {}
         }
     }
 
-    fn used(&mut self, usage: Option<WireUsage>) -> Option<Delta> {
-        let seen = usage?;
-        self.usage = Usage {
-            input: seen.input_tokens.unwrap_or(self.usage.input),
-            output: seen.output_tokens.unwrap_or(self.usage.output),
-            cache_read: seen
-                .cache_read_input_tokens
-                .unwrap_or(self.usage.cache_read),
-            cache_write: seen
-                .cache_creation_input_tokens
-                .unwrap_or(self.usage.cache_write),
-        };
-        Some(Delta::Usage(self.usage))
+    fn go_on(&mut self, index: u64, delta: &Value, deltas: &mut Vec<Delta>) {
+        let piece = |name: &str| delta[name].as_str().unwrap_or_default();
+        match (delta["type"].as_str(), self.blocks.get_mut(&index)) {
+            (Some("text_delta"), _) => say(&delta["text"], Delta::Text, deltas),
+            (Some("thinking_delta"), Some(Block::Thinking { text, .. })) => {
+                text.push_str(piece("thinking"));
+                say(&delta["thinking"], Delta::Reasoning, deltas);
+            }
+            (Some("signature_delta"), Some(Block::Thinking { signature, .. })) => {
+                signature.push_str(piece("signature"));
+            }
+            (Some("input_json_delta"), Some(Block::Tool(call))) => {
+                call.arguments.push_str(piece("partial_json"));
+            }
+            _ => {}
+        }
     }
+
+    /// Each number replaces what was known before, where it is given.
+    fn used(&mut self, usage: &Value, deltas: &mut Vec<Delta>) {
+        if !usage.is_object() {
+            return;
+        }
+        let known = self.usage;
+        let number = |name: &str, known: u64| usage[name].as_u64().unwrap_or(known);
+        self.usage = Usage {
+            input: number("input_tokens", known.input),
+            output: number("output_tokens", known.output),
+            cache_read: number("cache_read_input_tokens", known.cache_read),
+            cache_write: number("cache_creation_input_tokens", known.cache_write),
+        };
+        deltas.push(Delta::Usage(self.usage));
+    }
+}
+
+impl Block {
+    fn end(self) -> Delta {
+        match self {
+            Self::Tool(call) => Delta::ToolCall(complete(call)),
+            Self::Thinking { text, signature } => Delta::ReasoningDone(Reasoning {
+                text,
+                proof: (!signature.is_empty()).then_some(Proof::Signature { signature }),
+            }),
+        }
+    }
+}
+
+/// What a message that came as a whole says.
+pub fn read_whole(provider: &str, body: &str, now: Timestamp) -> Result<Vec<Delta>, Box<Failure>> {
+    let message = in_band::json(provider, body, now)?;
+    let Some(blocks) = message["content"].as_array() else {
+        return Err(in_band::error(provider, body, now));
+    };
+    let mut stream = Stream::new(provider);
+    let mut deltas = Vec::new();
+    for block in blocks {
+        stream.begin(0, block, &mut deltas);
+        deltas.extend(stream.blocks.remove(&0).map(Block::end));
+    }
+    stream.used(&message["usage"], &mut deltas);
+    let reason = message["stop_reason"].as_str().map(stop_reason);
+    deltas.push(Delta::Stopped(reason.unwrap_or(StopReason::Other)));
+    Ok(deltas)
 }
 
 fn stop_reason(word: &str) -> StopReason {
     match word {
         "end_turn" | "stop_sequence" => StopReason::EndTurn,
         "tool_use" => StopReason::ToolUse,
-        "max_tokens" => StopReason::Length,
+        "max_tokens" | "model_context_window_exceeded" => StopReason::Length,
         "refusal" => StopReason::Refusal,
         _ => StopReason::Other,
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::anthropic::write;
-    use outlast_kernel::classify::classify;
-    use outlast_kernel::verdict::Cause;
-
-    const NOW: Timestamp = Timestamp::from_millis(1);
-
-    fn read_all(frames: &[String]) -> Vec<Delta> {
-        let mut decoder = sse::Decoder::new(1 << 20);
-        let mut stream = Stream::new("anthropic");
-        let mut deltas = Vec::new();
-        decoder.push(frames.concat().as_bytes());
-        while let Some(event) = decoder.next_event().unwrap() {
-            deltas.extend(stream.read(&event, NOW).unwrap());
-        }
-        deltas
-    }
-
-    #[test]
-    fn what_is_written_is_read() {
-        let usage = Usage {
-            input: 12,
-            output: 3,
-            cache_read: 4,
-            cache_write: 5,
-        };
-        let frames = [
-            write::start("m", usage),
-            write::ping(),
-            write::text("Hel"),
-            write::text("lo"),
-            write::stop(7),
-        ];
-        let deltas = read_all(&frames);
-        let after = Usage { output: 7, ..usage };
-        assert_eq!(
-            deltas,
-            [
-                Delta::Usage(usage),
-                Delta::Text("Hel".to_owned()),
-                Delta::Text("lo".to_owned()),
-                Delta::Usage(after),
-                Delta::Stopped(StopReason::EndTurn),
-            ]
-        );
-    }
-
-    #[test]
-    fn tool_calls_are_put_together_by_their_index() {
-        let frame = |json: &str| format!("data: {json}\n\n");
-        let block = |index: u32, id: &str| {
-            frame(&format!(
-                r#"{{"type":"content_block_start","index":{index},"content_block":{{"type":"tool_use","id":"{id}","name":"run","input":{{}}}}}}"#
-            ))
-        };
-        let part = |index: u32, text: &str| {
-            frame(&format!(
-                r#"{{"type":"content_block_delta","index":{index},"delta":{{"type":"input_json_delta","partial_json":"{text}"}}}}"#
-            ))
-        };
-        let stop = |index: u32| {
-            frame(&format!(
-                r#"{{"type":"content_block_stop","index":{index}}}"#
-            ))
-        };
-        let call = |id: &str, arguments: &str| {
-            Delta::ToolCall(ToolCall {
-                id: id.to_owned(),
-                name: "run".to_owned(),
-                arguments: arguments.to_owned(),
-            })
-        };
-        let frames = [
-            block(0, "a"),
-            block(1, "b"),
-            part(0, "[1"),
-            part(1, "[2"),
-            part(0, "]"),
-            part(1, "]"),
-            stop(1),
-            stop(0),
-        ];
-        assert_eq!(read_all(&frames), [call("b", "[2]"), call("a", "[1]")]);
-    }
-
-    #[test]
-    fn unknown_frames_and_fields_are_skipped() {
-        let frames = [
-            "data: {\"type\":\"content_block_delta\",\"index\":0,\"delta\":{\"type\":\"novel_delta\"}}\n\n".to_owned(),
-            "data: {\"type\":\"brand_new\",\"x\":1}\n\n".to_owned(),
-            "data: {\"type\":\"content_block_start\",\"index\":0,\"content_block\":{\"type\":\"image\"}}\n\n".to_owned(),
-        ];
-        assert_eq!(read_all(&frames), []);
-    }
-
-    #[test]
-    fn an_error_in_the_stream_is_a_failure_with_its_code() {
-        let event = sse::Event {
-            name: "error".to_owned(),
-            data: write::error_body("overloaded_error", "Overloaded"),
-        };
-        let failure = Stream::new("anthropic").read(&event, NOW).unwrap_err();
-        assert_eq!(classify(&failure).cause, Cause::Overloaded);
-        assert_eq!(failure.code.as_deref(), Some("overloaded_error"));
-    }
-
-    #[test]
-    fn garbage_is_a_failure_and_not_a_panic() {
-        let event = sse::Event {
-            name: String::new(),
-            data: "<html>busy</html>".to_owned(),
-        };
-        let failure = Stream::new("anthropic").read(&event, NOW).unwrap_err();
-        assert_eq!(failure.io, Some(IoKind::Protocol));
+/// A streamed call begins with an empty object that its pieces replace.
+fn whole_input(input: &Value) -> String {
+    match input {
+        Value::Object(fields) if !fields.is_empty() => input.to_string(),
+        _ => String::new(),
     }
 }
+
+/// A tool without arguments is called with none, not with nothing.
+fn complete(mut call: ToolCall) -> ToolCall {
+    if call.arguments.is_empty() {
+        call.arguments.push_str("{}");
+    }
+    call
+}
+
+fn redacted(block: &Value) -> Delta {
+    let data = owned(&block["data"]);
+    Delta::ReasoningDone(Reasoning {
+        text: String::new(),
+        proof: Some(Proof::Redacted { data }),
+    })
+}
+
+fn say(text: &Value, delta: fn(String) -> Delta, deltas: &mut Vec<Delta>) {
+    let text = owned(text);
+    if !text.is_empty() {
+        deltas.push(delta(text));
+    }
+}
+
+fn owned(value: &Value) -> String {
+    value.as_str().unwrap_or_default().to_owned()
+}
+
+#[cfg(test)]
+#[path = "read_tests.rs"]
+mod tests;

@@ -1,20 +1,8 @@
 //! To the wire: requests, and the frames and bodies that a provider would send.
 
-use crate::{Request, sse};
+use crate::sse;
 use outlast_kernel::event::Usage;
 use serde_json::{Value, json};
-
-/// The body of a streamed request.
-pub fn request(request: &Request) -> Vec<u8> {
-    json!({
-        "model": request.model,
-        "max_tokens": request.max_tokens,
-        "stream": true,
-        "messages": request.messages,
-    })
-    .to_string()
-    .into_bytes()
-}
 
 /// The first frames of an answer: the message and its one text block.
 pub fn start(model: &str, usage: Usage) -> String {

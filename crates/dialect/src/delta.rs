@@ -1,0 +1,33 @@
+//! What a model's answer says, piece by piece.
+
+use outlast_kernel::event::{Reasoning, StopReason, ToolCall, Usage};
+
+/// One thing that a model's stream said.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Delta {
+    /// A piece of the answer. A refusal in words is one, too; the stop reason tells.
+    Text(String),
+    /// A piece of the reasoning.
+    Reasoning(String),
+    /// Reasoning that is complete, with what proves it; its pieces came before.
+    ReasoningDone(Reasoning),
+    /// A tool call, complete.
+    ToolCall(ToolCall),
+    /// What the call has used so far; each one replaces the one before.
+    Usage(Usage),
+    /// The end: a stream without it was cut off.
+    Stopped(StopReason),
+}
+
+impl Delta {
+    /// Whether a consumer that saw this must not see it again. A report of usage is not content, and neither is the
+    /// summing up of what came before.
+    pub fn is_content(&self) -> bool {
+        match self {
+            Self::Text(text) | Self::Reasoning(text) => !text.is_empty(),
+            Self::ToolCall(_) => true,
+            Self::ReasoningDone(_) | Self::Usage(_) | Self::Stopped(_) => false,
+        }
+    }
+}

@@ -1,0 +1,16 @@
+//! The OpenAI Chat Completions API, as OpenAI and many others speak it.
+//!
+//! `read` turns a provider's bytes into deltas and failures; `write` makes those bytes, for requests and for the
+//! scripted provider. Invariants: what is unknown in a chunk is skipped, never fatal; a stream without a finish reason
+//! ended well only if it says `[DONE]` after content.
+
+pub mod ask;
+mod read;
+pub mod write;
+
+pub use read::{Stream, read_whole};
+
+/// The path of the inference endpoint.
+pub const PATH: &str = "/v1/chat/completions";
+/// The data of the last frame.
+pub const DONE: &str = "[DONE]";

@@ -1,0 +1,98 @@
+//! To the wire: the body of a request.
+
+use crate::{Delivery, Image, Message, Part, Request, Role, Tool};
+use outlast_kernel::event::ToolCall;
+use serde_json::{Value, json};
+
+/// The body of a request.
+pub fn request(request: &Request) -> Value {
+    let system = request
+        .system
+        .iter()
+        .map(|text| json!({ "role": "system", "content": text }));
+    let messages = request.messages.iter().flat_map(messages);
+    let mut body = json!({
+        "model": request.model,
+        "messages": system.chain(messages).collect::<Vec<_>>(),
+    });
+    if request.delivery == Delivery::Streamed {
+        body["stream"] = json!(true);
+        body["stream_options"] = json!({ "include_usage": true });
+    }
+    if let Some(limit) = request.max_tokens {
+        body["max_completion_tokens"] = json!(limit);
+    }
+    if !request.tools.is_empty() {
+        body["tools"] = request.tools.iter().map(tool).collect();
+    }
+    body
+}
+
+fn tool(tool: &Tool) -> Value {
+    json!({
+        "type": "function",
+        "function": {
+            "name": tool.name, "description": tool.description, "parameters": tool.parameters,
+        },
+    })
+}
+
+/// Each result of a tool is a message of its own here.
+fn messages(message: &Message) -> Vec<Value> {
+    match message.role {
+        Role::Assistant => vec![assistant(message)],
+        Role::User => {
+            let results = message.parts.iter().filter_map(|part| match part {
+                Part::ToolResult(result) => Some(json!({
+                    "role": "tool", "tool_call_id": result.id, "content": result.output,
+                })),
+                _ => None,
+            });
+            results.chain(user(message)).collect()
+        }
+    }
+}
+
+fn user(message: &Message) -> Option<Value> {
+    let parts: Vec<Value> = message.parts.iter().filter_map(part).collect();
+    let content = match parts.as_slice() {
+        [] => return None,
+        // Plain text is what every server of this dialect takes.
+        [only] if only["type"] == "text" => only["text"].clone(),
+        _ => Value::Array(parts),
+    };
+    Some(json!({ "role": "user", "content": content }))
+}
+
+fn part(part: &Part) -> Option<Value> {
+    match part {
+        Part::Text { text } => Some(json!({ "type": "text", "text": text })),
+        Part::Image(Image { media_type, data }) => Some(json!({
+            "type": "image_url",
+            "image_url": { "url": format!("data:{media_type};base64,{data}") },
+        })),
+        Part::Reasoning(_) | Part::ToolCall(_) | Part::ToolResult(_) => None,
+    }
+}
+
+fn assistant(message: &Message) -> Value {
+    let text = message.text();
+    let calls: Vec<Value> = message.tool_calls().map(call).collect();
+    let content = if text.is_empty() && !calls.is_empty() {
+        Value::Null
+    } else {
+        Value::String(text)
+    };
+    let mut body = json!({ "role": "assistant", "content": content });
+    if !calls.is_empty() {
+        body["tool_calls"] = Value::Array(calls);
+    }
+    body
+}
+
+fn call(call: &ToolCall) -> Value {
+    json!({
+        "id": call.id, "type": "function",
+        "function": { "name": call.name, "arguments": call.arguments },
+    })
+}

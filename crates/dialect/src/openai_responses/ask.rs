@@ -1,0 +1,104 @@
+//! To the wire: the body of a request.
+
+use crate::{Delivery, Image, Message, Part, Request, Role, Tool};
+use outlast_kernel::event::{Proof, Reasoning};
+use serde_json::{Value, json};
+
+/// The body of a request. Nothing is kept at the provider: the whole conversation is sent, reasoning included.
+pub fn request(request: &Request) -> Value {
+    let mut body = json!({
+        "model": request.model,
+        "input": request.messages.iter().flat_map(items).collect::<Vec<_>>(),
+        "stream": request.delivery == Delivery::Streamed,
+        "store": false,
+        "include": ["reasoning.encrypted_content"],
+    });
+    if let Some(system) = &request.system {
+        body["instructions"] = json!(system);
+    }
+    if let Some(limit) = request.max_tokens {
+        body["max_output_tokens"] = json!(limit);
+    }
+    if !request.tools.is_empty() {
+        body["tools"] = request.tools.iter().map(tool).collect();
+    }
+    body
+}
+
+fn tool(tool: &Tool) -> Value {
+    json!({
+        "type": "function", "name": tool.name, "description": tool.description,
+        "parameters": tool.parameters, "strict": false,
+    })
+}
+
+/// Text and pictures are content of one item; every other part is an item of its own.
+fn items(message: &Message) -> Vec<Value> {
+    let mut items: Vec<Value> = Vec::new();
+    for part in &message.parts {
+        if let Some(content) = content(message.role, part) {
+            match items.last_mut() {
+                Some(last) if last["type"] == "message" => {
+                    if let Some(parts) = last["content"].as_array_mut() {
+                        parts.push(content);
+                    }
+                }
+                _ => items.push(said(message.role, content)),
+            }
+        } else {
+            items.extend(item(part));
+        }
+    }
+    items
+}
+
+fn said(role: Role, content: Value) -> Value {
+    let role = match role {
+        Role::User => "user",
+        Role::Assistant => "assistant",
+    };
+    json!({ "type": "message", "role": role, "content": [content] })
+}
+
+fn content(role: Role, part: &Part) -> Option<Value> {
+    match (role, part) {
+        (Role::User, Part::Text { text }) => Some(json!({ "type": "input_text", "text": text })),
+        (Role::Assistant, Part::Text { text }) => {
+            Some(json!({ "type": "output_text", "text": text }))
+        }
+        (_, Part::Image(Image { media_type, data })) => Some(json!({
+            "type": "input_image", "image_url": format!("data:{media_type};base64,{data}"),
+        })),
+        _ => None,
+    }
+}
+
+fn item(part: &Part) -> Option<Value> {
+    match part {
+        Part::ToolCall(call) => Some(json!({
+            "type": "function_call", "call_id": call.id, "name": call.name,
+            "arguments": call.arguments,
+        })),
+        Part::ToolResult(result) => Some(json!({
+            "type": "function_call_output", "call_id": result.id, "output": result.output,
+        })),
+        Part::Reasoning(reasoning) => thought(reasoning),
+        Part::Text { .. } | Part::Image(_) => None,
+    }
+}
+
+/// Reasoning of another provider, or without its content, is nothing that this one can take up.
+fn thought(reasoning: &Reasoning) -> Option<Value> {
+    let Some(Proof::Encrypted {
+        id,
+        content: Some(content),
+    }) = &reasoning.proof
+    else {
+        return None;
+    };
+    let summary = match reasoning.text.as_str() {
+        "" => json!([]),
+        text => json!([{ "type": "summary_text", "text": text }]),
+    };
+    Some(json!({ "type": "reasoning", "id": id, "summary": summary, "encrypted_content": content }))
+}

@@ -1,0 +1,1 @@
+//! To the wire: the frames and bodies that a provider would send.

@@ -1,0 +1,129 @@
+//! What is asked of a model, in no provider's words.
+
+use outlast_kernel::event::{Reasoning, ToolCall};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// One call of a model.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Request {
+    /// The model's name.
+    pub model: String,
+    /// What the model is told before the conversation.
+    pub system: Option<String>,
+    /// The conversation so far, the newest message last.
+    pub messages: Vec<Message>,
+    /// The tools that the model may call.
+    pub tools: Vec<Tool>,
+    /// The most tokens that the answer may have; `None` leaves it to the provider.
+    pub max_tokens: Option<u32>,
+    /// Whether the answer comes as a whole or in pieces.
+    pub delivery: Delivery,
+}
+
+/// How an answer comes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Delivery {
+    /// In pieces, as they are written.
+    #[default]
+    Streamed,
+    /// As one body, when it is complete.
+    Whole,
+}
+
+/// A tool that the model may call.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Tool {
+    /// Its name.
+    pub name: String,
+    /// What it does, for the model.
+    pub description: String,
+    /// The JSON Schema of its arguments.
+    pub parameters: Value,
+}
+
+/// One message of a conversation.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Message {
+    /// Who said it.
+    pub role: Role,
+    /// What was said, in order.
+    pub parts: Vec<Part>,
+}
+
+/// Who said a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Role {
+    /// The person or program that asks; results of tools are theirs too.
+    User,
+    /// The model.
+    Assistant,
+}
+
+/// A part of a message.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum Part {
+    /// Text.
+    Text {
+        /// The text.
+        text: String,
+    },
+    /// A picture, from the user.
+    Image(Image),
+    /// What the model thought, to be sent back as it came.
+    Reasoning(Reasoning),
+    /// A tool that the model called.
+    ToolCall(ToolCall),
+    /// What came of a tool call.
+    ToolResult(ToolResult),
+}
+
+/// A picture.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Image {
+    /// Its media type, such as `image/png`.
+    pub media_type: String,
+    /// Its bytes, in base 64.
+    pub data: String,
+}
+
+/// What came of a tool call.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ToolResult {
+    /// The id of the call.
+    pub id: String,
+    /// What the tool said.
+    pub output: String,
+    /// Whether it failed.
+    pub is_error: bool,
+}
+
+impl Message {
+    /// Something that the user said.
+    pub fn user(text: impl Into<String>) -> Self {
+        let text = text.into();
+        Self {
+            role: Role::User,
+            parts: vec![Part::Text { text }],
+        }
+    }
+
+    /// All of its text.
+    pub fn text(&self) -> String {
+        let text = |part: &Part| match part {
+            Part::Text { text } => Some(text.clone()),
+            _ => None,
+        };
+        self.parts.iter().filter_map(text).collect()
+    }
+
+    /// The tools that it calls.
+    pub fn tool_calls(&self) -> impl Iterator<Item = &ToolCall> {
+        self.parts.iter().filter_map(|part| match part {
+            Part::ToolCall(call) => Some(call),
+            _ => None,
+        })
+    }
+}

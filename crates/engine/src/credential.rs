@@ -1,0 +1,57 @@
+//! A key, held so that it cannot be printed.
+
+use outlast_dialect::Dialect;
+use outlast_kernel::failure::Failure;
+use secrecy::{ExposeSecret, SecretString};
+
+/// Shorter ones would blot out ordinary words.
+const SHORTEST: usize = 8;
+const REPLACEMENT: &str = "[secret]";
+
+/// What a provider knows its caller by.
+///
+/// ```
+/// use outlast_engine::credential::Credential;
+///
+/// let key = Credential::new("sk-not-to-be-seen".to_owned());
+/// assert!(!format!("{key:?}").contains("not-to-be-seen"));
+/// ```
+#[derive(Clone, Debug)]
+pub struct Credential(SecretString);
+
+impl Credential {
+    /// That key.
+    pub fn new(key: String) -> Self {
+        Self(SecretString::from(key))
+    }
+
+    /// The header by which this dialect takes it.
+    pub(crate) fn header(&self, dialect: Dialect) -> (String, String) {
+        let key = self.0.expose_secret();
+        match dialect {
+            Dialect::Anthropic => ("x-api-key".to_owned(), key.to_owned()),
+            Dialect::OpenaiChat | Dialect::OpenaiResponses => {
+                ("authorization".to_owned(), format!("Bearer {key}"))
+            }
+        }
+    }
+
+    /// Takes it out of what a provider said: some send back what they were sent.
+    pub(crate) fn scrub(&self, failure: &mut Failure) {
+        let key = self.0.expose_secret();
+        if key.len() < SHORTEST {
+            return;
+        }
+        let texts = [Some(&mut failure.message), failure.code.as_mut()];
+        let values = failure.headers.iter_mut().chain(&mut failure.fields);
+        for text in texts
+            .into_iter()
+            .flatten()
+            .chain(values.map(|(_, value)| value))
+        {
+            if text.contains(key) {
+                *text = text.replace(key, REPLACEMENT);
+            }
+        }
+    }
+}

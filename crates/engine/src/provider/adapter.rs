@@ -1,0 +1,105 @@
+//! The adapter: one dialect over one transport, one request for each call, typed facts.
+
+use super::answer::{Answer, Frame};
+use super::{Provider, Timeouts};
+use crate::credential::Credential;
+use crate::transport::{self, Transport};
+use crate::{BoxStream, Clock};
+use bytes::Bytes;
+use futures_util::{StreamExt, stream};
+use outlast_dialect::{Delivery, Delta, Dialect, Request, anthropic};
+use outlast_kernel::failure::Failure;
+use std::sync::Arc;
+
+/// A provider that speaks one dialect over some transport.
+#[derive(Clone)]
+pub struct Adapter {
+    pub(super) name: String,
+    pub(super) dialect: Dialect,
+    pub(super) transport: Arc<dyn Transport>,
+    pub(super) clock: Arc<dyn Clock>,
+    pub(super) timeouts: Timeouts,
+    pub(super) credential: Option<Credential>,
+}
+
+impl Adapter {
+    /// A provider without a credential behind that transport. Its name is that of its dialect.
+    pub fn new(dialect: Dialect, transport: Arc<dyn Transport>, clock: Arc<dyn Clock>) -> Self {
+        Self {
+            name: dialect.name().to_owned(),
+            dialect,
+            transport,
+            clock,
+            timeouts: Timeouts::default(),
+            credential: None,
+        }
+    }
+
+    /// The same provider under another name.
+    #[must_use]
+    pub fn named(self, name: &str) -> Self {
+        let name = name.to_owned();
+        Self { name, ..self }
+    }
+
+    /// The same provider with other limits.
+    #[must_use]
+    pub fn with_timeouts(self, timeouts: Timeouts) -> Self {
+        Self { timeouts, ..self }
+    }
+
+    /// The same provider, asked with that credential.
+    #[must_use]
+    pub fn with_credential(self, credential: Credential) -> Self {
+        let credential = Some(credential);
+        Self { credential, ..self }
+    }
+
+    /// Makes one request and hands on each frame of its answer, as it came and as what it says.
+    pub fn frames(&self, request: &Request) -> BoxStream<'static, Result<Frame, Box<Failure>>> {
+        let request = transport::Request {
+            method: transport::Method::Post,
+            path: self.dialect.path(),
+            headers: self.headers(request.delivery),
+            body: Bytes::from(self.dialect.request(request)),
+        };
+        let answer = Answer::new(self.clone(), request);
+        stream::unfold(answer, |mut answer| async move {
+            let item = answer.next().await?;
+            Some((item, answer))
+        })
+        .boxed()
+    }
+
+    /// The headers that a request of this dialect needs.
+    fn headers(&self, delivery: Delivery) -> Vec<(String, String)> {
+        let accept = match delivery {
+            Delivery::Streamed => "text/event-stream",
+            Delivery::Whole => "application/json",
+        };
+        let mut headers = vec![("content-type", "application/json"), ("accept", accept)];
+        if self.dialect == Dialect::Anthropic {
+            headers.push(("anthropic-version", anthropic::VERSION));
+        }
+        let mut headers: Vec<(String, String)> = headers
+            .into_iter()
+            .map(|(name, value)| (name.to_owned(), value.to_owned()))
+            .collect();
+        headers.extend(self.credential.as_ref().map(|key| key.header(self.dialect)));
+        headers
+    }
+}
+
+impl Provider for Adapter {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn stream(&self, request: &Request) -> BoxStream<'static, Result<Delta, Box<Failure>>> {
+        let deltas = |frame: Result<Frame, Box<Failure>>| match frame {
+            Ok(frame) => stream::iter(frame.deltas.into_iter().map(Ok).collect::<Vec<_>>()),
+            Err(failure) => stream::iter(vec![Err(failure)]),
+        };
+        self.frames(request).flat_map(deltas).boxed()
+    }
+}

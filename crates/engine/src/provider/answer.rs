@@ -1,0 +1,329 @@
+//! One answer on its way: from the request that was sent to the last event, or to what went wrong.
+//!
+//! Invariants: an answer without its terminal event is a failure; every wait has its limit; what is read is bounded.
+
+use super::Adapter;
+use super::watchdog::Watchdog;
+use crate::BoxStream;
+use crate::transport;
+use bytes::Bytes;
+use futures_util::StreamExt;
+use outlast_dialect::error_body::{self, Seen};
+use outlast_dialect::{Delta, Reader, Sign, in_band, sse};
+use outlast_kernel::Timestamp;
+use outlast_kernel::failure::{self, Failure, IoKind, Phase};
+use outlast_kernel::time::Span;
+use std::time::Duration;
+
+const MAX_EVENT_BYTES: usize = 16 << 20;
+/// After decompression.
+const MAX_ANSWER_BYTES: usize = 256 << 20;
+const MAX_ERROR_BYTES: usize = 64 << 10;
+const ERROR_BODY_TIME: Duration = Duration::from_secs(5);
+/// How long a complete answer is given for its afterword.
+const AFTERWORD_TIME: Duration = Duration::from_secs(2);
+
+/// A piece of an answer: the bytes as they came, and what they say.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Frame {
+    /// Exactly what was received; all frames together are the body.
+    pub raw: Bytes,
+    /// What it says, which may be nothing.
+    pub deltas: Vec<Delta>,
+}
+
+pub(super) struct Answer {
+    adapter: Adapter,
+    stage: Stage,
+    phase: Phase,
+}
+
+enum Stage {
+    Unsent(transport::Request),
+    Reading(Box<Incoming>),
+    Over,
+}
+
+/// A stream of events that is being read.
+struct Incoming {
+    headers: Vec<(String, String)>,
+    body: Body,
+    frames: sse::Decoder,
+    reader: Reader,
+    watchdog: Watchdog,
+    received: usize,
+    /// Since when only the afterword is missing.
+    complete_at: Option<Timestamp>,
+}
+
+type Body = BoxStream<'static, Result<Bytes, transport::Error>>;
+type Failed = Box<Failure>;
+
+/// What the body did next.
+enum Came {
+    Bytes(Bytes),
+    End,
+    Broke(transport::Error),
+    Nothing,
+}
+
+impl Answer {
+    pub(super) fn new(adapter: Adapter, request: transport::Request) -> Self {
+        Self {
+            adapter,
+            stage: Stage::Unsent(request),
+            phase: Phase::BeforeHeaders,
+        }
+    }
+
+    pub(super) async fn next(&mut self) -> Option<Result<Frame, Failed>> {
+        let result = match std::mem::replace(&mut self.stage, Stage::Over) {
+            Stage::Over => return None,
+            Stage::Unsent(request) => self.begin(request).await,
+            Stage::Reading(incoming) => self.read(incoming).await,
+        };
+        Some(match result {
+            Ok(frame) => {
+                if frame.deltas.iter().any(Delta::is_content) {
+                    self.phase = Phase::AfterContent;
+                }
+                Ok(frame)
+            }
+            Err(mut failure) => {
+                failure.phase = self.phase;
+                if let Some(credential) = &self.adapter.credential {
+                    credential.scrub(&mut failure);
+                }
+                Err(failure)
+            }
+        })
+    }
+
+    async fn begin(&mut self, request: transport::Request) -> Result<Frame, Failed> {
+        let limit = self.adapter.timeouts.headers;
+        let sent = self.adapter.transport.send(request);
+        let response = match self.adapter.within(limit, sent).await {
+            Some(Ok(response)) => response,
+            Some(Err(error)) => return Err(self.adapter.broken(&error)),
+            None => {
+                let message = format!("no response came for {}", Span(limit));
+                return Err(self.adapter.raised(IoKind::Timeout, &message));
+            }
+        };
+        self.phase = Phase::BeforeContent;
+        if !(200..300).contains(&response.status) {
+            return Err(self.adapter.refused(response).await);
+        }
+        let incoming = Box::new(Incoming::new(&self.adapter, response));
+        match incoming.content_type() {
+            Content::Events => self.read(incoming).await,
+            Content::Json => self.adapter.read_whole(*incoming).await,
+            Content::Page => {
+                let page = self.adapter.error_text(incoming.body).await;
+                let failure = in_band::garbled(&self.adapter.name, &page, self.adapter.clock.now());
+                Err(with_headers(failure, &incoming.headers))
+            }
+        }
+    }
+
+    async fn read(&mut self, mut incoming: Box<Incoming>) -> Result<Frame, Failed> {
+        let adapter = &self.adapter;
+        loop {
+            let now = adapter.clock.now();
+            match incoming.frames.next_event() {
+                Ok(Some(event)) => {
+                    let mut deltas = Vec::new();
+                    match incoming.reader.read(&event, now, &mut deltas) {
+                        Ok(Sign::Progress) => incoming.watchdog.progress(now),
+                        Ok(Sign::Alive) => {}
+                        Err(failure) => return Err(with_headers(failure, &incoming.headers)),
+                    }
+                    if incoming.reader.is_complete() {
+                        incoming.complete_at.get_or_insert(now);
+                    }
+                    if !matches!(deltas.last(), Some(Delta::Stopped(_))) {
+                        self.stage = Stage::Reading(incoming);
+                    }
+                    let raw = Bytes::new();
+                    return Ok(Frame { raw, deltas });
+                }
+                Ok(None) => {}
+                Err(error) => return Err(adapter.raised(IoKind::Protocol, &error.to_string())),
+            }
+            let came = incoming.wait(adapter).await;
+            if let Came::Bytes(bytes) = came {
+                incoming.take_in(adapter, &bytes)?;
+                continue;
+            }
+            return incoming.finish(adapter, came);
+        }
+    }
+}
+
+enum Content {
+    Events,
+    Json,
+    Page,
+}
+
+impl Incoming {
+    fn new(adapter: &Adapter, response: transport::Response) -> Self {
+        Self {
+            headers: response.headers,
+            body: response.body,
+            frames: sse::Decoder::new(MAX_EVENT_BYTES),
+            reader: adapter.dialect.reader(&adapter.name),
+            watchdog: Watchdog::new(adapter.timeouts, adapter.clock.now()),
+            received: 0,
+            complete_at: None,
+        }
+    }
+
+    /// A server that says nothing about its answer is taken to have understood the question.
+    fn content_type(&self) -> Content {
+        let named = |(name, _): &&(String, String)| name.eq_ignore_ascii_case("content-type");
+        let value = self.headers.iter().find(named);
+        let value = value.map(|(_, value)| value.to_ascii_lowercase());
+        match value.as_deref().unwrap_or_default() {
+            value if value.starts_with("application/json") => Content::Json,
+            value if value.starts_with("text/html") => Content::Page,
+            value if value.starts_with("text/plain") => Content::Page,
+            _ => Content::Events,
+        }
+    }
+
+    async fn wait(&mut self, adapter: &Adapter) -> Came {
+        let deadline = match self.complete_at {
+            Some(at) => Some(at + AFTERWORD_TIME),
+            None => self.watchdog.deadline(),
+        };
+        match adapter.until(deadline, self.body.next()).await {
+            Some(Some(Ok(bytes))) => Came::Bytes(bytes),
+            Some(Some(Err(error))) => Came::Broke(error),
+            Some(None) => Came::End,
+            None => Came::Nothing,
+        }
+    }
+
+    fn take_in(&mut self, adapter: &Adapter, bytes: &Bytes) -> Result<(), Failed> {
+        self.received += bytes.len();
+        if self.received > MAX_ANSWER_BYTES {
+            let message = format!("the answer is longer than {} MiB", MAX_ANSWER_BYTES >> 20);
+            return Err(adapter.raised(IoKind::Protocol, &message));
+        }
+        self.watchdog.alive(adapter.clock.now());
+        self.frames.push(bytes);
+        Ok(())
+    }
+
+    /// There is no more: either the answer is complete, or this is how it failed.
+    fn finish(mut self: Box<Self>, adapter: &Adapter, came: Came) -> Result<Frame, Failed> {
+        let deltas = self.reader.end();
+        if !deltas.is_empty() {
+            let raw = Bytes::new();
+            return Ok(Frame { raw, deltas });
+        }
+        let now = adapter.clock.now();
+        Err(match came {
+            Came::Broke(error) => adapter.broken(&error),
+            Came::Nothing => {
+                let standstill = Span(self.watchdog.standstill(now));
+                let message = format!("the stream stood still for {standstill}");
+                adapter.raised(IoKind::Idle, &message)
+            }
+            Came::Bytes(_) | Came::End => in_band::cut_off(&adapter.name, now),
+        })
+    }
+}
+
+impl Adapter {
+    async fn read_whole(&self, mut incoming: Incoming) -> Result<Frame, Failed> {
+        let mut body = Vec::new();
+        loop {
+            match incoming.wait(self).await {
+                Came::Bytes(bytes) => {
+                    incoming.received += bytes.len();
+                    if incoming.received > MAX_ANSWER_BYTES {
+                        return Err(self.raised(IoKind::Protocol, "the answer is too long"));
+                    }
+                    incoming.watchdog.progress(self.clock.now());
+                    body.extend_from_slice(&bytes);
+                }
+                Came::End => break,
+                came => return Box::new(incoming).finish(self, came),
+            }
+        }
+        let text = String::from_utf8_lossy(&body);
+        let deltas = self
+            .dialect
+            .read_whole(&self.name, &text, self.clock.now())
+            .map_err(|failure| with_headers(failure, &incoming.headers))?;
+        let raw = Bytes::from(body);
+        Ok(Frame { raw, deltas })
+    }
+
+    /// Reads an error body within bounds: a slow or endless one must not hide the status.
+    async fn refused(&self, response: transport::Response) -> Failed {
+        let body = self.error_text(response.body).await;
+        Box::new(error_body::read(Seen {
+            provider: &self.name,
+            transport: failure::Transport::Http,
+            status: Some(response.status),
+            headers: &response.headers,
+            body: &body,
+            at: self.clock.now(),
+        }))
+    }
+
+    async fn error_text(&self, mut body: Body) -> String {
+        let mut text = Vec::new();
+        let read = async {
+            while let Some(Ok(bytes)) = body.next().await {
+                text.extend_from_slice(&bytes);
+                if text.len() >= MAX_ERROR_BYTES {
+                    break;
+                }
+            }
+        };
+        self.within(ERROR_BODY_TIME, read).await;
+        text.truncate(MAX_ERROR_BYTES);
+        String::from_utf8_lossy(&text).into_owned()
+    }
+
+    /// The result, or `None` when the limit, if there is one, ends first.
+    async fn within<T>(&self, limit: Duration, work: impl Future<Output = T>) -> Option<T> {
+        let deadline = (!limit.is_zero()).then(|| self.clock.now() + limit);
+        self.until(deadline, work).await
+    }
+
+    async fn until<T>(
+        &self,
+        deadline: Option<Timestamp>,
+        work: impl Future<Output = T>,
+    ) -> Option<T> {
+        let Some(deadline) = deadline else {
+            return Some(work.await);
+        };
+        tokio::select! {
+            biased;
+            result = work => Some(result),
+            () = self.clock.sleep_until(deadline) => None,
+        }
+    }
+
+    fn broken(&self, error: &transport::Error) -> Failed {
+        self.raised(error.io, &error.message)
+    }
+
+    fn raised(&self, io: IoKind, message: &str) -> Failed {
+        Box::new(Failure::thrown(&self.name, message, self.clock.now()).with_io(io))
+    }
+}
+
+/// What a response that went well said in its headers belongs to the error that it then brought.
+fn with_headers(failure: Failed, headers: &[(String, String)]) -> Failed {
+    let headers = headers
+        .iter()
+        .map(|(name, value)| (name.as_str(), value.as_str()));
+    Box::new(failure.with_headers(headers))
+}

@@ -1,0 +1,107 @@
+//! How long the next sign of life is waited for.
+//!
+//! Events move an answer on. Pings, comments and pieces of an event only show that somebody is there, and that counts
+//! for three limits at most: a provider that does nothing but breathe has stalled.
+
+use super::Timeouts;
+use outlast_kernel::Timestamp;
+use std::time::Duration;
+
+const BREATHS: u32 = 3;
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Watchdog {
+    timeouts: Timeouts,
+    begun: bool,
+    progress_at: Timestamp,
+    alive_at: Timestamp,
+}
+
+impl Watchdog {
+    /// Watches a response whose headers came at `now`.
+    pub(super) fn new(timeouts: Timeouts, now: Timestamp) -> Self {
+        Self {
+            timeouts,
+            begun: false,
+            progress_at: now,
+            alive_at: now,
+        }
+    }
+
+    pub(super) fn alive(&mut self, now: Timestamp) {
+        self.alive_at = now;
+    }
+
+    pub(super) fn progress(&mut self, now: Timestamp) {
+        self.begun = true;
+        self.progress_at = now;
+        self.alive_at = now;
+    }
+
+    /// Until when it waits, if there is a limit.
+    pub(super) fn deadline(&self) -> Option<Timestamp> {
+        let limit = self.limit();
+        let silent = self.alive_at + limit;
+        let only_breathing = self.progress_at + limit * BREATHS;
+        (!limit.is_zero()).then(|| silent.min(only_breathing))
+    }
+
+    /// The limit that is in force.
+    pub(super) fn limit(&self) -> Duration {
+        if self.begun {
+            self.timeouts.idle
+        } else {
+            self.timeouts.first_event
+        }
+    }
+
+    /// For how long the answer has not moved on.
+    pub(super) fn standstill(&self, now: Timestamp) -> Duration {
+        now.since(self.progress_at)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(seconds: u64) -> Timestamp {
+        Timestamp::from_millis(seconds * 1000)
+    }
+
+    fn timeouts(first_event: u64, idle: u64) -> Timeouts {
+        Timeouts {
+            first_event: Duration::from_secs(first_event),
+            idle: Duration::from_secs(idle),
+            ..Timeouts::default()
+        }
+    }
+
+    #[test]
+    fn the_first_event_and_those_after_it_have_limits_of_their_own() {
+        let mut watchdog = Watchdog::new(timeouts(50, 10), at(0));
+        assert_eq!(watchdog.deadline(), Some(at(50)));
+        watchdog.progress(at(20));
+        assert_eq!(watchdog.deadline(), Some(at(30)));
+    }
+
+    #[test]
+    fn breathing_counts_for_three_limits_and_no_longer() {
+        let mut watchdog = Watchdog::new(timeouts(50, 10), at(0));
+        watchdog.progress(at(0));
+        for second in (5..=25).step_by(5) {
+            watchdog.alive(at(second));
+        }
+        assert_eq!(watchdog.deadline(), Some(at(30)));
+        watchdog.progress(at(29));
+        assert_eq!(watchdog.deadline(), Some(at(39)));
+    }
+
+    #[test]
+    fn zero_switches_a_limit_off() {
+        let mut watchdog = Watchdog::new(timeouts(0, 10), at(0));
+        assert_eq!(watchdog.deadline(), None);
+        watchdog.progress(at(5));
+        assert_eq!(watchdog.deadline(), Some(at(15)));
+    }
+}
