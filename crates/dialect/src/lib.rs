@@ -14,6 +14,8 @@ pub mod openai_chat;
 pub mod openai_responses;
 mod request;
 pub mod sse;
+#[cfg(test)]
+mod test_support;
 
 pub use delta::Delta;
 pub use dialect::{Dialect, Reader, Sign};

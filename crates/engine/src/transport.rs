@@ -2,9 +2,13 @@
 //!
 //! Invariant: a transport makes exactly one request. It does not retry, follow redirects or hide what went wrong.
 
+mod http;
+
 use crate::{BoxFuture, BoxStream};
 use bytes::Bytes;
 use outlast_kernel::failure::IoKind;
+
+pub use http::{Http, HttpSettings, Proxies, SettingError};
 
 /// Makes HTTP requests.
 pub trait Transport: Send + Sync {

@@ -389,7 +389,7 @@ fn by_io(io: IoKind) -> Option<(Cause, &'static str)> {
         IoKind::Dns => (Cause::Network, "dns"),
         IoKind::Connect => (Cause::Network, "connect"),
         IoKind::Tls => (Cause::Network, "tls"),
-        IoKind::Certificate => (Cause::Misconfigured, "certificate"),
+        IoKind::Misconfigured => (Cause::Misconfigured, "misconfigured"),
         IoKind::Reset => (Cause::Network, "reset"),
         IoKind::Timeout => (Cause::Timeout, "timeout"),
         IoKind::Idle => (Cause::Stalled, "idle"),

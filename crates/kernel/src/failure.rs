@@ -44,8 +44,8 @@ pub enum IoKind {
     Connect,
     /// The secure channel could not be made or broke.
     Tls,
-    /// The peer's certificate is not trusted.
-    Certificate,
+    /// Our own settings stand in the way: a certificate that is not trusted, a proxy that wants a password.
+    Misconfigured,
     /// The connection was reset or closed by the peer.
     Reset,
     /// Nothing came within the time allowed for a response.
@@ -248,8 +248,10 @@ impl Failure {
         let header = self
             .header("x-amzn-errortype")
             .map(|value| ("x-amzn-errortype", value));
-        // That there is an error is known; only as the reason of an end does the word say something.
-        let telling = |name: &str, value: &str| value != "error" || name.starts_with("finish");
+        // That there is an error is known; only as the reason of an end, and without a status, does the word say more.
+        let bare = self.status.is_none();
+        let telling =
+            move |name: &str, value: &str| value != "error" || (bare && name.starts_with("finish"));
         let fields = self
             .fields
             .iter()

@@ -1,76 +1,27 @@
-
 use super::*;
-use crate::anthropic::write;
+use crate::Dialect;
+use crate::test_support::{NOW, call, read_all, text, wire};
 use outlast_kernel::classify::classify;
+use outlast_kernel::failure::IoKind;
 use outlast_kernel::verdict::Cause;
 
-const NOW: Timestamp = Timestamp::from_millis(1);
-
-fn read_all(frames: &[String]) -> Vec<Delta> {
-    let mut decoder = sse::Decoder::new(1 << 20);
-    let mut stream = Stream::new("anthropic");
-    let mut deltas = Vec::new();
-    decoder.push(frames.concat().as_bytes());
-    while let Some(event) = decoder.next_event().unwrap() {
-        deltas.extend(stream.read(&event, NOW).unwrap());
-    }
-    deltas
-}
-
-#[test]
-fn what_is_written_is_read() {
-    let usage = Usage {
-        input: 12,
-        output: 3,
-        cache_read: 4,
-        cache_write: 5,
-    };
-    let frames = [
-        write::start("m", usage),
-        write::ping(),
-        write::text("Hel"),
-        write::text("lo"),
-        write::stop(7),
-    ];
-    let deltas = read_all(&frames);
-    let after = Usage { output: 7, ..usage };
-    assert_eq!(
-        deltas,
-        [
-            Delta::Usage(usage),
-            Delta::Text("Hel".to_owned()),
-            Delta::Text("lo".to_owned()),
-            Delta::Usage(after),
-            Delta::Stopped(StopReason::EndTurn),
-        ]
-    );
+fn read(data: &[&str]) -> (Vec<Delta>, Option<Failure>) {
+    read_all(Dialect::Anthropic, &wire(data))
 }
 
 #[test]
 fn tool_calls_are_put_together_by_their_index() {
-    let frame = |json: &str| format!("data: {json}\n\n");
     let block = |index: u32, id: &str| {
-        frame(&format!(
+        format!(
             r#"{{"type":"content_block_start","index":{index},"content_block":{{"type":"tool_use","id":"{id}","name":"run","input":{{}}}}}}"#
-        ))
+        )
     };
     let part = |index: u32, text: &str| {
-        frame(&format!(
+        format!(
             r#"{{"type":"content_block_delta","index":{index},"delta":{{"type":"input_json_delta","partial_json":"{text}"}}}}"#
-        ))
+        )
     };
-    let stop = |index: u32| {
-        frame(&format!(
-            r#"{{"type":"content_block_stop","index":{index}}}"#
-        ))
-    };
-    let call = |id: &str, arguments: &str| {
-        Delta::ToolCall(ToolCall {
-            id: id.to_owned(),
-            name: "run".to_owned(),
-            arguments: arguments.to_owned(),
-        })
-    };
+    let stop = |index: u32| format!(r#"{{"type":"content_block_stop","index":{index}}}"#);
     let frames = [
         block(0, "a"),
         block(1, "b"),
@@ -81,36 +32,116 @@ fn tool_calls_are_put_together_by_their_index() {
         stop(1),
         stop(0),
     ];
-    assert_eq!(read_all(&frames), [call("b", "[2]"), call("a", "[1]")]);
+    let frames: Vec<&str> = frames.iter().map(String::as_str).collect();
+    let expected = vec![call("b", "run", "[2]"), call("a", "run", "[1]")];
+    assert_eq!(read(&frames), (expected, None));
+}
+
+#[test]
+fn a_call_that_was_cut_off_is_not_handed_on() {
+    let frames = [
+        r#"{"type":"content_block_start","index":0,"content_block":{"type":"tool_use","id":"a","name":"run","input":{}}}"#,
+        r#"{"type":"content_block_delta","index":0,"delta":{"type":"input_json_delta","partial_json":"{}"}}"#,
+    ];
+    assert_eq!(read(&frames), (vec![], None));
+}
+
+#[test]
+fn a_call_without_arguments_has_none() {
+    let frames = [
+        r#"{"type":"content_block_start","index":0,"content_block":{"type":"tool_use","id":"a","name":"run","input":{}}}"#,
+        r#"{"type":"content_block_stop","index":0}"#,
+    ];
+    assert_eq!(read(&frames), (vec![call("a", "run", "{}")], None));
+}
+
+#[test]
+fn hidden_reasoning_is_kept_as_it_came() {
+    let frames = [
+        r#"{"type":"content_block_start","index":0,"content_block":{"type":"redacted_thinking","data":"Em/+=="}}"#,
+    ];
+    let proof = Some(Proof::Redacted {
+        data: "Em/+==".to_owned(),
+    });
+    let text = String::new();
+    let expected = vec![Delta::ReasoningDone(Reasoning { text, proof })];
+    assert_eq!(read(&frames), (expected, None));
 }
 
 #[test]
 fn unknown_frames_and_fields_are_skipped() {
     let frames = [
-            "data: {\"type\":\"content_block_delta\",\"index\":0,\"delta\":{\"type\":\"novel_delta\"}}\n\n".to_owned(),
-            "data: {\"type\":\"brand_new\",\"x\":1}\n\n".to_owned(),
-            "data: {\"type\":\"content_block_start\",\"index\":0,\"content_block\":{\"type\":\"image\"}}\n\n".to_owned(),
-        ];
-    assert_eq!(read_all(&frames), []);
+        r#"{"type":"content_block_delta","index":0,"delta":{"type":"novel_delta"}}"#,
+        r#"{"type":"content_block_delta","index":"zero","delta":[]}"#,
+        r#"{"type":"brand_new","x":1}"#,
+        r#"{"type":"message_start"}"#,
+        r#"{"type":"content_block_start","index":0,"content_block":{"type":"image"}}"#,
+        r#"{"type":"message_delta","delta":{"stop_reason":null},"usage":null}"#,
+        r#"[1,2]"#,
+    ];
+    assert_eq!(read(&frames), (vec![], None));
 }
 
 #[test]
-fn an_error_in_the_stream_is_a_failure_with_its_code() {
-    let event = sse::Event {
-        name: "error".to_owned(),
-        data: write::error_body("overloaded_error", "Overloaded"),
+fn errors_in_the_stream_are_failures_with_their_codes() {
+    let table = [
+        (
+            r#"{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}"#,
+            Cause::Overloaded,
+        ),
+        (
+            r#"{"error":{"type":"rate_limit_error","message":"slow down"}}"#,
+            Cause::RateLimited,
+        ),
+        (
+            "<html><h1>429 Too Many Requests</h1></html>",
+            Cause::RateLimited,
+        ),
+        ("503 Service Unavailable", Cause::Overloaded),
+        ("busy", Cause::TruncatedStream),
+        // What the model wrote into a frame that was cut says nothing about the failure.
+        (
+            r#"{"type":"content_block_delta","delta":{"text":"quota exceeded, add credits"#,
+            Cause::TruncatedStream,
+        ),
+    ];
+    for (frame, cause) in table {
+        let failure = read(&[frame]).1.unwrap();
+        assert_eq!(classify(&failure).cause, cause, "{frame}");
+    }
+}
+
+#[test]
+fn a_whole_message_says_the_same() {
+    let body = r#"{"type":"message","content":[{"type":"thinking","thinking":"Hm","signature":"s=="},
+        {"type":"text","text":"Hello"},{"type":"tool_use","id":"a","name":"run","input":{"x":1}}],
+        "stop_reason":"tool_use","usage":{"input_tokens":3,"output_tokens":4}}"#;
+    let (signature, thought) = ("s==".to_owned(), "Hm".to_owned());
+    let reasoning = Reasoning {
+        text: thought.clone(),
+        proof: Some(Proof::Signature { signature }),
     };
-    let failure = Stream::new("anthropic").read(&event, NOW).unwrap_err();
+    let usage = Usage {
+        input: 3,
+        output: 4,
+        ..Usage::default()
+    };
+    let expected = vec![
+        Delta::Reasoning(thought),
+        Delta::ReasoningDone(reasoning),
+        text("Hello"),
+        call("a", "run", r#"{"x":1}"#),
+        Delta::Usage(usage),
+        Delta::Stopped(StopReason::ToolUse),
+    ];
+    assert_eq!(read_whole("p", body, NOW).unwrap(), expected);
+}
+
+#[test]
+fn an_error_or_half_a_message_is_no_answer() {
+    let body = r#"{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}"#;
+    let failure = read_whole("p", body, NOW).unwrap_err();
     assert_eq!(classify(&failure).cause, Cause::Overloaded);
-    assert_eq!(failure.code.as_deref(), Some("overloaded_error"));
-}
-
-#[test]
-fn garbage_is_a_failure_and_not_a_panic() {
-    let event = sse::Event {
-        name: String::new(),
-        data: "<html>busy</html>".to_owned(),
-    };
-    let failure = Stream::new("anthropic").read(&event, NOW).unwrap_err();
+    let failure = read_whole("p", r#"{"content":[{"type":"te"#, NOW).unwrap_err();
     assert_eq!(failure.io, Some(IoKind::Protocol));
 }

@@ -1,0 +1,42 @@
+//! Reads streams to their end, for tests.
+
+use crate::{Delta, Dialect, sse};
+use outlast_kernel::Timestamp;
+use outlast_kernel::event::ToolCall;
+use outlast_kernel::failure::Failure;
+
+pub(crate) const NOW: Timestamp = Timestamp::from_millis(1);
+
+/// What a stream says, and how it failed if it did. A stream that ends too early says nothing at its end.
+pub(crate) fn read_all(dialect: Dialect, wire: &str) -> (Vec<Delta>, Option<Failure>) {
+    let mut decoder = sse::Decoder::new(1 << 20);
+    let mut reader = dialect.reader("p");
+    let mut deltas = Vec::new();
+    decoder.push(wire.as_bytes());
+    while let Some(event) = decoder.next_event().unwrap() {
+        if let Err(failure) = reader.read(&event, NOW, &mut deltas) {
+            return (deltas, Some(*failure));
+        }
+    }
+    deltas.extend(reader.end());
+    (deltas, None)
+}
+
+/// A stream of these data lines.
+pub(crate) fn wire(data: &[&str]) -> String {
+    data.iter()
+        .map(|data| format!("data: {data}\n\n"))
+        .collect()
+}
+
+pub(crate) fn text(text: &str) -> Delta {
+    Delta::Text(text.to_owned())
+}
+
+pub(crate) fn call(id: &str, name: &str, arguments: &str) -> Delta {
+    Delta::ToolCall(ToolCall {
+        id: id.to_owned(),
+        name: name.to_owned(),
+        arguments: arguments.to_owned(),
+    })
+}

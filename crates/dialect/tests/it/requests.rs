@@ -1,0 +1,102 @@
+//! One conversation, asked in three dialects.
+
+use outlast_dialect::{Delivery, Dialect, Image, Message, Part, Request, Role, Tool, ToolResult};
+use outlast_kernel::event::{Proof, Reasoning, ToolCall};
+use serde_json::{Value, json};
+
+/// Everything that a conversation can hold.
+fn conversation() -> Request {
+    let text = |text: &str| Part::Text {
+        text: text.to_owned(),
+    };
+    let thought = |text: &str, proof: Proof| {
+        Part::Reasoning(Reasoning {
+            text: text.to_owned(),
+            proof: Some(proof),
+        })
+    };
+    let signature = "c2ln/+==".to_owned();
+    let (id, content) = ("rs_1".to_owned(), Some("ZW5j/+==".to_owned()));
+    let call = |id: &str, arguments: &str| {
+        Part::ToolCall(ToolCall {
+            id: id.to_owned(),
+            name: "look".to_owned(),
+            arguments: arguments.to_owned(),
+        })
+    };
+    let result = |id: &str, output: &str, is_error| {
+        Part::ToolResult(ToolResult {
+            id: id.to_owned(),
+            output: output.to_owned(),
+            is_error,
+        })
+    };
+    let image = Part::Image(Image {
+        media_type: "image/png".to_owned(),
+        data: "iVBORw0KGgo=".to_owned(),
+    });
+    let said = |role, parts| Message { role, parts };
+    Request {
+        model: "m".to_owned(),
+        system: Some("Be brief.".to_owned()),
+        messages: vec![
+            said(Role::User, vec![text("What is this?"), image]),
+            said(
+                Role::Assistant,
+                vec![
+                    thought("Signed.", Proof::Signature { signature }),
+                    thought("Kept.", Proof::Encrypted { id, content }),
+                    text("I look."),
+                    call("a", r#"{"at":1}"#),
+                    call("b", "not json"),
+                ],
+            ),
+            said(
+                Role::User,
+                vec![
+                    result("a", "a cat", false),
+                    result("b", "no such place", true),
+                    text("Well?"),
+                ],
+            ),
+        ],
+        tools: vec![Tool {
+            name: "look".to_owned(),
+            description: "Looks at a place".to_owned(),
+            parameters: json!({ "type": "object", "properties": { "at": { "type": "integer" } } }),
+        }],
+        max_tokens: Some(100),
+        delivery: Delivery::Streamed,
+    }
+}
+
+fn asked(dialect: Dialect, request: &Request) -> Value {
+    serde_json::from_slice(&dialect.request(request)).unwrap()
+}
+
+#[test]
+fn a_conversation_is_asked_in_the_words_of_each_dialect() {
+    for dialect in Dialect::ALL {
+        let body = asked(dialect, &conversation());
+        let pretty = serde_json::to_string_pretty(&body).unwrap();
+        insta::assert_snapshot!(dialect.name(), pretty);
+    }
+}
+
+#[test]
+fn the_simplest_question_is_the_shortest() {
+    let request = Request {
+        model: "m".to_owned(),
+        messages: vec![Message::user("hi")],
+        delivery: Delivery::Whole,
+        ..Request::default()
+    };
+    let chat = json!({ "model": "m", "messages": [{ "role": "user", "content": "hi" }] });
+    assert_eq!(asked(Dialect::OpenaiChat, &request), chat);
+    let anthropic = asked(Dialect::Anthropic, &request);
+    assert_eq!(
+        (&anthropic["stream"], &anthropic["max_tokens"]),
+        (&json!(false), &json!(8192))
+    );
+    assert_eq!(asked(Dialect::OpenaiResponses, &request)["store"], false);
+}

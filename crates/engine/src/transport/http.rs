@@ -1,0 +1,236 @@
+//! Real HTTP: versions 1.1 and 2, proxies, extra headers, certificates of one's own.
+//!
+//! Invariants: one call sends one request, and nothing in the client repeats it; redirects are not followed, because a
+//! key would follow them; nothing is read from the environment; no header value is printed. Time limits other than
+//! that of the connection are the caller's.
+
+mod broken;
+
+use super::{Error, Method, Request, Response, Transport};
+use crate::BoxFuture;
+use futures_util::{StreamExt, TryStreamExt};
+use outlast_kernel::failure::IoKind;
+use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
+use reqwest::{Certificate, Client, ClientBuilder, NoProxy, Proxy, Url};
+use secrecy::{ExposeSecret, SecretString};
+use std::time::Duration;
+
+const USER_AGENT: &str = concat!("outlast/", env!("CARGO_PKG_VERSION"));
+
+/// How to reach a provider.
+#[derive(Clone, Debug, Default)]
+pub struct HttpSettings {
+    /// Its address, with or without the version at its end: `https://api.example.com`, `https://host/api/v1`.
+    pub base_url: String,
+    /// Headers that every request carries.
+    pub headers: Vec<(String, SecretString)>,
+    /// How long a connection may take to stand; zero means without limit.
+    pub connect_timeout: Duration,
+    /// What stands between us and it.
+    pub proxies: Proxies,
+    /// Certificates to trust beside the machine's own, in PEM.
+    pub certificates: Option<Vec<u8>>,
+}
+
+/// The proxies to go through. Their addresses may hold passwords.
+#[derive(Clone, Debug, Default)]
+pub struct Proxies {
+    /// For `http` addresses.
+    pub http: Option<SecretString>,
+    /// For `https` addresses.
+    pub https: Option<SecretString>,
+    /// Hosts that are reached directly, separated by commas.
+    pub except: String,
+}
+
+/// A setting that cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SettingError {
+    /// The address is not one.
+    #[error("the base URL `{url}` {problem}; it looks like https://api.example.com/v1")]
+    BaseUrl {
+        /// The address, without what may be secret.
+        url: String,
+        /// What is wrong with it.
+        problem: &'static str,
+    },
+    /// A header cannot be sent.
+    #[error("the header `{name}` {problem}")]
+    Header {
+        /// Its name.
+        name: String,
+        /// What is wrong with it.
+        problem: &'static str,
+    },
+    /// The address of a proxy is not one.
+    #[error("the address of the proxy is not valid; it looks like http://proxy.example.com:3128")]
+    Proxy,
+    /// The certificates cannot be read.
+    #[error("the extra certificates are not in PEM form")]
+    Certificates,
+    /// The secure channel cannot be set up.
+    #[error("secure connections cannot be set up: {0}")]
+    Tls(String),
+}
+
+/// A transport over the network.
+#[derive(Clone, Debug)]
+pub struct Http {
+    client: Client,
+    base: Url,
+}
+
+impl Http {
+    /// A transport to that provider.
+    pub fn new(settings: &HttpSettings) -> Result<Self, SettingError> {
+        let base = base_url(&settings.base_url)?;
+        // Another part of the process may have chosen one already; ours then is not needed.
+        rustls::crypto::ring::default_provider()
+            .install_default()
+            .ok();
+        let mut client = Client::builder()
+            .user_agent(USER_AGENT)
+            .retry(reqwest::retry::never())
+            .redirect(reqwest::redirect::Policy::none())
+            .referer(false)
+            .default_headers(headers(&settings.headers)?)
+            .no_proxy();
+        if !settings.connect_timeout.is_zero() {
+            client = client.connect_timeout(settings.connect_timeout);
+        }
+        client = with_proxies(client, &settings.proxies)?;
+        client = with_certificates(client, settings, &base)?;
+        let client = client
+            .build()
+            .map_err(|error| SettingError::Tls(broken::chain(&error.without_url())))?;
+        Ok(Self { client, base })
+    }
+
+    /// The address of a path. A version that the base brings along replaces the path's own.
+    fn url(&self, path: &str) -> Url {
+        let base = self.base.path().trim_end_matches('/');
+        let is_version = |segment: &str| {
+            let digits = segment.strip_prefix('v').unwrap_or_default();
+            digits.starts_with(|c: char| c.is_ascii_digit())
+        };
+        let versioned = base.rsplit('/').next().is_some_and(is_version);
+        let path = match path.strip_prefix("/v1") {
+            Some(rest) if versioned => rest,
+            _ => path,
+        };
+        let mut url = self.base.clone();
+        url.set_path(&format!("{base}{path}"));
+        url
+    }
+}
+
+impl Transport for Http {
+    fn send(&self, request: Request) -> BoxFuture<'static, Result<Response, Error>> {
+        let url = self.url(request.path);
+        let call = match request.method {
+            Method::Get => self.client.get(url),
+            Method::Post => self.client.post(url).body(request.body),
+        };
+        Box::pin(async move {
+            let headers = request
+                .headers
+                .iter()
+                .map(|(name, value)| header(name, value))
+                .collect::<Result<HeaderMap, _>>()
+                .map_err(|error| Error {
+                    io: IoKind::Misconfigured,
+                    message: error.to_string(),
+                })?;
+            let response = call.headers(headers).send().await;
+            response.map(read).map_err(|error| broken::error(&error))
+        })
+    }
+}
+
+fn read(response: reqwest::Response) -> Response {
+    let text = |value: &HeaderValue| String::from_utf8_lossy(value.as_bytes()).into_owned();
+    let headers = response.headers().iter();
+    Response {
+        status: response.status().as_u16(),
+        headers: headers
+            .map(|(name, value)| (name.as_str().to_owned(), text(value)))
+            .collect(),
+        body: response
+            .bytes_stream()
+            .map_err(|error| broken::error(&error))
+            .boxed(),
+    }
+}
+
+fn base_url(text: &str) -> Result<Url, SettingError> {
+    let wrong = |problem| {
+        // What stands before an `@` may be a password.
+        let url = text.rsplit('@').next().unwrap_or_default();
+        let url = outlast_kernel::text::bounded(url, 200).into_owned();
+        SettingError::BaseUrl { url, problem }
+    };
+    let url = Url::parse(text).map_err(|_| wrong("is not an address"))?;
+    if !matches!(url.scheme(), "http" | "https") || url.host_str().is_none() {
+        return Err(wrong("is not an http or https address"));
+    }
+    if !url.username().is_empty() || url.password().is_some() {
+        return Err(wrong("holds a user name or a password"));
+    }
+    Ok(url)
+}
+
+fn headers(headers: &[(String, SecretString)]) -> Result<HeaderMap, SettingError> {
+    headers
+        .iter()
+        .map(|(name, value)| header(name, value.expose_secret()))
+        .collect()
+}
+
+fn header(name: &str, value: &str) -> Result<(HeaderName, HeaderValue), SettingError> {
+    let wrong = |problem| SettingError::Header {
+        name: outlast_kernel::text::bounded(name, 100).into_owned(),
+        problem,
+    };
+    let key = HeaderName::try_from(name).map_err(|_| wrong("is not a valid name"))?;
+    let mut value =
+        HeaderValue::try_from(value).map_err(|_| wrong("has a value that cannot be sent"))?;
+    value.set_sensitive(true);
+    Ok((key, value))
+}
+
+fn with_proxies(client: ClientBuilder, proxies: &Proxies) -> Result<ClientBuilder, SettingError> {
+    let except = NoProxy::from_string(&proxies.except);
+    let proxy = |address: Result<Proxy, reqwest::Error>| {
+        let proxy = address.map_err(|_| SettingError::Proxy)?;
+        Ok(proxy.no_proxy(except.clone()))
+    };
+    let mut client = client;
+    if let Some(address) = &proxies.http {
+        client = client.proxy(proxy(Proxy::http(address.expose_secret()))?);
+    }
+    if let Some(address) = &proxies.https {
+        client = client.proxy(proxy(Proxy::https(address.expose_secret()))?);
+    }
+    Ok(client)
+}
+
+/// An address without a secure channel needs no certificates, and a machine without any can still reach it.
+fn with_certificates(
+    client: ClientBuilder,
+    settings: &HttpSettings,
+    base: &Url,
+) -> Result<ClientBuilder, SettingError> {
+    let own = match &settings.certificates {
+        Some(pem) => Certificate::from_pem_bundle(pem).map_err(|_| SettingError::Certificates)?,
+        None => Vec::new(),
+    };
+    if settings.certificates.is_some() && own.is_empty() {
+        return Err(SettingError::Certificates);
+    }
+    Ok(if base.scheme() == "http" {
+        client.tls_certs_only(own)
+    } else {
+        client.tls_certs_merge(own)
+    })
+}

@@ -1,0 +1,102 @@
+//! What happened to a connection, from the errors of the client.
+
+use super::super::Error;
+use outlast_kernel::failure::IoKind;
+use std::error::Error as StdError;
+use std::io::ErrorKind;
+
+const MOST_CAUSES: usize = 8;
+
+/// The client's error as facts. Its address is left out: it may hold what nobody should read.
+pub(super) fn error(error: &reqwest::Error) -> Error {
+    Error {
+        io: kind(error),
+        message: chain_without_url(error),
+    }
+}
+
+/// An error and its causes, in words.
+pub(super) fn chain(error: &(dyn StdError + 'static)) -> String {
+    let mut said: Vec<String> = Vec::new();
+    for cause in causes(error) {
+        let words = cause.to_string();
+        if !said.iter().any(|known| known.contains(&words)) {
+            said.push(words);
+        }
+    }
+    said.join(": ")
+}
+
+/// The client puts the address into its first words; its causes say what happened.
+fn chain_without_url(error: &reqwest::Error) -> String {
+    match error.source() {
+        Some(cause) => chain(cause),
+        None if error.is_timeout() => "the connection took too long".to_owned(),
+        None => "the request could not be sent".to_owned(),
+    }
+}
+
+fn causes<'a>(
+    error: &'a (dyn StdError + 'static),
+) -> impl Iterator<Item = &'a (dyn StdError + 'static)> {
+    std::iter::successors(Some(error), |error| (*error).source()).take(MOST_CAUSES)
+}
+
+fn kind(error: &reqwest::Error) -> IoKind {
+    if causes(error).any(is_own_fault) {
+        IoKind::Misconfigured
+    } else if error.is_timeout() {
+        IoKind::Timeout
+    } else if error.is_dns() {
+        IoKind::Dns
+    } else if causes(error).any(|cause| tls(cause).is_some()) {
+        IoKind::Tls
+    } else if error.is_connect() {
+        IoKind::Connect
+    } else if error.is_decode() && !causes(error).any(|cause| cause.is::<hyper::Error>()) {
+        IoKind::Protocol
+    } else {
+        causes(error).find_map(by_cause).unwrap_or(IoKind::Other)
+    }
+}
+
+/// What no repetition mends: a certificate that is not trusted, a proxy that wants to know who we are.
+fn is_own_fault(cause: &(dyn StdError + 'static)) -> bool {
+    let certificate = matches!(
+        tls(cause),
+        Some(rustls::Error::InvalidCertificate(_) | rustls::Error::NoCertificatesPresented)
+    );
+    certificate || cause.to_string().contains("proxy authorization required")
+}
+
+/// The secure channel's error, which the layers above hide in an I/O error.
+fn tls<'a>(cause: &'a (dyn StdError + 'static)) -> Option<&'a rustls::Error> {
+    let hidden = || {
+        cause
+            .downcast_ref::<std::io::Error>()?
+            .get_ref()?
+            .downcast_ref()
+    };
+    cause.downcast_ref().or_else(hidden)
+}
+
+fn by_cause(cause: &(dyn StdError + 'static)) -> Option<IoKind> {
+    if let Some(error) = cause.downcast_ref::<std::io::Error>() {
+        return match error.kind() {
+            ErrorKind::ConnectionReset | ErrorKind::ConnectionAborted | ErrorKind::BrokenPipe => {
+                Some(IoKind::Reset)
+            }
+            ErrorKind::UnexpectedEof => Some(IoKind::Truncated),
+            ErrorKind::TimedOut => Some(IoKind::Timeout),
+            _ => None,
+        };
+    }
+    let error = cause.downcast_ref::<hyper::Error>()?;
+    if error.is_parse() {
+        Some(IoKind::Protocol)
+    } else if error.is_incomplete_message() || error.is_closed() || error.is_canceled() {
+        Some(IoKind::Reset)
+    } else {
+        None
+    }
+}
