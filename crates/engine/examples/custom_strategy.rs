@@ -72,7 +72,7 @@ async fn main() {
     let request = Request {
         model: "any".to_owned(),
         messages: vec![Message::user("Please.")],
-        max_tokens: 100,
+        ..Request::default()
     };
     let (control, _handle) = Control::new(CancellationToken::new());
     let turn = Turn {
@@ -95,5 +95,5 @@ async fn main() {
         }
     })
     .await;
-    println!("{}", ended.text);
+    println!("{}", ended.message.text());
 }

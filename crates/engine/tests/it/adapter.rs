@@ -1,39 +1,27 @@
-//! The Anthropic adapter over a transport that says what it is told, on a paused clock.
+//! The adapter over a transport that says what it is told, on a paused clock.
 
+use crate::says::{Body, Says, asked, frames, pings, question, reset};
 use crate::support::clock;
 use bytes::Bytes;
 use futures_util::{StreamExt, stream};
-use outlast_dialect::anthropic::write;
-use outlast_dialect::{Delta, Message, Request};
-use outlast_engine::provider::Anthropic;
+use outlast_dialect::{Delta, Dialect};
+use outlast_engine::credential::Credential;
+use outlast_engine::provider::{Adapter, Timeouts};
 use outlast_engine::transport::{self, Response, Transport};
-use outlast_engine::{BoxFuture, BoxStream, Provider};
-use outlast_kernel::event::Usage;
+use outlast_engine::{BoxFuture, Provider};
+use outlast_kernel::classify::classify;
+use outlast_kernel::event::StopReason;
 use outlast_kernel::failure::{Failure, IoKind, Phase};
-use std::sync::Arc;
+use outlast_kernel::verdict::Cause;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::time::Instant;
 
-type Body = BoxStream<'static, Result<Bytes, transport::Error>>;
-
-/// Answers with this status and body.
-struct Says(u16, fn() -> Body);
-
-impl Transport for Says {
-    fn send(
-        &self,
-        _: transport::Request,
-    ) -> BoxFuture<'static, Result<Response, transport::Error>> {
-        let (status, body) = (self.0, (self.1)());
-        Box::pin(async move {
-            Ok(Response {
-                status,
-                headers: vec![],
-                body,
-            })
-        })
-    }
-}
+const START: &str = r#"{"type":"message_start","message":{"usage":{"input_tokens":3}}}"#;
+const HELLO: &str =
+    r#"{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"Hel"}}"#;
+const STOP: &str = r#"{"type":"message_stop"}"#;
+const CHAT: &str = r#"{"choices":[{"delta":{"content":"Hi"},"finish_reason":"stop"}]}"#;
 
 /// Never answers.
 struct Silent;
@@ -47,108 +35,257 @@ impl Transport for Silent {
     }
 }
 
-async fn ask(transport: impl Transport + 'static) -> (Vec<Result<Delta, Box<Failure>>>, Duration) {
-    let provider = Anthropic::new("p", Arc::new(transport), clock());
-    let request = Request {
-        model: "m".to_owned(),
-        messages: vec![Message::user("hi")],
-        max_tokens: 1,
-    };
+fn anthropic(transport: impl Transport + 'static) -> Adapter {
+    Adapter::new(Dialect::Anthropic, Arc::new(transport), clock())
+}
+
+fn seconds(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+/// How it ended and after how long.
+async fn failed(adapter: Adapter) -> (Failure, Duration) {
     let start = Instant::now();
-    let items = provider.stream(&request).collect().await;
-    (items, start.elapsed())
-}
-
-fn failure(items: Vec<Result<Delta, Box<Failure>>>) -> Failure {
-    *items.into_iter().last().unwrap().unwrap_err()
-}
-
-fn frames(frames: Vec<String>) -> Body {
-    stream::iter(frames.into_iter().map(|frame| Ok(Bytes::from(frame)))).boxed()
-}
-
-fn opening() -> String {
-    write::start("m", Usage::default())
+    let items: Vec<_> = adapter.stream(&question()).collect().await;
+    let failure = items.into_iter().last().unwrap().unwrap_err();
+    (*failure, start.elapsed())
 }
 
 #[tokio::test(start_paused = true)]
 async fn no_response_is_a_timeout_before_headers() {
-    let (items, took) = ask(Silent).await;
-    let failure = failure(items);
-    assert_eq!(
-        (failure.io, failure.phase),
-        (Some(IoKind::Timeout), Phase::BeforeHeaders)
-    );
-    assert_eq!(took, Duration::from_secs(300));
+    let (failure, took) = failed(anthropic(Silent)).await;
+    let seen = (failure.io, failure.phase, took);
+    let expected = (Some(IoKind::Timeout), Phase::BeforeHeaders, seconds(300));
+    assert_eq!(seen, expected);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stream_that_falls_silent_is_idle_after_two_minutes() {
-    let texts: [fn() -> Body; 2] = [
-        || frames(vec![opening()]).chain(stream::pending()).boxed(),
-        || {
-            frames(vec![opening(), write::text("Hel")])
-                .chain(stream::pending())
-                .boxed()
-        },
+async fn each_silence_has_a_limit_of_its_own() {
+    let limits = Timeouts {
+        connect: Duration::ZERO,
+        headers: seconds(1),
+        first_event: seconds(20),
+        idle: seconds(7),
+    };
+    let table = [
+        (vec![], Phase::BeforeContent, 20),
+        (vec![START], Phase::BeforeContent, 7),
+        (vec![START, HELLO], Phase::AfterContent, 7),
     ];
-    for (body, phase) in texts
-        .into_iter()
-        .zip([Phase::BeforeContent, Phase::AfterContent])
-    {
-        let (items, took) = ask(Says(200, body)).await;
-        let failure = failure(items);
-        assert_eq!((failure.io, failure.phase), (Some(IoKind::Idle), phase));
-        assert_eq!(took, Duration::from_secs(120));
+    for (events, phase, after) in table {
+        let body = move || frames(&events).chain(stream::pending()).boxed();
+        let (failure, took) = failed(anthropic(Says::events(body)).with_timeouts(limits)).await;
+        let seen = (failure.io, failure.phase, took);
+        assert_eq!(seen, (Some(IoKind::Idle), phase, seconds(after)));
+        assert_eq!(classify(&failure).cause, Cause::Stalled);
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn headers_and_the_first_frame_share_one_limit() {
-    let (items, took) = ask(Says(200, || stream::pending().boxed())).await;
-    assert_eq!(
-        (failure(items).io, took),
-        (Some(IoKind::Idle), Duration::from_secs(300))
+async fn pings_keep_a_stream_alive_for_three_limits() {
+    let limits = Timeouts {
+        idle: seconds(60),
+        ..Timeouts::default()
+    };
+    for ping in [
+        "event: ping\ndata: {\"type\":\"ping\"}\n\n",
+        ": comment\n\n",
+        "\n",
+    ] {
+        let body = move || frames(&[START]).chain(pings(ping, seconds(20))).boxed();
+        let (failure, took) = failed(anthropic(Says::events(body)).with_timeouts(limits)).await;
+        assert_eq!(
+            (failure.io, took),
+            (Some(IoKind::Idle), seconds(180)),
+            "{ping:?}"
+        );
+        assert_eq!(failure.message, "the stream stood still for 3m");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn zero_means_for_ever() {
+    let off = Timeouts {
+        connect: Duration::ZERO,
+        headers: Duration::ZERO,
+        first_event: Duration::ZERO,
+        idle: Duration::ZERO,
+    };
+    let events = Says::events(|| frames(&[START]).chain(stream::pending()).boxed());
+    for adapter in [anthropic(Silent), anthropic(events)] {
+        let waiting = failed(adapter.with_timeouts(off));
+        let week = tokio::time::timeout(seconds(7 * 86_400), waiting);
+        assert!(week.await.is_err());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_slow_but_steady_stream_is_not_cut() {
+    let body = || {
+        let slow = stream::iter(vec![START, HELLO, STOP]).then(|event| async move {
+            tokio::time::sleep(seconds(299)).await;
+            Ok(Bytes::from(format!("data: {event}\n\n")))
+        });
+        slow.boxed()
+    };
+    let items: Vec<_> = anthropic(Says::events(body))
+        .stream(&question())
+        .collect()
+        .await;
+    assert!(
+        matches!(items.last(), Some(Ok(Delta::Stopped(_)))),
+        "{items:?}"
     );
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_stream_without_its_end_was_truncated() {
-    let (items, _) = ask(Says(200, || frames(vec![opening(), write::text("Hel")]))).await;
-    let failure = failure(items);
-    assert_eq!(
-        (failure.io, failure.phase),
-        (Some(IoKind::Truncated), Phase::AfterContent)
-    );
+    let (failure, _) = failed(anthropic(Says::events(|| frames(&[START, HELLO])))).await;
+    let seen = (failure.io, failure.phase);
+    assert_eq!(seen, (Some(IoKind::Truncated), Phase::AfterContent));
+    assert_eq!(classify(&failure).cause, Cause::TruncatedStream);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_complete_answer_is_not_waited_on() {
+    let ends: [fn() -> Body; 3] = [
+        || stream::empty().boxed(),
+        || stream::pending().boxed(),
+        || stream::iter([Err(reset())]).boxed(),
+    ];
+    for end in ends {
+        let body = move || frames(&[CHAT]).chain(end()).boxed();
+        let adapter = Adapter::new(Dialect::OpenaiChat, Arc::new(Says::events(body)), clock());
+        let start = Instant::now();
+        let items: Vec<_> = adapter.stream(&question()).collect().await;
+        let stopped = Delta::Stopped(StopReason::EndTurn);
+        assert_eq!(items, [Ok(Delta::Text("Hi".to_owned())), Ok(stopped)]);
+        assert!(start.elapsed() <= seconds(2));
+    }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_slow_or_endless_error_body_does_not_hide_the_status() {
     let bodies: [fn() -> Body; 2] = [
         || {
-            frames(vec!["{\"error\"".to_owned()])
+            stream::iter([Ok(Bytes::from("{\"error\""))])
                 .chain(stream::pending())
                 .boxed()
         },
         || stream::repeat_with(|| Ok(Bytes::from_static(&[b'x'; 4096]))).boxed(),
     ];
     for body in bodies {
-        let (items, took) = ask(Says(529, body)).await;
-        assert_eq!(failure(items).status, Some(529));
-        assert!(took <= Duration::from_secs(5), "{took:?}");
+        let says = Says::new(529, "application/json", body);
+        let (failure, took) = failed(anthropic(says)).await;
+        assert_eq!(failure.status, Some(529));
+        assert!(took <= seconds(5), "{took:?}");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_error_without_a_message_keeps_its_code() {
-    let body = || {
-        frames(vec![
-            "{\"error\":{\"type\":\"invalid_request_error\"}}".to_owned(),
-        ])
+async fn what_is_no_stream_is_read_for_what_it_is() {
+    let error = r#"{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}"#;
+    let page = "<html><head><title>429 Too Many Requests</title></head></html>";
+    let table = [
+        ("application/json", error, Cause::Overloaded),
+        ("text/html; charset=utf-8", page, Cause::RateLimited),
+        ("text/event-stream", page, Cause::RateLimited),
+        ("text/event-stream", error, Cause::Overloaded),
+        (
+            "text/plain",
+            "upstream connect error or disconnect/reset before headers",
+            Cause::Network,
+        ),
+        ("text/event-stream", "", Cause::TruncatedStream),
+        ("application/json", "", Cause::TruncatedStream),
+    ];
+    for (kind, body, cause) in table {
+        let says = Says::new(200, kind, move || {
+            stream::iter([Ok(Bytes::from_static(body.as_bytes()))]).boxed()
+        });
+        let (failure, _) = failed(anthropic(says)).await;
+        assert_eq!(classify(&failure).cause, cause, "{kind}: {body}");
+        assert_eq!(failure.phase, Phase::BeforeContent);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_comes_whole_is_read_whole() {
+    let body = r#"{"content":[{"type":"text","text":"Hi"}],"stop_reason":"end_turn"}"#;
+    let says = Says::new(200, "application/json", move || {
+        stream::iter([Ok(Bytes::from_static(body.as_bytes()))]).boxed()
+    });
+    let items: Vec<_> = anthropic(says).stream(&question()).collect().await;
+    let stopped = Delta::Stopped(StopReason::EndTurn);
+    assert_eq!(items, [Ok(Delta::Text("Hi".to_owned())), Ok(stopped)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_without_end_is_cut_at_its_limit() {
+    let line = Bytes::from(format!(": {}\n\n", "x".repeat(1 << 20)));
+    let body = move || {
+        let line = line.clone();
+        frames(&[START])
+            .chain(stream::repeat_with(move || Ok(line.clone())))
+            .boxed()
     };
-    let (items, _) = ask(Says(400, body)).await;
-    assert_eq!(
-        failure(items).code.as_deref(),
-        Some("invalid_request_error")
-    );
+    let (failure, _) = failed(anthropic(Says::events(body))).await;
+    assert_eq!(failure.message, "the answer is longer than 256 MiB");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_key_that_is_sent_back_is_not_passed_on() {
+    let key = "planted-9f8e7d6c5b4a";
+    let body = format!(r#"{{"error":{{"message":"bad key {key}","code":"{key}"}}}}"#);
+    let says = Says::new(401, "application/json", move || {
+        stream::iter([Ok(Bytes::from(body.clone()))]).boxed()
+    });
+    let adapter = anthropic(says).with_credential(Credential::new(key.to_owned()));
+    let (failure, _) = failed(adapter).await;
+    assert!(!format!("{failure:?}").contains(key), "{failure:?}");
+    assert_eq!(failure.message, "bad key [secret]");
+}
+
+/// Notes what it is sent.
+#[derive(Clone, Default)]
+struct Notes(Arc<Mutex<Vec<transport::Request>>>);
+
+impl Transport for Notes {
+    fn send(
+        &self,
+        request: transport::Request,
+    ) -> BoxFuture<'static, Result<Response, transport::Error>> {
+        self.0.lock().unwrap().push(request);
+        Box::pin(std::future::ready(Err(reset())))
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_dialect_is_asked_once_at_its_path_with_its_key() {
+    let table = [
+        (Dialect::Anthropic, "/v1/messages", "x-api-key", "k-123456"),
+        (
+            Dialect::OpenaiChat,
+            "/v1/chat/completions",
+            "authorization",
+            "Bearer k-123456",
+        ),
+        (
+            Dialect::OpenaiResponses,
+            "/v1/responses",
+            "authorization",
+            "Bearer k-123456",
+        ),
+    ];
+    for (dialect, path, name, value) in table {
+        let notes = Notes::default();
+        let adapter = Adapter::new(dialect, Arc::new(notes.clone()), clock())
+            .with_credential(Credential::new("k-123456".to_owned()));
+        asked(&adapter).await;
+        let sent = notes.0.lock().unwrap();
+        assert_eq!((sent.len(), sent[0].path), (1, path));
+        let header = (name.to_owned(), value.to_owned());
+        assert!(sent[0].headers.contains(&header));
+        assert!(!format!("{sent:?}").contains("k-123456"));
+    }
 }

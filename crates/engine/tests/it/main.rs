@@ -9,6 +9,9 @@
 
 mod adapter;
 mod conservative_streams;
+mod http;
+mod recorded;
+mod says;
 mod support;
 mod turn_control;
 mod turn_retry;

@@ -1,7 +1,8 @@
 //! A provider that says what it is told, and a turn to run it in.
 
+use crate::says::question;
 use futures_util::{StreamExt, stream};
-use outlast_dialect::{Delta, Message, Request};
+use outlast_dialect::{Delta, Request};
 use outlast_engine::clock::TimerClock;
 use outlast_engine::strategy::{Aborted, PolicyRetry};
 use outlast_engine::turn::{Control, Ended, Handle, Ids, Turn};
@@ -179,7 +180,7 @@ pub(crate) fn clock() -> Arc<dyn Clock> {
 
 /// Runs a turn to its end and returns its events.
 pub(crate) async fn run(
-    provider: &Scripted,
+    provider: &dyn Provider,
     retry: Option<&dyn RetryStrategy>,
 ) -> (Ended, Vec<Event>) {
     run_with(provider, retry, |_, _| {}).await
@@ -187,17 +188,13 @@ pub(crate) async fn run(
 
 /// Runs a turn; `watch` sees each event as it is emitted and may use the handle.
 pub(crate) async fn run_with(
-    provider: &Scripted,
+    provider: &dyn Provider,
     retry: Option<&dyn RetryStrategy>,
     mut watch: impl FnMut(&Event, &Handle) + Send,
 ) -> (Ended, Vec<Event>) {
     let clock = clock();
     let (control, handle) = Control::new(CancellationToken::new());
-    let request = Request {
-        model: "m".to_owned(),
-        messages: vec![Message::user("hi")],
-        max_tokens: 100,
-    };
+    let request = question();
     let ids = Ids {
         session: "s".to_owned(),
         turn: "t".to_owned(),

@@ -62,7 +62,10 @@ async fn an_abort_closes_a_stream_that_says_nothing() {
         }
     })
     .await;
-    assert_eq!((ended.seal, ended.text.as_str()), (Seal::Aborted, "Hel"));
+    assert_eq!(
+        (ended.seal, ended.message.text().as_str()),
+        (Seal::Aborted, "Hel")
+    );
     assert_eq!(count(&events, "error"), 0);
     assert_eq!(*provider.dropped.lock().unwrap(), 1, "the stream is closed");
 }

@@ -17,7 +17,7 @@ async fn retries_on_schedule_then_succeeds() {
     let retry = Noting::overnight();
     let (ended, events) = run(&provider, Some(&retry)).await;
     assert_eq!(
-        (ended.seal, ended.text.as_str()),
+        (ended.seal, ended.message.text().as_str()),
         (Seal::Completed, "Hello")
     );
     assert_eq!(retry.slept_seconds(), [5, 10, 30]);
@@ -135,7 +135,11 @@ async fn a_thrown_error_after_content_is_not_retried() {
     let provider = Scripted::new([vec![text("Hel"), fails(thrown())], hello()]);
     let (ended, _) = run(&provider, Some(&Noting::overnight())).await;
     assert_eq!(
-        (ended.seal, ended.text.as_str(), provider.calls_made()),
+        (
+            ended.seal,
+            ended.message.text().as_str(),
+            provider.calls_made()
+        ),
         (Seal::Error, "Hel", 1)
     );
 }

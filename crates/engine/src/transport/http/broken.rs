@@ -69,15 +69,16 @@ fn is_own_fault(cause: &(dyn StdError + 'static)) -> bool {
     certificate || cause.to_string().contains("proxy authorization required")
 }
 
-/// The secure channel's error, which the layers above hide in an I/O error.
+/// The secure channel's error, which the layers above hide in I/O errors.
 fn tls<'a>(cause: &'a (dyn StdError + 'static)) -> Option<&'a rustls::Error> {
-    let hidden = || {
-        cause
-            .downcast_ref::<std::io::Error>()?
-            .get_ref()?
-            .downcast_ref()
-    };
-    cause.downcast_ref().or_else(hidden)
+    let mut cause = cause;
+    for _ in 0..MOST_CAUSES {
+        if let Some(error) = cause.downcast_ref() {
+            return Some(error);
+        }
+        cause = cause.downcast_ref::<std::io::Error>()?.get_ref()?;
+    }
+    None
 }
 
 fn by_cause(cause: &(dyn StdError + 'static)) -> Option<IoKind> {
