@@ -150,7 +150,7 @@ pub fn read(seen: Seen<'_>) -> Failure {
     let message = match found.messages.join("; ") {
         said if !said.is_empty() => said,
         // What a structure does not say is not made up from what it echoes.
-        _ if found.structured => "no message".to_owned(),
+        _ if found.structured || body.trim().is_empty() => "no message".to_owned(),
         _ => without_markup(body.trim()),
     };
     let mut failure = match seen.transport {

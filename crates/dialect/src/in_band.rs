@@ -22,8 +22,16 @@ pub(crate) fn json(provider: &str, text: &str, at: Timestamp) -> Result<Value, B
     serde_json::from_str(text).map_err(|_| garbled(provider, text, at))
 }
 
+/// What came in place of a stream of events.
+pub fn no_stream(provider: &str, text: &str, at: Timestamp) -> Box<Failure> {
+    match serde_json::from_str::<Value>(text) {
+        Ok(_) => error(provider, text, at),
+        Err(_) => garbled(provider, text, at),
+    }
+}
+
 /// Something that is no answer: a page that says why, or what is left of a frame.
-pub fn garbled(provider: &str, text: &str, at: Timestamp) -> Box<Failure> {
+pub(crate) fn garbled(provider: &str, text: &str, at: Timestamp) -> Box<Failure> {
     let failure = if text.trim_start().starts_with(['{', '[']) {
         // A broken frame is part of an answer: what the model wrote says nothing about the failure.
         Failure::emitted(provider, "what came is not whole", at)

@@ -4,6 +4,7 @@
 
 mod adapter;
 mod answer;
+mod check;
 mod watchdog;
 
 use crate::BoxStream;
@@ -13,6 +14,7 @@ use std::time::Duration;
 
 pub use adapter::Adapter;
 pub use answer::Frame;
+pub use check::Checked;
 
 /// Something that answers requests with a stream.
 pub trait Provider: Send + Sync {

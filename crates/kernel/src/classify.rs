@@ -370,7 +370,7 @@ fn by_status(status: u16) -> Option<Facts> {
         402 => Family::Unpaid,
         403 => Family::NoAccess,
         404 => Family::Missing,
-        407 => return Some(Facts::Settled(Cause::Misconfigured, evidence)),
+        300..=399 | 407 => return Some(Facts::Settled(Cause::Misconfigured, evidence)),
         413 => Family::TooLarge,
         429 => Family::Limit,
         498 => return Some(Facts::Settled(Cause::Overloaded, evidence)),

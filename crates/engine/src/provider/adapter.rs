@@ -57,10 +57,14 @@ impl Adapter {
 
     /// Makes one request and hands on each frame of its answer, as it came and as what it says.
     pub fn frames(&self, request: &Request) -> BoxStream<'static, Result<Frame, Box<Failure>>> {
+        let accept = match request.delivery {
+            Delivery::Streamed => "text/event-stream",
+            Delivery::Whole => "application/json",
+        };
         let request = transport::Request {
             method: transport::Method::Post,
             path: self.dialect.path(),
-            headers: self.headers(request.delivery),
+            headers: self.headers(accept),
             body: Bytes::from(self.dialect.request(request)),
         };
         let answer = Answer::new(self.clone(), request);
@@ -72,11 +76,7 @@ impl Adapter {
     }
 
     /// The headers that a request of this dialect needs.
-    fn headers(&self, delivery: Delivery) -> Vec<(String, String)> {
-        let accept = match delivery {
-            Delivery::Streamed => "text/event-stream",
-            Delivery::Whole => "application/json",
-        };
+    pub(super) fn headers(&self, accept: &str) -> Vec<(String, String)> {
         let mut headers = vec![("content-type", "application/json"), ("accept", accept)];
         if self.dialect == Dialect::Anthropic {
             headers.push(("anthropic-version", anthropic::VERSION));
@@ -87,6 +87,14 @@ impl Adapter {
             .collect();
         headers.extend(self.credential.as_ref().map(|key| key.header(self.dialect)));
         headers
+    }
+
+    /// Without the credential, should the provider have sent it back.
+    pub(super) fn scrubbed(&self, mut failure: Box<Failure>) -> Box<Failure> {
+        if let Some(credential) = &self.credential {
+            credential.scrub(&mut failure);
+        }
+        failure
     }
 }
 

@@ -91,24 +91,18 @@ impl Answer {
             }
             Err(mut failure) => {
                 failure.phase = self.phase;
-                if let Some(credential) = &self.adapter.credential {
-                    credential.scrub(&mut failure);
-                }
-                Err(failure)
+                Err(self.adapter.scrubbed(failure))
             }
         })
     }
 
     async fn begin(&mut self, request: transport::Request) -> Result<Frame, Failed> {
-        let limit = self.adapter.timeouts.headers;
         let sent = self.adapter.transport.send(request);
+        let limit = self.adapter.timeouts.headers;
         let response = match self.adapter.within(limit, sent).await {
             Some(Ok(response)) => response,
             Some(Err(error)) => return Err(self.adapter.broken(&error)),
-            None => {
-                let message = format!("no response came for {}", Span(limit));
-                return Err(self.adapter.raised(IoKind::Timeout, &message));
-            }
+            None => return Err(self.adapter.no_response()),
         };
         self.phase = Phase::BeforeContent;
         if !(200..300).contains(&response.status) {
@@ -120,7 +114,8 @@ impl Answer {
             Content::Json => self.adapter.read_whole(*incoming).await,
             Content::Page => {
                 let page = self.adapter.error_text(incoming.body).await;
-                let failure = in_band::garbled(&self.adapter.name, &page, self.adapter.clock.now());
+                let failure =
+                    in_band::no_stream(&self.adapter.name, &page, self.adapter.clock.now());
                 Err(with_headers(failure, &incoming.headers))
             }
         }
@@ -263,8 +258,12 @@ impl Adapter {
     }
 
     /// Reads an error body within bounds: a slow or endless one must not hide the status.
-    async fn refused(&self, response: transport::Response) -> Failed {
-        let body = self.error_text(response.body).await;
+    pub(super) async fn refused(&self, response: transport::Response) -> Failed {
+        let body = if (300..400).contains(&response.status) {
+            moved(&response.headers)
+        } else {
+            self.error_text(response.body).await
+        };
         Box::new(error_body::read(Seen {
             provider: &self.name,
             transport: failure::Transport::Http,
@@ -291,7 +290,11 @@ impl Adapter {
     }
 
     /// The result, or `None` when the limit, if there is one, ends first.
-    async fn within<T>(&self, limit: Duration, work: impl Future<Output = T>) -> Option<T> {
+    pub(super) async fn within<T>(
+        &self,
+        limit: Duration,
+        work: impl Future<Output = T>,
+    ) -> Option<T> {
         let deadline = (!limit.is_zero()).then(|| self.clock.now() + limit);
         self.until(deadline, work).await
     }
@@ -311,13 +314,27 @@ impl Adapter {
         }
     }
 
-    fn broken(&self, error: &transport::Error) -> Failed {
+    pub(super) fn no_response(&self) -> Failed {
+        let limit = Span(self.timeouts.headers);
+        self.raised(IoKind::Timeout, &format!("no response came for {limit}"))
+    }
+
+    pub(super) fn broken(&self, error: &transport::Error) -> Failed {
         self.raised(error.io, &error.message)
     }
 
     fn raised(&self, io: IoKind, message: &str) -> Failed {
         Box::new(Failure::thrown(&self.name, message, self.clock.now()).with_io(io))
     }
+}
+
+/// A redirect is not followed, because the key would go along.
+fn moved(headers: &[(String, String)]) -> String {
+    let place = headers
+        .iter()
+        .find(|(name, _)| name == "location")
+        .map_or("another place", |(_, value)| value.as_str());
+    format!("the server sends us to {place}; if that is right, make it the base URL")
 }
 
 /// What a response that went well said in its headers belongs to the error that it then brought.

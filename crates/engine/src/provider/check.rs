@@ -1,0 +1,51 @@
+//! Whether a provider can be reached and takes the key, without asking a model.
+
+use super::Adapter;
+use crate::transport::{Method, Request};
+use bytes::Bytes;
+use outlast_kernel::failure::Failure;
+
+const MODELS: &str = "/v1/models";
+
+/// What came of a look at a provider.
+#[derive(Clone, Debug)]
+pub struct Checked {
+    /// The `date` of its answer, if there was one.
+    pub date: Option<String>,
+    /// Whether it would serve us.
+    pub result: Result<(), Box<Failure>>,
+}
+
+impl Adapter {
+    /// Asks for the list of models: it costs nothing and needs the key.
+    pub async fn check(&self) -> Checked {
+        let request = Request {
+            method: Method::Get,
+            path: MODELS,
+            headers: self.headers("application/json"),
+            body: Bytes::new(),
+        };
+        let sent = self.transport.send(request);
+        let response = match self.within(self.timeouts.headers, sent).await {
+            Some(Ok(response)) => response,
+            Some(Err(error)) => return self.unreached(self.broken(&error)),
+            None => return self.unreached(self.no_response()),
+        };
+        let named = |(name, _): &&(String, String)| name.eq_ignore_ascii_case("date");
+        let date = response.headers.iter().find(named);
+        let date = date.map(|(_, value)| value.clone());
+        let result = if (200..300).contains(&response.status) {
+            Ok(())
+        } else {
+            Err(self.scrubbed(self.refused(response).await))
+        };
+        Checked { date, result }
+    }
+
+    fn unreached(&self, failure: Box<Failure>) -> Checked {
+        Checked {
+            date: None,
+            result: Err(self.scrubbed(failure)),
+        }
+    }
+}
