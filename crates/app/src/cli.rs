@@ -13,6 +13,8 @@ const EXIT_CODES: &str = "Exit codes:
 
 Environment:
   OUTLAST_HOME        the folder where Outlast keeps everything (default: the platform's data folder)
+  OUTLAST_PROVIDER, OUTLAST_MODEL, OUTLAST_POLICY, OUTLAST_CA_FILE and the keys, addresses and proxies of
+                      providers: see `outlast config show`
   OUTLAST_TIME_SCALE  run the clock N times as fast, for tests and with the scripted provider only
 
 Examples:
@@ -39,6 +41,11 @@ pub(crate) enum Command {
     Policy(PolicyCommand),
     /// Say what a failure means, what would be done about it, and why
     Explain(ExplainArguments),
+    /// Check and show the settings
+    #[command(subcommand)]
+    Config(ConfigCommand),
+    /// Let a project's outlast.toml set everything, addresses and keys included
+    Trust(TrustArguments),
 }
 
 #[derive(Debug, Args)]
@@ -144,4 +151,50 @@ pub(crate) enum PolicyCommand {
         #[arg(long, value_name = "FILE.svg")]
         plot: Option<PathBuf>,
     },
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ConfigCommand {
+    /// Say what is wrong with the settings; the exit code is then 1
+    Check {
+        /// Only this file [default: all layers]
+        file: Option<PathBuf>,
+    },
+    /// Every setting, its value and where it comes from
+    Show {
+        #[command(flatten)]
+        flags: SettingFlags,
+        /// As JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// The JSON Schema of outlast.toml
+    Schema,
+}
+
+/// The flags of a prompt that are settings.
+#[derive(Debug, Args)]
+pub(crate) struct SettingFlags {
+    /// As if a prompt were asked with this --provider
+    #[arg(long, value_name = "NAME")]
+    pub(crate) provider: Option<String>,
+    /// As if a prompt were asked with this --model
+    #[arg(long, value_name = "NAME")]
+    pub(crate) model: Option<String>,
+    /// As if a prompt were asked with this --policy
+    #[arg(long, value_name = "NAME")]
+    pub(crate) policy: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct TrustArguments {
+    /// The folder that holds the file [default: the one of this project's outlast.toml, else the current one]
+    #[arg(conflicts_with = "list")]
+    pub(crate) folder: Option<PathBuf>,
+    /// Trust it no longer
+    #[arg(long, conflicts_with = "list")]
+    pub(crate) remove: bool,
+    /// Print the folders that are trusted
+    #[arg(long)]
+    pub(crate) list: bool,
 }

@@ -1,13 +1,15 @@
 //! The one folder in which Outlast keeps everything, private to the user.
 //!
-//! Invariant: a folder that is not ours is never changed. Ours is one that we made, that was empty, or that holds our
-//! mark.
+//! Invariant: a folder that is not ours is never changed. Ours is one that we made, that was empty (but for the user's
+//! settings), or that holds our mark.
 
 use anyhow::{Context, bail};
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
+/// The user's settings.
+pub(crate) const SETTINGS_FILE: &str = "outlast.toml";
 const MARK: &str = "VERSION";
 const FORMAT: &str = "1\n";
 
@@ -43,7 +45,8 @@ fn leave_mark(mark: &Path) -> std::io::Result<()> {
     fs::rename(&draft, mark)
 }
 
-fn path() -> anyhow::Result<PathBuf> {
+/// Where the folder is, whether it is there or not.
+pub(crate) fn path() -> anyhow::Result<PathBuf> {
     let set = |name: &str| {
         std::env::var_os(name)
             .filter(|value| !value.is_empty())
@@ -66,8 +69,14 @@ fn path() -> anyhow::Result<PathBuf> {
     Ok(data.join("outlast"))
 }
 
+/// Whether there is nothing in it but what the user may have put there first: the settings.
 fn is_empty(folder: &Path) -> std::io::Result<bool> {
-    Ok(fs::read_dir(folder)?.next().is_none())
+    for entry in fs::read_dir(folder)? {
+        if entry?.file_name() != SETTINGS_FILE {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 #[cfg(unix)]

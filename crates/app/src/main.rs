@@ -1,6 +1,8 @@
 //! The `outlast` command: reads arguments and environment, assembles the crates, answers with an exit code.
 
 mod cli;
+mod config;
+mod config_command;
 mod exit;
 mod explain;
 mod home;
@@ -11,6 +13,7 @@ mod policy_plot;
 mod progress;
 mod prompt;
 mod settings;
+mod trust;
 
 use clap::Parser;
 use exit::Exit;
@@ -37,7 +40,12 @@ fn run(arguments: cli::Arguments) -> anyhow::Result<Exit> {
     match (arguments.command, arguments.prompt.prompt.is_some()) {
         (Some(cli::Command::Policy(command)), _) => policy_command::run(command),
         (Some(cli::Command::Explain(arguments)), _) => explain::run(arguments),
-        (None, true) => prompt::run(arguments.prompt),
+        (Some(cli::Command::Config(command)), _) => config_command::run(command),
+        (Some(cli::Command::Trust(arguments)), _) => trust::run(arguments),
+        (None, true) => {
+            config::load(&[])?;
+            prompt::run(arguments.prompt)
+        }
         (None, false) => {
             complain("error: nothing to do; try `outlast -p \"Say hello\"` or `outlast --help`");
             Ok(Exit::Usage)

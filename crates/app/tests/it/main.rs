@@ -9,7 +9,9 @@
 
 mod architecture;
 mod command_line;
+mod config;
 mod explain;
 mod interrupts;
 mod policies;
 mod support;
+mod trust;

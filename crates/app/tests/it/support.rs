@@ -59,6 +59,26 @@ impl Outlast {
         Ran::from(child.wait_with_output().unwrap())
     }
 
+    /// Writes a file, in a folder that is made if it is not there.
+    pub(crate) fn write(&self, path: &str, content: impl AsRef<[u8]>) {
+        let path = self.folder.path().join(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, content).unwrap();
+    }
+
+    /// The text with this folder's name replaced, so that it is the same in every run.
+    pub(crate) fn anonymous(&self, text: &str) -> String {
+        let real = self.folder.path().canonicalize().unwrap();
+        text.replace(real.to_str().unwrap(), "FOLDER")
+            .replace(self.folder.path().to_str().unwrap(), "FOLDER")
+    }
+
+    pub(crate) fn run_with(&self, arguments: &[&str], environment: &[(&str, &str)]) -> Ran {
+        let mut command = self.command(arguments);
+        command.envs(environment.iter().copied());
+        Ran::from(command.output().unwrap())
+    }
+
     pub(crate) fn run(&self, arguments: &[&str]) -> Ran {
         Ran::from(self.command(arguments).output().unwrap())
     }

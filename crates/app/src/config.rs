@@ -1,0 +1,150 @@
+//! The configuration: `outlast.toml` of the user and of the project, the environment, flags.
+//!
+//! A later layer counts before an earlier one: defaults, user file, project file, environment, flags. What there is to
+//! set stands in `table`, once.
+//! Invariant: no secret is in an error, in what is shown, or in the `Debug` of anything here.
+
+mod duration;
+mod file;
+mod key;
+mod layers;
+mod places;
+mod problem;
+pub(crate) mod schema;
+mod settings;
+#[cfg(test)]
+mod settings_tests;
+mod table;
+mod url;
+mod value;
+
+use crate::exit::Usage;
+use crate::{complain, trust};
+use anyhow::Context;
+pub(crate) use key::Key;
+pub(crate) use layers::{Found, Layers, Origin, Trust};
+pub(crate) use problem::Problems;
+pub(crate) use settings::Settings;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+pub(crate) use table::SETTINGS;
+pub(crate) use value::Value;
+
+/// More settings than this are counted only.
+const MOST_NAMED: usize = 20;
+
+/// What was found, layer by layer, and the files it was found in.
+pub(crate) struct Gathered {
+    pub(crate) layers: Layers,
+    pub(crate) user: Option<Source>,
+    pub(crate) project: Option<Source>,
+}
+
+/// A file and what is wrong with it.
+pub(crate) struct Source {
+    pub(crate) file: PathBuf,
+    pub(crate) problems: Problems,
+}
+
+/// The settings that count. What a project may not set is ignored with a warning on stderr.
+///
+/// A flag is given by the path of its setting, such as `("retry.policy", "overnight")`.
+pub(crate) fn load(flags: &[(&str, &str)]) -> anyhow::Result<Settings> {
+    let gathered = gather(flags)?;
+    if let Some(warning) = gathered.warning() {
+        complain(&format!("warning: {warning}"));
+    }
+    let layers = gathered.without_problems()?;
+    Ok(Settings::of(&layers)?)
+}
+
+/// Reads all layers; what is wrong in them is among what was found.
+pub(crate) fn gather(flags: &[(&str, &str)]) -> anyhow::Result<Gathered> {
+    let mut layers = Layers::defaults();
+    let mut user = None;
+    if let Some(path) = places::user_file().filter(|file| places::is_there(file)) {
+        let (entries, source) = read(path);
+        layers.user(&source.file, entries);
+        user = Some(source);
+    }
+    let mut project = None;
+    let mut trust = Trust::Trusted;
+    if let Some(path) = project_file()? {
+        let (entries, source) = read(path);
+        if entries
+            .keys()
+            .any(|key| key.setting().is_some_and(|setting| setting.restricted))
+        {
+            trust = trust::of(source.file.parent().unwrap_or(Path::new("/")))?;
+        }
+        layers.project(&source.file, entries, trust);
+        project = Some(source);
+    }
+    layers.environment(&environment);
+    for (path, text) in flags {
+        layers.flag(path, text);
+    }
+    Ok(Gathered {
+        layers,
+        user,
+        project,
+    })
+}
+
+/// The settings of the file of this project, if it has one.
+pub(crate) fn project_file() -> anyhow::Result<Option<PathBuf>> {
+    let folder = std::env::current_dir().context("cannot tell the current folder")?;
+    Ok(places::project_file(&folder))
+}
+
+/// What is wrong with one file.
+pub(crate) fn check(path: &Path) -> Result<(), Problems> {
+    file::read(path).map(drop)
+}
+
+fn read(file: PathBuf) -> (file::Entries, Source) {
+    let (entries, problems) = match file::read(&file) {
+        Ok(entries) => (entries, Problems::default()),
+        Err(problems) => (file::Entries::new(), problems),
+    };
+    (entries, Source { file, problems })
+}
+
+/// A web server that runs a program passes a request's `Proxy:` header on as `HTTP_PROXY`; there it is not believed.
+fn environment(name: &str) -> Option<OsString> {
+    let from_request = name == "HTTP_PROXY" && std::env::var_os("REQUEST_METHOD").is_some();
+    std::env::var_os(name).filter(|_| !from_request)
+}
+
+impl Gathered {
+    /// The layers, if nothing is wrong with any of them.
+    pub(crate) fn without_problems(self) -> Result<Layers, Usage> {
+        let of_files = [self.user, self.project].into_iter().flatten();
+        let mut all: Vec<_> = of_files.flat_map(|source| source.problems.0).collect();
+        all.extend_from_slice(&self.layers.problems);
+        if all.is_empty() {
+            Ok(self.layers)
+        } else {
+            Err(Usage(Problems(all).to_string()))
+        }
+    }
+
+    /// What is ignored because the project is not trusted.
+    pub(crate) fn warning(&self) -> Option<String> {
+        let source = self
+            .project
+            .as_ref()
+            .filter(|_| !self.layers.ignored.is_empty())?;
+        let keys = self.layers.ignored.keys();
+        let named: Vec<String> = keys.take(MOST_NAMED).map(Key::to_string).collect();
+        let more = match self.layers.ignored.len() - named.len() {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        Some(format!(
+            "ignoring {}{more} in {}: the project is not trusted; `outlast trust` changes that",
+            named.join(", "),
+            source.file.display()
+        ))
+    }
+}

@@ -1,0 +1,185 @@
+//! One `outlast.toml`: read, parsed, and every key held against the table.
+
+use super::key::Key;
+use super::problem::{Lines, Place, Problem, Problems};
+use super::value::{Given, Value};
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+const MOST_BYTES: u64 = 1 << 20;
+
+/// A setting that a file holds.
+#[derive(Clone, Debug)]
+pub(crate) struct Entry {
+    pub(crate) value: Value,
+    pub(crate) line: usize,
+}
+
+pub(crate) type Entries = BTreeMap<Key, Entry>;
+
+/// Every setting of the file, or everything that is wrong with it.
+pub(crate) fn read(path: &Path) -> Result<Entries, Problems> {
+    let text = contents(path).map_err(|text| {
+        Problems(vec![Problem {
+            place: Place::File(path.to_owned()),
+            key: None,
+            text,
+        }])
+    })?;
+    parse(path, &text)
+}
+
+/// The text of a small file; for anything else what is wrong with it.
+fn contents(path: &Path) -> Result<String, String> {
+    let unreadable = |error: std::io::Error| format!("cannot be read: {error}");
+    // Looked at before it is opened: opening a pipe would wait for its other end.
+    if !fs::metadata(path).map_err(unreadable)?.is_file() {
+        return Err("is not a file".to_owned());
+    }
+    let mut bytes = Vec::new();
+    fs::File::open(path)
+        .and_then(|file| file.take(MOST_BYTES + 1).read_to_end(&mut bytes))
+        .map_err(unreadable)?;
+    if bytes.len() as u64 > MOST_BYTES {
+        return Err(format!("is larger than {} MiB", MOST_BYTES >> 20));
+    }
+    String::from_utf8(bytes).map_err(|error| {
+        let good = error.utf8_error().valid_up_to();
+        let line = error.as_bytes()[..good]
+            .iter()
+            .filter(|byte| **byte == b'\n')
+            .count()
+            + 1;
+        format!("is not UTF-8 text (line {line})")
+    })
+}
+
+fn parse(path: &Path, text: &str) -> Result<Entries, Problems> {
+    let mut walk = Walk {
+        path,
+        lines: Lines::of(text),
+        entries: Entries::new(),
+        problems: Vec::new(),
+    };
+    match DeTable::parse(text) {
+        Ok(table) => walk.table(&Key::default(), table.get_ref()),
+        // Its message has no piece of the file; its `Display` would have one.
+        Err(error) => {
+            let at = error.span().map_or(0, |span| span.start);
+            walk.problem(at, None, format!("is not TOML: {}", error.message()));
+        }
+    }
+    if walk.problems.is_empty() {
+        return Ok(walk.entries);
+    }
+    walk.problems.sort_by_key(|(at, _)| *at);
+    Err(Problems(
+        walk.problems
+            .into_iter()
+            .map(|(_, problem)| problem)
+            .collect(),
+    ))
+}
+
+struct Walk<'a> {
+    path: &'a Path,
+    lines: Lines<'a>,
+    entries: Entries,
+    problems: Vec<(usize, Problem)>,
+}
+
+impl Walk<'_> {
+    fn table(&mut self, parent: &Key, table: &DeTable<'_>) {
+        for (word, value) in table {
+            let key = parent.child(word.get_ref());
+            let at = word.span().start;
+            match (key.setting(), value.get_ref()) {
+                (Some(_), _) => self.setting(key, at, value),
+                (None, DeValue::Table(table)) if key.is_table() => self.table(&key, table),
+                (None, other) if key.is_table() => {
+                    let found = Given::from_toml(other).name();
+                    let text = format!("expected a table of {}, found {found}", key.expected());
+                    self.problem(value.span().start, Some(key), text);
+                }
+                (None, _) => {
+                    let text = unknown(parent, word.get_ref());
+                    self.problem(at, Some(key), text);
+                }
+            }
+        }
+    }
+
+    fn setting(&mut self, key: Key, at: usize, value: &Spanned<DeValue<'_>>) {
+        let Some(setting) = key.setting() else {
+            return;
+        };
+        let line = self.lines.position(at).0;
+        if let Some(first) = self.entries.get(&key) {
+            let text = format!("is set twice; also on line {}", first.line);
+            return self.problem(at, Some(key), text);
+        }
+        match Value::read(setting, Given::from_toml(value.get_ref())) {
+            Ok(value) => drop(self.entries.insert(key, Entry { value, line })),
+            Err(text) => self.problem(value.span().start, Some(key), text),
+        }
+    }
+
+    fn problem(&mut self, at: usize, key: Option<Key>, text: String) {
+        let (line, column) = self.lines.position(at);
+        let file: PathBuf = self.path.to_owned();
+        let place = Place::Position { file, line, column };
+        self.problems.push((at, Problem { place, key, text }));
+    }
+}
+
+fn unknown(parent: &Key, word: &str) -> String {
+    let near = parent
+        .nearest(word)
+        .map_or(String::new(), |key| format!("; did you mean `{key}`?"));
+    format!(
+        "there is no such setting; allowed here: {}{near}",
+        parent.expected()
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn problems(text: &str) -> Vec<String> {
+        parse(Path::new("f"), text).map_or_else(|problems| problems.lines(), |_| Vec::new())
+    }
+
+    #[test]
+    fn all_problems_are_reported_in_the_order_of_the_file() {
+        let text = "zebra = 1\nmodel = 5\n[retry]\npolicy = \"overnite\"\n[alpha]\nx = 1\n";
+        let found = problems(text);
+        let places: Vec<&str> = found
+            .iter()
+            .filter_map(|line| line.split(": ").next())
+            .collect();
+        assert_eq!(places, ["f:1:1", "f:2:9", "f:4:10", "f:5:2"]);
+    }
+
+    #[test]
+    fn the_same_header_in_two_cases_is_said() {
+        let text = "[providers.openai.headers]\nX-Team = \"a\"\nx-team = \"b\"\n";
+        assert_eq!(
+            problems(text),
+            ["f:3:1: providers.openai.headers.x-team: is set twice; also on line 2"]
+        );
+    }
+
+    #[test]
+    fn many_problems_are_counted() {
+        let text: String = (0..60).map(|n| format!("zebra{n} = 1\n")).collect();
+        assert_eq!(
+            problems(&text).last().map(String::as_str),
+            Some("and 10 more problems")
+        );
+    }
+}

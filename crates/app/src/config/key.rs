@@ -1,0 +1,211 @@
+//! Where a setting stands: its path with every name filled in, and which entry of the table that is.
+
+use super::table::{Free, SETTINGS, Setting};
+use outlast_kernel::text;
+use std::fmt;
+
+/// The longest word that is shown of a key.
+const MOST_SHOWN: usize = 80;
+
+/// A path in a file. A name may hold dots, so it is more than a text.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Key(Vec<String>);
+
+impl Key {
+    /// The key of a path without free names.
+    pub(crate) fn of(path: &str) -> Self {
+        Self(path.split('.').map(str::to_owned).collect())
+    }
+
+    /// The key of a path whose free name is this one.
+    pub(crate) fn named(path: &str, name: &str) -> Self {
+        let fill = |segment: &str| match Free::of(segment) {
+            Some(_) => name.to_owned(),
+            None => segment.to_owned(),
+        };
+        Self(path.split('.').map(fill).collect())
+    }
+
+    pub(crate) fn child(&self, word: &str) -> Self {
+        let mut words = self.0.clone();
+        words.push(word.to_owned());
+        // The names of headers are the same in any case.
+        if self.next().any(|segment| segment == "<header>") {
+            words
+                .last_mut()
+                .into_iter()
+                .for_each(|word| word.make_ascii_lowercase());
+        }
+        Self(words)
+    }
+
+    pub(crate) fn last(&self) -> &str {
+        self.0.last().map_or("", String::as_str)
+    }
+
+    /// Whether it stands right in that table.
+    pub(crate) fn is_in(&self, table: &Self) -> bool {
+        self.0
+            .split_last()
+            .is_some_and(|(_, words)| words == table.0)
+    }
+
+    /// The setting that stands here.
+    pub(crate) fn setting(&self) -> Option<&'static Setting> {
+        self.below()
+            .find(|setting| setting.segments().count() == self.0.len())
+    }
+
+    /// Whether this is a table that settings stand in.
+    pub(crate) fn is_table(&self) -> bool {
+        self.next().next().is_some()
+    }
+
+    /// The settings that stand here or below.
+    fn below(&self) -> impl Iterator<Item = &'static Setting> {
+        SETTINGS.iter().filter(|setting| {
+            let mut segments = setting.segments();
+            self.0
+                .iter()
+                .all(|word| segments.next().is_some_and(|segment| fits(segment, word)))
+        })
+    }
+
+    /// What may follow, as the table has it.
+    fn next(&self) -> impl Iterator<Item = &'static str> {
+        self.below()
+            .filter_map(|setting| setting.segments().nth(self.0.len()))
+    }
+
+    /// What may follow, in words.
+    pub(crate) fn expected(&self) -> String {
+        let mut words: Vec<String> = self
+            .next()
+            .map(|segment| Free::of(segment).map_or_else(|| segment.to_owned(), Free::expected))
+            .collect();
+        words.dedup();
+        words.join(", ")
+    }
+
+    /// What was probably meant by a word that may not follow here.
+    pub(crate) fn nearest(&self, word: &str) -> Option<Self> {
+        let siblings = self.next().flat_map(|segment| match Free::of(segment) {
+            Some(free) => free.names().to_vec(),
+            None => vec![segment],
+        });
+        if let Some(near) = nearest(word, siblings) {
+            return Some(self.child(near));
+        }
+        // Elsewhere only the exact word counts: `policy` is `retry.policy`.
+        let elsewhere = SETTINGS
+            .iter()
+            .find(|setting| !setting.has_free_name() && setting.segments().last() == Some(word));
+        elsewhere.map(|setting| Self::of(setting.path))
+    }
+}
+
+fn fits(segment: &str, word: &str) -> bool {
+    Free::of(segment).map_or(segment == word, |free| free.allows(word))
+}
+
+/// The word of a list that another one is a misspelling of.
+pub(crate) fn nearest<'a>(word: &str, words: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    if word.len() > MOST_SHOWN {
+        return None;
+    }
+    let word = word.to_lowercase();
+    words
+        .into_iter()
+        .map(|other| (strsim::damerau_levenshtein(&word, other), other))
+        .filter(|(distance, other)| *distance <= (other.len() / 3).max(1))
+        .min_by_key(|(distance, _)| *distance)
+        .map(|(_, other)| other)
+}
+
+/// A word from outside, short and without what looks like a key.
+pub(crate) fn shown(word: &str) -> String {
+    let clean = text::plain(word);
+    text::bounded(&text::without_secrets(&clean), MOST_SHOWN).replace('\n', " ")
+}
+
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, word) in self.0.iter().enumerate() {
+            let bare = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
+            let dot = if index == 0 { "" } else { "." };
+            let word = shown(word);
+            if !word.is_empty() && word.chars().all(bare) {
+                write!(f, "{dot}{word}")?;
+            } else {
+                write!(f, "{dot}\"{word}\"")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(words: &[&str]) -> Key {
+        words
+            .iter()
+            .fold(Key::default(), |key, word| key.child(word))
+    }
+
+    #[test]
+    fn a_key_is_found_by_its_pattern() {
+        let table: [(&[&str], Option<&str>); 6] = [
+            (&["model"], Some("model")),
+            (
+                &["models", "llama3.1:8b", "timeouts", "idle"],
+                Some("models.<model>.timeouts.idle"),
+            ),
+            (
+                &["providers", "openai", "headers", "X-Team"],
+                Some("providers.<provider>.headers.<header>"),
+            ),
+            (&["providers", "nobody", "api_key"], None),
+            (&["providers", "openai", "headers", "no spaces"], None),
+            (&["retry"], None),
+        ];
+        for (words, path) in table {
+            assert_eq!(
+                key(words).setting().map(|setting| setting.path),
+                path,
+                "{words:?}"
+            );
+        }
+        assert!(key(&["retry"]).is_table() && !key(&["model"]).is_table());
+    }
+
+    #[test]
+    fn a_name_with_dots_is_quoted_and_a_header_is_lowercase() {
+        let long = key(&["models", "llama3.1:8b", "timeouts", "idle"]);
+        assert_eq!(long.to_string(), "models.\"llama3.1:8b\".timeouts.idle");
+        let header = key(&["providers", "openai", "headers", "X-Team"]);
+        assert_eq!(header.to_string(), "providers.openai.headers.x-team");
+    }
+
+    #[test]
+    fn a_near_miss_is_understood() {
+        let table: [(&[&str], &str, Option<&str>); 7] = [
+            (&[], "modle", Some("model")),
+            (&[], "maxTokens", Some("max_tokens")),
+            (&[], "policy", Some("retry.policy")),
+            (&["retry"], "polcy", Some("retry.policy")),
+            (&["providers"], "antropic", Some("providers.anthropic")),
+            (
+                &["providers", "openai"],
+                "baseUrl",
+                Some("providers.openai.base_url"),
+            ),
+            (&[], "colour", None),
+        ];
+        for (words, word, meant) in table {
+            let near = key(words).nearest(word).map(|key| key.to_string());
+            assert_eq!(near.as_deref(), meant, "{words:?} {word}");
+        }
+    }
+}

@@ -1,0 +1,248 @@
+//! The layers, one over the other: defaults, the user's file, the project's file, the environment, flags.
+//!
+//! Invariant: what a project may not set before it is trusted is never in `effective`.
+
+use super::file::Entries;
+use super::key::Key;
+use super::problem::{Place, Problem};
+use super::table::{SETTINGS, Setting, Variable};
+use super::value::{Given, Value};
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+/// Where a value comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Origin {
+    Default,
+    User { file: PathBuf, line: usize },
+    Project { file: PathBuf, line: usize },
+    Environment(String),
+    Flag(String),
+}
+
+impl std::fmt::Display for Origin {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Default => f.write_str("default"),
+            Self::User { file, line } => write!(f, "user file {}:{line}", file.display()),
+            Self::Project { file, line } => write!(f, "project file {}:{line}", file.display()),
+            Self::Environment(name) => write!(f, "environment {name}"),
+            Self::Flag(name) => write!(f, "flag {name}"),
+        }
+    }
+}
+
+impl Origin {
+    pub(crate) const fn layer(&self) -> Layer {
+        match self {
+            Self::Default => Layer::Default,
+            Self::User { .. } => Layer::User,
+            Self::Project { .. } => Layer::Project,
+            Self::Environment(_) => Layer::Environment,
+            Self::Flag(_) => Layer::Flag,
+        }
+    }
+
+    /// The folder that a relative path is meant from, if it is not the current one.
+    pub(crate) fn folder(&self) -> Option<&Path> {
+        match self {
+            Self::User { file, .. } | Self::Project { file, .. } => file.parent(),
+            _ => None,
+        }
+    }
+}
+
+/// In their order: a later one counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Layer {
+    Default,
+    User,
+    Project,
+    Environment,
+    Flag,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Found {
+    pub(crate) value: Value,
+    pub(crate) origin: Origin,
+}
+
+/// Whether a project's restricted settings count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Trust {
+    Trusted,
+    Untrusted,
+}
+
+/// What a variable of the environment holds.
+pub(crate) type Lookup<'a> = &'a dyn Fn(&str) -> Option<OsString>;
+
+#[derive(Debug, Default)]
+pub(crate) struct Layers {
+    pub(crate) effective: BTreeMap<Key, Found>,
+    /// What a project set without being trusted.
+    pub(crate) ignored: BTreeMap<Key, Found>,
+    pub(crate) problems: Vec<Problem>,
+}
+
+impl Layers {
+    pub(crate) fn defaults() -> Self {
+        let mut layers = Self::default();
+        for setting in SETTINGS {
+            if let Some(text) = setting.default {
+                let given = Source {
+                    origin: Origin::Default,
+                    place: Place::Flag("default".to_owned()),
+                    text,
+                };
+                layers.read(setting, Key::of(setting.path), given);
+            }
+        }
+        layers
+    }
+
+    pub(crate) fn user(&mut self, file: &Path, entries: Entries) {
+        for (key, entry) in entries {
+            let (file, line) = (file.to_owned(), entry.line);
+            let origin = Origin::User { file, line };
+            let value = entry.value;
+            self.effective.insert(key, Found { value, origin });
+        }
+    }
+
+    pub(crate) fn project(&mut self, file: &Path, entries: Entries, trust: Trust) {
+        for (key, entry) in entries {
+            let restricted = key.setting().is_none_or(|setting| setting.restricted);
+            let (file, line) = (file.to_owned(), entry.line);
+            let origin = Origin::Project { file, line };
+            let value = entry.value;
+            let layer = if restricted && trust == Trust::Untrusted {
+                &mut self.ignored
+            } else {
+                &mut self.effective
+            };
+            layer.insert(key, Found { value, origin });
+        }
+    }
+
+    /// After the files, since `api_key_env` says which variable holds a key.
+    pub(crate) fn environment(&mut self, lookup: Lookup<'_>) {
+        for setting in SETTINGS {
+            let mut done: Vec<Key> = Vec::new();
+            for variable in setting.variables {
+                let key = variable.of.map_or_else(
+                    || Key::of(setting.path),
+                    |name| Key::named(setting.path, name),
+                );
+                let name = self.variable(setting, variable);
+                let text = lookup(&name).filter(|text| !text.is_empty());
+                if let Some(text) = text.filter(|_| !done.contains(&key)) {
+                    self.variable_says(setting, key.clone(), (&name, &text));
+                    done.push(key);
+                }
+            }
+        }
+    }
+
+    /// The variable that is asked, which the settings may have changed.
+    fn variable(&self, setting: &Setting, variable: &Variable) -> String {
+        let renamed = variable
+            .of
+            .filter(|_| setting.path == API_KEY)
+            .and_then(|provider| self.text(&Key::named(API_KEY_VARIABLE, provider)));
+        renamed.unwrap_or(variable.name).to_owned()
+    }
+
+    fn variable_says(&mut self, setting: &Setting, key: Key, (name, text): (&str, &OsString)) {
+        let place = Place::Variable(name.to_owned());
+        let Some(text) = text.to_str() else {
+            let text = "is not UTF-8 text".to_owned();
+            self.problems.push(Problem {
+                place,
+                key: Some(key),
+                text,
+            });
+            return;
+        };
+        let origin = Origin::Environment(name.to_owned());
+        self.read(
+            setting,
+            key,
+            Source {
+                origin,
+                place,
+                text,
+            },
+        );
+    }
+
+    /// A flag, by the path of its setting.
+    pub(crate) fn flag(&mut self, path: &str, text: &str) {
+        let key = Key::of(path);
+        let name = |setting: &Setting| {
+            setting
+                .flag
+                .map_or_else(|| format!("--{path}"), str::to_owned)
+        };
+        match key.setting() {
+            Some(setting) => {
+                let given = Source {
+                    origin: Origin::Flag(name(setting)),
+                    place: Place::Flag(name(setting)),
+                    text,
+                };
+                self.read(setting, key, given);
+            }
+            None => self.problems.push(Problem {
+                place: Place::Flag(format!("--{path}")),
+                key: Some(key),
+                text: "there is no such setting".to_owned(),
+            }),
+        }
+    }
+
+    fn read(&mut self, setting: &Setting, key: Key, source: Source<'_>) {
+        let Source {
+            origin,
+            place,
+            text,
+        } = source;
+        match Value::read(setting, Given::Word(text)) {
+            Ok(value) => drop(self.effective.insert(key, Found { value, origin })),
+            Err(text) => self.problems.push(Problem {
+                place,
+                key: Some(key),
+                text,
+            }),
+        }
+    }
+
+    pub(crate) fn text(&self, key: &Key) -> Option<&str> {
+        match self.effective.get(key).map(|found| &found.value) {
+            Some(Value::Text(text)) => Some(text),
+            _ => None,
+        }
+    }
+}
+
+const API_KEY: &str = "providers.<provider>.api_key";
+const API_KEY_VARIABLE: &str = "providers.<provider>.api_key_env";
+
+/// The variable that holds a provider's key.
+pub(crate) fn key_variable(layers: &Layers, provider: &str) -> Option<String> {
+    let setting = SETTINGS.iter().find(|setting| setting.path == API_KEY)?;
+    let variable = setting
+        .variables
+        .iter()
+        .find(|variable| variable.of == Some(provider))?;
+    Some(layers.variable(setting, variable))
+}
+
+/// A text and where it stands.
+struct Source<'a> {
+    origin: Origin,
+    place: Place,
+    text: &'a str,
+}

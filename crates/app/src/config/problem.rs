@@ -1,0 +1,121 @@
+//! What is wrong with the settings, and where.
+//!
+//! Invariant: a problem holds no piece of a file but a key and, where it cannot be a secret, a value.
+
+use super::key::Key;
+use std::fmt;
+use std::path::PathBuf;
+
+/// More problems than this are counted only.
+const MOST_SHOWN: usize = 50;
+
+/// Where something was said.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    File(PathBuf),
+    Position {
+        file: PathBuf,
+        line: usize,
+        column: usize,
+    },
+    Variable(String),
+    Flag(String),
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Problem {
+    pub(crate) place: Place,
+    pub(crate) key: Option<Key>,
+    pub(crate) text: String,
+}
+
+/// At least one problem.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Problems(pub(crate) Vec<Problem>);
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::File(file) => write!(f, "{}", file.display()),
+            Self::Position { file, line, column } => {
+                write!(f, "{}:{line}:{column}", file.display())
+            }
+            Self::Variable(name) => write!(f, "environment {name}"),
+            Self::Flag(name) => write!(f, "flag {name}"),
+        }
+    }
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: ", self.place)?;
+        if let Some(key) = &self.key {
+            write!(f, "{key}: ")?;
+        }
+        f.write_str(&self.text)
+    }
+}
+
+impl Problems {
+    /// One line for each.
+    pub(crate) fn lines(&self) -> Vec<String> {
+        let mut lines: Vec<String> = self
+            .0
+            .iter()
+            .take(MOST_SHOWN)
+            .map(Problem::to_string)
+            .collect();
+        if let Some(more) = self.0.len().checked_sub(MOST_SHOWN + 1) {
+            lines.push(format!("and {} more problems", more + 1));
+        }
+        lines
+    }
+}
+
+impl fmt::Display for Problems {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.lines().join("\nerror: "))
+    }
+}
+
+impl std::error::Error for Problems {}
+
+/// Finds line and column of an offset.
+pub(crate) struct Lines<'a> {
+    text: &'a str,
+    starts: Vec<usize>,
+}
+
+impl<'a> Lines<'a> {
+    pub(crate) fn of(text: &'a str) -> Self {
+        let ends = text.match_indices('\n').map(|(at, _)| at + 1);
+        let starts = std::iter::once(0).chain(ends).collect();
+        Self { text, starts }
+    }
+
+    /// Both from 1, the column in characters.
+    pub(crate) fn position(&self, offset: usize) -> (usize, usize) {
+        let line = self.starts.partition_point(|start| *start <= offset);
+        let start = line.checked_sub(1).map_or(0, |before| self.starts[before]);
+        let before = self.text.get(start..offset.min(self.text.len()));
+        let column = before.map_or(0, |text| {
+            text.trim_start_matches('\u{feff}').chars().count()
+        });
+        (line, column + 1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn positions_count_characters() {
+        let text = "\u{feff}a = 1\né = 2\n";
+        let lines = Lines::of(text);
+        assert_eq!(lines.position(3), (1, 1));
+        assert_eq!(lines.position(text.find('2').unwrap()), (2, 5));
+        assert_eq!(lines.position(999), (3, 1));
+        assert_eq!(Lines::of("").position(0), (1, 1));
+    }
+}

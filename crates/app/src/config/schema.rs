@@ -1,0 +1,123 @@
+//! The JSON Schema of `outlast.toml`, made from the table.
+
+use super::table::{Free, Kind, SETTINGS, Setting};
+use super::value::{Given, Value};
+use serde_json::{Map, Value as Json, json};
+use std::collections::BTreeMap;
+
+const DIALECT: &str = "https://json-schema.org/draft/2020-12/schema";
+/// What `duration` reads.
+const DURATION: &str = r"^([0-9]+(\.[0-9]+)?|([0-9]+(\.[0-9]+)?d)?([0-9]+(\.[0-9]+)?h)?([0-9]+(\.[0-9]+)?m)?([0-9]+(\.[0-9]+)?s)?([0-9]+(\.[0-9]+)?ms)?)$";
+
+#[derive(Default)]
+struct Node {
+    setting: Option<&'static Setting>,
+    children: BTreeMap<&'static str, Node>,
+}
+
+/// The whole schema.
+pub(crate) fn schema() -> Json {
+    let mut root = Node::default();
+    for setting in SETTINGS {
+        let node = setting.segments().fold(&mut root, |node, segment| {
+            node.children.entry(segment).or_default()
+        });
+        node.setting = Some(setting);
+    }
+    let mut schema = root.schema();
+    schema["$schema"] = DIALECT.into();
+    schema["title"] = "outlast.toml".into();
+    schema["description"] = "The settings of the outlast command.".into();
+    schema
+}
+
+impl Node {
+    fn schema(&self) -> Json {
+        if let Some(setting) = self.setting {
+            return leaf(setting);
+        }
+        let mut properties = Map::new();
+        let mut others = json!(false);
+        let mut schema = json!({ "type": "object" });
+        for (segment, node) in &self.children {
+            match Free::of(segment) {
+                None => drop(properties.insert((*segment).to_owned(), node.schema())),
+                Some(free) if free.names().is_empty() => {
+                    schema["propertyNames"] = names(free);
+                    others = node.schema();
+                }
+                Some(free) => properties.extend(
+                    free.names()
+                        .iter()
+                        .map(|name| ((*name).to_owned(), node.schema())),
+                ),
+            }
+        }
+        if !properties.is_empty() {
+            schema["properties"] = properties.into();
+        }
+        schema["additionalProperties"] = others;
+        schema
+    }
+}
+
+fn names(free: Free) -> Json {
+    match free {
+        Free::Header => json!({ "pattern": "^[A-Za-z0-9!#$%&'*+.^_`|~-]+$" }),
+        Free::Model | Free::Provider => json!({ "minLength": 1 }),
+    }
+}
+
+fn leaf(setting: &Setting) -> Json {
+    let mut schema = match setting.kind {
+        Kind::Text | Kind::Path => json!({ "type": "string", "pattern": r"\S" }),
+        Kind::Choice(words) => json!({ "type": "string", "enum": words }),
+        Kind::Count => json!({ "type": "integer", "minimum": 1, "maximum": u32::MAX }),
+        Kind::Flag => json!({ "type": "boolean" }),
+        Kind::Duration => {
+            json!({ "type": ["string", "number"], "minLength": 1, "pattern": DURATION, "minimum": 0 })
+        }
+        Kind::Url => json!({ "type": "string", "pattern": "^https?://[^@?#\\s]+$" }),
+        Kind::Proxy => json!({ "type": "string", "minLength": 1 }),
+        Kind::Credential => json!({ "type": "string", "minLength": 1 }),
+        Kind::VariableName => json!({ "type": "string", "pattern": "^[A-Z_][A-Z0-9_]*$" }),
+    };
+    if setting.secret {
+        schema["writeOnly"] = true.into();
+    }
+    if let Some(default) = default(setting) {
+        schema["default"] = default;
+    }
+    schema["description"] = describe(setting).into();
+    schema
+}
+
+fn default(setting: &Setting) -> Option<Json> {
+    let value = Value::read(setting, Given::Word(setting.default?)).ok()?;
+    Some(match value {
+        Value::Flag(flag) => flag.into(),
+        Value::Count(count) => count.into(),
+        other => other.shown().into(),
+    })
+}
+
+/// What the table says about a setting, in sentences.
+fn describe(setting: &Setting) -> String {
+    let mut text = setting.about.to_owned();
+    let mut names: Vec<&str> = setting
+        .variables
+        .iter()
+        .map(|variable| variable.name)
+        .collect();
+    names.dedup();
+    if !names.is_empty() {
+        text += &format!(" Environment: {}.", names.join(", "));
+    }
+    if let Some(flag) = setting.flag {
+        text += &format!(" Flag: {flag}.");
+    }
+    if setting.restricted {
+        text += " In a project's file it counts once the project is trusted.";
+    }
+    text
+}

@@ -1,0 +1,213 @@
+//! What the settings amount to, in plain types.
+
+use super::key::Key;
+use super::layers::{Found, Layers, key_variable};
+use super::value::{ProxyUrl, Value};
+use crate::exit::Usage;
+use outlast_kernel::policy::{Overrides, Policy};
+use secrecy::SecretString;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+pub(crate) type Secret = SecretString;
+
+/// Who answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Provider {
+    Mock,
+    Anthropic,
+    OpenAi,
+    OpenAiResponses,
+}
+
+/// The settings that count, for the chosen provider and model.
+#[derive(Debug)]
+#[allow(
+    dead_code,
+    reason = "not every part of the command asks for all of it yet"
+)]
+pub(crate) struct Settings {
+    pub(crate) provider: Option<Provider>,
+    pub(crate) model: Option<String>,
+    pub(crate) max_tokens: Option<u32>,
+    pub(crate) retry: Retry,
+    pub(crate) timeouts: Timeouts,
+    pub(crate) base_url: Option<String>,
+    pub(crate) api_key: Option<Secret>,
+    /// The variable of the environment in which a key is looked for.
+    pub(crate) api_key_variable: Option<String>,
+    pub(crate) headers: Vec<(String, Secret)>,
+    pub(crate) proxy: Proxy,
+    pub(crate) ca_file: Option<PathBuf>,
+}
+
+#[derive(Debug)]
+#[allow(
+    dead_code,
+    reason = "not every part of the command asks for all of it yet"
+)]
+pub(crate) struct Retry {
+    pub(crate) enabled: bool,
+    /// The named policy with `wait_for_reset` applied.
+    pub(crate) policy: Policy,
+}
+
+/// `None` is no timeout.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Timeouts {
+    pub(crate) connect: Option<Duration>,
+    pub(crate) headers: Option<Duration>,
+    pub(crate) first_event: Option<Duration>,
+    pub(crate) idle: Option<Duration>,
+}
+
+#[derive(Debug)]
+#[allow(
+    dead_code,
+    reason = "not every part of the command asks for all of it yet"
+)]
+pub(crate) struct Proxy {
+    /// For `http://` addresses.
+    pub(crate) http: Option<ProxyUrl>,
+    /// For `https://` addresses.
+    pub(crate) https: Option<ProxyUrl>,
+    /// Hosts that are reached without one, separated by commas.
+    pub(crate) no_proxy: Option<String>,
+}
+
+impl Provider {
+    /// Its name in files, flags and the environment.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Mock => "mock",
+            Self::Anthropic => "anthropic",
+            Self::OpenAi => "openai",
+            Self::OpenAiResponses => "openai-responses",
+        }
+    }
+
+    fn named(name: &str) -> Option<Self> {
+        [
+            Self::Mock,
+            Self::Anthropic,
+            Self::OpenAi,
+            Self::OpenAiResponses,
+        ]
+        .into_iter()
+        .find(|provider| provider.name() == name)
+    }
+}
+
+impl Settings {
+    pub(crate) fn of(layers: &Layers) -> Result<Self, Usage> {
+        let text = |path: &str| layers.text(&Key::of(path)).map(str::to_owned);
+        let provider = text("provider").and_then(|name| Provider::named(&name));
+        let name = provider.map_or("", Provider::name);
+        let own = |field: &str| Key::named(&format!("providers.<provider>.{field}"), name);
+        let model = text("model");
+        Ok(Self {
+            provider,
+            max_tokens: match layers.value("max_tokens") {
+                Some(Value::Count(count)) => Some(*count),
+                _ => None,
+            },
+            retry: Retry::of(layers)?,
+            timeouts: Timeouts::of(layers, model.as_deref()),
+            model,
+            base_url: layers.text(&own("base_url")).map(str::to_owned),
+            api_key: layers.effective.get(&own("api_key")).and_then(secret),
+            api_key_variable: key_variable(layers, name),
+            headers: headers(layers, &own("headers")),
+            proxy: Proxy {
+                http: proxy(layers, "http.proxy_http"),
+                https: proxy(layers, "http.proxy_https"),
+                no_proxy: text("http.no_proxy"),
+            },
+            ca_file: layers
+                .effective
+                .get(&Key::of("http.ca_file"))
+                .and_then(file),
+        })
+    }
+}
+
+impl Retry {
+    fn of(layers: &Layers) -> Result<Self, Usage> {
+        let flag = |path| matches!(layers.value(path), Some(Value::Flag(true)));
+        let name = layers.text(&Key::of("retry.policy")).unwrap_or_default();
+        let overrides = Overrides {
+            wait_for_reset: Some(flag("retry.wait_for_reset")),
+            ..Overrides::default()
+        };
+        let policy = Policy::named(name).and_then(|policy| policy.with(overrides));
+        Ok(Self {
+            enabled: flag("retry.enabled"),
+            policy: policy.map_err(|error| Usage(error.to_string()))?,
+        })
+    }
+}
+
+impl Timeouts {
+    fn of(layers: &Layers, model: Option<&str>) -> Self {
+        let one = |field: &str| {
+            let path = format!("models.<model>.timeouts.{field}");
+            let own = model.and_then(|model| layers.effective.get(&Key::named(&path, model)));
+            let own = own.map(|found| &found.value);
+            match own.or_else(|| layers.value(&format!("timeouts.{field}"))) {
+                Some(Value::Duration(duration)) => Some(*duration).filter(|time| !time.is_zero()),
+                _ => None,
+            }
+        };
+        Self {
+            connect: one("connect"),
+            headers: one("headers"),
+            first_event: one("first_event"),
+            idle: one("idle"),
+        }
+    }
+}
+
+impl Layers {
+    fn value(&self, path: &str) -> Option<&Value> {
+        self.effective.get(&Key::of(path)).map(|found| &found.value)
+    }
+}
+
+fn secret(found: &Found) -> Option<Secret> {
+    match &found.value {
+        Value::Secret(secret) => Some(secret.clone()),
+        _ => None,
+    }
+}
+
+fn headers(layers: &Layers, parent: &Key) -> Vec<(String, Secret)> {
+    let of_parent = layers.effective.iter().filter(|(key, _)| key.is_in(parent));
+    of_parent
+        .filter_map(|(key, found)| Some((key.last().to_owned(), secret(found)?)))
+        .collect()
+}
+
+/// The proxy for one kind of address. A later layer counts; within a layer the one for this kind.
+fn proxy(layers: &Layers, path: &str) -> Option<ProxyUrl> {
+    let found = |path: &str| layers.effective.get(&Key::of(path));
+    let chosen = match (found(path), found("http.proxy")) {
+        (Some(own), Some(any)) if any.origin.layer() > own.origin.layer() => Some(any),
+        (own, any) => own.or(any),
+    };
+    match chosen.map(|found| &found.value) {
+        Some(Value::Proxy(url)) => Some(url.clone()),
+        _ => None,
+    }
+}
+
+/// A path as it is meant: from the folder of the file it stands in, with `~` for the user's.
+fn file(found: &Found) -> Option<PathBuf> {
+    let Value::Text(text) = &found.value else {
+        return None;
+    };
+    if let (Some(rest), Some(user)) = (text.strip_prefix("~/"), std::env::home_dir()) {
+        return Some(user.join(rest));
+    }
+    let folder = found.origin.folder().unwrap_or(Path::new(""));
+    Some(folder.join(text))
+}

@@ -1,0 +1,266 @@
+//! The table of settings: the one description of what `outlast.toml` may hold.
+//!
+//! Reading, checking, origins, secrets, trust, variables of the environment and the JSON Schema all come from it.
+//! Invariant: a setting that can send a request or a key elsewhere is `restricted`; one that holds a key is `secret`.
+//! Not here: what a value must look like (see `value`) and what the settings amount to (see `settings`).
+
+use outlast_kernel::policy::Policy;
+
+pub(crate) const PROVIDERS: [&str; 4] = ["mock", "anthropic", "openai", "openai-responses"];
+/// The providers that are reached over the network.
+const REMOTE: &[&str] = &["anthropic", "openai", "openai-responses"];
+
+pub(crate) struct Setting {
+    /// Its place in the file. `<provider>`, `<model>` and `<header>` stand for a name; see [`Free`].
+    pub(crate) path: &'static str,
+    pub(crate) kind: Kind,
+    pub(crate) about: &'static str,
+    /// Written as on a command line.
+    pub(crate) default: Option<&'static str>,
+    /// The first of them that is set counts.
+    pub(crate) variables: &'static [Variable],
+    pub(crate) flag: Option<&'static str>,
+    /// Never shown.
+    pub(crate) secret: bool,
+    /// Ignored in the file of a project that is not trusted.
+    pub(crate) restricted: bool,
+}
+
+pub(crate) struct Variable {
+    pub(crate) name: &'static str,
+    /// Whose setting it is, when the path holds a free name.
+    pub(crate) of: Option<&'static str>,
+}
+
+/// What a value is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Text,
+    Choice(&'static [&'static str]),
+    /// At least one.
+    Count,
+    Flag,
+    Duration,
+    /// Where requests go: no user, no password, no query.
+    Url,
+    /// May hold a user and a password.
+    Proxy,
+    /// Text that may stand in a request header.
+    Credential,
+    VariableName,
+    Path,
+}
+
+/// A free name in a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Free {
+    Provider,
+    Model,
+    Header,
+}
+
+impl Free {
+    pub(crate) fn of(segment: &str) -> Option<Self> {
+        match segment {
+            "<provider>" => Some(Self::Provider),
+            "<model>" => Some(Self::Model),
+            "<header>" => Some(Self::Header),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn allows(self, name: &str) -> bool {
+        let is_token = |b: u8| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b);
+        match self {
+            Self::Provider => REMOTE.contains(&name),
+            Self::Model => !name.is_empty(),
+            Self::Header => !name.is_empty() && name.bytes().all(is_token),
+        }
+    }
+
+    /// The only names that there are, if they are known.
+    pub(crate) fn names(self) -> &'static [&'static str] {
+        match self {
+            Self::Provider => REMOTE,
+            Self::Model | Self::Header => &[],
+        }
+    }
+
+    pub(crate) fn expected(self) -> String {
+        match self {
+            Self::Provider => REMOTE.join(", "),
+            Self::Model => "the name of a model".to_owned(),
+            Self::Header => "the name of a header".to_owned(),
+        }
+    }
+}
+
+const fn setting(path: &'static str, kind: Kind, about: &'static str) -> Setting {
+    Setting {
+        path,
+        kind,
+        about,
+        default: None,
+        variables: &[],
+        flag: None,
+        secret: false,
+        restricted: false,
+    }
+}
+
+impl Setting {
+    const fn default(mut self, text: &'static str) -> Self {
+        self.default = Some(text);
+        self
+    }
+
+    const fn variables(mut self, variables: &'static [Variable]) -> Self {
+        self.variables = variables;
+        self
+    }
+
+    const fn flag(mut self, flag: &'static str) -> Self {
+        self.flag = Some(flag);
+        self
+    }
+
+    const fn secret(mut self) -> Self {
+        self.secret = true;
+        self
+    }
+
+    const fn restricted(mut self) -> Self {
+        self.restricted = true;
+        self
+    }
+
+    pub(crate) fn segments(&self) -> impl Iterator<Item = &'static str> {
+        self.path.split('.')
+    }
+
+    pub(crate) fn has_free_name(&self) -> bool {
+        self.segments().any(|segment| Free::of(segment).is_some())
+    }
+}
+
+const fn variable(name: &'static str) -> Variable {
+    Variable { name, of: None }
+}
+
+const fn variable_of(provider: &'static str, name: &'static str) -> Variable {
+    Variable {
+        name,
+        of: Some(provider),
+    }
+}
+
+pub(crate) const SETTINGS: &[Setting] = &[
+    setting("provider", Kind::Choice(&PROVIDERS), "Who answers; without it the scripted provider does.")
+        .variables(&[variable("OUTLAST_PROVIDER")])
+        .flag("--provider"),
+    setting("model", Kind::Text, "The model that is asked.")
+        .variables(&[variable("OUTLAST_MODEL")])
+        .flag("--model"),
+    setting("max_tokens", Kind::Count, "The most tokens that an answer may have."),
+    setting("retry.enabled", Kind::Flag, "Whether anything is tried again at all.").default("true"),
+    setting("retry.policy", Kind::Choice(&Policy::NAMES), "The retry policy; see `outlast policy list`.")
+        .default("session")
+        .variables(&[variable("OUTLAST_POLICY")])
+        .flag("--policy"),
+    setting(
+        "retry.wait_for_reset",
+        Kind::Flag,
+        "Wait for a reset that the provider states, however far away it is.",
+    )
+    .default("false"),
+    setting("timeouts.connect", Kind::Duration, "How long connecting may take.").default("10s"),
+    setting("timeouts.headers", Kind::Duration, "How long the head of the response may take.").default("5m"),
+    setting("timeouts.first_event", Kind::Duration, "How long the first event of the answer may take.")
+        .default("5m"),
+    setting("timeouts.idle", Kind::Duration, "How long the answer may pause.").default("5m"),
+    setting("models.<model>.timeouts.connect", Kind::Duration, "The same as timeouts.connect, for one model."),
+    setting("models.<model>.timeouts.headers", Kind::Duration, "The same as timeouts.headers, for one model."),
+    setting(
+        "models.<model>.timeouts.first_event",
+        Kind::Duration,
+        "The same as timeouts.first_event, for one model.",
+    ),
+    setting("models.<model>.timeouts.idle", Kind::Duration, "The same as timeouts.idle, for one model."),
+    setting("providers.<provider>.base_url", Kind::Url, "Where the provider's API is.")
+        .variables(&[
+            variable_of("anthropic", "ANTHROPIC_BASE_URL"),
+            variable_of("openai", "OPENAI_BASE_URL"),
+            variable_of("openai-responses", "OPENAI_BASE_URL"),
+        ])
+        .restricted(),
+    setting("providers.<provider>.api_key", Kind::Credential, "The key.")
+        .variables(&[
+            variable_of("anthropic", "ANTHROPIC_API_KEY"),
+            variable_of("openai", "OPENAI_API_KEY"),
+            variable_of("openai-responses", "OPENAI_API_KEY"),
+        ])
+        .secret()
+        .restricted(),
+    setting(
+        "providers.<provider>.api_key_env",
+        Kind::VariableName,
+        "The variable of the environment that holds the key, instead of the provider's usual one.",
+    )
+    .restricted(),
+    setting("providers.<provider>.headers.<header>", Kind::Credential, "A header that every request carries.")
+        .secret()
+        .restricted(),
+    setting(
+        "http.proxy",
+        Kind::Proxy,
+        "The proxy for every request. A later layer counts before an earlier one; within a layer http.proxy_http and http.proxy_https count before this.",
+    )
+    .variables(&[variable("all_proxy"), variable("ALL_PROXY")])
+    .restricted(),
+    setting("http.proxy_http", Kind::Proxy, "The proxy for requests to http:// addresses only.")
+        .variables(&[variable("http_proxy"), variable("HTTP_PROXY")])
+        .restricted(),
+    setting("http.proxy_https", Kind::Proxy, "The proxy for requests to https:// addresses only.")
+        .variables(&[variable("https_proxy"), variable("HTTPS_PROXY")])
+        .restricted(),
+    setting(
+        "http.no_proxy",
+        Kind::Text,
+        "Hosts that are reached without a proxy, separated by commas; `*` means all.",
+    )
+    .variables(&[variable("no_proxy"), variable("NO_PROXY")])
+    .restricted(),
+    setting("http.ca_file", Kind::Path, "A file of further certificates to trust, in PEM.")
+        .variables(&[variable("OUTLAST_CA_FILE")])
+        .restricted(),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_can_send_a_key_elsewhere_is_restricted() {
+        for setting in SETTINGS {
+            let risky = ["providers.", "http."]
+                .iter()
+                .any(|group| setting.path.starts_with(group));
+            assert_eq!(setting.restricted, risky, "{}", setting.path);
+            assert!(!setting.secret || setting.restricted, "{}", setting.path);
+            assert_eq!(
+                setting.secret,
+                setting.kind == Kind::Credential,
+                "{}",
+                setting.path
+            );
+        }
+    }
+
+    #[test]
+    fn no_path_is_described_twice() {
+        let mut paths: Vec<&str> = SETTINGS.iter().map(|setting| setting.path).collect();
+        paths.sort_unstable();
+        paths.dedup();
+        assert_eq!(paths.len(), SETTINGS.len());
+    }
+}

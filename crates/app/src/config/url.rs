@@ -1,0 +1,156 @@
+//! The two kinds of addresses in settings: where an API is, and where a proxy is.
+//!
+//! Invariant: nothing here repeats an address in an error, and what is shown of one has no user and no password.
+
+/// The parts that matter; what is not an address at all is `None`.
+struct Parts<'a> {
+    scheme: &'a str,
+    user: Option<&'a str>,
+    rest: &'a str,
+}
+
+/// What is wrong with the address of an API, if anything is.
+pub(crate) fn check_base(url: &str) -> Result<(), &'static str> {
+    let parts = split(url).ok_or("it is not an address")?;
+    if !["http", "https"].contains(&parts.scheme) {
+        return Err("it does not begin with http:// or https://");
+    }
+    if parts.user.is_some() {
+        return Err("it holds a user or a password; use `headers` or `api_key`");
+    }
+    if parts.rest.contains(['?', '#', '@']) {
+        return Err("it holds more than a host and a path");
+    }
+    Ok(())
+}
+
+/// The address of a proxy with its scheme. Without one it is `http`, as everywhere.
+pub(crate) fn complete_proxy(url: &str) -> Result<String, &'static str> {
+    let url = if url.contains("://") {
+        url.to_owned()
+    } else {
+        format!("http://{url}")
+    };
+    let parts = split(&url).ok_or("it is not an address")?;
+    if !["http", "https", "socks5", "socks5h"].contains(&parts.scheme) {
+        return Err("it does not begin with http://, https://, socks5:// or socks5h://");
+    }
+    if parts
+        .rest
+        .trim_end_matches('/')
+        .contains(['/', '?', '#', '@'])
+    {
+        return Err(
+            "it holds more than a host and a port; in a password, `/` is %2F and `@` is %40",
+        );
+    }
+    Ok(url)
+}
+
+/// The address without user and password.
+pub(crate) fn shown(url: &str) -> String {
+    let (scheme, rest) = url.split_once("://").unwrap_or(("", url));
+    match rest.rsplit_once('@') {
+        Some((_, host)) => format!("{scheme}://…@{host}"),
+        None => url.to_owned(),
+    }
+}
+
+fn split(url: &str) -> Option<Parts<'_>> {
+    if url.chars().any(|c| c.is_whitespace() || c.is_control()) {
+        return None;
+    }
+    let (scheme, after) = url.split_once("://")?;
+    let end = after.find(['/', '?', '#']).unwrap_or(after.len());
+    let (authority, path) = after.split_at(end);
+    let (user, host) = match authority.rsplit_once('@') {
+        Some((user, host)) => (Some(user), host),
+        None => (None, authority),
+    };
+    is_host(host).then_some(Parts {
+        scheme,
+        user,
+        rest: path,
+    })
+}
+
+/// A name, an IPv4 address or an IPv6 address in brackets, perhaps with a port.
+fn is_host(text: &str) -> bool {
+    let is_port = |port: &str| port.parse::<u16>().is_ok_and(|port| port > 0);
+    if let Some(inside) = text.strip_prefix('[') {
+        return inside.split_once(']').is_some_and(|(address, port)| {
+            let port = port.strip_prefix(':').map_or(port.is_empty(), is_port);
+            address.parse::<std::net::Ipv6Addr>().is_ok() && port
+        });
+    }
+    let (name, port) = text
+        .split_once(':')
+        .map_or((text, true), |(name, port)| (name, is_port(port)));
+    let of_name = |c: char| c.is_alphanumeric() || matches!(c, '-' | '.' | '_');
+    port && !name.is_empty() && name.chars().all(of_name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_of_an_api_are_told_from_what_is_none() {
+        let good = [
+            "https://api.anthropic.com",
+            "http://localhost:11434/v1",
+            "http://[::1]:8080/",
+            "https://bücher.example/v1/",
+        ];
+        for url in good {
+            assert_eq!(check_base(url), Ok(()), "{url}");
+        }
+        let bad = [
+            "",
+            "localhost",
+            "localhost:80",
+            "ftp://host",
+            "https://",
+            "https://host:0",
+            "https://host:99999",
+            "https://host:port",
+            "https://a b",
+            "https://user:pw@host",
+            "https://host?key=1",
+            "https://host/#x",
+            "https://[::1",
+            "https://[::1]x",
+            "https://user:pw/x@host",
+            "https://host\n",
+        ];
+        for url in bad {
+            assert!(check_base(url).is_err(), "{url}");
+        }
+    }
+
+    #[test]
+    fn a_proxy_may_lack_its_scheme_and_hold_a_password() {
+        let table = [
+            ("proxy:3128", Some("http://proxy:3128")),
+            ("http://proxy", Some("http://proxy")),
+            ("https://u:p@proxy:1/", Some("https://u:p@proxy:1/")),
+            ("socks5h://127.0.0.1:1080", Some("socks5h://127.0.0.1:1080")),
+            ("u:p@proxy:3128", Some("http://u:p@proxy:3128")),
+            ("", None),
+            ("gopher://proxy", None),
+            ("http://user:pa/ss@proxy", None),
+            ("http://user:12/ss@proxy", None),
+            ("http://proxy/path", None),
+        ];
+        for (url, whole) in table {
+            assert_eq!(complete_proxy(url).ok().as_deref(), whole, "{url}");
+        }
+    }
+
+    #[test]
+    fn a_password_is_not_shown() {
+        assert_eq!(shown("http://proxy:3128"), "http://proxy:3128");
+        assert_eq!(shown("http://user:pass@proxy:3128"), "http://…@proxy:3128");
+        assert_eq!(shown("http://user:p@ss@proxy"), "http://…@proxy");
+    }
+}

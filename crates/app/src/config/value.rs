@@ -1,0 +1,336 @@
+//! One value: read from what was given, according to its kind.
+//!
+//! Invariant: the text of a problem repeats a value only when nothing of its kind can be a secret.
+
+use super::key::{nearest, shown};
+use super::table::{Kind, Setting};
+use super::{duration, url};
+use secrecy::{ExposeSecret, SecretString};
+use std::time::Duration;
+use toml::de::DeValue;
+
+/// What stands in a file, a variable or a flag.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Given<'a> {
+    /// From a variable or a flag: it may be anything.
+    Word(&'a str),
+    Text(&'a str),
+    Whole {
+        digits: &'a str,
+        radix: u32,
+    },
+    Fraction(&'a str),
+    Flag(bool),
+    /// What no setting is; its name.
+    Other(&'static str),
+}
+
+impl<'a> Given<'a> {
+    pub(crate) fn from_toml(value: &'a DeValue<'_>) -> Self {
+        match value {
+            DeValue::String(text) => Self::Text(text),
+            DeValue::Integer(number) => Self::Whole {
+                digits: number.as_str(),
+                radix: number.radix(),
+            },
+            DeValue::Float(number) => Self::Fraction(number.as_str()),
+            DeValue::Boolean(flag) => Self::Flag(*flag),
+            DeValue::Datetime(_) => Self::Other("a date"),
+            DeValue::Array(_) => Self::Other("a list"),
+            DeValue::Table(_) => Self::Other("a table"),
+        }
+    }
+
+    fn text(self) -> Option<&'a str> {
+        match self {
+            Self::Word(text) | Self::Text(text) => Some(text),
+            _ => None,
+        }
+    }
+
+    fn whole(self) -> Option<u64> {
+        match self {
+            Self::Word(text) => text.parse().ok(),
+            Self::Whole { digits, radix } => u64::from_str_radix(digits, radix).ok(),
+            _ => None,
+        }
+    }
+
+    fn flag(self) -> Option<bool> {
+        match self {
+            Self::Word(text) => text.parse().ok(),
+            Self::Flag(flag) => Some(flag),
+            _ => None,
+        }
+    }
+
+    fn duration(self) -> Option<Duration> {
+        match self {
+            Self::Word(text) | Self::Text(text) | Self::Fraction(text) => duration::parse(text),
+            Self::Whole { .. } => duration::parse(&self.whole()?.to_string()),
+            Self::Flag(_) | Self::Other(_) => None,
+        }
+    }
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Word(_) | Self::Text(_) => "text",
+            Self::Whole { .. } | Self::Fraction(_) => "a number",
+            Self::Flag(true) => "true",
+            Self::Flag(false) => "false",
+            Self::Other(name) => name,
+        }
+    }
+}
+
+/// A value that has been checked.
+#[derive(Clone, Debug)]
+pub(crate) enum Value {
+    Text(String),
+    Count(u32),
+    Flag(bool),
+    Duration(Duration),
+    Proxy(ProxyUrl),
+    Secret(SecretString),
+}
+
+/// The address of a proxy, which may hold a password: it is shown without.
+#[derive(Clone, Debug)]
+pub(crate) struct ProxyUrl(SecretString);
+
+impl ProxyUrl {
+    /// The whole address, with user and password.
+    pub(crate) fn expose(&self) -> &str {
+        self.0.expose_secret()
+    }
+}
+
+impl std::fmt::Display for ProxyUrl {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&url::shown(self.expose()))
+    }
+}
+
+impl Value {
+    /// The checked value, or what is wrong with it.
+    pub(crate) fn read(setting: &Setting, given: Given<'_>) -> Result<Self, String> {
+        let wrong = || mismatch(setting.kind, given);
+        let text = || given.text().ok_or_else(wrong);
+        let because = |reason: &str| format!("expected {}; {reason}", setting.kind.expected());
+        let value = match setting.kind {
+            Kind::Text | Kind::Path => {
+                if text()?.contains(char::is_control) {
+                    return Err(because("it holds control characters"));
+                }
+                Self::Text(text()?.to_owned())
+            }
+            Kind::Choice(words) => {
+                let word = text()?.trim();
+                Self::Text(
+                    words
+                        .iter()
+                        .find(|w| **w == word)
+                        .ok_or_else(wrong)?
+                        .to_string(),
+                )
+            }
+            Kind::Count => {
+                let number = given.whole().filter(|number| *number > 0);
+                Self::Count(
+                    number
+                        .and_then(|n| u32::try_from(n).ok())
+                        .ok_or_else(wrong)?,
+                )
+            }
+            Kind::Flag => Self::Flag(given.flag().ok_or_else(wrong)?),
+            Kind::Duration => Self::Duration(given.duration().ok_or_else(wrong)?),
+            Kind::Url => {
+                url::check_base(text()?).map_err(because)?;
+                Self::Text(text()?.to_owned())
+            }
+            Kind::Proxy => {
+                let whole = url::complete_proxy(text()?).map_err(because)?;
+                Self::Proxy(ProxyUrl(whole.into()))
+            }
+            Kind::Credential => {
+                let text = text()?.trim();
+                if !text.bytes().all(|b| matches!(b, b' '..=b'~' | b'\t')) {
+                    return Err(because("it holds other characters (it is not shown here)"));
+                }
+                Self::Secret(text.into())
+            }
+            Kind::VariableName => {
+                let name = text()?;
+                if !is_variable_name(name) {
+                    return Err(because(
+                        "it is something else (and not shown: is it the key itself?)",
+                    ));
+                }
+                Self::Text(name.to_owned())
+            }
+        };
+        if value.is_empty() {
+            return Err(because("it is empty"));
+        }
+        Ok(value)
+    }
+
+    fn is_empty(&self) -> bool {
+        match self {
+            Self::Text(text) => text.trim().is_empty(),
+            Self::Secret(secret) => secret.expose_secret().is_empty(),
+            _ => false,
+        }
+    }
+
+    /// As it may be shown.
+    pub(crate) fn shown(&self) -> String {
+        match self {
+            Self::Text(text) => text.clone(),
+            Self::Count(number) => number.to_string(),
+            Self::Flag(flag) => flag.to_string(),
+            Self::Duration(Duration::ZERO) => "off".to_owned(),
+            Self::Duration(duration) => duration::words(*duration),
+            Self::Proxy(url) => url.to_string(),
+            Self::Secret(_) => "(set, hidden)".to_owned(),
+        }
+    }
+}
+
+fn is_variable_name(name: &str) -> bool {
+    let in_name = |b: u8| b.is_ascii_uppercase() || b.is_ascii_digit() || b == b'_';
+    name.bytes().all(in_name) && !name.starts_with(|c: char| c.is_ascii_digit())
+}
+
+impl Kind {
+    /// What is allowed, in words.
+    pub(crate) fn expected(self) -> String {
+        match self {
+            Self::Text => "text",
+            Self::Choice(words) => return format!("one of {}", words.join(", ")),
+            Self::Count => "a whole number of at least 1 and at most 4294967295",
+            Self::Flag => "true or false",
+            Self::Duration => {
+                "a duration such as \"30s\", \"2m\", \"1h30m\" or \"500ms\", or a number of seconds, of at most a year (0 switches it off)"
+            }
+            Self::Url => "an address such as \"https://host/path\"",
+            Self::Proxy => "an address such as \"http://host:3128\"",
+            Self::Credential => "text of visible ASCII characters",
+            Self::VariableName => "the name of a variable, in capitals, such as \"MY_API_KEY\"",
+            Self::Path => "the path of a file",
+        }
+        .to_owned()
+    }
+
+    /// Whether a value that is wrong may be repeated.
+    fn may_be_repeated(self) -> bool {
+        matches!(self, Self::Choice(_) | Self::Duration)
+    }
+}
+
+fn mismatch(kind: Kind, given: Given<'_>) -> String {
+    let found = match given.text() {
+        Some(text) if kind.may_be_repeated() => format!("`{}`", shown(text)),
+        _ => given.name().to_owned(),
+    };
+    let near = match (kind, given.text()) {
+        (Kind::Choice(words), Some(text)) => nearest(text.trim(), words.iter().copied()),
+        _ => None,
+    };
+    let near = near.map_or(String::new(), |word| format!("; did you mean `{word}`?"));
+    format!("expected {}, found {found}{near}", kind.expected())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::table::SETTINGS;
+    use super::*;
+
+    fn read(path: &str, given: Given<'_>) -> Result<String, String> {
+        let setting = SETTINGS
+            .iter()
+            .find(|setting| setting.path == path)
+            .unwrap();
+        Value::read(setting, given).map(|value| value.shown())
+    }
+
+    #[test]
+    fn every_default_is_a_value_of_its_kind() {
+        for setting in SETTINGS {
+            if let Some(text) = setting.default {
+                assert!(
+                    Value::read(setting, Given::Word(text)).is_ok(),
+                    "{}",
+                    setting.path
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn values_are_read_by_their_kind() {
+        let whole = |digits| Given::Whole { digits, radix: 10 };
+        let table = [
+            ("model", Given::Text("claude"), Some("claude")),
+            ("model", Given::Text(" "), None),
+            ("model", Given::Text("a\nb"), None),
+            ("model", whole("4"), None),
+            ("provider", Given::Word(" openai\n"), Some("openai")),
+            ("max_tokens", whole("4096"), Some("4096")),
+            (
+                "max_tokens",
+                Given::Whole {
+                    digits: "ff",
+                    radix: 16,
+                },
+                Some("255"),
+            ),
+            ("max_tokens", Given::Word("4096"), Some("4096")),
+            ("max_tokens", Given::Text("4096"), None),
+            ("max_tokens", whole("0"), None),
+            ("max_tokens", whole("-1"), None),
+            ("max_tokens", whole("4294967296"), None),
+            ("max_tokens", Given::Fraction("1.5"), None),
+            ("retry.enabled", Given::Flag(false), Some("false")),
+            ("retry.enabled", Given::Word("false"), Some("false")),
+            ("retry.enabled", Given::Text("false"), None),
+            ("timeouts.idle", whole("90"), Some("1m30s")),
+            ("timeouts.idle", Given::Fraction("0.5"), Some("500ms")),
+            ("timeouts.idle", whole("0"), Some("off")),
+            ("timeouts.idle", whole("-3"), None),
+            ("timeouts.idle", Given::Fraction("inf"), None),
+            ("timeouts.idle", Given::Flag(true), None),
+            (
+                "http.proxy",
+                Given::Word("u:p@host:1"),
+                Some("http://…@host:1"),
+            ),
+            (
+                "providers.<provider>.api_key",
+                Given::Word("key\n"),
+                Some("(set, hidden)"),
+            ),
+            ("providers.<provider>.api_key", Given::Text("a\nb"), None),
+            (
+                "providers.<provider>.api_key_env",
+                Given::Text("WORK_KEY"),
+                Some("WORK_KEY"),
+            ),
+            (
+                "providers.<provider>.api_key_env",
+                Given::Text("gsk_0123abcd"),
+                None,
+            ),
+        ];
+        for (path, given, value) in table {
+            assert_eq!(read(path, given).ok().as_deref(), value, "{path} {given:?}");
+        }
+    }
+
+    #[test]
+    fn no_debug_output_holds_a_secret() {
+        let secret = Value::Secret("sesame".into());
+        let proxy = Value::Proxy(ProxyUrl("http://u:sesame@host".into()));
+        assert!(!format!("{secret:?} {proxy:?}").contains("sesame"));
+    }
+}

@@ -1,0 +1,407 @@
+//! `outlast config` and what a wrong setting does to a prompt.
+
+use crate::support::{Outlast, Ran};
+use serde_json::Value;
+use std::os::unix::fs::PermissionsExt;
+
+const USER: &str = "home/outlast.toml";
+const PROJECT: &str = "outlast.toml";
+/// What must never be seen. It looks like no key of any provider, so that nothing but our own care hides it.
+const SECRET: &str = "open-sesame";
+
+fn rows(ran: &Ran) -> Vec<Value> {
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    serde_json::from_str(&ran.stdout).unwrap()
+}
+
+fn row<'a>(rows: &'a [Value], setting: &str) -> &'a Value {
+    rows.iter().find(|row| row["setting"] == setting).unwrap()
+}
+
+#[test]
+fn every_layer_is_shown_with_its_origin() {
+    let outlast = Outlast::new();
+    outlast.write(
+        USER,
+        "model = \"user\"\nmax_tokens = 1000\n\n[timeouts]\nidle = \"1m30s\"\nconnect = 0\n\
+         [providers.anthropic]\napi_key = \"open-sesame\"\nheaders = { X-Team = \"open-sesame\" }\n\
+         [models.\"llama3.1:8b\".timeouts]\nfirst_event = \"1h\"\n",
+    );
+    outlast.write(
+        PROJECT,
+        "model = \"project\"\nretry.wait_for_reset = true\n[http]\nproxy = \"http://u:open-sesame@evil:1\"\n\
+         [providers.openai]\nbase_url = \"https://evil.example\"\n",
+    );
+    let environment = [
+        ("OUTLAST_MODEL", "environment"),
+        ("OPENAI_API_KEY", SECRET),
+        ("HTTPS_PROXY", "http://u:open-sesame@proxy:3128"),
+        ("OUTLAST_POLICY", ""),
+    ];
+    let ran = outlast.run_with(&["config", "show", "--policy", "overnight"], &environment);
+    assert_eq!((ran.code, ran.stderr.as_str()), (0, ""));
+    insta::assert_snapshot!(outlast.anonymous(&ran.stdout));
+}
+
+#[test]
+fn a_later_layer_counts() {
+    let outlast = Outlast::new();
+    let shown = |outlast: &Outlast, flags: &[&str], environment: &[(&str, &str)]| {
+        let ran = outlast.run_with(
+            &[&["config", "show", "--json"], flags].concat(),
+            environment,
+        );
+        let row = row(&rows(&ran), "model").clone();
+        let layer = row["origin"]["layer"].as_str().unwrap_or("none").to_owned();
+        format!("{} {layer}", row["value"])
+    };
+    assert_eq!(shown(&outlast, &[], &[]), "null none");
+    outlast.write(USER, "model = \"a\"");
+    assert_eq!(shown(&outlast, &[], &[]), "\"a\" user");
+    outlast.write(PROJECT, "model = \"b\"");
+    assert_eq!(shown(&outlast, &[], &[]), "\"b\" project");
+    let environment = [("OUTLAST_MODEL", "c")];
+    assert_eq!(shown(&outlast, &[], &environment), "\"c\" environment");
+    assert_eq!(
+        shown(&outlast, &["--model", "d"], &environment),
+        "\"d\" flag"
+    );
+}
+
+#[test]
+fn the_settings_of_a_repository_are_found_from_below() {
+    let outlast = Outlast::new();
+    outlast.write("outlast.toml", "model = \"outside\"");
+    outlast.write("repository/.git/HEAD", "");
+    outlast.write("repository/src/deep/main.rs", "");
+    let shown = || {
+        let mut command = outlast.command(&["config", "show", "--json"]);
+        command.current_dir(outlast.folder.path().join("repository/src/deep"));
+        row(&rows(&Ran::from(command.output().unwrap())), "model")["value"].clone()
+    };
+    assert_eq!(shown(), Value::Null);
+    outlast.write("repository/outlast.toml", "model = \"inside\"");
+    assert_eq!(shown(), "inside");
+}
+
+#[test]
+fn the_folder_of_the_users_settings_is_no_project() {
+    let outlast = Outlast::new();
+    outlast.write(USER, "http.proxy = \"proxy:1\"");
+    let mut command = outlast.command(&["config", "check"]);
+    let ran = Ran::from(command.current_dir(outlast.home()).output().unwrap());
+    assert_eq!(
+        outlast.anonymous(&ran.stdout),
+        "user file FOLDER/home/outlast.toml: ok\nproject file: none\nenvironment: ok\n"
+    );
+}
+
+/// Each wrong file with its first problem.
+const WRONG: [(&str, &str); 22] = [
+    (
+        "modle = 1",
+        "1:1: modle: there is no such setting; allowed here: provider, model, max_tokens, retry, timeouts, models, providers, http; did you mean `model`?",
+    ),
+    (
+        "\n  policy = \"session\"",
+        "2:3: policy: there is no such setting; allowed here: provider, model, max_tokens, retry, timeouts, models, providers, http; did you mean `retry.policy`?",
+    ),
+    (
+        "[timeouts]\nheader = 1",
+        "2:1: timeouts.header: there is no such setting; allowed here: connect, headers, first_event, idle; did you mean `timeouts.headers`?",
+    ),
+    (
+        "[providers.antropic]\napi_key = \"open-sesame\"",
+        "1:12: providers.antropic: there is no such setting; allowed here: anthropic, openai, openai-responses; did you mean `providers.anthropic`?",
+    ),
+    (
+        "[providers.openai.headers]\n\"a b\" = \"open-sesame\"",
+        "2:1: providers.openai.headers.\"a b\": there is no such setting; allowed here: the name of a header",
+    ),
+    ("model = 5", "1:9: model: expected text, found a number"),
+    (
+        "provider = \"antropic\"",
+        "1:12: provider: expected one of mock, anthropic, openai, openai-responses, found `antropic`; did you mean `anthropic`?",
+    ),
+    (
+        "max_tokens = 0",
+        "1:14: max_tokens: expected a whole number of at least 1 and at most 4294967295, found a number",
+    ),
+    (
+        "retry = true",
+        "1:9: retry: expected a table of enabled, policy, wait_for_reset, found true",
+    ),
+    (
+        "[retry]\nenabled = \"yes\"",
+        "2:11: retry.enabled: expected true or false, found text",
+    ),
+    (
+        "[retry]\npolicy = \"overnite\"",
+        "2:10: retry.policy: expected one of none, standard, aggressive, patient, conservative, session, overnight, found `overnite`; did you mean `overnight`?",
+    ),
+    (
+        "timeouts.idle = \"5 parsecs\"",
+        "1:17: timeouts.idle: expected a duration such as \"30s\", \"2m\", \"1h30m\" or \"500ms\", or a number of seconds, of at most a year (0 switches it off), found `5 parsecs`",
+    ),
+    (
+        "models.\"a.b\".timeouts.idle = -1",
+        "1:30: models.\"a.b\".timeouts.idle: expected a duration such as \"30s\", \"2m\", \"1h30m\" or \"500ms\", or a number of seconds, of at most a year (0 switches it off), found a number",
+    ),
+    (
+        "providers.openai.base_url = \"open-sesame\"",
+        "1:29: providers.openai.base_url: expected an address such as \"https://host/path\"; it is not an address",
+    ),
+    (
+        "providers.openai.base_url = \"https://me:open-sesame@host\"",
+        "1:29: providers.openai.base_url: expected an address such as \"https://host/path\"; it holds a user or a password; use `headers` or `api_key`",
+    ),
+    (
+        "http.proxy = \"http://u:open-sesame@\"",
+        "1:14: http.proxy: expected an address such as \"http://host:3128\"; it is not an address",
+    ),
+    (
+        "providers.openai.api_key = [\"open-sesame\"]",
+        "1:28: providers.openai.api_key: expected text of visible ASCII characters, found a list",
+    ),
+    (
+        "providers.openai.api_key = \"open-sesame\\nx\"",
+        "1:28: providers.openai.api_key: expected text of visible ASCII characters; it holds other characters (it is not shown here)",
+    ),
+    (
+        "providers.openai.api_key_env = \"open-sesame\"",
+        "1:32: providers.openai.api_key_env: expected the name of a variable, in capitals, such as \"MY_API_KEY\"; it is something else (and not shown: is it the key itself?)",
+    ),
+    (
+        "[providers.openai]\napi_key = open-sesame",
+        "2:11: is not TOML: string values must be quoted, expected literal string",
+    ),
+    (
+        "[providers.openai]\nheaders = { x = \"open-sesame\"",
+        "2:30: is not TOML: unclosed inline table, expected `}`",
+    ),
+    (
+        "model = \"a\"\nmodel = \"b\"",
+        "2:1: is not TOML: duplicate key",
+    ),
+];
+
+#[test]
+fn a_wrong_file_is_named_with_line_column_and_what_is_allowed() {
+    for (content, problem) in WRONG {
+        let outlast = Outlast::new();
+        outlast.write(USER, content);
+        let line = format!("error: FOLDER/home/outlast.toml:{problem}\n");
+        let check = outlast.run(&["config", "check"]);
+        assert_eq!(check.code, 1, "{content}");
+        assert_eq!(
+            outlast.anonymous(&check.stdout),
+            format!("{line}project file: none\nenvironment: ok\n")
+        );
+        for arguments in [&["-p", "hi", "--model", "ok"][..], &["config", "show"]] {
+            let ran = outlast.run(arguments);
+            assert_eq!((ran.code, ran.stdout.as_str()), (2, ""), "{content}");
+            assert_eq!(outlast.anonymous(&ran.stderr), line);
+        }
+        let file = outlast.run(&["config", "check", "home/outlast.toml"]);
+        assert_eq!(
+            (file.code, file.stdout),
+            (1, format!("error: home/outlast.toml:{problem}\n"))
+        );
+    }
+}
+
+#[test]
+fn all_problems_of_all_layers_are_said() {
+    let outlast = Outlast::new();
+    outlast.write(USER, "max_tokens = \"many\"\nzebra = 1\n");
+    outlast.write(PROJECT, "[retry]\nenabled = 1\n");
+    let ran = outlast.run_with(&["-p", "hi"], &[("OUTLAST_POLICY", "patience")]);
+    assert_eq!(ran.code, 2);
+    insta::assert_snapshot!(outlast.anonymous(&ran.stderr));
+}
+
+#[test]
+fn a_file_that_cannot_be_read_is_said() {
+    let outlast = Outlast::new();
+    let check = |code: i32, part: &str| {
+        let ran = outlast.run(&["config", "check", "bad.toml"]);
+        assert_eq!(ran.code, code, "{part}");
+        assert!(ran.stdout.contains(part), "{}", ran.stdout);
+    };
+    check(1, "error: bad.toml: cannot be read: No such file");
+    outlast.write("bad.toml", b"model = \"a\"\n\xff\xfe = 1\n");
+    check(1, "error: bad.toml: is not UTF-8 text (line 2)");
+    outlast.write("bad.toml", vec![b'#'; (1 << 20) + 1]);
+    check(1, "error: bad.toml: is larger than 1 MiB");
+    outlast.write("bad.toml", vec![b'#'; 1 << 20]);
+    check(0, "file bad.toml: ok");
+    outlast.write(
+        "bad.toml",
+        "\u{feff}model = \"a\"\r\n[retry]\r\nenabled = true\r\n",
+    );
+    check(0, "file bad.toml: ok");
+    std::fs::remove_file(outlast.folder.path().join("bad.toml")).unwrap();
+    outlast.write("bad.toml/inside", "");
+    check(1, "error: bad.toml: is not a file");
+}
+
+#[test]
+fn a_file_without_permission_is_an_error_and_not_passed_over() {
+    let outlast = Outlast::new();
+    outlast.write(USER, "model = \"a\"");
+    let path = outlast.home().join("outlast.toml");
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0)).unwrap();
+    if std::fs::read(&path).is_ok() {
+        return; // Whoever runs this may read everything.
+    }
+    let ran = outlast.run(&["-p", "hi"]);
+    assert_eq!(ran.code, 2);
+    assert!(
+        ran.stderr.contains("cannot be read: Permission denied"),
+        "{}",
+        ran.stderr
+    );
+}
+
+#[test]
+fn a_wrong_variable_is_named() {
+    let table = [
+        (
+            "OUTLAST_PROVIDER",
+            "nobody",
+            "error: environment OUTLAST_PROVIDER: provider: expected one of mock,",
+        ),
+        ("OUTLAST_POLICY", "overnite", "did you mean `overnight`?"),
+        (
+            "OPENAI_BASE_URL",
+            SECRET,
+            "environment OPENAI_BASE_URL: providers.openai.base_url: expected an address",
+        ),
+        (
+            "HTTPS_PROXY",
+            "http://u:open-sesame@/x",
+            "environment HTTPS_PROXY: http.proxy_https: expected an address",
+        ),
+        (
+            "ANTHROPIC_API_KEY",
+            "open-sesame\u{1}",
+            "environment ANTHROPIC_API_KEY: providers.anthropic.api_key: expected text",
+        ),
+    ];
+    for (name, value, part) in table {
+        let ran = Outlast::new().run_with(&["-p", "hi"], &[(name, value)]);
+        assert_eq!((ran.code, ran.stdout.as_str()), (2, ""), "{name}");
+        assert!(
+            ran.stderr.contains(part) && !ran.stderr.contains(SECRET),
+            "{}",
+            ran.stderr
+        );
+    }
+}
+
+#[test]
+fn a_request_to_a_web_server_cannot_name_the_proxy() {
+    let outlast = Outlast::new();
+    let proxy = |environment: &[(&str, &str)]| {
+        let ran = outlast.run_with(&["config", "show", "--json"], environment);
+        row(&rows(&ran), "http.proxy_http")["value"].clone()
+    };
+    assert_eq!(proxy(&[("HTTP_PROXY", "evil:1")]), "http://evil:1");
+    assert_eq!(
+        proxy(&[("HTTP_PROXY", "evil:1"), ("REQUEST_METHOD", "GET")]),
+        Value::Null
+    );
+}
+
+#[test]
+fn no_secret_is_ever_seen() {
+    let planted = "[providers.NAME]\napi_key = \"open-sesame\"\n[providers.NAME.headers]\nx-one = \"open-sesame\"\n";
+    let mut whole: String = ["anthropic", "openai", "openai-responses"]
+        .map(|name| planted.replace("NAME", name))
+        .concat();
+    whole += "[http]\nproxy = \"http://u:open-sesame@p:1\"\nproxy_http = \"u:open-sesame@p\"\nproxy_https = \"open-sesame@p\"\n";
+    let environment = [
+        ("ANTHROPIC_API_KEY", SECRET),
+        ("OPENAI_API_KEY", SECRET),
+        ("ALL_PROXY", "http://u:open-sesame@p:1"),
+    ];
+    let commands: [&[&str]; 7] = [
+        &["config", "check"],
+        &["config", "check", "outlast.toml"],
+        &["config", "show"],
+        &["config", "show", "--json"],
+        &["config", "schema"],
+        &["-p", "hi", "--model", "ok"],
+        &["trust"],
+    ];
+    // Right, with a mistake beside the secrets, cut off inside of one, and a value of the wrong kind.
+    let endings = [
+        "",
+        "zebra = 1\n",
+        "no_proxy = \"open-sesame",
+        "ca_file = { a = \"open-sesame\" }\n",
+    ];
+    for ending in endings {
+        let outlast = Outlast::new();
+        outlast.write(USER, format!("{whole}{ending}"));
+        outlast.write(PROJECT, format!("{whole}{ending}"));
+        for arguments in commands {
+            for environment in [&[][..], &environment] {
+                let ran = outlast.run_with(arguments, environment);
+                let seen = ran.stdout + &ran.stderr;
+                assert!(!seen.contains(SECRET), "{arguments:?} {ending}: {seen}");
+            }
+        }
+    }
+}
+
+#[test]
+fn settings_that_were_there_first_do_not_keep_the_home_from_being_ours() {
+    let outlast = Outlast::new();
+    outlast.write(USER, "model = \"a\"");
+    let ran = outlast.run(&["-p", "hi", "--model", "ok"]);
+    assert_eq!((ran.code, ran.stderr.as_str()), (0, ""));
+    assert!(outlast.home().join("VERSION").exists());
+}
+
+#[test]
+fn the_schema_describes_what_is_read() {
+    let ran = Outlast::new().run(&["config", "schema"]);
+    let schema: Value = serde_json::from_str(&ran.stdout).unwrap();
+    assert_eq!(
+        schema["$schema"],
+        "https://json-schema.org/draft/2020-12/schema"
+    );
+    let provider = &schema["properties"]["providers"]["properties"]["openai"];
+    assert_eq!(provider["properties"]["api_key"]["writeOnly"], true);
+    assert_eq!(provider["additionalProperties"], false);
+    insta::assert_snapshot!(outline(&schema, 0));
+}
+
+/// The shape of a schema: one line for each setting.
+fn outline(schema: &Value, depth: usize) -> String {
+    let indent = "  ".repeat(depth);
+    let mut lines = String::new();
+    let properties = schema["properties"].as_object();
+    for (name, inner) in properties.into_iter().flatten() {
+        let default = &inner["default"];
+        let default = if default.is_null() {
+            String::new()
+        } else {
+            format!(" = {default}")
+        };
+        lines += &format!("{indent}{name}: {}{default}\n", inner["type"]);
+        lines += &outline(inner, depth + 1);
+    }
+    if schema["type"] == "object" {
+        let others = &schema["additionalProperties"];
+        let kind = if others.is_object() {
+            &others["type"]
+        } else {
+            others
+        };
+        lines += &format!("{indent}others: {kind}\n");
+        lines += &outline(others, depth + 1);
+    }
+    lines
+}
