@@ -1,7 +1,7 @@
 //! What can be typed.
 
 use crate::explain::Came;
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, Parser, Subcommand};
 use std::path::PathBuf;
 
 const EXIT_CODES: &str = "Exit codes:
@@ -54,22 +54,29 @@ pub(crate) struct PromptArguments {
     #[arg(short = 'p', long, allow_hyphen_values = true)]
     pub(crate) prompt: Option<String>,
 
-    /// Who answers [default: mock]
-    #[arg(long, value_enum, requires = "prompt")]
-    pub(crate) provider: Option<Provider>,
+    /// Who answers: mock, anthropic, openai or openai-responses [default: mock]
+    #[arg(long, value_name = "NAME", requires = "prompt")]
+    pub(crate) provider: Option<String>,
 
     /// The model; for the scripted provider its script, such as `overloaded:3+rate-limited:retry-after=2`
     #[arg(long, requires = "prompt")]
     pub(crate) model: Option<String>,
 
-    /// The retry policy; see `outlast policy list`
-    #[arg(
-        long,
-        value_name = "NAME",
-        default_value = "session",
-        requires = "prompt"
-    )]
-    pub(crate) policy: String,
+    /// Where the provider is, such as http://localhost:8080/v1 [default: the provider's own address]
+    #[arg(long, value_name = "URL", requires = "prompt")]
+    pub(crate) base_url: Option<String>,
+
+    /// The retry policy; see `outlast policy list` [default: session]
+    #[arg(long, value_name = "NAME", requires = "prompt")]
+    pub(crate) policy: Option<String>,
+
+    /// A picture to go along with the prompt; may be given more than once
+    #[arg(long, value_name = "FILE", requires = "prompt")]
+    pub(crate) image: Vec<PathBuf>,
+
+    /// Ask for the answer as a whole instead of in pieces
+    #[arg(long, requires = "prompt")]
+    pub(crate) no_stream: bool,
 
     /// Print every event as one line of JSON instead of the answer
     #[arg(long, requires = "prompt")]
@@ -124,12 +131,6 @@ pub(crate) struct ExplainArguments {
     #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "-",
           conflicts_with_all = ["provider", "transport", "status", "header", "body", "now", "json"])]
     pub(crate) jsonl: Option<String>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Provider {
-    /// The scripted provider inside this program: no network, no key
-    Mock,
 }
 
 #[derive(Debug, Subcommand)]

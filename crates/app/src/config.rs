@@ -24,11 +24,11 @@ use anyhow::Context;
 pub(crate) use key::Key;
 pub(crate) use layers::{Found, Layers, Origin, Trust};
 pub(crate) use problem::Problems;
-pub(crate) use settings::Settings;
+pub(crate) use settings::{Provider, Settings};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 pub(crate) use table::SETTINGS;
-pub(crate) use value::Value;
+pub(crate) use value::{ProxyUrl, Value};
 
 /// More settings than this are counted only.
 const MOST_NAMED: usize = 20;

@@ -6,12 +6,15 @@ mod config_command;
 mod exit;
 mod explain;
 mod home;
+mod image;
 mod interrupt;
 mod output;
 mod policy_command;
 mod policy_plot;
 mod progress;
 mod prompt;
+mod reach;
+mod screen;
 mod settings;
 mod trust;
 
@@ -42,10 +45,7 @@ fn run(arguments: cli::Arguments) -> anyhow::Result<Exit> {
         (Some(cli::Command::Explain(arguments)), _) => explain::run(arguments),
         (Some(cli::Command::Config(command)), _) => config_command::run(command),
         (Some(cli::Command::Trust(arguments)), _) => trust::run(arguments),
-        (None, true) => {
-            config::load(&[])?;
-            prompt::run(arguments.prompt)
-        }
+        (None, true) => prompt::run(&arguments.prompt),
         (None, false) => {
             complain("error: nothing to do; try `outlast -p \"Say hello\"` or `outlast --help`");
             Ok(Exit::Usage)

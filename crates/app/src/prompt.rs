@@ -4,45 +4,33 @@
 //! is whole.
 
 use crate::cli::PromptArguments;
+use crate::config::{self, Settings};
 use crate::exit::{Exit, Usage};
-use crate::progress::Progress;
-use crate::{complain, home, interrupt, settings};
+use crate::reach::{self, FIRST_RUN, Reached};
+use crate::screen::Screen;
+use crate::{complain, home, image, interrupt, settings};
 use anyhow::Context;
-use outlast_dialect::{Message, Request};
-use outlast_engine::clock::WallClock;
-use outlast_engine::provider::Anthropic;
+use outlast_dialect::{Delivery, Message, Part, Request, Role};
 use outlast_engine::strategy::PolicyRetry;
-use outlast_engine::turn::{Control, Ended, Handle, Ids, Turn};
-use outlast_engine::{CancellationToken, Clock, run_turn};
+use outlast_engine::turn::{Control, Ended, Ids, Turn};
+use outlast_engine::{CancellationToken, Clock, RetryStrategy, run_turn};
 use outlast_kernel::budget::Prompt;
-use outlast_kernel::decision::GiveUp;
-use outlast_kernel::event::{Event, Seal};
+use outlast_kernel::event::Event;
 use outlast_kernel::policy::Policy;
-use outlast_kernel::text;
-use outlast_mock::{Script, Scripted};
-use std::io::{IsTerminal, Read, Write};
+use std::io::Read;
 use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// What the scripted provider does when nothing else is asked for: enough to see a retry at work.
-const FIRST_RUN: &str = "overloaded:2";
 const MAX_PROMPT_BYTES: u64 = 16 << 20;
-const MAX_ANSWER_TOKENS: u32 = 8192;
 const TICK: Duration = Duration::from_millis(100);
 
-pub(crate) fn run(arguments: PromptArguments) -> anyhow::Result<Exit> {
-    let policy = Policy::named(&arguments.policy).map_err(|error| Usage(error.to_string()))?;
-    let script_text = arguments
-        .model
-        .clone()
-        .unwrap_or_else(|| FIRST_RUN.to_owned());
-    let script: Script = script_text
-        .parse()
-        .map_err(|error: outlast_mock::Error| Usage(error.to_string()))?;
-    let clock = settings::clock()?;
-    let text = read_prompt(arguments.prompt.as_deref().unwrap_or_default())?;
-    if arguments.provider.is_none() && arguments.model.is_none() && !arguments.json {
+pub(crate) fn run(arguments: &PromptArguments) -> anyhow::Result<Exit> {
+    let settings = config::load(&flags(arguments))?;
+    let clock: Arc<dyn Clock> = Arc::new(settings::clock()?);
+    let reached = reach::provider(&settings, arguments.base_url.as_deref(), clock.clone())?;
+    let request = request(arguments, &settings, reached.model.clone())?;
+    if settings.provider.is_none() && settings.model.is_none() && !arguments.json {
         complain(&format!(
             "No provider is configured: using the scripted one (--provider mock --model {FIRST_RUN})."
         ));
@@ -50,15 +38,11 @@ pub(crate) fn run(arguments: PromptArguments) -> anyhow::Result<Exit> {
     if let Err(error) = home::prepare() {
         complain(&format!("warning: {error:#}"));
     }
-    let request = Request {
-        model: script_text,
-        messages: vec![Message::user(text)],
-        max_tokens: MAX_ANSWER_TOKENS,
-    };
     let asking = Asking {
         request,
-        script,
-        policy,
+        reached,
+        policy: settings.retry.policy,
+        retries: settings.retry.enabled,
         clock,
         json: arguments.json,
     };
@@ -67,6 +51,43 @@ pub(crate) fn run(arguments: PromptArguments) -> anyhow::Result<Exit> {
         .enable_all()
         .build()?;
     runtime.block_on(asking.run())
+}
+
+/// What was typed, by the settings that it overrides.
+fn flags(arguments: &PromptArguments) -> Vec<(&str, &str)> {
+    let typed = [
+        ("provider", &arguments.provider),
+        ("model", &arguments.model),
+        ("retry.policy", &arguments.policy),
+    ];
+    typed
+        .into_iter()
+        .filter_map(|(path, value)| Some((path, value.as_deref()?)))
+        .collect()
+}
+
+fn request(
+    arguments: &PromptArguments,
+    settings: &Settings,
+    model: String,
+) -> anyhow::Result<Request> {
+    let text = read_prompt(arguments.prompt.as_deref().unwrap_or_default())?;
+    let mut parts = vec![Part::Text { text }];
+    for path in &arguments.image {
+        parts.push(Part::Image(image::read(path)?));
+    }
+    let role = Role::User;
+    Ok(Request {
+        model,
+        messages: vec![Message { role, parts }],
+        max_tokens: settings.max_tokens,
+        delivery: if arguments.no_stream {
+            Delivery::Whole
+        } else {
+            Delivery::Streamed
+        },
+        ..Request::default()
+    })
 }
 
 fn read_prompt(argument: &str) -> anyhow::Result<String> {
@@ -90,35 +111,31 @@ fn read_prompt(argument: &str) -> anyhow::Result<String> {
 
 struct Asking {
     request: Request,
-    script: Script,
+    reached: Reached,
     policy: Policy,
-    clock: WallClock,
+    retries: bool,
+    clock: Arc<dyn Clock>,
     json: bool,
 }
 
 impl Asking {
     async fn run(self) -> anyhow::Result<Exit> {
-        let clock: Arc<dyn Clock> = Arc::new(self.clock);
-        let provider = Anthropic::new(
-            "mock",
-            Arc::new(Scripted::new(self.script, clock.clone())),
-            clock.clone(),
-        );
-        let retry = PolicyRetry::new(self.policy.clone(), clock.clone());
+        let retry = PolicyRetry::new(self.policy.clone(), self.clock.clone());
+        let retry: Option<&dyn RetryStrategy> = if self.retries { Some(&retry) } else { None };
         let cancel = CancellationToken::new();
         interrupt::cancel_on_signal(cancel.clone());
         let (control, handle) = Control::new(cancel);
         let turn = Turn {
-            provider: &provider,
+            provider: &self.reached.adapter,
             request: &self.request,
-            retry: Some(&retry),
+            retry,
             budget: Prompt::default(),
-            clock: &*clock,
+            clock: &*self.clock,
             ids: Ids::fresh(),
             control,
         };
         let screen = Mutex::new(Screen::new(self.json, handle));
-        let ended = show_while_running(turn, &screen, &*clock).await;
+        let ended = show_while_running(turn, &screen, &*self.clock).await;
         let mut screen = screen.into_inner().unwrap_or_else(PoisonError::into_inner);
         screen.finish(&ended, &self.policy)
     }
@@ -135,102 +152,5 @@ async fn show_while_running(turn: Turn<'_>, screen: &Mutex<Screen>, clock: &dyn 
             ended = &mut running => return ended,
             _ = ticks.tick() => lock().progress.tick(clock.now()),
         }
-    }
-}
-
-/// What the user sees: events or an answer on stdout, progress on stderr.
-struct Screen {
-    progress: Progress<std::io::Stderr>,
-    json: bool,
-    handle: Handle,
-    lost_stdout: Option<std::io::Error>,
-}
-
-impl Screen {
-    fn new(json: bool, handle: Handle) -> Self {
-        let stderr = std::io::stderr();
-        let is_terminal = stderr.is_terminal();
-        Self {
-            progress: Progress::new(stderr, is_terminal),
-            json,
-            handle,
-            lost_stdout: None,
-        }
-    }
-
-    fn event(&mut self, event: &Event) {
-        if !self.json {
-            self.progress.event(&event.body, event.time);
-            return;
-        }
-        let written = serde_json::to_string(event)
-            .map_err(std::io::Error::from)
-            .and_then(|line| say(&line));
-        if let (Err(error), None) = (written, &self.lost_stdout) {
-            // Nobody reads on: to go on would spend money for nothing.
-            self.lost_stdout = Some(error);
-            self.handle.abort();
-        }
-    }
-
-    fn finish(&mut self, ended: &Ended, policy: &Policy) -> anyhow::Result<Exit> {
-        if !self.json && ended.seal == Seal::Completed {
-            self.lost_stdout = say(text::plain(&ended.text).trim_end_matches('\n')).err();
-        }
-        match self.lost_stdout.take() {
-            None => {}
-            Some(error) if error.kind() == std::io::ErrorKind::BrokenPipe => {
-                return Ok(Exit::Failed);
-            }
-            Some(error) => return Err(error).context("cannot write to stdout"),
-        }
-        if !self.json {
-            self.explain(ended, policy);
-        }
-        Ok(Exit::from(ended))
-    }
-
-    fn explain(&mut self, ended: &Ended, policy: &Policy) {
-        if ended.seal == Seal::Aborted {
-            self.progress.print("Cancelled.");
-        }
-        let Some((judged, why)) = &ended.error else {
-            return;
-        };
-        let code = judged
-            .failure
-            .public_code()
-            .map_or(String::new(), |code| format!(" ({code})"));
-        let phrase = judged.verdict.cause.phrase();
-        self.progress.print(&format!(
-            "error: {phrase}: {}{code}: {why}",
-            judged.failure.message
-        ));
-        if let Some(remedy) = remedy(*why, policy) {
-            self.progress.print(&format!("  hint: {remedy}"));
-        }
-    }
-}
-
-fn say(line: &str) -> std::io::Result<()> {
-    let mut stdout = std::io::stdout().lock();
-    writeln!(stdout, "{line}")?;
-    stdout.flush()
-}
-
-fn remedy(why: GiveUp, policy: &Policy) -> Option<&'static str> {
-    match why {
-        GiveUp::RetriesSpent { .. }
-        | GiveUp::SleepSpent { .. }
-        | GiveUp::StatedWaitTooLong { .. }
-            if policy.name != "overnight" =>
-        {
-            Some(
-                "a more patient policy waits longer: --policy overnight (`outlast policy list` shows all)",
-            )
-        }
-        GiveUp::Overflow => Some("shorten the prompt, or choose a model with a larger window"),
-        GiveUp::ContentSent => Some("ask again: nothing of the answer was printed"),
-        _ => None,
     }
 }

@@ -4,6 +4,7 @@ use super::key::Key;
 use super::layers::{Found, Layers, key_variable};
 use super::value::{ProxyUrl, Value};
 use crate::exit::Usage;
+use outlast_engine::provider::Timeouts;
 use outlast_kernel::policy::{Overrides, Policy};
 use secrecy::SecretString;
 use std::path::{Path, PathBuf};
@@ -22,10 +23,6 @@ pub(crate) enum Provider {
 
 /// The settings that count, for the chosen provider and model.
 #[derive(Debug)]
-#[allow(
-    dead_code,
-    reason = "not every part of the command asks for all of it yet"
-)]
 pub(crate) struct Settings {
     pub(crate) provider: Option<Provider>,
     pub(crate) model: Option<String>,
@@ -42,30 +39,13 @@ pub(crate) struct Settings {
 }
 
 #[derive(Debug)]
-#[allow(
-    dead_code,
-    reason = "not every part of the command asks for all of it yet"
-)]
 pub(crate) struct Retry {
     pub(crate) enabled: bool,
     /// The named policy with `wait_for_reset` applied.
     pub(crate) policy: Policy,
 }
 
-/// `None` is no timeout.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Timeouts {
-    pub(crate) connect: Option<Duration>,
-    pub(crate) headers: Option<Duration>,
-    pub(crate) first_event: Option<Duration>,
-    pub(crate) idle: Option<Duration>,
-}
-
 #[derive(Debug)]
-#[allow(
-    dead_code,
-    reason = "not every part of the command asks for all of it yet"
-)]
 pub(crate) struct Proxy {
     /// For `http://` addresses.
     pub(crate) http: Option<ProxyUrl>,
@@ -112,7 +92,7 @@ impl Settings {
                 _ => None,
             },
             retry: Retry::of(layers)?,
-            timeouts: Timeouts::of(layers, model.as_deref()),
+            timeouts: timeouts(layers, model.as_deref()),
             model,
             base_url: layers.text(&own("base_url")).map(str::to_owned),
             api_key: layers.effective.get(&own("api_key")).and_then(secret),
@@ -147,23 +127,22 @@ impl Retry {
     }
 }
 
-impl Timeouts {
-    fn of(layers: &Layers, model: Option<&str>) -> Self {
-        let one = |field: &str| {
-            let path = format!("models.<model>.timeouts.{field}");
-            let own = model.and_then(|model| layers.effective.get(&Key::named(&path, model)));
-            let own = own.map(|found| &found.value);
-            match own.or_else(|| layers.value(&format!("timeouts.{field}"))) {
-                Some(Value::Duration(duration)) => Some(*duration).filter(|time| !time.is_zero()),
-                _ => None,
-            }
-        };
-        Self {
-            connect: one("connect"),
-            headers: one("headers"),
-            first_event: one("first_event"),
-            idle: one("idle"),
+/// Those of the model where it has its own; zero is no limit.
+fn timeouts(layers: &Layers, model: Option<&str>) -> Timeouts {
+    let one = |field: &str| {
+        let path = format!("models.<model>.timeouts.{field}");
+        let own = model.and_then(|model| layers.effective.get(&Key::named(&path, model)));
+        let own = own.map(|found| &found.value);
+        match own.or_else(|| layers.value(&format!("timeouts.{field}"))) {
+            Some(Value::Duration(duration)) => *duration,
+            _ => Duration::ZERO,
         }
+    };
+    Timeouts {
+        connect: one("connect"),
+        headers: one("headers"),
+        first_event: one("first_event"),
+        idle: one("idle"),
     }
 }
 

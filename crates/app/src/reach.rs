@@ -1,0 +1,126 @@
+//! From settings to a provider that can be asked.
+
+use crate::config::{Provider, Settings};
+use crate::exit::Usage;
+use anyhow::Context;
+use outlast_dialect::Dialect;
+use outlast_engine::Clock;
+use outlast_engine::credential::Credential;
+use outlast_engine::provider::Adapter;
+use outlast_engine::transport::{Http, HttpSettings, Proxies};
+use outlast_mock::{Script, Scripted};
+use secrecy::ExposeSecret;
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+use std::sync::Arc;
+
+/// What the scripted provider does when nothing else is asked for: enough to see a retry at work.
+pub(crate) const FIRST_RUN: &str = "overloaded:2";
+const MAX_CERTIFICATE_BYTES: u64 = 4 << 20;
+
+/// The model that is asked, and who answers for it.
+pub(crate) struct Reached {
+    pub(crate) adapter: Adapter,
+    pub(crate) model: String,
+}
+
+/// The provider that the settings name. A key is needed only where the address is the provider's own.
+pub(crate) fn provider(
+    settings: &Settings,
+    base_url: Option<&str>,
+    clock: Arc<dyn Clock>,
+) -> anyhow::Result<Reached> {
+    let Some(dialect) = settings.provider.and_then(dialect) else {
+        if base_url.is_some() {
+            let remedy = "say who answers there: --provider anthropic, openai or openai-responses";
+            return Err(Usage(format!("--base-url needs a provider; {remedy}")).into());
+        }
+        return scripted(settings, clock);
+    };
+    let name = dialect.name();
+    let Some(model) = settings.model.clone() else {
+        let remedy = "choose one with --model, OUTLAST_MODEL or `model` in outlast.toml";
+        return Err(Usage(format!("no model is set for {name}; {remedy}")).into());
+    };
+    let own_url = base_url.or(settings.base_url.as_deref());
+    if own_url.is_none() && settings.api_key.is_none() {
+        return Err(Usage(no_key(settings, name)).into());
+    }
+    let http = http(settings, own_url.unwrap_or_else(|| home_of(dialect)))?;
+    let mut adapter = Adapter::new(dialect, Arc::new(http), clock).with_timeouts(settings.timeouts);
+    if let Some(key) = &settings.api_key {
+        adapter = adapter.with_credential(Credential::new(key.expose_secret().to_owned()));
+    }
+    Ok(Reached { adapter, model })
+}
+
+fn dialect(provider: Provider) -> Option<Dialect> {
+    match provider {
+        Provider::Mock => None,
+        Provider::Anthropic => Some(Dialect::Anthropic),
+        Provider::OpenAi => Some(Dialect::OpenaiChat),
+        Provider::OpenAiResponses => Some(Dialect::OpenaiResponses),
+    }
+}
+
+/// Where a provider is when nobody says otherwise.
+fn home_of(dialect: Dialect) -> &'static str {
+    match dialect {
+        Dialect::Anthropic => "https://api.anthropic.com",
+        Dialect::OpenaiChat | Dialect::OpenaiResponses => "https://api.openai.com/v1",
+    }
+}
+
+fn no_key(settings: &Settings, name: &str) -> String {
+    let variable = settings.api_key_variable.as_deref();
+    let variable = variable.map_or(String::new(), |name| {
+        format!("{name} in the environment, or ")
+    });
+    format!("no key is set for {name}; set {variable}`api_key` for it in outlast.toml")
+}
+
+/// The scripted provider inside this program.
+fn scripted(settings: &Settings, clock: Arc<dyn Clock>) -> anyhow::Result<Reached> {
+    let model = settings
+        .model
+        .clone()
+        .unwrap_or_else(|| FIRST_RUN.to_owned());
+    let script: Script = model
+        .parse()
+        .map_err(|error: outlast_mock::Error| Usage(error.to_string()))?;
+    let transport = Arc::new(Scripted::new(script, clock.clone()));
+    let adapter = Adapter::new(Dialect::Anthropic, transport, clock)
+        .named("mock")
+        .with_timeouts(settings.timeouts);
+    Ok(Reached { adapter, model })
+}
+
+fn http(settings: &Settings, base_url: &str) -> anyhow::Result<Http> {
+    let certificates = settings.ca_file.as_deref().map(read_certificates);
+    let proxy = |proxy: &Option<crate::config::ProxyUrl>| {
+        proxy.as_ref().map(|url| url.expose().to_owned().into())
+    };
+    let settings = HttpSettings {
+        base_url: base_url.to_owned(),
+        headers: settings.headers.clone(),
+        connect_timeout: settings.timeouts.connect,
+        proxies: Proxies {
+            http: proxy(&settings.proxy.http),
+            https: proxy(&settings.proxy.https),
+            except: settings.proxy.no_proxy.clone().unwrap_or_default(),
+        },
+        certificates: certificates.transpose()?,
+    };
+    Http::new(&settings).map_err(|error| Usage(error.to_string()).into())
+}
+
+fn read_certificates(path: &Path) -> anyhow::Result<Vec<u8>> {
+    let context = || format!("cannot read the certificates in {}", path.display());
+    let file = File::open(path).with_context(context)?;
+    let mut pem = Vec::new();
+    file.take(MAX_CERTIFICATE_BYTES)
+        .read_to_end(&mut pem)
+        .with_context(context)?;
+    Ok(pem)
+}
