@@ -11,16 +11,15 @@ mod layers;
 mod places;
 mod problem;
 pub(crate) mod schema;
-mod settings;
+pub(crate) mod settings;
 #[cfg(test)]
 mod settings_tests;
 mod table;
 mod url;
-mod value;
+pub(crate) mod value;
 
 use crate::exit::Usage;
 use crate::{complain, trust};
-use anyhow::Context;
 pub(crate) use key::Key;
 pub(crate) use layers::{Found, Layers, Origin, Trust};
 pub(crate) use problem::Problems;
@@ -69,7 +68,7 @@ pub(crate) fn gather(flags: &[(&str, &str)]) -> anyhow::Result<Gathered> {
     }
     let mut project = None;
     let mut trust = Trust::Trusted;
-    if let Some(path) = project_file()? {
+    if let Some(path) = project_file() {
         let (entries, source) = read(path);
         if entries
             .keys()
@@ -91,10 +90,9 @@ pub(crate) fn gather(flags: &[(&str, &str)]) -> anyhow::Result<Gathered> {
     })
 }
 
-/// The settings of the file of this project, if it has one.
-pub(crate) fn project_file() -> anyhow::Result<Option<PathBuf>> {
-    let folder = std::env::current_dir().context("cannot tell the current folder")?;
-    Ok(places::project_file(&folder))
+/// The file of this project, if it has one. In a folder that was removed there is none.
+pub(crate) fn project_file() -> Option<PathBuf> {
+    places::project_file(&std::env::current_dir().ok()?)
 }
 
 /// What is wrong with one file.

@@ -69,14 +69,23 @@ pub(crate) fn path() -> anyhow::Result<PathBuf> {
     Ok(data.join("outlast"))
 }
 
-/// Whether there is nothing in it but what the user may have put there first: the settings.
+/// Whether there is nothing in it but what may come before our mark: the user's settings, and drafts of the mark.
 fn is_empty(folder: &Path) -> std::io::Result<bool> {
     for entry in fs::read_dir(folder)? {
-        if entry?.file_name() != SETTINGS_FILE {
+        let name = entry?.file_name();
+        if name != SETTINGS_FILE && !is_draft(&name.to_string_lossy()) {
             return Ok(false);
         }
     }
     Ok(true)
+}
+
+/// Whether another process is leaving its mark just now, or died doing so.
+fn is_draft(name: &str) -> bool {
+    let number = name
+        .strip_prefix(MARK)
+        .and_then(|rest| rest.strip_prefix('.'));
+    number.is_some_and(|number| number.parse::<u32>().is_ok())
 }
 
 #[cfg(unix)]

@@ -68,7 +68,7 @@ pub(crate) fn of(folder: &Path) -> anyhow::Result<Trust> {
 }
 
 fn default_folder() -> anyhow::Result<PathBuf> {
-    match config::project_file()? {
+    match config::project_file() {
         Some(file) => Ok(file.parent().unwrap_or(Path::new("/")).to_owned()),
         None => std::env::current_dir().context("cannot tell the current folder"),
     }

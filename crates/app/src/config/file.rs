@@ -11,6 +11,8 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 const MOST_BYTES: u64 = 1 << 20;
+/// What was meant is not looked for more often: nobody reads that much.
+const MOST_EXPLAINED: usize = 1000;
 
 /// A setting that a file holds.
 #[derive(Clone, Debug)]
@@ -106,7 +108,11 @@ impl Walk<'_> {
                     self.problem(value.span().start, Some(key), text);
                 }
                 (None, _) => {
-                    let text = unknown(parent, word.get_ref());
+                    let text = if self.problems.len() < MOST_EXPLAINED {
+                        unknown(parent, word.get_ref())
+                    } else {
+                        "there is no such setting".to_owned()
+                    };
                     self.problem(at, Some(key), text);
                 }
             }

@@ -24,7 +24,7 @@ pub(crate) fn schema() -> Json {
         });
         node.setting = Some(setting);
     }
-    let mut schema = root.schema();
+    let mut schema = root.schema(None);
     schema["$schema"] = DIALECT.into();
     schema["title"] = "outlast.toml".into();
     schema["description"] = "The settings of the outlast command.".into();
@@ -32,25 +32,26 @@ pub(crate) fn schema() -> Json {
 }
 
 impl Node {
-    fn schema(&self) -> Json {
+    /// `name` is the free name that was chosen on the way here.
+    fn schema(&self, name: Option<&str>) -> Json {
         if let Some(setting) = self.setting {
-            return leaf(setting);
+            return leaf(setting, name);
         }
         let mut properties = Map::new();
         let mut others = json!(false);
         let mut schema = json!({ "type": "object" });
         for (segment, node) in &self.children {
             match Free::of(segment) {
-                None => drop(properties.insert((*segment).to_owned(), node.schema())),
+                None => drop(properties.insert((*segment).to_owned(), node.schema(name))),
                 Some(free) if free.names().is_empty() => {
                     schema["propertyNames"] = names(free);
-                    others = node.schema();
+                    others = node.schema(name);
                 }
-                Some(free) => properties.extend(
-                    free.names()
-                        .iter()
-                        .map(|name| ((*name).to_owned(), node.schema())),
-                ),
+                Some(free) => {
+                    let each = free.names().iter();
+                    properties
+                        .extend(each.map(|name| ((*name).to_owned(), node.schema(Some(name)))));
+                }
             }
         }
         if !properties.is_empty() {
@@ -68,7 +69,7 @@ fn names(free: Free) -> Json {
     }
 }
 
-fn leaf(setting: &Setting) -> Json {
+fn leaf(setting: &Setting, name: Option<&str>) -> Json {
     let mut schema = match setting.kind {
         Kind::Text | Kind::Path => json!({ "type": "string", "pattern": r"\S" }),
         Kind::Choice(words) => json!({ "type": "string", "enum": words }),
@@ -88,7 +89,7 @@ fn leaf(setting: &Setting) -> Json {
     if let Some(default) = default(setting) {
         schema["default"] = default;
     }
-    schema["description"] = describe(setting).into();
+    schema["description"] = describe(setting, name).into();
     schema
 }
 
@@ -102,14 +103,13 @@ fn default(setting: &Setting) -> Option<Json> {
 }
 
 /// What the table says about a setting, in sentences.
-fn describe(setting: &Setting) -> String {
+fn describe(setting: &Setting, name: Option<&str>) -> String {
     let mut text = setting.about.to_owned();
-    let mut names: Vec<&str> = setting
+    let own = setting
         .variables
         .iter()
-        .map(|variable| variable.name)
-        .collect();
-    names.dedup();
+        .filter(|variable| variable.of.is_none() || variable.of == name);
+    let names: Vec<&str> = own.map(|variable| variable.name).collect();
     if !names.is_empty() {
         text += &format!(" Environment: {}.", names.join(", "));
     }

@@ -211,7 +211,8 @@ fn terminal_escapes_in_an_answer_do_not_reach_the_terminal() {
 
 #[test]
 fn a_reader_that_leaves_ends_the_run_without_a_panic() {
-    let mut child = Outlast::new()
+    let outlast = Outlast::new();
+    let mut child = outlast
         .command(&[
             "-p",
             "hi",
