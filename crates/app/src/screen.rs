@@ -45,8 +45,11 @@ impl Screen {
     }
 
     pub(crate) fn finish(&mut self, ended: &Ended, policy: &Policy) -> anyhow::Result<Exit> {
-        if !self.json && ended.seal == Seal::Completed {
-            self.lost_stdout = say(text::plain(&ended.text).trim_end_matches('\n')).err();
+        let answer = ended.message.text();
+        let answer = text::plain(&answer);
+        let answer = answer.trim_end_matches('\n');
+        if !self.json && ended.seal == Seal::Completed && !answer.is_empty() {
+            self.lost_stdout = say(answer).err();
         }
         match self.lost_stdout.take() {
             None => {}
@@ -55,10 +58,17 @@ impl Screen {
             }
             Some(error) => return Err(error).context("cannot write to stdout"),
         }
+        let shortfall = Shortfall::of(ended, answer.is_empty());
         if !self.json {
             self.explain(ended, policy);
+            if let Some(shortfall) = &shortfall {
+                self.progress.print(&shortfall.message());
+            }
         }
-        Ok(Exit::from(ended))
+        Ok(match shortfall {
+            Some(shortfall) if shortfall.is_failure() => Exit::Failed,
+            _ => Exit::from(ended),
+        })
     }
 
     fn explain(&mut self, ended: &Ended, policy: &Policy) {
@@ -79,6 +89,54 @@ impl Screen {
         ));
         if let Some(remedy) = remedy(*why, policy) {
             self.progress.print(&format!("  hint: {remedy}"));
+        }
+    }
+}
+
+/// In what an answer that came through falls short of one.
+enum Shortfall {
+    Refused,
+    Empty,
+    CutOff,
+    WantsTools(String),
+}
+
+impl Shortfall {
+    fn of(ended: &Ended, is_empty: bool) -> Option<Self> {
+        if ended.seal != Seal::Completed {
+            return None;
+        }
+        match ended.stop_reason {
+            Some(StopReason::Refusal) => Some(Self::Refused),
+            Some(StopReason::ToolUse) => {
+                let names: Vec<&str> = ended
+                    .message
+                    .tool_calls()
+                    .map(|call| call.name.as_str())
+                    .collect();
+                Some(Self::WantsTools(names.join(", ")))
+            }
+            _ if is_empty => Some(Self::Empty),
+            Some(StopReason::Length) => Some(Self::CutOff),
+            _ => None,
+        }
+    }
+
+    fn is_failure(&self) -> bool {
+        !matches!(self, Self::CutOff)
+    }
+
+    fn message(&self) -> String {
+        match self {
+            Self::Refused => "error: the model refused to answer".to_owned(),
+            Self::Empty => "error: the answer is empty".to_owned(),
+            Self::CutOff => {
+                "warning: the answer was cut off at the output limit; `max_tokens` raises it"
+                    .to_owned()
+            }
+            Self::WantsTools(names) => {
+                format!("error: the model wants to run a tool that it was not offered: {names}")
+            }
         }
     }
 }
