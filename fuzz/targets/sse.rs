@@ -1,24 +1,49 @@
-//! Server-sent events: any bytes, in two chunkings, give the same events.
+//! Server-sent events: any bytes, in two chunkings, give the same events or the same error, and frames and rest are the
+//! bytes that went in.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use outlast_dialect::sse::{Decoder, Event};
+use outlast_dialect::sse::{Decoder, Event, MOST_STRAY_BYTES, TooLong};
 
-fn decode<'a>(chunks: impl Iterator<Item = &'a [u8]>) -> Option<Vec<Event>> {
-    let mut decoder = Decoder::new(1 << 16);
-    let mut events = Vec::new();
-    for chunk in chunks {
+/// Its events, and the error that ended it.
+fn decode(limit: usize, bytes: &[u8], size: usize) -> (Vec<Event>, Option<TooLong>) {
+    let mut decoder = Decoder::new(limit);
+    let (mut events, mut raw, mut error) = (Vec::new(), Vec::new(), None);
+    for chunk in bytes.chunks(size) {
         decoder.push(chunk);
-        while let Some(event) = decoder.next_event().ok()? {
-            events.push(event);
+        if let Err(too_long) = read(&mut decoder, &mut events, &mut raw) {
+            error = Some(too_long);
+            break;
         }
     }
-    Some(events)
+    raw.extend_from_slice(decoder.rest());
+    assert!(bytes.starts_with(&raw), "frames and rest are not the input");
+    assert!(error.is_some() || raw.len() == bytes.len(), "bytes were lost");
+    assert!(decoder.stray().len() <= MOST_STRAY_BYTES);
+    (events, error)
 }
 
-fuzz_target!(|data: &[u8]| {
-    let Some((size, bytes)) = data.split_first() else { return };
-    let whole = decode(std::iter::once(bytes));
-    let pieces = decode(bytes.chunks(usize::from(*size).max(1)));
+fn read(decoder: &mut Decoder, events: &mut Vec<Event>, raw: &mut Vec<u8>) -> Result<(), TooLong> {
+    while let Some(frame) = decoder.next_frame()? {
+        raw.extend_from_slice(frame.raw);
+        events.extend(frame.event);
+    }
+    Ok(())
+}
+
+fn check(limit: usize, bytes: &[u8], size: usize) {
+    let whole = decode(limit, bytes, bytes.len().max(1));
+    let pieces = decode(limit, bytes, size.max(1));
     assert_eq!(whole, pieces);
+}
+
+/// What streams are made of: few bytes by themselves become a field or a line end.
+const PIECES: [&str; 8] = ["data: a", "event: b", ": c", "d", "\n", "\r", "\r\n", "\u{feff}"];
+
+fuzz_target!(|data: &[u8]| {
+    let [size, limit, bytes @ ..] = data else { return };
+    let (limit, size) = (1 + 16 * usize::from(*limit), usize::from(*size));
+    check(limit, bytes, size);
+    let pieces: String = bytes.iter().map(|byte| PIECES[usize::from(byte % 8)]).collect();
+    check(limit, pieces.as_bytes(), size);
 });

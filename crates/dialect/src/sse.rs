@@ -1,11 +1,23 @@
-//! Server-sent events: bytes in through `push`, events out through `next_event`.
+//! Server-sent events: bytes in through `push`, events out through `next_event`, or frames through `next_frame`.
 //!
-//! Any chunking gives the same events; lines may end in CR, LF or CRLF; a byte order mark is skipped.
-//! Invariants: work is linear in the input; memory is bounded by `max_event_bytes`, and a longer event is an error,
-//! never a truncation.
-//! Not here: what an event means (see `anthropic`) and how long to wait for one (see the engine).
+//! Any chunking gives the same events; lines may end in CR, LF or CRLF; a byte order mark is skipped. An event is given
+//! out with the first byte that ends it: nobody waits for what follows a CR.
+//! Invariants: the raw bytes of all frames and then `rest` are the input, byte for byte. Work is linear in the input.
+//! A frame longer than the limit is an error, never a truncation; so memory is bounded by a few times the limit and
+//! the longest chunk, as long as the frames are taken out after each `push`.
+//! Not here: what an event means (see `anthropic`), how long to wait for one (see the engine), and reconnecting, which
+//! is what ids and retry times are for: they are passed over.
 
 use memchr::memchr2;
+use std::ops::Range;
+
+/// How many bytes are kept of what is not of the protocol.
+pub const MOST_STRAY_BYTES: usize = 4 << 10;
+
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+/// The fields of the protocol. A line that begins with a colon is a comment: a field without a name.
+const FIELDS: [&[u8]; 5] = [b"", b"data", b"event", b"id", b"retry"];
+const LONGEST_FIELD: usize = 5;
 
 /// One event: its type (empty when none was given) and its data lines, joined by newlines.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -17,13 +29,15 @@ pub struct Event {
 }
 
 impl Event {
-    /// The event as it is sent.
+    /// The event as it is sent. The protocol has no line ends but its own: a CR or CRLF in the data arrives as a
+    /// newline, and a name ends with its first line.
     pub fn to_wire(&self) -> String {
         let mut wire = String::with_capacity(self.name.len() + self.data.len() + 24);
-        if !self.name.is_empty() {
-            wire.extend(["event: ", &self.name, "\n"]);
+        let name = self.name.split(['\r', '\n']).next().unwrap_or_default();
+        if !name.is_empty() {
+            wire.extend(["event: ", name, "\n"]);
         }
-        for line in self.data.split('\n') {
+        for line in self.data.replace("\r\n", "\n").split(['\r', '\n']) {
             wire.extend(["data: ", line, "\n"]);
         }
         wire.push('\n');
@@ -31,7 +45,19 @@ impl Event {
     }
 }
 
-/// An event that is longer than the decoder was told to accept.
+/// The bytes from the end of the frame before through a blank line, and what they mean.
+///
+/// A blank line alone is a frame. When a frame's last CR came at the end of a chunk and its LF in the next one, the
+/// frame has been given out without that LF, which is then a frame of its own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Frame<'a> {
+    /// The frame as it was received.
+    pub raw: &'a [u8],
+    /// Its event, unless it has no data: comments, ids, nothing at all.
+    pub event: Option<Event>,
+}
+
+/// A frame that is longer than the decoder was told to accept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a server-sent event is longer than {limit} bytes")]
 pub struct TooLong {
@@ -46,132 +72,264 @@ pub struct TooLong {
 /// let mut decoder = Decoder::new(1024);
 /// decoder.push(b"event: ping\nda");
 /// assert_eq!(decoder.next_event()?, None);
-/// decoder.push(b"ta: {}\n\n");
-/// assert_eq!(decoder.next_event()?.unwrap().name, "ping");
+/// decoder.push(b"ta: {}\n\n: bye");
+/// let frame = decoder.next_frame()?.unwrap();
+/// assert_eq!(frame.raw, b"event: ping\ndata: {}\n\n");
+/// assert_eq!(frame.event.unwrap().name, "ping");
+/// assert_eq!(decoder.rest(), b": bye");
 /// # Ok::<(), outlast_dialect::sse::TooLong>(())
 /// ```
 #[derive(Debug)]
 pub struct Decoder {
     limit: usize,
+    failed: bool,
     buffer: Vec<u8>,
-    /// Where the line that is being read begins, and up to where it has been searched for its end.
+    /// Where the frame that is being read begins, where its newest line does, and up to where that was searched for its end.
+    frame_start: usize,
     line_start: usize,
     searched: usize,
     at_first_line: bool,
+    /// The line before ended in a CR, and what follows was not there yet.
     after_cr: bool,
     name: Vec<u8>,
-    data: Vec<u8>,
-    has_data: bool,
+    data: Option<Vec<u8>>,
+    stray: Vec<u8>,
 }
 
+// --- what a caller does ---
+
 impl Decoder {
-    /// A decoder that accepts events of up to `max_event_bytes`.
-    pub fn new(max_event_bytes: usize) -> Self {
+    /// A decoder that accepts frames of up to `max_frame_bytes`, counted through the first byte of the line end that
+    /// ends the frame.
+    pub fn new(max_frame_bytes: usize) -> Self {
         Self {
-            limit: max_event_bytes,
+            limit: max_frame_bytes,
+            failed: false,
             buffer: Vec::new(),
+            frame_start: 0,
             line_start: 0,
             searched: 0,
             at_first_line: true,
             after_cr: false,
             name: Vec::new(),
-            data: Vec::new(),
-            has_data: false,
+            data: None,
+            stray: Vec::new(),
         }
     }
 
-    /// Takes in what was received.
+    /// Takes in what was received. After [`TooLong`] nothing is taken in any more.
     pub fn push(&mut self, bytes: &[u8]) {
-        // What was read is dropped here, once per chunk, so that the cost stays linear.
-        self.buffer.drain(..self.line_start);
-        self.searched -= self.line_start;
-        self.line_start = 0;
-        self.buffer.extend_from_slice(bytes);
+        if !self.failed {
+            self.drop_read();
+            self.buffer.extend_from_slice(bytes);
+        }
     }
 
-    /// The next whole event, if there is one.
+    /// The next whole event, if there is one; frames without an event are passed over.
+    ///
+    /// After [`TooLong`] the decoder stays in error: every further call says so again.
     pub fn next_event(&mut self) -> Result<Option<Event>, TooLong> {
-        while let Some(line) = self.next_line() {
-            let (start, end) = line;
-            if start == end {
-                if let Some(event) = self.dispatch() {
-                    return Ok(Some(event));
-                }
-            } else {
-                self.field(start, end);
+        while let Some((_, event)) = self.advance()? {
+            if event.is_some() {
+                return Ok(event);
             }
-            self.check_size(end - start)?;
         }
-        self.check_size(self.buffer.len() - self.line_start)?;
         Ok(None)
     }
 
-    /// The bounds of the next whole line within the buffer.
-    fn next_line(&mut self) -> Option<(usize, usize)> {
-        if self.after_cr && self.line_start < self.buffer.len() {
-            self.after_cr = false;
-            if self.buffer[self.line_start] == b'\n' {
-                self.line_start += 1;
-                self.searched = self.searched.max(self.line_start);
+    /// The next whole frame, if there is one.
+    ///
+    /// After [`TooLong`] the decoder stays in error: every further call says so again.
+    pub fn next_frame(&mut self) -> Result<Option<Frame<'_>>, TooLong> {
+        let frame = self.advance()?;
+        Ok(frame.map(|(range, event)| Frame {
+            raw: &self.buffer[range],
+            event,
+        }))
+    }
+
+    /// What was received and not yet given out as a frame. After [`TooLong`], the beginning of the frame that was.
+    pub fn rest(&self) -> &[u8] {
+        &self.buffer[self.frame_start..]
+    }
+
+    /// What came that is not of the protocol, such as a page or an error that is sent in the place of events: the first
+    /// [`MOST_STRAY_BYTES`] of the lines with an unknown field or none, joined by newlines.
+    ///
+    /// It counts what was read so far, and of the last line what is there, unless that may still become a field.
+    pub fn stray(&self) -> String {
+        let mut stray = self.stray.clone();
+        if !may_become_field(self.unfinished_line()) {
+            append_stray(&mut stray, self.unfinished_line());
+        }
+        let mut stray = text(stray);
+        stray.truncate(stray.floor_char_boundary(MOST_STRAY_BYTES));
+        stray
+    }
+}
+
+// --- how it is done ---
+
+/// A frame's place in the buffer, and its event.
+type Found = (Range<usize>, Option<Event>);
+
+impl Decoder {
+    /// Makes room. Only when no more stays than goes: so each byte that is moved is paid for by one that was read.
+    fn drop_read(&mut self) {
+        if self.frame_start >= self.buffer.len() - self.frame_start {
+            self.buffer.drain(..self.frame_start);
+            self.line_start -= self.frame_start;
+            self.searched -= self.frame_start;
+            self.frame_start = 0;
+        }
+    }
+
+    /// Reads to the end of the next frame.
+    fn advance(&mut self) -> Result<Option<Found>, TooLong> {
+        if self.failed {
+            return Err(TooLong { limit: self.limit });
+        }
+        if self.skip_late_line_feed() && self.line_start == self.frame_start + 1 {
+            return Ok(Some((self.end_frame(), None)));
+        }
+        while let Some(line) = self.next_line() {
+            let (is_blank, through) = (line.is_empty(), line.end + 1);
+            if !is_blank {
+                self.field(line);
+            }
+            self.check_size(through)?;
+            if is_blank {
+                let event = self.take_event();
+                return Ok(Some((self.end_frame(), event)));
             }
         }
+        self.check_size(self.buffer.len())?;
+        Ok(None)
+    }
+
+    /// Passes over an LF that belongs to a CR in the chunk before.
+    fn skip_late_line_feed(&mut self) -> bool {
+        let Some(next) = self.buffer.get(self.line_start) else {
+            return false;
+        };
+        let late = std::mem::take(&mut self.after_cr) && *next == b'\n';
+        self.line_start += usize::from(late);
+        self.searched = self.searched.max(self.line_start);
+        late
+    }
+
+    /// The place of the next whole line within the buffer, without its end.
+    fn next_line(&mut self) -> Option<Range<usize>> {
         let Some(offset) = memchr2(b'\n', b'\r', &self.buffer[self.searched..]) else {
             self.searched = self.buffer.len();
             return None;
         };
         let end = self.searched + offset;
-        let mut start = self.line_start;
-        self.after_cr = self.buffer[end] == b'\r';
-        self.line_start = end + 1;
-        self.searched = end + 1;
-        if std::mem::take(&mut self.at_first_line)
-            && self.buffer[start..end].starts_with(b"\xef\xbb\xbf")
-        {
-            start += 3;
+        let start = self.line_start + self.mark_length();
+        let mut next = end + 1;
+        if self.buffer[end] == b'\r' {
+            let follower = self.buffer.get(next);
+            self.after_cr = follower.is_none();
+            next += usize::from(follower == Some(&b'\n'));
         }
-        Some((start, end))
+        self.at_first_line = false;
+        self.line_start = next;
+        self.searched = next;
+        Some(start..end)
     }
 
-    fn field(&mut self, start: usize, end: usize) {
-        let line = &self.buffer[start..end];
-        let (field, value) = match line.iter().position(|byte| *byte == b':') {
-            Some(colon) => (&line[..colon], &line[colon + 1..]),
-            None => (line, &[][..]),
-        };
-        let value = value.strip_prefix(b" ").unwrap_or(value);
+    /// How many bytes at the beginning of the line are a byte order mark, or the beginning of one.
+    fn mark_length(&self) -> usize {
+        if !self.at_first_line {
+            return 0;
+        }
+        let line = &self.buffer[self.line_start..];
+        if line.starts_with(BYTE_ORDER_MARK) {
+            BYTE_ORDER_MARK.len()
+        } else if BYTE_ORDER_MARK.starts_with(line) {
+            line.len()
+        } else {
+            0
+        }
+    }
+
+    fn field(&mut self, line: Range<usize>) {
+        let line = &self.buffer[line];
+        let (field, value) = split(line);
         match field {
-            b"event" => {
-                self.name.clear();
-                self.name.extend_from_slice(value);
-            }
-            b"data" => {
-                if self.has_data {
-                    self.data.push(b'\n');
+            b"event" => self.name = value.to_vec(),
+            b"data" => match &mut self.data {
+                Some(data) => {
+                    data.push(b'\n');
+                    data.extend_from_slice(value);
                 }
-                self.data.extend_from_slice(value);
-                self.has_data = true;
-            }
-            // Comments, ids and retry times are of no use here.
-            _ => {}
+                None => self.data = Some(value.to_vec()),
+            },
+            _ if FIELDS.contains(&field) => {}
+            _ => append_stray(&mut self.stray, line),
         }
     }
 
-    fn dispatch(&mut self) -> Option<Event> {
+    fn take_event(&mut self) -> Option<Event> {
         let name = std::mem::take(&mut self.name);
-        let data = std::mem::take(&mut self.data);
-        std::mem::take(&mut self.has_data).then(|| Event {
+        self.data.take().map(|data| Event {
             name: text(name),
             data: text(data),
         })
     }
 
-    fn check_size(&self, unread: usize) -> Result<(), TooLong> {
-        if self.name.len() + self.data.len() + unread > self.limit {
-            Err(TooLong { limit: self.limit })
-        } else {
-            Ok(())
-        }
+    fn end_frame(&mut self) -> Range<usize> {
+        let start = std::mem::replace(&mut self.frame_start, self.line_start);
+        start..self.line_start
     }
+
+    /// The limit holds for the frame up to this place in the buffer. An LF after the CR that ends it does not count, so
+    /// that the chunking makes no difference.
+    fn check_size(&mut self, through: usize) -> Result<(), TooLong> {
+        self.failed = through - self.frame_start > self.limit;
+        if self.failed {
+            return Err(TooLong { limit: self.limit });
+        }
+        Ok(())
+    }
+
+    /// The last line, when it was searched and has no end yet.
+    fn unfinished_line(&self) -> &[u8] {
+        if self.searched < self.buffer.len() {
+            return &[];
+        }
+        &self.buffer[self.line_start + self.mark_length()..]
+    }
+}
+
+/// A line's field and value. No colon is looked for behind the longest field, which keeps long lines cheap: what has none
+/// by then is no field.
+fn split(line: &[u8]) -> (&[u8], &[u8]) {
+    let head = &line[..line.len().min(LONGEST_FIELD + 1)];
+    match head.iter().position(|byte| *byte == b':') {
+        Some(colon) => {
+            let value = &line[colon + 1..];
+            (&line[..colon], value.strip_prefix(b" ").unwrap_or(value))
+        }
+        None => (line, &[]),
+    }
+}
+
+fn may_become_field(line: &[u8]) -> bool {
+    let (field, _) = split(line);
+    let has_colon = field.len() < line.len();
+    FIELDS
+        .iter()
+        .any(|known| *known == field || (!has_colon && known.starts_with(field)))
+}
+
+fn append_stray(stray: &mut Vec<u8>, line: &[u8]) {
+    // A few bytes more, so that a character at the limit is whole before the text is cut there.
+    let room = (MOST_STRAY_BYTES + 3).saturating_sub(stray.len());
+    if !stray.is_empty() && room > 0 {
+        stray.push(b'\n');
+    }
+    stray.extend_from_slice(&line[..line.len().min(room)]);
 }
 
 fn text(bytes: Vec<u8>) -> String {
@@ -180,94 +338,5 @@ fn text(bytes: Vec<u8>) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    type Events = Vec<(String, String)>;
-
-    fn decode(chunks: &[&[u8]]) -> Events {
-        let mut decoder = Decoder::new(1 << 20);
-        let mut events = Vec::new();
-        for chunk in chunks {
-            decoder.push(chunk);
-            while let Some(event) = decoder.next_event().unwrap() {
-                events.push((event.name, event.data));
-            }
-        }
-        events
-    }
-
-    fn event(name: &str, data: &str) -> (String, String) {
-        (name.to_owned(), data.to_owned())
-    }
-
-    #[test]
-    fn the_forms_of_the_standard_are_read() {
-        let table: [(&[u8], Events); 9] = [
-            (b"data: a\n\n", vec![event("", "a")]),
-            (b"data:a\r\n\r\n", vec![event("", "a")]),
-            (b"event: x\rdata: a\r\r", vec![event("x", "a")]),
-            (b"data: a\ndata:\ndata: b\n\n", vec![event("", "a\n\nb")]),
-            (b"\xef\xbb\xbfdata: a\n\n", vec![event("", "a")]),
-            (b": ping\n\ndata: a\n\n", vec![event("", "a")]),
-            (b"event: lonely\n\ndata: a\n\n", vec![event("", "a")]),
-            (b"data\n\n", vec![event("", "")]),
-            (b"data: cut off", vec![]),
-        ];
-        for (bytes, events) in table {
-            assert_eq!(
-                decode(&[bytes]),
-                events,
-                "{:?}",
-                String::from_utf8_lossy(bytes)
-            );
-        }
-    }
-
-    #[test]
-    fn characters_survive_a_cut_in_their_middle() {
-        let bytes = "data: é漢🦀\n\n".as_bytes();
-        for cut in 0..=bytes.len() {
-            assert_eq!(
-                decode(&[&bytes[..cut], &bytes[cut..]]),
-                [event("", "é漢🦀")]
-            );
-        }
-    }
-
-    #[test]
-    fn too_long_an_event_is_an_error_with_or_without_an_end() {
-        let mut decoder = Decoder::new(100);
-        decoder.push(&[b'x'; 101]);
-        assert_eq!(decoder.next_event(), Err(TooLong { limit: 100 }));
-
-        let mut decoder = Decoder::new(100);
-        decoder.push("data: 0123456789\n".repeat(12).as_bytes());
-        assert_eq!(decoder.next_event(), Err(TooLong { limit: 100 }));
-    }
-
-    proptest! {
-        #[test]
-        fn any_chunking_gives_the_same_events(
-            pieces in prop::collection::vec(prop::sample::select(vec![
-                "data: a", "data:", "event: e", ":c", "\n", "\r", "\r\n", "\n\n", "é", "id: 1", "\u{feff}", "retry: 5",
-            ]), 0..40),
-            size in 1_usize..9,
-        ) {
-            let bytes = pieces.concat().into_bytes();
-            let whole = decode(&[&bytes]);
-            let chunks: Vec<&[u8]> = bytes.chunks(size).collect();
-            prop_assert_eq!(decode(&chunks), whole);
-        }
-
-        #[test]
-        fn garbage_is_survived(bytes in prop::collection::vec(any::<u8>(), 0..2000), size in 1_usize..64) {
-            let mut decoder = Decoder::new(200);
-            for chunk in bytes.chunks(size) {
-                decoder.push(chunk);
-                while let Ok(Some(_)) = decoder.next_event() {}
-            }
-        }
-    }
-}
+#[path = "sse_tests.rs"]
+mod tests;

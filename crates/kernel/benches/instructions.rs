@@ -1,8 +1,7 @@
 //! How many machine instructions a decision takes, counted by valgrind.
 //!
-//! `cargo bench -p outlast-kernel` runs each case twice under callgrind, once with twice as many rounds; the difference,
-//! divided by the rounds, is what one round costs when everything is warm. It fails when a case passes its limit or
-//! its baseline by more than a quarter. Counts do not depend on the machine's load, so there is no noise to allow for.
+//! `cargo bench -p outlast-kernel` fails when a case passes its limit or its baseline by more than a quarter.
+//! Not here: how it is counted (see `support/callgrind.rs`).
 #![expect(
     clippy::expect_used,
     clippy::panic,
@@ -12,6 +11,10 @@
     reason = "a bench is a program of its own: it reads arguments, runs valgrind and may stop at once"
 )]
 
+#[path = "support/callgrind.rs"]
+mod callgrind;
+
+use callgrind::Case;
 use outlast_kernel::Timestamp;
 use outlast_kernel::budget::{Chain, Prompt};
 use outlast_kernel::classify::classify;
@@ -21,18 +24,8 @@ use outlast_kernel::policy::Policy;
 use outlast_kernel::recovery::{Event, State, step};
 use outlast_kernel::verdict::{Authority, Cause, Hint, Scope, Verdict};
 use std::hint::black_box;
-use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
-
-struct Case {
-    name: &'static str,
-    /// What it took when it was last looked at; lower it when it gets better.
-    baseline: u64,
-    /// What it may never take.
-    limit: u64,
-    run: fn(u64),
-}
 
 const CASES: [Case; 8] = [
     Case {
@@ -91,57 +84,7 @@ const ROUNDS: u64 = 2_000;
 const NOW: Timestamp = Timestamp::from_millis(1_800_000_000_000);
 
 fn main() {
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
-    match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
-        ["run", name, rounds] => {
-            let case = CASES
-                .iter()
-                .find(|case| case.name == name)
-                .expect("a known case");
-            (case.run)(rounds.parse().expect("a number of rounds"));
-        }
-        // `cargo bench` says so; `cargo test` only wants to see that the cases run.
-        ["--bench"] => check_all(),
-        _ => CASES.iter().for_each(|case| (case.run)(1)),
-    }
-}
-
-fn check_all() {
-    let mut failed = Vec::new();
-    for case in &CASES {
-        let each = (count(case, 2 * ROUNDS) - count(case, ROUNDS)) / ROUNDS;
-        let most = case.limit.min(case.baseline + case.baseline / 4);
-        println!(
-            "{:<18} {each:>5} instructions  (baseline {}, at most {most})",
-            case.name, case.baseline
-        );
-        if each > most {
-            failed.push(case.name);
-        }
-    }
-    assert!(
-        failed.is_empty(),
-        "more instructions than allowed: {}",
-        failed.join(", ")
-    );
-}
-
-fn count(case: &Case, rounds: u64) -> u64 {
-    let program = std::env::current_exe().expect("the path of this program");
-    let output = Command::new("valgrind")
-        .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])
-        .arg(program)
-        .args(["run", case.name, &rounds.to_string()])
-        .output()
-        .expect("valgrind runs; scripts/test installs it");
-    let report = String::from_utf8_lossy(&output.stderr);
-    let counted = report
-        .lines()
-        .find_map(|line| line.split("Collected : ").nth(1));
-    match counted.and_then(|number| number.trim().parse().ok()) {
-        Some(number) => number,
-        None => panic!("valgrind did not count: {report}"),
-    }
+    callgrind::run(&CASES, ROUNDS);
 }
 
 // --- cases ---

@@ -1,0 +1,137 @@
+//! How many machine instructions it takes to decode a stream, counted by valgrind.
+//!
+//! `cargo bench -p outlast-dialect` fails when a case passes its limit or its baseline by more than a quarter, and when a
+//! byte of a long line costs more than one of a short line: the decoder is linear, however long the line.
+//! Not here: how it is counted (see the kernel's `benches/support/callgrind.rs`).
+#![expect(
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stdout,
+    clippy::disallowed_methods,
+    reason = "a bench is a program of its own: it reads arguments, runs valgrind and may stop at once"
+)]
+
+#[path = "../../kernel/benches/support/callgrind.rs"]
+mod callgrind;
+
+use callgrind::Case;
+use outlast_dialect::sse::{Decoder, Event};
+use std::hint::black_box;
+
+// The first two are compared with each other.
+const CASES: [Case; 5] = [
+    Case {
+        name: "line_1_mib",
+        baseline: 1_110_000,
+        limit: 1_500_000,
+        run: short_line,
+    },
+    Case {
+        name: "line_10_mib",
+        baseline: 11_160_000,
+        limit: 15_000_000,
+        run: long_line,
+    },
+    Case {
+        name: "events_5000",
+        baseline: 6_420_000,
+        limit: 8_000_000,
+        run: events,
+    },
+    Case {
+        name: "frames_5000",
+        baseline: 6_540_000,
+        limit: 8_000_000,
+        run: frames,
+    },
+    // Two come in for each that is taken out.
+    Case {
+        name: "behind_5000",
+        baseline: 3_860_000,
+        limit: 5_000_000,
+        run: behind,
+    },
+];
+
+const ROUNDS: u64 = 2;
+const MIB: usize = 1 << 20;
+const MOST: usize = 16 * MIB;
+/// What fits into a packet of a usual network.
+const CHUNK: usize = 1460;
+
+fn main() {
+    if let [short, long, ..] = callgrind::run(&CASES, ROUNDS)[..] {
+        let percent = long * 100 / (short * 10);
+        println!("a byte of a line ten times as long costs {percent} % of one of the short line");
+        assert!(percent <= 110, "the decoder is not linear");
+    }
+}
+
+// --- cases ---
+
+fn events_of(wire: &[u8], rounds: u64) {
+    for _ in 0..rounds {
+        let mut decoder = Decoder::new(MOST);
+        for chunk in black_box(wire).chunks(CHUNK) {
+            decoder.push(chunk);
+            while let Some(event) = decoder.next_event().expect("short enough") {
+                black_box(event);
+            }
+        }
+    }
+}
+
+fn line(bytes: usize) -> Vec<u8> {
+    let event = Event {
+        name: String::new(),
+        data: "x".repeat(bytes),
+    };
+    event.to_wire().into_bytes()
+}
+
+fn short_line(rounds: u64) {
+    events_of(&line(MIB), rounds);
+}
+
+fn long_line(rounds: u64) {
+    events_of(&line(10 * MIB), rounds);
+}
+
+/// Five thousand pieces of an answer, as one provider sends them.
+fn deltas() -> Vec<u8> {
+    let delta = |index: usize| Event {
+        name: "content_block_delta".to_owned(),
+        data: format!(
+            r#"{{"type":"content_block_delta","index":0,"delta":{{"type":"text_delta","text":" word {index}"}}}}"#
+        ),
+    };
+    let wire: String = (0..5000).map(|index| delta(index).to_wire()).collect();
+    wire.into_bytes()
+}
+
+fn events(rounds: u64) {
+    events_of(&deltas(), rounds);
+}
+
+fn frames(rounds: u64) {
+    let wire = deltas();
+    for _ in 0..rounds {
+        let mut decoder = Decoder::new(MOST);
+        for chunk in black_box(&wire).chunks(CHUNK) {
+            decoder.push(chunk);
+            while let Some(frame) = decoder.next_frame().expect("short enough") {
+                black_box(frame);
+            }
+        }
+    }
+}
+
+fn behind(rounds: u64) {
+    for _ in 0..rounds {
+        let mut decoder = Decoder::new(MOST);
+        for _ in 0..5000 {
+            decoder.push(black_box(b"data: a\n\ndata: b\n\n"));
+            black_box(decoder.next_event().expect("short enough"));
+        }
+    }
+}

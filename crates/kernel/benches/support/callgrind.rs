@@ -1,0 +1,89 @@
+//! Counts machine instructions: a bench's cases, each under callgrind, held to what they may take.
+//!
+//! A bench includes this file by its path and calls [`run`] from its `main`. Each case runs twice, once with twice as
+//! many rounds; the difference, divided by the rounds, is what one round costs when everything is warm. Counts do not
+//! depend on the machine's load, so there is no noise to allow for.
+
+use std::process::Command;
+
+/// Keeps the C library from what would make counts jump with the size: copying by an instruction that counts once for
+/// each byte, and moving its border between memory that it copies and memory that it maps anew.
+const STEADY: &str =
+    "glibc.cpu.x86_rep_movsb_threshold=0x7fffffffffffffff:glibc.malloc.mmap_threshold=131072";
+
+/// Something to count.
+pub(crate) struct Case {
+    /// How it is called on the command line.
+    pub(crate) name: &'static str,
+    /// What it took when it was last looked at; lower it when it gets better.
+    pub(crate) baseline: u64,
+    /// What it may never take.
+    pub(crate) limit: u64,
+    /// Does it so many times.
+    pub(crate) run: fn(u64),
+}
+
+/// Does what the arguments say. For `cargo bench`: counts all cases, fails when one passes its limit or its baseline by
+/// more than a quarter, and returns the counts. Else runs the cases once each, or the one that is named, and counts
+/// nothing.
+pub(crate) fn run(cases: &[Case], rounds: u64) -> Vec<u64> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        ["run", name, rounds] => {
+            let case = cases
+                .iter()
+                .find(|case| case.name == name)
+                .expect("a known case");
+            (case.run)(rounds.parse().expect("a number of rounds"));
+            Vec::new()
+        }
+        // `cargo bench` says so; `cargo test` only wants to see that the cases run.
+        ["--bench"] => check_all(cases, rounds),
+        _ => {
+            cases.iter().for_each(|case| (case.run)(1));
+            Vec::new()
+        }
+    }
+}
+
+fn check_all(cases: &[Case], rounds: u64) -> Vec<u64> {
+    let mut counts = Vec::new();
+    let mut failed = Vec::new();
+    for case in cases {
+        let each = (count(case, 2 * rounds) - count(case, rounds)) / rounds;
+        let most = case.limit.min(case.baseline + case.baseline / 4);
+        println!(
+            "{:<18} {each:>8} instructions  (baseline {}, at most {most})",
+            case.name, case.baseline
+        );
+        if each > most {
+            failed.push(case.name);
+        }
+        counts.push(each);
+    }
+    assert!(
+        failed.is_empty(),
+        "more instructions than allowed: {}",
+        failed.join(", ")
+    );
+    counts
+}
+
+fn count(case: &Case, rounds: u64) -> u64 {
+    let program = std::env::current_exe().expect("the path of this program");
+    let output = Command::new("valgrind")
+        .env("GLIBC_TUNABLES", STEADY)
+        .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])
+        .arg(program)
+        .args(["run", case.name, &rounds.to_string()])
+        .output()
+        .expect("valgrind runs; scripts/test installs it");
+    let report = String::from_utf8_lossy(&output.stderr);
+    let counted = report
+        .lines()
+        .find_map(|line| line.split("Collected : ").nth(1));
+    match counted.and_then(|number| number.trim().parse().ok()) {
+        Some(number) if output.status.success() => number,
+        _ => panic!("{} was not counted: {report}", case.name),
+    }
+}
