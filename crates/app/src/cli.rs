@@ -44,6 +44,8 @@ pub(crate) enum Command {
     /// Check and show the settings
     #[command(subcommand)]
     Config(ConfigCommand),
+    /// Check the settings, the key, the way to the provider, the clock and the files
+    Doctor(DoctorArguments),
     /// Let a project's outlast.toml set everything, addresses and keys included
     Trust(TrustArguments),
 }
@@ -54,21 +56,12 @@ pub(crate) struct PromptArguments {
     #[arg(short = 'p', long, allow_hyphen_values = true)]
     pub(crate) prompt: Option<String>,
 
-    /// Who answers: mock, anthropic, openai or openai-responses [default: mock]
-    #[arg(long, value_name = "NAME", requires = "prompt")]
-    pub(crate) provider: Option<String>,
-
-    /// The model; for the scripted provider its script, such as `overloaded:3+rate-limited:retry-after=2`
-    #[arg(long, requires = "prompt")]
-    pub(crate) model: Option<String>,
+    #[command(flatten)]
+    pub(crate) flags: SettingFlags,
 
     /// Where the provider is, such as http://localhost:8080/v1 [default: the provider's own address]
     #[arg(long, value_name = "URL", requires = "prompt")]
     pub(crate) base_url: Option<String>,
-
-    /// The retry policy; see `outlast policy list` [default: session]
-    #[arg(long, value_name = "NAME", requires = "prompt")]
-    pub(crate) policy: Option<String>,
 
     /// A picture to go along with the prompt; may be given more than once
     #[arg(long, value_name = "FILE", requires = "prompt")]
@@ -173,18 +166,47 @@ pub(crate) enum ConfigCommand {
     Schema,
 }
 
-/// The flags of a prompt that are settings.
+/// The flags that are settings.
 #[derive(Debug, Args)]
 pub(crate) struct SettingFlags {
-    /// As if a prompt were asked with this --provider
+    /// Who answers: mock, anthropic, openai or openai-responses [default: mock]
     #[arg(long, value_name = "NAME")]
     pub(crate) provider: Option<String>,
-    /// As if a prompt were asked with this --model
+    /// The model; for the scripted provider its script, such as `overloaded:3+rate-limited:retry-after=2`
     #[arg(long, value_name = "NAME")]
     pub(crate) model: Option<String>,
-    /// As if a prompt were asked with this --policy
+    /// The retry policy; see `outlast policy list` [default: session]
     #[arg(long, value_name = "NAME")]
     pub(crate) policy: Option<String>,
+}
+
+impl SettingFlags {
+    /// What was typed, by the settings that it overrides.
+    pub(crate) fn overrides(&self) -> Vec<(&str, &str)> {
+        let flags = [
+            ("provider", &self.provider),
+            ("model", &self.model),
+            ("retry.policy", &self.policy),
+        ];
+        flags
+            .into_iter()
+            .filter_map(|(path, value)| Some((path, value.as_deref()?)))
+            .collect()
+    }
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DoctorArguments {
+    #[command(flatten)]
+    pub(crate) flags: SettingFlags,
+
+    /// Where the provider is [default: the provider's own address]
+    #[arg(long, value_name = "URL")]
+    pub(crate) base_url: Option<String>,
+
+    /// As JSON
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 #[derive(Debug, Args)]

@@ -102,16 +102,7 @@ struct Row<'a> {
 }
 
 fn show(flags: &SettingFlags, as_json: bool) -> anyhow::Result<Exit> {
-    let flags = [
-        ("provider", &flags.provider),
-        ("model", &flags.model),
-        ("retry.policy", &flags.policy),
-    ];
-    let given: Vec<(&str, &str)> = flags
-        .into_iter()
-        .filter_map(|(path, value)| Some((path, value.as_deref()?)))
-        .collect();
-    let gathered: Gathered = config::gather(&given)?;
+    let gathered: Gathered = config::gather(&flags.overrides())?;
     let layers = gathered.without_problems()?;
     let rows = rows(&layers);
     if as_json {

@@ -3,6 +3,7 @@
 mod cli;
 mod config;
 mod config_command;
+mod doctor;
 mod exit;
 mod explain;
 mod home;
@@ -44,6 +45,7 @@ fn run(arguments: cli::Arguments) -> anyhow::Result<Exit> {
         (Some(cli::Command::Policy(command)), _) => policy_command::run(command),
         (Some(cli::Command::Explain(arguments)), _) => explain::run(arguments),
         (Some(cli::Command::Config(command)), _) => config_command::run(command),
+        (Some(cli::Command::Doctor(arguments)), _) => doctor::run(&arguments),
         (Some(cli::Command::Trust(arguments)), _) => trust::run(arguments),
         (None, true) => prompt::run(&arguments.prompt),
         (None, false) => {

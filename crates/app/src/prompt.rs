@@ -26,9 +26,9 @@ const MAX_PROMPT_BYTES: u64 = 16 << 20;
 const TICK: Duration = Duration::from_millis(100);
 
 pub(crate) fn run(arguments: &PromptArguments) -> anyhow::Result<Exit> {
-    let settings = config::load(&flags(arguments))?;
+    let settings = config::load(&arguments.flags.overrides())?;
     let clock: Arc<dyn Clock> = Arc::new(settings::clock()?);
-    let reached = reach::provider(&settings, arguments.base_url.as_deref(), clock.clone())?;
+    let reached = reach::model(&settings, arguments.base_url.as_deref(), clock.clone())?;
     let request = request(arguments, &settings, reached.model.clone())?;
     if settings.provider.is_none() && settings.model.is_none() && !arguments.json {
         complain(&format!(
@@ -51,19 +51,6 @@ pub(crate) fn run(arguments: &PromptArguments) -> anyhow::Result<Exit> {
         .enable_all()
         .build()?;
     runtime.block_on(asking.run())
-}
-
-/// What was typed, by the settings that it overrides.
-fn flags(arguments: &PromptArguments) -> Vec<(&str, &str)> {
-    let typed = [
-        ("provider", &arguments.provider),
-        ("model", &arguments.model),
-        ("retry.policy", &arguments.policy),
-    ];
-    typed
-        .into_iter()
-        .filter_map(|(path, value)| Some((path, value.as_deref()?)))
-        .collect()
 }
 
 fn request(

@@ -25,34 +25,46 @@ pub(crate) struct Reached {
     pub(crate) model: String,
 }
 
-/// The provider that the settings name. A key is needed only where the address is the provider's own.
-pub(crate) fn provider(
+/// The provider and the model that the settings name.
+pub(crate) fn model(
     settings: &Settings,
     base_url: Option<&str>,
     clock: Arc<dyn Clock>,
 ) -> anyhow::Result<Reached> {
+    let Some(adapter) = provider(settings, base_url, clock.clone())? else {
+        return scripted(settings, clock);
+    };
+    let Some(model) = settings.model.clone() else {
+        let remedy = "choose one with --model, OUTLAST_MODEL or `model` in outlast.toml";
+        return Err(Usage(format!("no model is set; {remedy}")).into());
+    };
+    Ok(Reached { adapter, model })
+}
+
+/// The provider that the settings name, unless it is the scripted one. A key is needed only where the address is the
+/// provider's own.
+pub(crate) fn provider(
+    settings: &Settings,
+    base_url: Option<&str>,
+    clock: Arc<dyn Clock>,
+) -> anyhow::Result<Option<Adapter>> {
     let Some(dialect) = settings.provider.and_then(dialect) else {
         if base_url.is_some() {
             let remedy = "say who answers there: --provider anthropic, openai or openai-responses";
             return Err(Usage(format!("--base-url needs a provider; {remedy}")).into());
         }
-        return scripted(settings, clock);
-    };
-    let name = dialect.name();
-    let Some(model) = settings.model.clone() else {
-        let remedy = "choose one with --model, OUTLAST_MODEL or `model` in outlast.toml";
-        return Err(Usage(format!("no model is set for {name}; {remedy}")).into());
+        return Ok(None);
     };
     let own_url = base_url.or(settings.base_url.as_deref());
     if own_url.is_none() && settings.api_key.is_none() {
-        return Err(Usage(no_key(settings, name)).into());
+        return Err(Usage(no_key(settings, dialect.name())).into());
     }
     let http = http(settings, own_url.unwrap_or_else(|| home_of(dialect)))?;
     let mut adapter = Adapter::new(dialect, Arc::new(http), clock).with_timeouts(settings.timeouts);
     if let Some(key) = &settings.api_key {
         adapter = adapter.with_credential(Credential::new(key.expose_secret().to_owned()));
     }
-    Ok(Reached { adapter, model })
+    Ok(Some(adapter))
 }
 
 fn dialect(provider: Provider) -> Option<Dialect> {

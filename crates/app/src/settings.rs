@@ -8,18 +8,26 @@ const TIME_SCALE: &str = "OUTLAST_TIME_SCALE";
 
 /// The one clock of this process.
 pub(crate) fn clock() -> Result<WallClock, Usage> {
-    let Some(text) = std::env::var_os(TIME_SCALE) else {
+    let Some(scale) = scale()? else {
         return Ok(WallClock::default());
     };
-    let text = text.to_string_lossy();
-    let scale: NonZeroU32 = text.trim().parse().map_err(|_| {
-        Usage(format!(
-            "{TIME_SCALE} is a whole number of at least 1, such as 60; it is `{text}`"
-        ))
-    })?;
     WallClock::scaled(scale).ok_or_else(|| {
         Usage(format!(
             "{TIME_SCALE}={scale} runs past the year 9999; take a smaller one"
         ))
     })
+}
+
+/// How many times as fast as the clock on the wall it runs, if it does.
+pub(crate) fn scale() -> Result<Option<NonZeroU32>, Usage> {
+    let Some(text) = std::env::var_os(TIME_SCALE) else {
+        return Ok(None);
+    };
+    let text = text.to_string_lossy();
+    let scale = text.trim().parse().map_err(|_| {
+        Usage(format!(
+            "{TIME_SCALE} is a whole number of at least 1, such as 60; it is `{text}`"
+        ))
+    })?;
+    Ok(Some(scale))
 }

@@ -234,7 +234,7 @@ impl Found {
     }
 
     fn frames(&mut self, text: &str, depth: usize) {
-        let mut decoder = sse::Decoder::new(MOST_BODY_BYTES);
+        let mut decoder = sse::Decoder::new(MOST_BODY_BYTES + 2);
         decoder.push(text.as_bytes());
         decoder.push(b"\n\n");
         while let Ok(Some(event)) = decoder.next_event() {

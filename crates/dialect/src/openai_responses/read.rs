@@ -54,13 +54,13 @@ impl Stream {
         let frame = in_band::json(&self.provider, &event.data, now)?;
         let place = frame["output_index"].as_u64().unwrap_or_default();
         match frame["type"].as_str().unwrap_or(&event.name) {
-            "response.output_text.delta" => self.said(place, &frame, Delta::Text, deltas),
+            "response.output_text.delta" => deltas.extend(self.said(place, &frame, Delta::Text)),
             "response.refusal.delta" => {
                 self.refused = true;
-                self.said(place, &frame, Delta::Text, deltas);
+                deltas.extend(self.said(place, &frame, Delta::Text));
             }
             "response.reasoning_summary_text.delta" | "response.reasoning_text.delta" => {
-                self.said(place, &frame, Delta::Reasoning, deltas);
+                deltas.extend(self.said(place, &frame, Delta::Reasoning));
             }
             "response.reasoning_summary_part.added" => self.next_thought(place, deltas),
             "response.function_call_arguments.delta" => {
@@ -98,18 +98,10 @@ impl Stream {
         in_band::error(&self.provider, &cause.to_string(), now)
     }
 
-    fn said(
-        &mut self,
-        place: u64,
-        frame: &Value,
-        delta: fn(String) -> Delta,
-        deltas: &mut Vec<Delta>,
-    ) {
-        let piece = frame["delta"].as_str().unwrap_or_default();
-        if !piece.is_empty() {
-            self.items.entry(place).or_default().said.push_str(piece);
-            deltas.push(delta(piece.to_owned()));
-        }
+    fn said(&mut self, place: u64, frame: &Value, delta: fn(String) -> Delta) -> Option<Delta> {
+        let piece = frame["delta"].as_str().filter(|piece| !piece.is_empty())?;
+        self.items.entry(place).or_default().said.push_str(piece);
+        Some(delta(piece.to_owned()))
     }
 
     /// Summaries come in paragraphs.

@@ -1,5 +1,9 @@
 //! The dialects from outside: whole requests, whole streams, and errors in great number.
-#![allow(clippy::unwrap_used, reason = "a test may stop at once")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::too_many_lines,
+    reason = "a test may stop at once, and its tables are long"
+)]
 
 mod errors;
 mod requests;

@@ -122,35 +122,17 @@ impl Answer {
     }
 
     async fn read(&mut self, mut incoming: Box<Incoming>) -> Result<Frame, Failed> {
-        let adapter = &self.adapter;
         loop {
-            let now = adapter.clock.now();
-            match incoming.frames.next_event() {
-                Ok(Some(event)) => {
-                    let mut deltas = Vec::new();
-                    match incoming.reader.read(&event, now, &mut deltas) {
-                        Ok(Sign::Progress) => incoming.watchdog.progress(now),
-                        Ok(Sign::Alive) => {}
-                        Err(failure) => return Err(with_headers(failure, &incoming.headers)),
-                    }
-                    if incoming.reader.is_complete() {
-                        incoming.complete_at.get_or_insert(now);
-                    }
-                    if !matches!(deltas.last(), Some(Delta::Stopped(_))) {
-                        self.stage = Stage::Reading(incoming);
-                    }
-                    let raw = Bytes::new();
-                    return Ok(Frame { raw, deltas });
+            if let Some(frame) = incoming.next_frame(&self.adapter)? {
+                if !matches!(frame.deltas.last(), Some(Delta::Stopped(_))) {
+                    self.stage = Stage::Reading(incoming);
                 }
-                Ok(None) => {}
-                Err(error) => return Err(adapter.raised(IoKind::Protocol, &error.to_string())),
+                return Ok(frame);
             }
-            let came = incoming.wait(adapter).await;
-            if let Came::Bytes(bytes) = came {
-                incoming.take_in(adapter, &bytes)?;
-                continue;
+            match incoming.wait(&self.adapter).await {
+                Came::Bytes(bytes) => incoming.take_in(&self.adapter, &bytes)?,
+                came => return incoming.finish(&self.adapter, came),
             }
-            return incoming.finish(adapter, came);
         }
     }
 }
@@ -187,6 +169,29 @@ impl Incoming {
         }
     }
 
+    /// The next frame that has come in whole.
+    fn next_frame(&mut self, adapter: &Adapter) -> Result<Option<Frame>, Failed> {
+        let now = adapter.clock.now();
+        let frame = match self.frames.next_frame() {
+            Ok(Some(frame)) => frame,
+            Ok(None) => return Ok(None),
+            Err(error) => return Err(adapter.raised(IoKind::Protocol, &error.to_string())),
+        };
+        let mut deltas = Vec::new();
+        if let Some(event) = &frame.event {
+            match self.reader.read(event, now, &mut deltas) {
+                Ok(Sign::Progress) => self.watchdog.progress(now),
+                Ok(Sign::Alive) => {}
+                Err(failure) => return Err(with_headers(failure, &self.headers)),
+            }
+        }
+        if self.reader.is_complete() {
+            self.complete_at.get_or_insert(now);
+        }
+        let raw = Bytes::copy_from_slice(frame.raw);
+        Ok(Some(Frame { raw, deltas }))
+    }
+
     async fn wait(&mut self, adapter: &Adapter) -> Came {
         let deadline = match self.complete_at {
             Some(at) => Some(at + AFTERWORD_TIME),
@@ -215,7 +220,7 @@ impl Incoming {
     fn finish(mut self: Box<Self>, adapter: &Adapter, came: Came) -> Result<Frame, Failed> {
         let deltas = self.reader.end();
         if !deltas.is_empty() {
-            let raw = Bytes::new();
+            let raw = Bytes::copy_from_slice(self.frames.rest());
             return Ok(Frame { raw, deltas });
         }
         let now = adapter.clock.now();
@@ -226,7 +231,12 @@ impl Incoming {
                 let message = format!("the stream stood still for {standstill}");
                 adapter.raised(IoKind::Idle, &message)
             }
-            Came::Bytes(_) | Came::End => in_band::cut_off(&adapter.name, now),
+            Came::Bytes(_) | Came::End => match self.frames.stray() {
+                stray if self.watchdog.has_begun() || stray.is_empty() => {
+                    in_band::cut_off(&adapter.name, now)
+                }
+                stray => in_band::no_stream(&adapter.name, &stray, now),
+            },
         })
     }
 }

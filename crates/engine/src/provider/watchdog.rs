@@ -38,6 +38,11 @@ impl Watchdog {
         self.alive_at = now;
     }
 
+    /// Whether there was any event at all.
+    pub(super) fn has_begun(&self) -> bool {
+        self.begun
+    }
+
     /// Until when it waits, if there is a limit.
     pub(super) fn deadline(&self) -> Option<Timestamp> {
         let limit = self.limit();

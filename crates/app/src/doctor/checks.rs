@@ -1,0 +1,241 @@
+//! What is looked at.
+
+use super::Check;
+use crate::cli::DoctorArguments;
+use crate::config::{self, Provider, Settings};
+use crate::{home, reach, settings};
+use jiff::fmt::rfc2822::DateTimeParser;
+use outlast_engine::Clock;
+use outlast_engine::provider::{Adapter, Checked};
+use outlast_kernel::classify::classify;
+use outlast_kernel::failure::Failure;
+use outlast_kernel::time::Span;
+use outlast_kernel::verdict::{Cause, Class};
+use outlast_kernel::{Timestamp, text};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// From here on times that a server states would be misread.
+const MOST_SKEW: Duration = Duration::from_secs(30);
+const MOST_FILES: usize = 1000;
+
+/// Looks at everything, in the order in which it is needed.
+pub(super) fn all(arguments: &DoctorArguments) -> anyhow::Result<Vec<Check>> {
+    let mut checks = files()?;
+    let gathered = config::gather(&arguments.flags.overrides())?;
+    let warning = gathered.warning();
+    let settings = gathered
+        .without_problems()
+        .and_then(|layers| Settings::of(&layers));
+    let settings = match settings {
+        Ok(settings) => settings,
+        Err(problems) => {
+            checks.push(Check::wrong("settings", problems.0, "mend what is named"));
+            return Ok(checks);
+        }
+    };
+    checks.push(match warning {
+        None => Check::well("settings", "they can be read"),
+        Some(ignored) => Check::doubtful("settings", ignored, "if you know the project, trust it"),
+    });
+    checks.extend(scaled_time());
+    checks.extend(provider(&settings));
+    checks.extend(proxy(&settings));
+    checks.extend(way(arguments, &settings)?);
+    Ok(checks)
+}
+
+// --- our own files ---
+
+fn files() -> anyhow::Result<Vec<Check>> {
+    let home = home::path()?;
+    let shown = home.display();
+    if !home.exists() {
+        let says = format!("{shown} is not there yet; it is made when it is needed");
+        return Ok(vec![Check::well("files", says)]);
+    }
+    let open = open_to_others(&home);
+    Ok(vec![if open.is_empty() {
+        Check::well("files", format!("{shown} is private"))
+    } else {
+        let says = format!("others on this machine can read {}", open.join(", "));
+        Check::wrong("files", says, &format!("chmod -R go-rwx '{shown}'"))
+    }])
+}
+
+/// What in our folder somebody else may read or write.
+#[cfg(unix)]
+fn open_to_others(home: &Path) -> Vec<String> {
+    use std::os::unix::fs::PermissionsExt;
+    let inside = std::fs::read_dir(home).into_iter().flatten().flatten();
+    let inside = inside.take(MOST_FILES).map(|entry| entry.path());
+    let is_open = |path: &std::path::PathBuf| {
+        let mode = path
+            .symlink_metadata()
+            .map(|found| found.permissions().mode());
+        mode.is_ok_and(|mode| mode & 0o077 != 0)
+    };
+    std::iter::once(home.to_owned())
+        .chain(inside)
+        .filter(is_open)
+        .map(|path| path.display().to_string())
+        .collect()
+}
+
+#[cfg(not(unix))]
+fn open_to_others(_: &Path) -> Vec<String> {
+    Vec::new()
+}
+
+// --- settings ---
+
+fn scaled_time() -> Option<Check> {
+    let remedy = "unset OUTLAST_TIME_SCALE for real work";
+    match settings::scale() {
+        Ok(None) => None,
+        Ok(Some(scale)) => {
+            let says = format!("the clock runs {scale} times as fast");
+            Some(Check::doubtful("time scale", says, remedy))
+        }
+        Err(problem) => Some(Check::wrong("time scale", problem.0, remedy)),
+    }
+}
+
+fn provider(settings: &Settings) -> Vec<Check> {
+    let Some(provider) = settings.provider.filter(|chosen| *chosen != Provider::Mock) else {
+        let says = "none is chosen: the scripted one answers";
+        let remedy = "set `provider` and `model` in outlast.toml, or use --provider and --model";
+        return vec![Check::doubtful("provider", says, remedy)];
+    };
+    let model = match &settings.model {
+        Some(model) => Check::well("provider", format!("{}, model {model}", provider.name())),
+        None => {
+            let says = format!("{} without a model", provider.name());
+            Check::doubtful("provider", says, "set `model`, or use --model")
+        }
+    };
+    let key = match (&settings.api_key, &settings.api_key_variable) {
+        (Some(_), _) => Check::well("key", "there is one"),
+        (None, Some(variable)) => {
+            let remedy = format!("set {variable}, or `api_key` in outlast.toml");
+            Check::doubtful("key", "there is none", &remedy)
+        }
+        (None, None) => Check::doubtful("key", "there is none", "set `api_key` in outlast.toml"),
+    };
+    vec![model, key]
+}
+
+fn proxy(settings: &Settings) -> Vec<Check> {
+    let proxies = [
+        ("http", &settings.proxy.http),
+        ("https", &settings.proxy.https),
+    ];
+    let except = settings.proxy.no_proxy.as_deref();
+    let except = except.map_or(String::new(), |hosts| format!(", except {hosts}"));
+    proxies
+        .into_iter()
+        .filter_map(|(kind, proxy)| {
+            let says = format!("{kind} addresses through {}{except}", proxy.as_ref()?);
+            Some(Check::well("proxy", says))
+        })
+        .collect()
+}
+
+// --- the way to the provider ---
+
+fn way(arguments: &DoctorArguments, settings: &Settings) -> anyhow::Result<Vec<Check>> {
+    let Ok(wall) = settings::clock() else {
+        return Ok(Vec::new());
+    };
+    let clock: Arc<dyn Clock> = Arc::new(wall);
+    let adapter = match reach::provider(settings, arguments.base_url.as_deref(), clock.clone()) {
+        Ok(Some(adapter)) => adapter,
+        Ok(None) => return Ok(Vec::new()),
+        Err(problem) => {
+            let says = format!("{problem:#}");
+            return Ok(vec![Check::wrong(
+                "way",
+                says,
+                "mend the setting that is named",
+            )]);
+        }
+    };
+    let checked = look(&adapter)?;
+    let mut checks = vec![reached(&checked)];
+    checks.extend(skew(&checked, clock.now()));
+    Ok(checks)
+}
+
+fn look(adapter: &Adapter) -> anyhow::Result<Checked> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    Ok(runtime.block_on(adapter.check()))
+}
+
+fn reached(checked: &Checked) -> Check {
+    let failure = match &checked.result {
+        Ok(()) => return Check::well("way", "the provider answers and takes the key"),
+        Err(failure) => failure,
+    };
+    let verdict = classify(failure);
+    let says = format!("{}: {}", verdict.cause.phrase(), failure.message);
+    match verdict.cause {
+        // Not every server of these dialects lists its models.
+        Cause::ModelNotFound | Cause::InvalidRequest if failure.status == Some(404) => {
+            let remedy = "if prompts fail as well, look at the base URL";
+            Check::doubtful("way", "the server answers, but lists no models", remedy)
+        }
+        cause => {
+            let remedy = remedy(cause, failure);
+            match cause.class() {
+                Class::Transient if failure.status.is_some() => {
+                    Check::doubtful("way", says, remedy)
+                }
+                _ => Check::wrong("way", says, remedy),
+            }
+        }
+    }
+}
+
+fn remedy(cause: Cause, failure: &Failure) -> &'static str {
+    match cause {
+        Cause::Auth | Cause::Permission => "look at the key: is it whole, and for this provider?",
+        Cause::Billing => "look at the balance or the plan of the account",
+        Cause::Misconfigured if failure.status.is_some() => "look at the base URL and the proxy",
+        Cause::Misconfigured => "look at the proxy and at `http.ca_file` for certificates",
+        Cause::Network | Cause::Timeout => "look at the base URL, the proxy and the network",
+        _ => "try again later; prompts wait for it",
+    }
+}
+
+/// A server's clock that is far from ours makes stated times wrong.
+fn skew(checked: &Checked, now: Timestamp) -> Option<Check> {
+    let date = checked.date.as_deref()?;
+    if settings::scale().ok().flatten().is_some() {
+        return None;
+    }
+    let Ok(server) = DateTimeParser::new().parse_timestamp(date) else {
+        let says = format!(
+            "the server states a date that is none: {}",
+            text::bounded(date, 60)
+        );
+        return Some(Check::doubtful(
+            "clock",
+            says,
+            "times that it states are not used",
+        ));
+    };
+    let server = Timestamp::from_millis(u64::try_from(server.as_millisecond()).unwrap_or_default());
+    let skew = server.since(now).max(now.since(server));
+    if skew <= MOST_SKEW {
+        return Some(Check::well("clock", "it agrees with the server's"));
+    }
+    let says = format!("it differs from the server's by {}", Span(skew));
+    Some(Check::doubtful(
+        "clock",
+        says,
+        "set the machine's clock (NTP)",
+    ))
+}
