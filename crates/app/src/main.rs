@@ -25,6 +25,7 @@ use std::io::Write;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
+    std::panic::set_hook(Box::new(|panic| complain(&bug(panic))));
     let arguments = cli::Arguments::parse();
     let exit = match run(arguments) {
         Ok(exit) => exit,
@@ -38,6 +39,16 @@ fn main() -> ExitCode {
         }
     };
     exit.into()
+}
+
+/// What is said of a bug of ours. Its message may hold anything, so it passes through what keeps secrets in.
+fn bug(panic: &std::panic::PanicHookInfo<'_>) -> String {
+    let message = panic.payload_as_str().unwrap_or_default();
+    let place = panic
+        .location()
+        .map_or(String::new(), |at| format!(" at {at}"));
+    let message = outlast_kernel::text::message(message);
+    format!("error: this is a bug in outlast{place}: {message}")
 }
 
 fn run(arguments: cli::Arguments) -> anyhow::Result<Exit> {

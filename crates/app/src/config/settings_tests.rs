@@ -63,8 +63,8 @@ fn nothing_set_means_the_defaults() {
     assert!(settings.retry.enabled && !settings.retry.policy.wait_for_reset);
     assert_eq!(settings.retry.policy.name, "session");
     let timeouts = settings.timeouts;
-    let five_minutes = Some(Duration::from_secs(300));
-    assert_eq!(timeouts.connect, Some(Duration::from_secs(10)));
+    let five_minutes = Duration::from_secs(300);
+    assert_eq!(timeouts.connect, Duration::from_secs(10));
     assert_eq!(
         [timeouts.headers, timeouts.first_event, timeouts.idle],
         [five_minutes; 3]
@@ -103,10 +103,10 @@ fn a_model_has_timeouts_of_its_own_and_zero_is_none() {
         ..Given::default()
     })
     .timeouts;
-    assert_eq!(timeouts.first_event, Some(Duration::from_secs(3600)));
+    assert_eq!(timeouts.first_event, Duration::from_secs(3600));
     assert_eq!(
         (timeouts.connect, timeouts.idle),
-        (Some(Duration::from_secs(1)), None)
+        (Duration::from_secs(1), Duration::ZERO)
     );
     let flags: &[_] = &[("model", "another")];
     let timeouts = settings(Given {
@@ -115,7 +115,7 @@ fn a_model_has_timeouts_of_its_own_and_zero_is_none() {
         ..Given::default()
     })
     .timeouts;
-    assert_eq!(timeouts.first_event, Some(Duration::from_secs(300)));
+    assert_eq!(timeouts.first_event, Duration::from_secs(300));
 }
 
 #[test]
