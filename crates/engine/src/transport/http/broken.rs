@@ -29,7 +29,9 @@ pub(super) fn chain(error: &(dyn StdError + 'static)) -> String {
 
 /// The client puts the address into its first words; its causes say what happened.
 fn chain_without_url(error: &reqwest::Error) -> String {
-    match error.source() {
+    // So does the layer below it, with a word for its own use.
+    let said = |cause: &&(dyn StdError + 'static)| !cause.to_string().starts_with("client error");
+    match causes(error).skip(1).find(said) {
         Some(cause) => chain(cause),
         None if error.is_timeout() => "the connection took too long".to_owned(),
         None => "the request could not be sent".to_owned(),

@@ -1,0 +1,101 @@
+//! `outlast mock` as a process of its own, and a line to it.
+
+use crate::support::{Outlast, Ran};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::process::{Child, Stdio};
+
+/// A key that must not be seen anywhere.
+pub(crate) const PLANTED: &str = "planted-key-7f3a9c1e5b";
+pub(crate) const DIALECTS: [&str; 3] = ["anthropic", "openai", "openai-responses"];
+
+/// The scripted provider, until it is dropped.
+pub(crate) struct MockServer {
+    pub(crate) outlast: Outlast,
+    pub(crate) address: String,
+    child: Child,
+}
+
+impl MockServer {
+    pub(crate) fn start() -> Self {
+        Self::start_in(Outlast::new())
+    }
+
+    pub(crate) fn start_in(outlast: Outlast) -> Self {
+        let mut child = outlast
+            .command(&["mock", "--listen", "127.0.0.1:0"])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap())
+            .read_line(&mut line)
+            .unwrap();
+        let address = line.trim().strip_prefix("listening on http://");
+        let address = address.unwrap_or_else(|| panic!("{line:?}")).to_owned();
+        Self {
+            outlast,
+            address,
+            child,
+        }
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    /// A prompt to it, with a planted key.
+    pub(crate) fn command(&self, dialect: &str, arguments: &[&str]) -> std::process::Command {
+        let url = self.url();
+        let mut all = vec!["-p", "Say hello", "--provider", dialect, "--base-url", &url];
+        all.extend(arguments);
+        let mut command = self.outlast.command(&all);
+        command.env("ANTHROPIC_API_KEY", PLANTED);
+        command.env("OPENAI_API_KEY", PLANTED);
+        command
+    }
+
+    pub(crate) fn ask(&self, dialect: &str, arguments: &[&str]) -> Ran {
+        Ran::from(self.command(dialect, arguments).output().unwrap())
+    }
+
+    /// One request to its control endpoints; the answer is the body.
+    pub(crate) fn control(&self, method: &str, path: &str, body: &str) -> String {
+        let mut socket = TcpStream::connect(&self.address).unwrap();
+        let length = body.len();
+        let head = format!(
+            "{method} {path} HTTP/1.1\r\nhost: {}\r\nconnection: close\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n",
+            self.address
+        );
+        socket.write_all((head + body).as_bytes()).unwrap();
+        let mut answer = String::new();
+        socket.read_to_string(&mut answer).unwrap();
+        answer.split_once("\r\n\r\n").unwrap().1.to_owned()
+    }
+
+    /// What it has received.
+    pub(crate) fn requests(&self) -> String {
+        self.control("GET", "/_outlast/requests", "")
+    }
+
+    /// Ends it; the answer is what it wrote to stderr.
+    pub(crate) fn stop(mut self) -> String {
+        self.child.kill().unwrap();
+        let mut said = String::new();
+        self.child
+            .stderr
+            .take()
+            .unwrap()
+            .read_to_string(&mut said)
+            .unwrap();
+        said
+    }
+}
+
+impl Drop for MockServer {
+    fn drop(&mut self) {
+        self.child.kill().ok();
+        self.child.wait().ok();
+    }
+}

@@ -1,0 +1,290 @@
+//! `outlast -p` against the scripted provider over real HTTP, in every dialect: answers, faults, hints, secrets.
+
+use crate::mock_server::{DIALECTS, MockServer, PLANTED};
+use crate::support::Ran;
+use serde_json::Value;
+use std::path::Path;
+
+/// Answers of every kind, and every fault that a provider or the way to it can show.
+const SCRIPTS: &[&str] = &[
+    // Answers.
+    "ok",
+    "ok:reasoning",
+    "ok:tool",
+    "ok:tools",
+    "ok:refusal",
+    "ok:length",
+    "ok:empty",
+    "ok:escapes",
+    "ok:unknown-frames",
+    "gzip",
+    "drip:2000",
+    "hold:200",
+    "linger",
+    // Errors with a status.
+    "overloaded:2",
+    "overflow",
+    "error:400",
+    "error:401",
+    "error:402",
+    "error:403",
+    "error:404",
+    "error:413",
+    "error:500",
+    "error:502",
+    "page:502,as=status",
+    "echo-key",
+    "redirect",
+    "slow-error:503",
+    "endless-error:503",
+    // Errors inside of a response that went well.
+    "in-band:overloaded",
+    "in-band:rate-limited",
+    "in-band:usage-limit",
+    "in-band:server-error",
+    "in-band:overflow",
+    "in-band:auth",
+    "in-band:billing",
+    "in-band:overloaded,as=end",
+    "in-band:overloaded,after=0",
+    "in-band:overloaded,after=3",
+    "json-error:overloaded",
+    "json-error:billing",
+    "page:429",
+    "page:429,as=html",
+    "page:403",
+    "garbage",
+    // Connections and streams that break.
+    "reset",
+    "close",
+    "cut:0",
+    "cut:0,clean",
+    "cut:40",
+    "cut:40,clean",
+    "drop-after:0",
+    "drop-after:3",
+    "drop-after:0,of=tool",
+    "no-finish",
+    "no-finish:of=empty",
+    "malformed",
+    "malformed:3",
+    "stall",
+    "stall:3",
+    "pings",
+    "hold:400",
+    "bomb",
+];
+
+/// What a user sees of one prompt, in a few lines.
+fn seen(ran: &Ran) -> String {
+    let mut lines = vec![format!("exit {}", ran.code)];
+    lines.extend(ran.stdout.lines().map(|line| format!("out: {line}")));
+    lines.extend(ran.stderr.lines().map(|line| format!("err: {line}")));
+    lines.join("\n    ")
+}
+
+fn outcomes(dialect: &str, delivery: &[&str]) -> String {
+    let mock = MockServer::start();
+    let url = mock.url();
+    let outcome = |script: &&str| {
+        let ran = mock.ask(dialect, &[&["--model", script], delivery].concat());
+        // Where the server is differs from run to run.
+        let seen = seen(&ran).replace(&url, "URL");
+        assert!(!seen.contains(PLANTED), "{script}: {seen}");
+        assert!(!seen.contains('\u{1b}'), "{script}: {seen}");
+        format!("{script}\n    {seen}\n")
+    };
+    SCRIPTS.iter().map(outcome).collect()
+}
+
+#[test]
+fn every_fault_ends_well_or_is_named_anthropic() {
+    insta::assert_snapshot!(outcomes("anthropic", &[]));
+}
+
+#[test]
+fn every_fault_ends_well_or_is_named_openai() {
+    insta::assert_snapshot!(outcomes("openai", &[]));
+}
+
+#[test]
+fn every_fault_ends_well_or_is_named_openai_responses() {
+    insta::assert_snapshot!(outcomes("openai-responses", &[]));
+}
+
+#[test]
+fn every_fault_ends_well_or_is_named_unstreamed() {
+    insta::assert_snapshot!(outcomes("anthropic", &["--no-stream"]));
+}
+
+/// The events of one prompt.
+fn events(mock: &MockServer, dialect: &str, arguments: &[&str]) -> Vec<Value> {
+    let ran = mock.ask(dialect, &[arguments, &["--json"]].concat());
+    let lines = ran.stdout.lines();
+    lines
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect()
+}
+
+fn of_type<'a>(events: &'a [Value], kind: &str) -> Vec<&'a Value> {
+    events.iter().filter(|event| event["type"] == kind).collect()
+}
+
+#[test]
+fn every_form_in_which_a_wait_is_stated_is_honoured() {
+    const FORMS: [&str; 8] = [
+        "seconds", "ms", "date", "reset", "epoch", "rfc3339", "body", "text",
+    ];
+    for dialect in DIALECTS {
+        let mock = MockServer::start();
+        for form in FORMS {
+            let script = format!("rate-limited:retry-after=240,as={form}");
+            let events = events(&mock, dialect, &["--model", &script]);
+            let retries = of_type(&events, "retry_scheduled");
+            assert_eq!(retries.len(), 1, "{dialect} {form}: {events:?}");
+            let delay = retries[0]["delay_ms"].as_u64().unwrap();
+            // Some forms count in whole seconds, and a second passes quickly here.
+            assert!((200_000..=241_000).contains(&delay), "{dialect} {form}: {delay}");
+            assert_eq!(of_type(&events, "done").len(), 1, "{dialect} {form}");
+        }
+    }
+}
+
+#[test]
+fn reasoning_calls_and_usage_arrive_as_events() {
+    for dialect in DIALECTS {
+        let mock = MockServer::start();
+        let thoughts = events(&mock, dialect, &["--model", "ok:reasoning"]);
+        let done = &of_type(&thoughts, "reasoning_done")[0];
+        let pieces: String = of_type(&thoughts, "reasoning_delta")
+            .iter()
+            .map(|event| event["text"].as_str().unwrap())
+            .collect();
+        assert_eq!(done["text"], pieces.as_str(), "{dialect}");
+        let proof = match dialect {
+            "anthropic" => &done["proof"]["signature"],
+            "openai-responses" => &done["proof"]["content"],
+            _ => &Value::Null,
+        };
+        assert_eq!(proof.is_string(), dialect != "openai", "{done}");
+        let usage = of_type(&thoughts, "usage");
+        let last = usage.last().unwrap();
+        assert!(last["input"].as_u64() > Some(0) && last["output"].as_u64() > Some(0), "{last}");
+
+        let calls = events(&mock, dialect, &["--model", "ok:tools"]);
+        let calls = of_type(&calls, "tool_call");
+        assert_eq!(calls.len(), 2, "{dialect}");
+        for call in calls {
+            let arguments = call["arguments"].as_str().unwrap();
+            assert_eq!(arguments, r#"{"city":"Paris"}"#, "{dialect}");
+        }
+    }
+}
+
+#[test]
+fn a_picture_goes_along() {
+    let mock = MockServer::start();
+    let file = mock.outlast.folder.path().join("dot.jpg");
+    std::fs::write(&file, b"\x89PNG\r\n\x1a\nand so on").unwrap();
+    let file = file.to_str().unwrap();
+    for dialect in DIALECTS {
+        let ran = mock.ask(dialect, &["--model", "ok:image-seen", "--image", file]);
+        let expected = "I see 1: image/png of 17 bytes.\n";
+        assert_eq!((ran.code, ran.stdout.as_str()), (0, expected), "{}", ran.stderr);
+    }
+    let ran = mock.ask("openai", &["--model", "ok", "--image", "/dev/null"]);
+    assert_eq!(ran.code, 2);
+    assert!(ran.stderr.contains("PNG, JPEG, GIF or WebP"), "{}", ran.stderr);
+}
+
+#[test]
+fn each_attempt_is_one_request() {
+    for dialect in DIALECTS {
+        for (script, requests) in [("ok", 1), ("overloaded:3", 4), ("reset:times=2", 3), ("error:400", 1)] {
+            let mock = MockServer::start();
+            mock.ask(dialect, &["--model", script]);
+            let log: Value = serde_json::from_str(&mock.requests()).unwrap();
+            let received = log["requests"].as_array().unwrap().len();
+            assert_eq!(received, requests, "{dialect} {script}: {log}");
+        }
+    }
+}
+
+#[test]
+fn a_key_is_seen_nowhere_but_by_the_provider() {
+    let mock = MockServer::start();
+    let folder = mock.outlast.folder.path().to_owned();
+    let settings = format!(
+        "[providers.anthropic]\napi_key = \"{PLANTED}\"\nheaders = {{ x-team = \"{PLANTED}\" }}\n"
+    );
+    std::fs::create_dir_all(mock.outlast.home()).unwrap();
+    std::fs::write(mock.outlast.home().join("outlast.toml"), settings).unwrap();
+    let mut said = Vec::new();
+    for script in ["echo-key", "ok", "overloaded:9", "reset:times=9", "error:401"] {
+        for format in [&[][..], &["--json"]] {
+            let ran = mock.ask("anthropic", &[&["--model", script], format].concat());
+            said.extend([ran.stdout, ran.stderr]);
+        }
+    }
+    for command in [&["doctor"][..], &["config", "show"], &["config", "check"]] {
+        let url = mock.url();
+        let mut command = mock.outlast.command(command);
+        command.env("ANTHROPIC_BASE_URL", url).env("OUTLAST_PROVIDER", "anthropic");
+        let ran = Ran::from(command.output().unwrap());
+        said.extend([ran.stdout, ran.stderr]);
+    }
+    said.push(mock.requests());
+    said.push(mock.stop());
+    for text in &said {
+        assert!(!text.contains(PLANTED), "{text}");
+    }
+    std::fs::remove_file(folder.join("home/outlast.toml")).unwrap();
+    assert_eq!(files_with(&folder, PLANTED), [""; 0]);
+}
+
+/// The files below a folder that hold a text.
+fn files_with(folder: &Path, text: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            found.extend(files_with(&path, text));
+        } else if String::from_utf8_lossy(&std::fs::read(&path).unwrap()).contains(text) {
+            found.push(path.display().to_string());
+        }
+    }
+    found
+}
+
+#[test]
+fn a_limit_can_be_set_for_one_model_and_switched_off() {
+    let mock = MockServer::start();
+    std::fs::create_dir_all(mock.outlast.home()).unwrap();
+    let settings = "[timeouts]\nheaders = \"10s\"\n[models.\"hold:60\".timeouts]\nheaders = 0\n";
+    std::fs::write(mock.outlast.home().join("outlast.toml"), settings).unwrap();
+    let ran = mock.ask("openai", &["--model", "hold:60", "--policy", "none"]);
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    let ran = mock.ask("openai", &["--model", "hold:61", "--policy", "none"]);
+    assert!(ran.stderr.contains("no response came for 10s"), "{}", ran.stderr);
+}
+
+#[test]
+fn what_is_missing_is_named_with_its_remedy() {
+    let outlast = crate::support::Outlast::new();
+    let table = [
+        (&["--provider", "openai", "--model", "m"][..], "set OPENAI_API_KEY in the environment"),
+        (&["--provider", "anthropic", "--base-url", "http://127.0.0.1:1"], "choose one with --model"),
+        (&["--base-url", "http://127.0.0.1:1"], "--base-url needs a provider"),
+        (&["--provider", "opena", "--model", "m"], "did you mean `openai`"),
+        (
+            &["--provider", "openai", "--model", "m", "--base-url", "https://me:pw@host"],
+            "holds a user name or a password",
+        ),
+    ];
+    for (arguments, part) in table {
+        let ran = outlast.run(&[&["-p", "hi"], arguments].concat());
+        assert_eq!(ran.code, 2, "{arguments:?}: {}", ran.stderr);
+        assert!(ran.stderr.contains(part), "{}", ran.stderr);
+        assert!(!ran.stderr.contains("me:pw"), "{}", ran.stderr);
+    }
+}
