@@ -4,17 +4,21 @@
 //! HTTP server; both send the same bytes, so that everything above is what users run.
 #![warn(missing_docs)]
 
+mod book;
 mod compress;
 mod content;
 mod facts;
+mod log;
 mod plan;
 mod play;
 mod refusal;
 mod reply;
 mod route;
 mod script;
+mod server;
 mod transport;
 
 pub use reply::{Act, Broken, HintForm, Kind, PageForm, Reply, Trouble};
 pub use script::{Error, Script, help};
+pub use server::{ListenError, Options, Server};
 pub use transport::Scripted;
