@@ -2,6 +2,7 @@
 
 use crate::explain::Came;
 use clap::{Args, Parser, Subcommand};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 const EXIT_CODES: &str = "Exit codes:
@@ -44,6 +45,9 @@ pub(crate) enum Command {
     /// Check and show the settings
     #[command(subcommand)]
     Config(ConfigCommand),
+    /// Serve the scripted provider over HTTP, in three dialects, to rehearse an outage
+    #[command(after_help = outlast_mock::help())]
+    Mock(MockArguments),
     /// Check the settings, the key, the way to the provider, the clock and the files
     Doctor(DoctorArguments),
     /// Let a project's outlast.toml set everything, addresses and keys included
@@ -193,6 +197,17 @@ impl SettingFlags {
             .filter_map(|(path, value)| Some((path, value.as_deref()?)))
             .collect()
     }
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct MockArguments {
+    /// Where to listen; port 0 takes any that is free
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8787")]
+    pub(crate) listen: SocketAddr,
+
+    /// What happens to requests that name no script by their model or the header `x-outlast-script`
+    #[arg(long, value_name = "SCRIPT", default_value = "ok")]
+    pub(crate) script: String,
 }
 
 #[derive(Debug, Args)]

@@ -12,6 +12,8 @@ mod command_line;
 mod config;
 mod explain;
 mod interrupts;
+mod mock_server;
 mod policies;
+mod providers;
 mod support;
 mod trust;

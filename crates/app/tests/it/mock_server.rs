@@ -57,7 +57,7 @@ impl MockServer {
     }
 
     pub(crate) fn ask(&self, dialect: &str, arguments: &[&str]) -> Ran {
-        Ran::from(self.command(dialect, arguments).output().unwrap())
+        Ran::of(&mut self.command(dialect, arguments))
     }
 
     /// One request to its control endpoints; the answer is the body.

@@ -127,7 +127,10 @@ fn events(mock: &MockServer, dialect: &str, arguments: &[&str]) -> Vec<Value> {
 }
 
 fn of_type<'a>(events: &'a [Value], kind: &str) -> Vec<&'a Value> {
-    events.iter().filter(|event| event["type"] == kind).collect()
+    events
+        .iter()
+        .filter(|event| event["type"] == kind)
+        .collect()
 }
 
 #[test]
@@ -144,7 +147,10 @@ fn every_form_in_which_a_wait_is_stated_is_honoured() {
             assert_eq!(retries.len(), 1, "{dialect} {form}: {events:?}");
             let delay = retries[0]["delay_ms"].as_u64().unwrap();
             // Some forms count in whole seconds, and a second passes quickly here.
-            assert!((200_000..=241_000).contains(&delay), "{dialect} {form}: {delay}");
+            assert!(
+                (200_000..=241_000).contains(&delay),
+                "{dialect} {form}: {delay}"
+            );
             assert_eq!(of_type(&events, "done").len(), 1, "{dialect} {form}");
         }
     }
@@ -169,7 +175,10 @@ fn reasoning_calls_and_usage_arrive_as_events() {
         assert_eq!(proof.is_string(), dialect != "openai", "{done}");
         let usage = of_type(&thoughts, "usage");
         let last = usage.last().unwrap();
-        assert!(last["input"].as_u64() > Some(0) && last["output"].as_u64() > Some(0), "{last}");
+        assert!(
+            last["input"].as_u64() > Some(0) && last["output"].as_u64() > Some(0),
+            "{last}"
+        );
 
         let calls = events(&mock, dialect, &["--model", "ok:tools"]);
         let calls = of_type(&calls, "tool_call");
@@ -190,17 +199,31 @@ fn a_picture_goes_along() {
     for dialect in DIALECTS {
         let ran = mock.ask(dialect, &["--model", "ok:image-seen", "--image", file]);
         let expected = "I see 1: image/png of 17 bytes.\n";
-        assert_eq!((ran.code, ran.stdout.as_str()), (0, expected), "{}", ran.stderr);
+        assert_eq!(
+            (ran.code, ran.stdout.as_str()),
+            (0, expected),
+            "{}",
+            ran.stderr
+        );
     }
     let ran = mock.ask("openai", &["--model", "ok", "--image", "/dev/null"]);
     assert_eq!(ran.code, 2);
-    assert!(ran.stderr.contains("PNG, JPEG, GIF or WebP"), "{}", ran.stderr);
+    assert!(
+        ran.stderr.contains("PNG, JPEG, GIF or WebP"),
+        "{}",
+        ran.stderr
+    );
 }
 
 #[test]
 fn each_attempt_is_one_request() {
     for dialect in DIALECTS {
-        for (script, requests) in [("ok", 1), ("overloaded:3", 4), ("reset:times=2", 3), ("error:400", 1)] {
+        for (script, requests) in [
+            ("ok", 1),
+            ("overloaded:3", 4),
+            ("reset:times=2", 3),
+            ("error:400", 1),
+        ] {
             let mock = MockServer::start();
             mock.ask(dialect, &["--model", script]);
             let log: Value = serde_json::from_str(&mock.requests()).unwrap();
@@ -220,7 +243,13 @@ fn a_key_is_seen_nowhere_but_by_the_provider() {
     std::fs::create_dir_all(mock.outlast.home()).unwrap();
     std::fs::write(mock.outlast.home().join("outlast.toml"), settings).unwrap();
     let mut said = Vec::new();
-    for script in ["echo-key", "ok", "overloaded:9", "reset:times=9", "error:401"] {
+    for script in [
+        "echo-key",
+        "ok",
+        "overloaded:9",
+        "reset:times=9",
+        "error:401",
+    ] {
         for format in [&[][..], &["--json"]] {
             let ran = mock.ask("anthropic", &[&["--model", script], format].concat());
             said.extend([ran.stdout, ran.stderr]);
@@ -229,8 +258,10 @@ fn a_key_is_seen_nowhere_but_by_the_provider() {
     for command in [&["doctor"][..], &["config", "show"], &["config", "check"]] {
         let url = mock.url();
         let mut command = mock.outlast.command(command);
-        command.env("ANTHROPIC_BASE_URL", url).env("OUTLAST_PROVIDER", "anthropic");
-        let ran = Ran::from(command.output().unwrap());
+        command
+            .env("ANTHROPIC_BASE_URL", url)
+            .env("OUTLAST_PROVIDER", "anthropic");
+        let ran = Ran::of(&mut command);
         said.extend([ran.stdout, ran.stderr]);
     }
     said.push(mock.requests());
@@ -265,19 +296,47 @@ fn a_limit_can_be_set_for_one_model_and_switched_off() {
     let ran = mock.ask("openai", &["--model", "hold:60", "--policy", "none"]);
     assert_eq!(ran.code, 0, "{}", ran.stderr);
     let ran = mock.ask("openai", &["--model", "hold:61", "--policy", "none"]);
-    assert!(ran.stderr.contains("no response came for 10s"), "{}", ran.stderr);
+    assert!(
+        ran.stderr.contains("no response came for 10s"),
+        "{}",
+        ran.stderr
+    );
 }
 
 #[test]
 fn what_is_missing_is_named_with_its_remedy() {
     let outlast = crate::support::Outlast::new();
     let table = [
-        (&["--provider", "openai", "--model", "m"][..], "set OPENAI_API_KEY in the environment"),
-        (&["--provider", "anthropic", "--base-url", "http://127.0.0.1:1"], "choose one with --model"),
-        (&["--base-url", "http://127.0.0.1:1"], "--base-url needs a provider"),
-        (&["--provider", "opena", "--model", "m"], "did you mean `openai`"),
         (
-            &["--provider", "openai", "--model", "m", "--base-url", "https://me:pw@host"],
+            &["--provider", "openai", "--model", "m"][..],
+            "set OPENAI_API_KEY in the environment",
+        ),
+        (
+            &[
+                "--provider",
+                "anthropic",
+                "--base-url",
+                "http://127.0.0.1:1",
+            ],
+            "choose one with --model",
+        ),
+        (
+            &["--base-url", "http://127.0.0.1:1"],
+            "--base-url needs a provider",
+        ),
+        (
+            &["--provider", "opena", "--model", "m"],
+            "did you mean `openai`",
+        ),
+        (
+            &[
+                "--provider",
+                "openai",
+                "--model",
+                "m",
+                "--base-url",
+                "https://me:pw@host",
+            ],
             "holds a user name or a password",
         ),
     ];
