@@ -202,12 +202,13 @@ pub(crate) fn rate_limit(
                 .with_header(&format!("{bucket}-remaining"), 0)
                 .with_header(&format!("{bucket}-reset"), second)
         }
-        HintForm::Epoch => match dialect {
-            Dialect::Anthropic => unified(refusal, second),
-            _ => refusal
-                .with_header("x-ratelimit-remaining", 0)
-                .with_header("x-ratelimit-reset", until.as_millis()),
-        },
+        HintForm::Epoch => refusal.with_header("x-ratelimit-remaining", 0).with_header(
+            "x-ratelimit-reset",
+            match dialect {
+                Dialect::Anthropic => second.as_millis() / 1000,
+                _ => until.as_millis(),
+            },
+        ),
         HintForm::Body => refusal.with_field("retry_after", json!(seconds_of(wait))),
         HintForm::Text | HintForm::Nowhere => refusal,
     }
