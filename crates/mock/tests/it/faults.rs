@@ -246,7 +246,15 @@ async fn errors_come_in_the_shape_of_the_dialect() {
 async fn what_no_provider_takes_is_refused_in_its_shape() {
     let server = Running::start().await;
     let anthropic: &[(&str, &str)] = &[("anthropic-version", "2023-06-01")];
-    let table: [(&str, &str, &[(&str, &str)], &str, u16, &str); 7] = [
+    type Row<'a> = (
+        &'a str,
+        &'a str,
+        &'a [(&'a str, &'a str)],
+        &'a str,
+        u16,
+        &'a str,
+    );
+    let table: [Row<'_>; 7] = [
         (
             "POST",
             "/v1/messages",
