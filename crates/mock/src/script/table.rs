@@ -37,7 +37,7 @@ macro_rules! row {
 }
 
 pub(crate) const ROWS: [Row; 30] = [
-    row!("ok", "[:KIND]", "answers", |a| {
+    row!("ok", "[:KIND][,times=N]", "answers", |a| {
         let of = a.word(&Kind::WORDS)?.unwrap_or_default();
         struck(a, Act::Answer, of)
     }),
@@ -284,7 +284,7 @@ pub(crate) const ROWS: [Row; 30] = [
     row!(
         "outage",
         ":SECONDS",
-        "503 for that long, from the first call on",
+        "529 or 503 for that long, from the first call on",
         |a| {
             let wait = a.positional_seconds("SECONDS")?.ok_or("it needs SECONDS")?;
             Ok(Course::Outage { wait }.into())

@@ -375,7 +375,6 @@ async fn a_capacity_is_shared_by_all_connections() {
 
 #[tokio::test(start_paused = true)]
 async fn the_server_and_the_transport_in_process_send_the_same() {
-    let server = Running::start().await;
     let clock = outlast_engine::clock::TimerClock::new(crate::client::START);
     for dialect in Dialect::ALL {
         for script in [
@@ -391,7 +390,7 @@ async fn the_server_and_the_transport_in_process_send_the_same() {
             "usage-limit",
             "echo-key",
         ] {
-            server.control("DELETE", "script", "").await;
+            let server = Running::start().await;
             let sent = question(dialect, script, &[("x-api-key", "k")]);
             let body = sent.split_once("\r\n\r\n").unwrap().1.to_owned();
             let over_the_wire = server.send(&sent).await;
