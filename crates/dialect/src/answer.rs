@@ -22,6 +22,8 @@ pub struct Problem {
     pub message: String,
     /// What some providers add, such as when a limit ends.
     pub fields: Map<String, Value>,
+    /// The id of the request, in the dialect that repeats it here.
+    pub request_id: Option<String>,
 }
 
 impl Problem {

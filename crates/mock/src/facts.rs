@@ -90,9 +90,7 @@ fn prompt(messages: &Value) -> String {
                 .map(|part| text(&part["text"]))
                 .collect(),
         });
-    said.filter(|text| !text.is_empty())
-        .last()
-        .unwrap_or_default()
+    said.rev().find(|text| !text.is_empty()).unwrap_or_default()
 }
 
 fn images(messages: &Value) -> Vec<Image> {

@@ -187,10 +187,15 @@ impl Ask<'_> {
     }
 
     fn refused(self, refusal: &Refusal) -> Plan {
-        let body = self.dialect.error(&refusal.problem);
-        let mut plan = self.document(refusal.status, JSON, body);
+        let mut problem = refusal.problem.clone();
+        problem.request_id = Some(self.request_id());
+        let mut plan = self.document(refusal.status, JSON, self.dialect.error(&problem));
         plan.add_headers(&refusal.headers);
         plan
+    }
+
+    fn request_id(self) -> String {
+        format!("req_scripted_{:06}", self.number)
     }
 
     /// The headers that every response of this dialect has.
@@ -202,7 +207,7 @@ impl Ask<'_> {
         vec![
             ("content-type".to_owned(), content_type.to_owned()),
             ("date".to_owned(), http_date(self.now)),
-            (id.to_owned(), format!("req_scripted_{:06}", self.number)),
+            (id.to_owned(), self.request_id()),
         ]
     }
 }

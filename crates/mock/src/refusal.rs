@@ -42,7 +42,6 @@ impl Refusal {
 
 /// A refusal as the providers of that dialect word it.
 pub(crate) fn of(trouble: Trouble, dialect: Dialect, now: Timestamp) -> Refusal {
-    let coded = |kind, code, message| Problem::new(kind, message).with_code(code);
     let (status, problem) = match (trouble, dialect) {
         (Trouble::RateLimited, _) => {
             let form = match dialect {
@@ -52,75 +51,82 @@ pub(crate) fn of(trouble: Trouble, dialect: Dialect, now: Timestamp) -> Refusal 
             return rate_limit(dialect, RATE_LIMIT, now + RATE_LIMIT, form);
         }
         (Trouble::UsageLimit, _) => return usage_limit(dialect, USAGE_WINDOW, now + USAGE_WINDOW),
-        (Trouble::Overloaded, Dialect::Anthropic) => {
-            (529, Problem::new("overloaded_error", "Overloaded"))
-        }
-        (Trouble::Overloaded, Dialect::OpenaiChat) => {
-            let message = "The engine is currently overloaded, please try again later";
-            (503, Problem::new("server_error", message))
-        }
+        (_, Dialect::Anthropic) => anthropic(trouble),
         (Trouble::Overloaded, Dialect::OpenaiResponses) => {
             let message = "Our servers are currently overloaded. Please try again later.";
-            (
-                503,
-                coded("service_unavailable_error", "server_is_overloaded", message),
-            )
-        }
-        (Trouble::ServerError, Dialect::Anthropic) => {
-            (500, Problem::new("api_error", "Internal server error"))
-        }
-        (Trouble::ServerError, _) => {
-            let message =
-                "The server had an error while processing your request. Sorry about that!";
-            (500, coded("server_error", "server_error", message))
-        }
-        (Trouble::Overflow, Dialect::Anthropic) => {
-            let message = "prompt is too long: 210000 tokens > 200000 maximum";
-            (400, Problem::new("invalid_request_error", message))
-        }
-        (Trouble::Overflow, Dialect::OpenaiChat) => {
-            let message = "This model's maximum context length is 128000 tokens. However, your messages resulted \
-                           in 150000 tokens. Please reduce the length of the messages.";
-            (
-                400,
-                coded("invalid_request_error", "context_length_exceeded", message),
-            )
+            let problem = Problem::new("service_unavailable_error", message);
+            (503, problem.with_code("server_is_overloaded"))
         }
         (Trouble::Overflow, Dialect::OpenaiResponses) => {
             let message = "Your input exceeds the context window of this model. Please adjust your input and try \
                            again.";
-            (
-                400,
-                coded("invalid_request_error", "context_length_exceeded", message),
-            )
+            let problem = Problem::new("invalid_request_error", message);
+            (400, problem.with_code("context_length_exceeded"))
         }
-        (Trouble::Auth, Dialect::Anthropic) => (
-            401,
-            Problem::new("authentication_error", "invalid x-api-key"),
-        ),
-        (Trouble::Auth, _) => (
-            401,
-            coded(
-                "invalid_request_error",
-                "invalid_api_key",
-                "Incorrect API key provided.",
-            ),
-        ),
-        (Trouble::Billing, Dialect::Anthropic) => {
-            let message = "Your credit balance is too low to access the Anthropic API. Please go to Plans & Billing \
-                           to upgrade or purchase credits.";
-            (400, Problem::new("invalid_request_error", message))
-        }
-        (Trouble::Billing, _) => {
-            let message =
-                "You exceeded your current quota, please check your plan and billing details.";
-            (
-                429,
-                coded("insufficient_quota", "insufficient_quota", message),
-            )
-        }
+        (_, Dialect::OpenaiChat | Dialect::OpenaiResponses) => openai(trouble),
     };
     Refusal::new(status, problem)
+}
+
+fn anthropic(trouble: Trouble) -> (u16, Problem) {
+    let (status, kind, message) = match trouble {
+        Trouble::Overloaded => (529, "overloaded_error", "Overloaded"),
+        Trouble::ServerError => (500, "api_error", "Internal server error"),
+        Trouble::Overflow => (
+            400,
+            "invalid_request_error",
+            "prompt is too long: 210000 tokens > 200000 maximum",
+        ),
+        Trouble::Auth => (401, "authentication_error", "invalid x-api-key"),
+        Trouble::Billing => (
+            400,
+            "invalid_request_error",
+            "Your credit balance is too low to access the Anthropic API. Please go to Plans & Billing to upgrade or \
+             purchase credits.",
+        ),
+        Trouble::RateLimited | Trouble::UsageLimit => {
+            (429, "rate_limit_error", "Too many requests")
+        }
+    };
+    (status, Problem::new(kind, message))
+}
+
+fn openai(trouble: Trouble) -> (u16, Problem) {
+    let (status, kind, code, message) = match trouble {
+        Trouble::Overloaded => {
+            let message = "The engine is currently overloaded, please try again later";
+            return (503, Problem::new("server_error", message));
+        }
+        Trouble::ServerError => (
+            500,
+            "server_error",
+            "server_error",
+            "The server had an error while processing your request. Sorry about that!",
+        ),
+        Trouble::Overflow => (
+            400,
+            "invalid_request_error",
+            "context_length_exceeded",
+            "This model's maximum context length is 128000 tokens. However, your messages resulted in 150000 tokens. \
+             Please reduce the length of the messages.",
+        ),
+        Trouble::Auth => (
+            401,
+            "invalid_request_error",
+            "invalid_api_key",
+            "Incorrect API key provided.",
+        ),
+        Trouble::Billing => (
+            429,
+            "insufficient_quota",
+            "insufficient_quota",
+            "You exceeded your current quota, please check your plan and billing details.",
+        ),
+        Trouble::RateLimited | Trouble::UsageLimit => {
+            (429, "requests", "rate_limit_exceeded", "Too many requests")
+        }
+    };
+    (status, Problem::new(kind, message).with_code(code))
 }
 
 /// Any error status, as that dialect's providers would send it.
@@ -202,12 +208,13 @@ pub(crate) fn rate_limit(
                 .with_header(&format!("{bucket}-remaining"), 0)
                 .with_header(&format!("{bucket}-reset"), second)
         }
-        HintForm::Epoch => match dialect {
-            Dialect::Anthropic => unified(refusal, second),
-            _ => refusal
-                .with_header("x-ratelimit-remaining", 0)
-                .with_header("x-ratelimit-reset", until.as_millis()),
-        },
+        HintForm::Epoch => refusal.with_header("x-ratelimit-remaining", 0).with_header(
+            "x-ratelimit-reset",
+            match dialect {
+                Dialect::Anthropic => second.as_millis() / 1000,
+                _ => until.as_millis(),
+            },
+        ),
         HintForm::Body => refusal.with_field("retry_after", json!(seconds_of(wait))),
         HintForm::Text | HintForm::Nowhere => refusal,
     }

@@ -6,16 +6,17 @@
 
 mod arguments;
 mod capacity;
+mod help;
 mod table;
 
 use crate::reply::{Act, Broken, HintForm, Kind, Reply, Trouble};
 use arguments::Arguments;
 use capacity::Capacity;
+pub use help::help;
 use outlast_kernel::{Timestamp, text};
 use std::str::FromStr;
 use std::time::Duration;
 pub(crate) use table::ROWS;
-pub use table::help;
 
 /// About as many bytes of a request make a token.
 pub(crate) const BYTES_PER_TOKEN: usize = 4;

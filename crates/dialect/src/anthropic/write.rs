@@ -203,5 +203,5 @@ pub(crate) fn error(problem: &Problem) -> Value {
     let mut error = problem.fields.clone();
     error.insert("type".to_owned(), json!(problem.kind));
     error.insert("message".to_owned(), json!(problem.message));
-    json!({ "type": "error", "error": error, "request_id": null })
+    json!({ "type": "error", "error": error, "request_id": problem.request_id })
 }

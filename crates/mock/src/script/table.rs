@@ -4,8 +4,7 @@ use super::arguments::Arguments;
 use super::capacity::Capacity;
 use super::{Course, Fault};
 use crate::refusal::{RATE_LIMIT, USAGE_WINDOW};
-use crate::reply::{Act, Broken, ERROR_FORMS, HintForm, Kind, PageForm, Trouble, Word};
-use std::fmt::Write;
+use crate::reply::{Act, Broken, ERROR_FORMS, HintForm, Kind, PageForm, Trouble};
 use std::time::Duration;
 
 const PING_INTERVAL: Duration = Duration::from_secs(10);
@@ -38,7 +37,7 @@ macro_rules! row {
 }
 
 pub(crate) const ROWS: [Row; 30] = [
-    row!("ok", "[:KIND]", "answers", |a| {
+    row!("ok", "[:KIND][,times=N]", "answers", |a| {
         let of = a.word(&Kind::WORDS)?.unwrap_or_default();
         struck(a, Act::Answer, of)
     }),
@@ -285,7 +284,7 @@ pub(crate) const ROWS: [Row; 30] = [
     row!(
         "outage",
         ":SECONDS",
-        "503 for that long, from the first call on",
+        "529 or 503 for that long, from the first call on",
         |a| {
             let wait = a.positional_seconds("SECONDS")?.ok_or("it needs SECONDS")?;
             Ok(Course::Outage { wait }.into())
@@ -308,46 +307,4 @@ fn struck(arguments: &mut Arguments<'_>, act: Act, of: Kind) -> Result<Fault, St
     let times = arguments.times()?;
     let course = Course::Strike { act, times };
     Ok(Fault { course, of })
-}
-
-/// All faults and their words, for a command's help.
-pub fn help() -> String {
-    let mut help =
-        String::from("Faults, joined by `+`; when all are over, every call is answered:\n");
-    let usages: Vec<(String, &str)> = ROWS.iter().map(|row| (row.usage(), row.help)).collect();
-    list(&mut help, &usages);
-    let lists = [
-        ("KIND of answer", words(&Kind::WORDS)),
-        (
-            "HINT, where a rate limit says when it ends",
-            words(&HintForm::WORDS),
-        ),
-        ("TROUBLE", words(&Trouble::WORDS)),
-    ];
-    for (title, words) in lists {
-        help.push_str(&format!("\n{title}:\n"));
-        list(&mut help, &words);
-    }
-    help.push_str(
-        "\nPIECES are counted after the opening of the answer. times=always never ends.\n",
-    );
-    help
-}
-
-fn words<T>(words: &[Word<T>]) -> Vec<(String, &'static str)> {
-    let words = words.iter();
-    words
-        .map(|(word, _, help)| ((*word).to_owned(), *help))
-        .collect()
-}
-
-fn list(help: &mut String, rows: &[(String, &str)]) {
-    const WIDTH: usize = 40;
-    for (name, text) in rows {
-        // Writing to a string does not fail.
-        match name.len() {
-            0..=WIDTH => writeln!(help, "  {name:WIDTH$}  {text}").ok(),
-            _ => writeln!(help, "  {name}\n  {:WIDTH$}  {text}", "").ok(),
-        };
-    }
 }
