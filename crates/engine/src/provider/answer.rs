@@ -233,7 +233,7 @@ impl Incoming {
         Err(match came {
             Came::Broke(error) => adapter.broken(&error),
             Came::Nothing => {
-                let standstill = Span(self.watchdog.standstill(now));
+                let standstill = Span(self.watchdog.standstill());
                 let message = format!("the stream stood still for {standstill}");
                 adapter.raised(IoKind::Idle, &message)
             }
