@@ -64,12 +64,7 @@ fn every_script_ends_as_documented() {
             0,
             "⚠ Rate limited, retrying in 9s… (3/3",
         ),
-        (
-            "usage-limit",
-            "session",
-            3,
-            "the provider asks to wait 5h",
-        ),
+        ("usage-limit", "session", 3, "the provider asks to wait 5h"),
         ("overloaded:4", "session", 3, "gave up after 3 retries"),
         ("overloaded:1", "none", 1, "retries are off"),
         ("overflow", "overnight", 1, "Context window exceeded"),
