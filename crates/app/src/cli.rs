@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 const EXIT_CODES: &str = "Exit codes:
   0    success
-  1    failed: trying again cannot help, or something is wrong here
+  1    failed: trying again cannot help, the model refused or said nothing, or something is wrong here
   2    usage: the command line or a setting is wrong
   3    budget spent: it could have passed, but retries or waiting were used up
   130  cancelled (Ctrl-C)

@@ -356,3 +356,46 @@ fn what_is_missing_is_named_with_its_remedy() {
         assert!(!ran.stderr.contains("me:pw"), "{}", ran.stderr);
     }
 }
+
+#[test]
+fn an_answer_cut_anywhere_is_printed_whole_or_not_at_all() {
+    const STEP: usize = 157;
+    let whole =
+        "Hello from the scripted provider: no network, no key, no cost. You said: Say hello\n";
+    for dialect in DIALECTS {
+        let mock = MockServer::start();
+        let mut retried = 0;
+        for bytes in (0..6000).step_by(STEP) {
+            for end in ["", ",clean"] {
+                let script = format!("cut:{bytes}{end},of=reasoning");
+                let ran = mock.ask(dialect, &["--model", &script]);
+                let place = format!("{dialect} {script}: {}", ran.stderr);
+                match ran.code {
+                    0 => assert_eq!(ran.stdout, whole, "{place}"),
+                    1 => {
+                        assert_eq!(ran.stdout, "", "{place}");
+                        assert!(ran.stderr.contains("Stream cut off"), "{place}");
+                    }
+                    code => panic!("exit {code}: {place}"),
+                }
+                retried += usize::from(ran.stderr.contains("retrying"));
+            }
+        }
+        assert!(retried > 0, "{dialect}");
+    }
+}
+
+#[test]
+fn ten_at_once_are_all_answered() {
+    let mock = MockServer::start();
+    let arguments = ["--model", "flaky:0.5,seed=3", "--policy", "overnight"];
+    let start = |_| {
+        let mut command = mock.command("openai-responses", &arguments);
+        std::thread::spawn(move || Ran::of(&mut command))
+    };
+    let running: Vec<_> = (0..10).map(start).collect();
+    for one in running {
+        let ran = one.join().unwrap();
+        assert_eq!(ran.code, 0, "{}", ran.stderr);
+    }
+}
