@@ -5,10 +5,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
 
 /// What each crate may use of the workspace. Arrows point down only.
-const ARROWS: [(&str, &[&str]); 5] = [
+const ARROWS: [(&str, &[&str]); 6] = [
     ("outlast-kernel", &[]),
     ("outlast-dialect", &["outlast-kernel"]),
-    ("outlast-engine", &["outlast-dialect", "outlast-kernel"]),
+    ("outlast-store", &["outlast-kernel"]),
+    (
+        "outlast-engine",
+        &["outlast-dialect", "outlast-kernel", "outlast-store"],
+    ),
     (
         "outlast-mock",
         &["outlast-dialect", "outlast-engine", "outlast-kernel"],
@@ -20,6 +24,7 @@ const ARROWS: [(&str, &[&str]); 5] = [
             "outlast-engine",
             "outlast-kernel",
             "outlast-mock",
+            "outlast-store",
         ],
     ),
 ];
