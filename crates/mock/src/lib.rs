@@ -5,6 +5,7 @@
 #![warn(missing_docs)]
 
 mod script;
+pub mod simulation;
 mod transport;
 
 pub use script::{Error, Reply, Script};
