@@ -4,10 +4,17 @@
 //! a probe succeeds, the waiters follow in the order in which they came, along a ramp that finds the provider's pace.
 //!
 //! Invariants: at most one probe holds a valid lease; nobody passes before a stated time; a lone waiter keeps its own
-//! schedule; a report that carries an old token changes nothing but the stated time.
-//! Not here: where the state is kept (see the store) and who polls it (see the engine).
+//! schedule; a report that carries an old token changes nothing but the stated time; the state is a few numbers,
+//! however many wait.
+//! Not here: who waits (see [`Line`]), where the state is kept (see the store) and who polls it (see the engine).
+
+mod line;
+mod pace;
+
+pub use line::Line;
 
 use crate::Timestamp;
+use pace::{Learnt, Ramp, Rate, SLOWEST_RATE};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
@@ -36,19 +43,6 @@ const STANDBY: Duration = Duration::from_secs(2);
 /// Nobody stands by for more than these, however many are ahead: after a crash all may be dead.
 const MOST_STOOD_BY_FOR: u32 = 5;
 
-/// Calls in a thousand seconds: the unit of the ramp.
-type Rate = u32;
-const FIRST_RATE: Rate = 5_000;
-const FASTEST_RATE: Rate = 100_000;
-const SLOWEST_RATE: Rate = 500;
-/// What one success adds to a rate of one call a second; it falls with the square of the rate. A
-/// provider accepts a burst above its pace before it refuses anything, so the ramp comes near any
-/// pace slowly: from 5/s it reaches 10/s after 23 successes, 25/s after 413.
-const GROWTH: u64 = 12_500;
-/// No success makes the ramp faster by more than this part of its rate.
-const MOST_GROWTH: Rate = 8;
-/// How many times slower the ramp grows after its first refusal.
-const CARE: Rate = 8;
 const FAILURES_THAT_REOPEN: u32 = 3;
 
 /// Who waits. Chosen by the caller, unique among those who share the gate.
@@ -63,7 +57,7 @@ pub struct Pass {
     rate: Rate,
 }
 
-/// One caller in line.
+/// One caller in line. It keeps its `id` and `since` for as long as it waits.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Waiter {
     /// Who it is.
@@ -74,6 +68,15 @@ pub struct Waiter {
     pub own_wake: Timestamp,
     /// When its prompt must be over.
     pub deadline: Option<Timestamp>,
+}
+
+/// Where a caller stands, as whoever keeps the line knows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// How many are ahead of it.
+    pub ahead: u32,
+    /// How many are in line, itself included.
+    pub waiting: u32,
 }
 
 /// The gate's answer to a caller that wants to make a call.
@@ -98,7 +101,7 @@ pub struct Gate {
     token: u64,
     /// The latest time that the provider stated.
     not_before: Timestamp,
-    waiters: Vec<Waiter>,
+    learnt: Learnt,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -122,14 +125,6 @@ struct Open {
     rate: Rate,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct Ramp {
-    next_slot: Timestamp,
-    rate: Rate,
-    refused: bool,
-    failures_in_a_row: u32,
-}
-
 // --- asking ---
 
 impl Gate {
@@ -141,43 +136,30 @@ impl Gate {
         }
     }
 
-    /// Asks to make a call. Whoever is held stays in line; whoever did not come when it was its
-    /// turn has lost its place to the next that came, until it asks again.
-    pub fn ask(&mut self, waiter: Waiter, now: Timestamp) -> Answer {
+    /// Asks to make a call, from a place in line. Whoever is let through has left the line, and so have those ahead of
+    /// it unless the gate was closed: they did not come when it was their turn, and are back when they ask again.
+    pub fn ask(&mut self, waiter: &Waiter, place: Place, now: Timestamp) -> Answer {
         let deadline = waiter.deadline.unwrap_or(Timestamp::LATEST);
         if waiter.deadline.is_some() && now >= deadline {
-            self.leave(&waiter.id);
             return Answer::TooLate;
         }
-        if self.stage == Stage::Closed {
-            self.leave(&waiter.id);
+        if place.waiting <= 1 {
+            self.close_if_calm(now);
+        }
+        let turn = self.turn(waiter, place);
+        if now >= turn || self.is_closed() {
             return self.admit(now);
         }
-        let place = self.insert(waiter);
-        let turn = self.turn_at(place);
-        if now < turn {
-            return Answer::Hold(turn.min(deadline));
+        if let Stage::Ramp(ramp) = &mut self.stage {
+            ramp.holds(turn.since(now), now);
         }
-        self.waiters.drain(..=place);
-        self.admit(now)
+        Answer::Hold(turn.min(deadline))
     }
 
-    /// Puts a caller in line, at the place that the beginning of its trouble gives it.
-    pub fn wait(&mut self, waiter: Waiter) {
-        self.insert(waiter);
-    }
-
-    /// Takes a caller out of line.
-    pub fn leave(&mut self, id: &WaiterId) {
-        self.waiters.retain(|waiter| waiter.id != *id);
-    }
-
-    /// When a caller in line should ask: its own time if it is alone, else the time that the gate
-    /// gives it. `None` when it is not in line, or lost its place: then it may ask at once.
-    pub fn wake_time(&self, id: &WaiterId) -> Option<Timestamp> {
-        let place = self.waiters.iter().position(|waiter| waiter.id == *id)?;
-        let deadline = self.waiters[place].deadline.unwrap_or(Timestamp::LATEST);
-        Some(self.turn_at(place).min(deadline))
+    /// When a caller in line should ask: its own time if it is alone, else the time that the gate gives it.
+    pub fn wake_time(&self, waiter: &Waiter, place: Place) -> Timestamp {
+        let deadline = waiter.deadline.unwrap_or(Timestamp::LATEST);
+        self.turn(waiter, place).min(deadline)
     }
 
     /// Whether everyone may pass.
@@ -185,25 +167,11 @@ impl Gate {
         self.stage == Stage::Closed
     }
 
-    /// How many are in line.
-    pub fn waiting(&self) -> usize {
-        self.waiters.len()
-    }
-
-    fn insert(&mut self, waiter: Waiter) -> usize {
-        self.leave(&waiter.id);
-        let earlier = |other: &Waiter| (other.since, &other.id) < (waiter.since, &waiter.id);
-        let place = self.waiters.partition_point(earlier);
-        self.waiters.insert(place, waiter);
-        place
-    }
-
     /// When it is the turn of whoever has this place in line.
-    fn turn_at(&self, place: usize) -> Timestamp {
-        let own_wake = self.waiters[place].own_wake;
-        let ahead = u32::try_from(place).unwrap_or(u32::MAX);
-        let standby = STANDBY * ahead.min(MOST_STOOD_BY_FOR);
-        let alone = self.waiters.len() == 1 && !self.config.probe_for_one;
+    fn turn(&self, waiter: &Waiter, place: Place) -> Timestamp {
+        let own_wake = waiter.own_wake;
+        let standby = STANDBY * place.ahead.min(MOST_STOOD_BY_FOR);
+        let alone = place.waiting == 1 && !self.config.probe_for_one;
         let allowed = |time: Timestamp| time.max(self.not_before);
         match &self.stage {
             Stage::Closed => own_wake,
@@ -211,18 +179,16 @@ impl Gate {
             Stage::Open(open) if alone && own_wake >= open.opened => allowed(own_wake),
             Stage::Open(open) => allowed(open.next_probe) + standby,
             Stage::HalfOpen { expires, .. } => allowed(*expires) + standby,
-            Stage::Ramp(ramp) => allowed(ramp.next_slot) + interval(ramp.rate) * ahead,
+            Stage::Ramp(ramp) => ramp.slot(place.ahead, self.not_before),
         }
     }
 
     fn admit(&mut self, now: Timestamp) -> Answer {
         match &mut self.stage {
-            Stage::Closed => Answer::Go(self.pass(FIRST_RATE)),
+            Stage::Closed => Answer::Go(self.pass(0)),
             Stage::Ramp(ramp) => {
-                let (rate, slot) = (ramp.rate, interval(ramp.rate));
-                // Who comes less than a slot late does not push back those behind it.
-                let late = now.since(ramp.next_slot);
-                ramp.next_slot = if late < slot { ramp.next_slot } else { now } + slot;
+                let rate = ramp.rate;
+                ramp.take(now);
                 Answer::Go(self.pass(rate))
             }
             Stage::Open(open) | Stage::HalfOpen { open, .. } => {
@@ -255,18 +221,15 @@ impl Gate {
             return;
         }
         match &mut self.stage {
-            Stage::Closed => self.open(0, FIRST_RATE, now),
+            Stage::Closed => self.open(0, self.learnt.rate_after_a_hiccup(), now),
             Stage::Open(_) => {}
             Stage::HalfOpen { open, .. } => {
-                let (probes, rate) = (open.probes.saturating_add(1), open.rate);
+                let probes = open.probes.saturating_add(1);
+                let rate = open.rate.min(self.learnt.rate_after_an_outage());
                 self.open(probes, rate, now);
             }
             Stage::Ramp(ramp) => {
-                // Many refusals of calls that went out at one rate say no more than one of them.
-                ramp.rate = ramp.rate.min(pass.rate / 4 * 3).max(SLOWEST_RATE);
-                ramp.next_slot = ramp.next_slot.max(now + interval(ramp.rate));
-                ramp.refused = true;
-                ramp.failures_in_a_row += 1;
+                ramp.refused(pass.rate, &mut self.learnt, now);
                 if ramp.failures_in_a_row >= FAILURES_THAT_REOPEN {
                     let rate = (ramp.rate / 2).max(SLOWEST_RATE);
                     self.open(0, rate, now);
@@ -275,29 +238,48 @@ impl Gate {
         }
     }
 
-    /// A call that the gate let pass was accepted by the provider.
-    pub fn succeeded(&mut self, pass: Pass, now: Timestamp) {
+    /// Someone waits because of a failure that the gate could not be told of when it happened.
+    pub fn missed_a_failure(&mut self, now: Timestamp) {
+        if self.is_closed() {
+            self.open(0, self.learnt.rate_after_an_outage(), now);
+        }
+    }
+
+    /// A call that the gate let pass was accepted by the provider, while so many are in line.
+    pub fn succeeded(&mut self, pass: Pass, waiting: u32, now: Timestamp) {
         if pass.token != self.token {
             return;
         }
         match &mut self.stage {
-            Stage::Closed | Stage::Open(_) => return,
+            Stage::Closed => return self.learnt.count(now),
+            Stage::Open(_) => return,
             Stage::HalfOpen { open, .. } => {
-                let ramp = Ramp {
-                    next_slot: now,
-                    rate: open.rate,
-                    refused: open.rate < FIRST_RATE,
-                    failures_in_a_row: 0,
-                };
+                let ramp = Ramp::begin(open.rate, now);
                 self.enter(Stage::Ramp(ramp));
+                if waiting == 0 {
+                    self.close(now);
+                }
             }
             Stage::Ramp(ramp) => {
-                ramp.rate = (ramp.rate + growth(ramp)).min(FASTEST_RATE);
-                ramp.failures_in_a_row = 0;
+                ramp.succeeded(waiting, &mut self.learnt, now);
+                if waiting == 0 {
+                    self.close_if_calm(now);
+                }
             }
         }
-        if self.waiters.is_empty() && now >= self.not_before {
+    }
+
+    /// Closes a gate whose ramp nobody needs any more.
+    fn close_if_calm(&mut self, now: Timestamp) {
+        if matches!(&self.stage, Stage::Ramp(ramp) if ramp.is_calm(now)) {
+            self.close(now);
+        }
+    }
+
+    fn close(&mut self, now: Timestamp) {
+        if now >= self.not_before {
             self.not_before = Timestamp::default();
+            self.learnt.start(now);
             self.enter(Stage::Closed);
         }
     }
@@ -335,20 +317,6 @@ fn probe_gap(probes: u32) -> Duration {
         gap = gap * 8 / 5;
     }
     gap.min(LONGEST_PROBE_GAP)
-}
-
-fn interval(rate: Rate) -> Duration {
-    Duration::from_micros(1_000_000_000 / u64::from(rate.max(1)))
-}
-
-/// What a success adds to the rate of a ramp.
-fn growth(ramp: &Ramp) -> Rate {
-    let rate = u64::from(ramp.rate.max(1));
-    let growth = GROWTH * 1_000_000 / (rate * rate);
-    let growth = Rate::try_from(growth)
-        .unwrap_or(Rate::MAX)
-        .min(ramp.rate / MOST_GROWTH);
-    if ramp.refused { growth / CARE } else { growth }
 }
 
 #[cfg(test)]

@@ -16,6 +16,7 @@ mod reply;
 mod route;
 mod script;
 mod server;
+pub mod simulation;
 mod transport;
 
 pub use reply::{Act, Broken, HintForm, Kind, PageForm, Reply, Trouble};

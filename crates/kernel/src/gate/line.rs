@@ -1,0 +1,97 @@
+//! The line before a gate, for whoever keeps it in memory.
+//!
+//! A store keeps its own, as rows: all that the gate wants to know of it is a [`Place`]. Invariant: in order of
+//! `(since, id)`, each once. New callers come at the end and leave from the front, so that no operation moves many.
+
+use super::{Answer, Gate, Place, Waiter};
+use crate::Timestamp;
+use std::collections::VecDeque;
+
+/// Who waits before one gate, in the order in which their trouble began.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Line {
+    waiters: VecDeque<Waiter>,
+}
+
+impl Line {
+    /// Asks the gate for a caller. Whoever is held stays in line; whoever did not come when it was its turn has lost
+    /// its place to the next that came, until it asks again.
+    pub fn ask(&mut self, gate: &mut Gate, waiter: Waiter, now: Timestamp) -> Answer {
+        let everyone_passes = gate.is_closed();
+        let index = self.insert(waiter);
+        let answer = gate.ask(&self.waiters[index], self.place(index), now);
+        match answer {
+            Answer::Hold(_) => {}
+            Answer::Go(_) | Answer::Probe(_) if !everyone_passes => {
+                self.waiters.drain(..=index);
+            }
+            Answer::Go(_) | Answer::Probe(_) | Answer::TooLate => {
+                self.waiters.remove(index);
+            }
+        }
+        answer
+    }
+
+    /// Puts a caller in line, at the place that the beginning of its trouble gives it.
+    pub fn wait(&mut self, waiter: Waiter) {
+        self.insert(waiter);
+    }
+
+    /// Takes a caller out of line.
+    pub fn leave(&mut self, waiter: &Waiter) {
+        if let Ok(index) = self.find(waiter) {
+            self.waiters.remove(index);
+        }
+    }
+
+    /// When a caller in line should ask. `None` when it is not in line, or lost its place: then it may ask at once.
+    pub fn wake_time(&self, gate: &Gate, waiter: &Waiter) -> Option<Timestamp> {
+        let index = self.find(waiter).ok()?;
+        Some(gate.wake_time(&self.waiters[index], self.place(index)))
+    }
+
+    /// How many are in line.
+    pub fn len(&self) -> u32 {
+        count(self.waiters.len())
+    }
+
+    /// Whether nobody is in line.
+    pub fn is_empty(&self) -> bool {
+        self.waiters.is_empty()
+    }
+
+    /// Those in line, the first first.
+    pub fn iter(&self) -> impl Iterator<Item = &Waiter> {
+        self.waiters.iter()
+    }
+
+    fn place(&self, index: usize) -> Place {
+        Place {
+            ahead: count(index),
+            waiting: self.len(),
+        }
+    }
+
+    fn insert(&mut self, waiter: Waiter) -> usize {
+        match self.find(&waiter) {
+            Ok(index) => {
+                self.waiters[index] = waiter;
+                index
+            }
+            Err(index) => {
+                self.waiters.insert(index, waiter);
+                index
+            }
+        }
+    }
+
+    fn find(&self, waiter: &Waiter) -> Result<usize, usize> {
+        let key = (waiter.since, &waiter.id);
+        self.waiters
+            .binary_search_by(|other| (other.since, &other.id).cmp(&key))
+    }
+}
+
+fn count(waiters: usize) -> u32 {
+    u32::try_from(waiters).unwrap_or(u32::MAX)
+}

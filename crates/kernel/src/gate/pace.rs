@@ -1,0 +1,208 @@
+//! The pace: how fast a ramp lets callers through, and what is learnt of the provider's pace on the way.
+//!
+//! Integers only. A provider accepts a burst above its pace before it refuses anything, so a ramp that grows by a
+//! part `g` of its rate in a second is ahead of a provider with one second of burst by the square root of `2 g` when
+//! it hears of it: 14 % at the pace of the search, 8 % at that of the care.
+//! Invariant: many refusals of calls that went out at one rate say no more than one of them.
+
+use crate::Timestamp;
+use serde::{Deserialize, Serialize};
+use std::time::Duration;
+
+/// Calls in a thousand seconds.
+pub(super) type Rate = u32;
+
+pub(super) const FIRST_RATE: Rate = 5_000;
+pub(super) const FASTEST_RATE: Rate = 1_000_000;
+pub(super) const SLOWEST_RATE: Rate = 500;
+
+// What one success adds to the rate. Since there are as many successes in a second as the rate says, a thousandth of a
+// call is a tenth of a percent in a second, at any rate.
+
+/// Below a pace that the provider is known to keep up with.
+const CATCHING_UP: Rate = 200;
+/// Above it. The slower it is, the more there may be to find.
+const SEARCH: (Rate, Rate) = (10, 60);
+/// Near a pace at which the provider refused something lately.
+const CARE: Rate = 3;
+/// With nothing known, the search falls with the square of the rate, from this at one call a second: from 5/s it
+/// reaches 10/s after 23 successes, 25/s after 413.
+const BLIND_SEARCH: u64 = 12_500;
+/// The same for the search above a known pace.
+const KNOWING_SEARCH: u64 = 6_250;
+/// No success makes the ramp faster by more than this part of its rate.
+const MOST_GROWTH: Rate = 8;
+
+/// A refusal that is older than this says nothing any more.
+const CARE_LASTS: Duration = Duration::from_secs(90);
+/// While all goes well, calls are counted over this long.
+const WINDOW: Duration = Duration::from_secs(10);
+/// Whoever waits less than this stands in no line to speak of.
+const A_LINE: Duration = Duration::from_millis(500);
+/// For so long after there was a line, the pace counts as needed.
+const STILL_BUSY: Duration = Duration::from_secs(1);
+/// A ramp without a line for this long is not needed any more. One that ended with the last waiter would let the next
+/// burst meet the provider unpaced, again and again where there is about as much to do as it can carry.
+const CALM: Duration = Duration::from_secs(30);
+/// Who comes this late, or less than a slot, does not push back those behind it. In microseconds.
+const GRACE: u64 = 80_000;
+
+// --- what is known ---
+
+/// What a gate knows of its provider's pace, from one trouble to the next.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Learnt {
+    /// The pace that the provider keeps up with; 0 when nothing is known.
+    pub(super) rate: Rate,
+    /// When it last refused to go faster.
+    refused: Option<Timestamp>,
+    /// Since when calls are counted, and how many were accepted.
+    since: Timestamp,
+    accepted: u32,
+}
+
+impl Learnt {
+    /// A call was accepted while everyone could pass.
+    pub(super) fn count(&mut self, now: Timestamp) {
+        if now < self.since {
+            self.start(now);
+        }
+        let elapsed = now.since(self.since);
+        if elapsed >= WINDOW {
+            let carried = u128::from(self.accepted) * 1_000_000 / elapsed.as_millis();
+            let carried = Rate::try_from(carried).unwrap_or(FASTEST_RATE);
+            // What was carried once is forgotten slowly: half of it in seven minutes.
+            self.rate = carried.max(self.rate - self.rate / 64);
+            self.start(now);
+        }
+        self.accepted = self.accepted.saturating_add(1);
+    }
+
+    /// Counts from now on.
+    pub(super) fn start(&mut self, now: Timestamp) {
+        (self.since, self.accepted) = (now, 0);
+    }
+
+    /// Where the ramp begins when the trouble is over at once: just under what is known.
+    pub(super) fn rate_after_a_hiccup(&self) -> Rate {
+        match self.rate {
+            0 => FIRST_RATE,
+            rate => (rate / 8 * 7).max(SLOWEST_RATE),
+        }
+    }
+
+    /// Where it begins after an outage: at a quarter of what is known, but not below the usual beginning for that alone.
+    pub(super) fn rate_after_an_outage(&self) -> Rate {
+        match self.rate {
+            0 => FIRST_RATE,
+            rate => (rate / 4)
+                .max(FIRST_RATE.min(rate / 4 * 3))
+                .max(SLOWEST_RATE),
+        }
+    }
+}
+
+// --- the ramp ---
+
+/// Callers pass in order, one in each slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Ramp {
+    /// When the next caller may pass, in microseconds: a millisecond is too coarse for a pace.
+    next_slot: u64,
+    pub(super) rate: Rate,
+    pub(super) failures_in_a_row: u32,
+    /// When there was last a line to speak of.
+    busy: Timestamp,
+}
+
+impl Ramp {
+    pub(super) fn begin(rate: Rate, now: Timestamp) -> Self {
+        Self {
+            next_slot: micros(now),
+            rate,
+            failures_in_a_row: 0,
+            busy: now,
+        }
+    }
+
+    /// When a caller with so many ahead of it may pass.
+    pub(super) fn slot(&self, ahead: u32, not_before: Timestamp) -> Timestamp {
+        let first = self.next_slot.max(micros(not_before));
+        let slot = first.saturating_add(interval(self.rate) * u64::from(ahead));
+        Timestamp::from_millis(slot.div_ceil(1000))
+    }
+
+    /// Somebody will have to wait so long.
+    pub(super) fn holds(&mut self, wait: Duration, now: Timestamp) {
+        if wait >= A_LINE {
+            self.busy = now;
+        }
+    }
+
+    /// Whether there was no line to speak of for a while: then nobody needs the ramp.
+    pub(super) fn is_calm(&self, now: Timestamp) -> bool {
+        now.since(self.busy) >= CALM
+    }
+
+    /// Takes the next slot.
+    pub(super) fn take(&mut self, now: Timestamp) {
+        let (slot, now) = (interval(self.rate), micros(now));
+        let late = now.saturating_sub(self.next_slot);
+        let from = if late < slot.max(GRACE) {
+            self.next_slot
+        } else {
+            now
+        };
+        self.next_slot = from.saturating_add(slot);
+    }
+
+    /// A call was accepted while so many are in line.
+    pub(super) fn succeeded(&mut self, waiting: u32, learnt: &mut Learnt, now: Timestamp) {
+        self.failures_in_a_row = 0;
+        self.holds(
+            Duration::from_micros(interval(self.rate) * u64::from(waiting)),
+            now,
+        );
+        // A pace that nobody needed was not tried, and its success says nothing.
+        if now.since(self.busy) > STILL_BUSY {
+            return;
+        }
+        if learnt.refused.is_some_and(|at| now.since(at) > CARE_LASTS) {
+            learnt.refused = None;
+        }
+        let growth = self.growth(learnt).min(self.rate / MOST_GROWTH);
+        self.rate = (self.rate + growth).min(FASTEST_RATE);
+    }
+
+    /// A call that went out at `rate` was refused.
+    pub(super) fn refused(&mut self, rate: Rate, learnt: &mut Learnt, now: Timestamp) {
+        // The first refusal ends a search, which is further ahead.
+        let part = if learnt.refused.is_some() { 16 } else { 8 };
+        self.rate = self.rate.min(rate - rate / part).max(SLOWEST_RATE);
+        self.next_slot = self.next_slot.max(micros(now) + interval(self.rate));
+        self.failures_in_a_row += 1;
+        self.busy = now;
+        learnt.rate = self.rate;
+        learnt.refused = Some(now);
+    }
+
+    fn growth(&self, learnt: &Learnt) -> Rate {
+        let square = u64::from(self.rate.max(1)).pow(2);
+        let falling = |from: u64| Rate::try_from(from * 1_000_000 / square).unwrap_or(Rate::MAX);
+        match learnt.rate {
+            0 => falling(BLIND_SEARCH).max(SEARCH.0),
+            known if self.rate < known / 10 * 9 => CATCHING_UP,
+            _ if learnt.refused.is_some() => CARE,
+            _ => falling(KNOWING_SEARCH).clamp(SEARCH.0, SEARCH.1),
+        }
+    }
+}
+
+fn micros(time: Timestamp) -> u64 {
+    time.as_millis().saturating_mul(1000)
+}
+
+/// Microseconds from one caller to the next.
+fn interval(rate: Rate) -> u64 {
+    1_000_000_000 / u64::from(rate.max(1))
+}

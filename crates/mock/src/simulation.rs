@@ -1,0 +1,30 @@
+//! Many agents, one provider and an outage, played in virtual time on the kernel that users run.
+//!
+//! A [`Scenario`] says what happens, a [`Strategy`] what the agents do about it, [`run`] gives the [`Numbers`]. The
+//! gate, the reducer, the policies and the classifier are the real ones; agents, provider and store are pretended.
+//!
+//! Invariant: all chance comes from the scenario's seed, all time from its events. The same seed gives the same trace.
+//! Not here: tables and pictures (see the app).
+
+mod agent;
+mod events;
+mod numbers;
+mod provider;
+mod scenario;
+mod shared;
+mod strategy;
+mod world;
+
+pub use numbers::Numbers;
+pub use scenario::{Error, Scenario};
+pub use strategy::Strategy;
+
+/// Plays the scenario with that strategy to its end.
+pub fn run(scenario: &Scenario, strategy: &Strategy) -> Result<Numbers, Error> {
+    scenario.check()?;
+    Ok(world::World::new(scenario, strategy).run())
+}
+
+#[cfg(test)]
+#[path = "simulation_tests.rs"]
+mod tests;

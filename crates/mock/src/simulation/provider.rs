@@ -1,0 +1,82 @@
+//! The provider: a bucket that holds one second of its capacity, and an outage.
+
+use super::scenario::Scenario;
+use outlast_kernel::Timestamp;
+use outlast_kernel::failure::{Failure, Judged};
+use std::ops::Range;
+use std::sync::Arc;
+
+/// What the provider says to a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Reply {
+    Accepted,
+    /// It is down: 529 or 503.
+    Down(u16),
+    /// More than it can carry: 429, with the seconds to wait when it states them.
+    TooMuch(Option<u64>),
+}
+
+impl Reply {
+    /// The failure as the classifier sees it.
+    pub(super) fn judged(self, now: Timestamp) -> Option<Arc<Judged>> {
+        let failure = match self {
+            Self::Accepted => return None,
+            Self::Down(status) => Failure::http("simulated", status, "Overloaded", now),
+            Self::TooMuch(None) => Failure::http("simulated", 429, "Too many requests", now),
+            Self::TooMuch(Some(seconds)) => {
+                let seconds = seconds.to_string();
+                Failure::http("simulated", 429, "Too many requests", now)
+                    .with_headers([("retry-after", seconds.as_str())])
+            }
+        };
+        Some(Judged::new(failure))
+    }
+}
+
+pub(super) struct Provider {
+    /// Calls or tokens in a second: also what the bucket holds.
+    pace: u64,
+    counts_tokens: bool,
+    /// What is in the bucket, in thousandths, and since when.
+    level: u64,
+    since: u64,
+    outage: Range<u64>,
+    states_times: bool,
+}
+
+impl Provider {
+    pub(super) fn new(scenario: &Scenario) -> Self {
+        let pace = u64::from(scenario.tokens_per_second.unwrap_or(scenario.capacity));
+        Self {
+            pace,
+            counts_tokens: scenario.tokens_per_second.is_some(),
+            level: pace * 1000,
+            since: 0,
+            outage: scenario.outage_millis(),
+            states_times: scenario.retry_after,
+        }
+    }
+
+    /// Answers a call of so many tokens.
+    pub(super) fn call(&mut self, tokens: u64, now: u64) -> Reply {
+        let full = self.pace * 1000;
+        self.level = (self.level + (now - self.since) * self.pace).min(full);
+        self.since = now;
+        if self.outage.contains(&now) {
+            return Reply::Down(if tokens.is_multiple_of(2) { 529 } else { 503 });
+        }
+        // What is larger than the bucket passes when the bucket is full.
+        let cost = if self.counts_tokens {
+            tokens * 1000
+        } else {
+            1000
+        };
+        let missing = cost.min(full).saturating_sub(self.level);
+        if missing == 0 {
+            self.level = self.level.saturating_sub(cost);
+            return Reply::Accepted;
+        }
+        let seconds = missing.div_ceil(full);
+        Reply::TooMuch(self.states_times.then_some(seconds))
+    }
+}

@@ -1,0 +1,100 @@
+//! What the processes share: a store with the gate and its line, at which each of them looks from time to time.
+
+use super::events::Index;
+use super::scenario::{Scenario, in_millis};
+use outlast_kernel::Timestamp;
+use outlast_kernel::gate::{Answer, Gate, Line, Pass, Waiter};
+use outlast_kernel::time::millis;
+use std::collections::BTreeSet;
+use std::ops::Range;
+
+pub(super) struct Shared {
+    pub(super) gate: Gate,
+    pub(super) line: Line,
+    pub(super) processes: Vec<Process>,
+    pub(super) latency: u64,
+    poll_every: u64,
+    pub(super) down: Range<u64>,
+}
+
+/// What one process knows of its agents.
+#[derive(Default)]
+pub(super) struct Process {
+    /// Those in line, in order.
+    pub(super) held: BTreeSet<(Timestamp, Index)>,
+    /// When it looks next.
+    pub(super) looks_at: Option<u64>,
+    /// Those whom the store still has in line although they went on without it.
+    pub(super) stale: Vec<Waiter>,
+    /// Whether some of its agents wait by their own schedule because the store was lost.
+    pub(super) lost: bool,
+}
+
+impl Shared {
+    pub(super) fn new(scenario: &Scenario) -> Self {
+        Self {
+            gate: Gate::default(),
+            line: Line::default(),
+            processes: (0..scenario.processes)
+                .map(|_| Process::default())
+                .collect(),
+            latency: millis(scenario.store_latency),
+            poll_every: millis(scenario.poll_every),
+            down: scenario.store_down.as_ref().map_or(0..0, in_millis),
+        }
+    }
+
+    pub(super) fn is_down(&self, now: u64) -> bool {
+        self.down.contains(&now)
+    }
+
+    pub(super) fn process_of(&self, agent: Index) -> Index {
+        agent % self.processes.len()
+    }
+
+    pub(super) fn process(&mut self, agent: Index) -> &mut Process {
+        let index = self.process_of(agent);
+        &mut self.processes[index]
+    }
+
+    /// The first time after `now` at which a process looks; each has times of its own.
+    pub(super) fn next_look(&self, process: Index, now: u64) -> u64 {
+        let (all, every) = (self.processes.len() as u64, self.poll_every);
+        let phase = process as u64 * every / all;
+        let since = (now + every - phase) % every;
+        now - since + every
+    }
+
+    /// The last of these times that is not after `wake`, or the next one.
+    pub(super) fn look_before(&self, process: Index, now: u64, wake: u64) -> u64 {
+        let next = self.next_look(process, now);
+        next + wake.saturating_sub(next) / self.poll_every * self.poll_every
+    }
+
+    // --- the store's operations ---
+
+    pub(super) fn ask(&mut self, waiter: &Waiter, now: u64) -> Answer {
+        self.line
+            .ask(&mut self.gate, waiter.clone(), Timestamp::from_millis(now))
+    }
+
+    pub(super) fn accepted(&mut self, pass: Pass, now: u64) {
+        let waiting = self.line.len();
+        self.gate
+            .succeeded(pass, waiting, Timestamp::from_millis(now));
+    }
+
+    pub(super) fn failed(&mut self, pass: Option<Pass>, stated: Option<Timestamp>, now: u64) {
+        let now = Timestamp::from_millis(now);
+        match pass {
+            Some(pass) => self.gate.failed(pass, stated, now),
+            None => self.gate.missed_a_failure(now),
+        }
+    }
+
+    /// When an agent should ask, in milliseconds; at once when it is not in line any more.
+    pub(super) fn wake_time(&self, waiter: &Waiter) -> u64 {
+        let wake = self.line.wake_time(&self.gate, waiter);
+        wake.map_or(0, Timestamp::as_millis)
+    }
+}
