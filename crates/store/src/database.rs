@@ -127,7 +127,7 @@ fn bring_up_to_date(connection: &mut Connection, path: &Path) -> Result<(), Erro
 }
 
 /// Gives the damaged file, and what belongs to it, another name. Nothing is deleted.
-fn put_aside(path: &Path) -> Result<PathBuf, Error> {
+pub(crate) fn put_aside(path: &Path) -> Result<PathBuf, Error> {
     let named = |suffix: &str| {
         let mut name = OsString::from(path);
         name.push(suffix);

@@ -10,10 +10,12 @@
 mod blocks;
 mod database;
 mod gates;
+mod line;
 mod seats;
 mod worker;
 
 pub use database::{Error, Opened};
+pub use gates::{Report, Scene};
 pub use seats::Seat;
 
 use rusqlite::Connection;
@@ -37,6 +39,16 @@ impl Store {
                 worker: Worker::start(connection)?,
             },
             replaced,
+        })
+    }
+
+    /// Puts the file at that path aside, because it is known to be damaged, and makes a new one.
+    pub fn replace(path: &Path) -> Result<Opened, Error> {
+        let aside = database::put_aside(path)?;
+        let opened = Self::open(path)?;
+        Ok(Opened {
+            replaced: Some(aside),
+            ..opened
         })
     }
 

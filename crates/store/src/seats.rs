@@ -1,6 +1,6 @@
 //! Seats: how many calls an account has under way, over all processes.
 
-use crate::gates::millis;
+use crate::line::millis;
 use crate::{Error, Store};
 use outlast_kernel::Timestamp;
 use rusqlite::params;

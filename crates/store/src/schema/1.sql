@@ -5,6 +5,17 @@ CREATE TABLE gates (
     changed INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 
+-- Who waits before a gate, in the order in which their trouble began; who does not renew has died.
+CREATE TABLE waiters (
+    gate     TEXT NOT NULL,
+    since    INTEGER NOT NULL,
+    id       TEXT NOT NULL,
+    own_wake INTEGER NOT NULL,
+    deadline INTEGER,
+    expires  INTEGER NOT NULL,
+    PRIMARY KEY (gate, since, id)
+) STRICT, WITHOUT ROWID;
+
 -- Accounts that are not to be used until then; an empty model means all.
 CREATE TABLE blocks (
     account TEXT NOT NULL,

@@ -3,9 +3,9 @@
 
 use outlast_kernel::Timestamp;
 use outlast_kernel::account::Block;
-use outlast_kernel::gate::{Answer, Config, Gate, Waiter, WaiterId};
+use outlast_kernel::gate::{Answer, Config, Waiter, WaiterId};
 use outlast_kernel::verdict::{Authority, Cause};
-use outlast_store::{Error, Seat, Store};
+use outlast_store::{Error, Report, Scene, Seat, Store};
 use std::path::PathBuf;
 use tempfile::TempDir;
 
@@ -42,22 +42,31 @@ impl File {
     }
 }
 
-/// Opens a gate as two callers that failed would.
-fn fail(gate: &mut Gate) {
-    let Answer::Go(pass) = gate.ask(waiter("a"), at(1)) else {
-        panic!("it was open");
-    };
-    gate.failed(pass, None, at(1));
-    gate.wait(waiter("a"));
-    gate.wait(waiter("b"));
+const KEY: &str = "p/a/m";
+
+async fn ask(store: &Store, name: &str, now: Timestamp) -> Answer {
+    let asked = store.ask(KEY, Config::default(), waiter(name), now);
+    asked.await.unwrap().0
 }
 
-async fn change<R: Send + 'static>(
-    store: &Store,
-    change: impl FnOnce(&mut Gate) -> R + Send + 'static,
-) -> R {
-    let changed = store.with_gate("p/a/m", Config::default(), at(1), change);
-    changed.await.unwrap().0
+async fn report(store: &Store, report: Report, now: Timestamp) {
+    let reported = store.report(KEY, Config::default(), report, now);
+    reported.await.unwrap();
+}
+
+/// Two callers fail and wait.
+async fn fail(store: &Store) {
+    for name in ["a", "b"] {
+        if let Answer::Go(pass) = ask(store, name, at(1)).await {
+            let waiter = Some(waiter(name));
+            let failed = Report::Failed {
+                pass,
+                stated: None,
+                waiter,
+            };
+            report(store, failed, at(1)).await;
+        }
+    }
 }
 
 #[tokio::test]
@@ -66,21 +75,21 @@ async fn what_one_learns_all_know_and_are_told() {
     let (one, other) = (file.open(), file.open());
     assert!(other.was_changed().await.unwrap());
     assert!(!other.was_changed().await.unwrap());
-    change(&one, fail).await;
+    fail(&one).await;
     assert!(other.was_changed().await.unwrap());
     assert!(!other.was_changed().await.unwrap());
-    let gates = other.gates().await.unwrap();
-    assert_eq!((gates.len(), gates[0].0.as_str()), (1, "p/a/m"));
-    assert!(!gates[0].1.is_closed());
+    let scenes = other.scenes(at(2)).await.unwrap();
+    assert_eq!((scenes.len(), scenes[0].0.as_str()), (1, KEY));
+    assert!(!scenes[0].1.gate.is_closed());
+    assert_eq!(scenes[0].1.line.len(), 2);
 }
 
 #[tokio::test]
 async fn of_two_that_ask_at_once_one_probes() {
     let file = File::new();
     let (one, other) = (file.open(), file.open());
-    change(&one, fail).await;
-    let ask = |name: &'static str| move |gate: &mut Gate| gate.ask(waiter(name), at(50));
-    let answers = tokio::join!(change(&one, ask("a")), change(&other, ask("b")));
+    fail(&one).await;
+    let answers = tokio::join!(ask(&one, "a", at(20)), ask(&other, "b", at(20)));
     let probes = [answers.0, answers.1]
         .iter()
         .filter(|answer| matches!(answer, Answer::Probe(_)))
@@ -92,17 +101,45 @@ async fn of_two_that_ask_at_once_one_probes() {
 async fn an_old_fence_changes_nothing() {
     let file = File::new();
     let (one, other) = (file.open(), file.open());
-    change(&one, fail).await;
-    let Answer::Probe(old) = change(&one, |gate| gate.ask(waiter("a"), at(50))).await else {
+    fail(&one).await;
+    let Answer::Probe(old) = ask(&one, "a", at(20)).await else {
         panic!("it was to probe");
     };
     // The holder sleeps; its lease ends and another takes over.
-    let Answer::Probe(_) = change(&other, |gate| gate.ask(waiter("b"), at(500))).await else {
+    let Answer::Probe(_) = ask(&other, "b", at(500)).await else {
         panic!("the lease is over");
     };
-    let before = other.gates().await.unwrap();
-    change(&one, move |gate| gate.succeeded(old, at(501))).await;
-    assert_eq!(other.gates().await.unwrap(), before);
+    let gate = |scenes: Vec<(String, Scene)>| scenes[0].1.gate.clone();
+    let before = gate(other.scenes(at(501)).await.unwrap());
+    report(&one, Report::Succeeded(old), at(501)).await;
+    assert_eq!(gate(other.scenes(at(501)).await.unwrap()), before);
+}
+
+#[tokio::test]
+async fn a_probe_that_is_given_up_makes_room_at_once() {
+    let file = File::new();
+    let store = file.open();
+    fail(&store).await;
+    let Answer::Probe(pass) = ask(&store, "a", at(20)).await else {
+        panic!("it was to probe");
+    };
+    for name in ["b", "c"] {
+        assert!(matches!(ask(&store, name, at(21)).await, Answer::Hold(_)));
+    }
+    report(&store, Report::Abandoned(pass), at(21)).await;
+    assert!(matches!(ask(&store, "b", at(21)).await, Answer::Probe(_)));
+}
+
+#[tokio::test]
+async fn the_dead_leave_the_line() {
+    let file = File::new();
+    let store = file.open();
+    fail(&store).await;
+    assert_eq!(store.scenes(at(20)).await.unwrap()[0].1.line.len(), 2);
+    store.join_line(KEY, waiter("b"), at(20)).await.unwrap();
+    assert_eq!(store.scenes(at(35)).await.unwrap()[0].1.line.len(), 1);
+    store.leave_line(KEY, waiter("b")).await.unwrap();
+    assert_eq!(store.scenes(at(35)).await.unwrap()[0].1.line.len(), 0);
 }
 
 #[tokio::test]
@@ -166,7 +203,7 @@ async fn a_damaged_file_is_kept_and_replaced() {
         assert_eq!(opened.replaced, Some(aside(number)));
         let kept = std::fs::read_to_string(aside(number)).unwrap();
         assert!(kept.starts_with("this is no database"));
-        assert_eq!(opened.store.gates().await.unwrap(), []);
+        assert_eq!(opened.store.scenes(at(1)).await.unwrap().len(), 0);
     }
 }
 
@@ -177,7 +214,7 @@ async fn what_cannot_be_used_is_an_error_and_not_a_wait_without_end() {
     assert!(matches!(Store::open(&file.path), Err(Error::File { .. })));
 
     let file = File::new();
-    change(&file.open(), fail).await;
+    fail(&file.open()).await;
     let newer = rusqlite::Connection::open(&file.path).unwrap();
     newer.pragma_update(None, "user_version", 99).unwrap();
     let error = Store::open(&file.path).unwrap_err();
@@ -190,10 +227,10 @@ async fn a_file_that_somebody_holds_is_an_error_after_a_while() {
     let store = file.open();
     let holder = rusqlite::Connection::open(&file.path).unwrap();
     holder.execute_batch("BEGIN IMMEDIATE").unwrap();
-    let refused = store.with_gate("k", Config::default(), at(1), fail).await;
+    let refused = store.ask(KEY, Config::default(), waiter("a"), at(1)).await;
     assert!(matches!(refused, Err(Error::Database(_))), "{refused:?}");
     holder.execute_batch("COMMIT").unwrap();
-    change(&store, fail).await;
+    fail(&store).await;
 }
 
 #[cfg(unix)]
