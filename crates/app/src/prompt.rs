@@ -120,6 +120,7 @@ impl Asking {
             clock: &*self.clock,
             ids: Ids::fresh(),
             control,
+            knowledge: None,
         };
         let screen = Mutex::new(Screen::new(self.json, handle));
         let ended = show_while_running(turn, &screen, &*self.clock).await;

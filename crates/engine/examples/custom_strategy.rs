@@ -85,6 +85,7 @@ async fn main() {
         clock: &WallClock::default(),
         ids: Ids::fresh(),
         control,
+        knowledge: None,
     };
     let ended = run_turn(turn, &mut |event| {
         if let Body::RetryScheduled {

@@ -8,6 +8,7 @@
 
 pub mod clock;
 pub mod credential;
+pub mod knowledge;
 pub mod provider;
 pub mod strategy;
 pub mod stream_retry;

@@ -6,11 +6,16 @@
 
 mod control;
 mod emit;
+mod gate;
+mod wait;
 
+use crate::knowledge::Knowledge;
 use crate::{Clock, Provider, RetryStrategy};
 use emit::Emitter;
 use futures_util::StreamExt;
+use gate::AtGate;
 use outlast_dialect::{Delta, Message, Part, Request, Role};
+use outlast_kernel::Timestamp;
 use outlast_kernel::budget::Prompt;
 use outlast_kernel::decision::{GiveUp, Remedies, Rules};
 use outlast_kernel::event::{Body, Seal, StopReason, Usage};
@@ -18,6 +23,7 @@ use outlast_kernel::failure::{Failure, IoKind, Judged, Phase};
 use outlast_kernel::recovery::{Effect, Effects, Event, Outcome, State, step};
 use std::collections::VecDeque;
 use std::sync::Arc;
+use wait::until;
 
 pub use control::{Control, Handle};
 pub use emit::{Ids, Sink};
@@ -38,6 +44,8 @@ pub struct Turn<'a> {
     pub ids: Ids,
     /// How others stop or hurry it.
     pub control: Control,
+    /// What is known of the provider beyond this turn; without it, the turn keeps to its own schedule.
+    pub knowledge: Option<&'a Knowledge>,
 }
 
 /// What came of a turn.
@@ -62,8 +70,14 @@ pub async fn run_turn(turn: Turn<'_>, sink: Sink<'_>) -> Ended {
     let rules = turn.retry.map_or(Rules::NONE, RetryStrategy::rules);
     let state = State::new(rules, turn.budget.clone());
     let emitter = Emitter::new(turn.ids.clone(), turn.clock, sink);
+    let gate = turn.knowledge.map(|knowledge| {
+        let key = format!("{}/{}", turn.provider.name(), turn.request.model);
+        AtGate::new(knowledge, turn.clock, key).with_deadline(turn.budget.deadline())
+    });
     let mut runner = Runner {
         turn,
+        gate,
+        said_held: None,
         state,
         emitter,
         answer: Answer::default(),
@@ -74,6 +88,9 @@ pub async fn run_turn(turn: Turn<'_>, sink: Sink<'_>) -> Ended {
 
 struct Runner<'a> {
     turn: Turn<'a>,
+    gate: Option<AtGate<'a>>,
+    /// The time at the gate that was said last.
+    said_held: Option<Timestamp>,
     state: State,
     emitter: Emitter<'a>,
     answer: Answer,
@@ -108,7 +125,12 @@ impl Runner<'_> {
                 return self.seal(Outcome::Aborted);
             };
             match effect {
-                Effect::Settle(outcome) => return self.seal(outcome),
+                Effect::Settle(outcome) => {
+                    if let Some(gate) = &mut self.gate {
+                        gate.leave().await;
+                    }
+                    return self.seal(outcome);
+                }
                 effect => todo.extend(self.carry_out(effect).await),
             }
         }
@@ -148,22 +170,35 @@ impl Runner<'_> {
         if self.turn.control.is_aborted() {
             return self.abort();
         }
+        if let Err(effects) = self.pass_the_gate().await {
+            return effects;
+        }
         self.emitter.start_attempt();
         self.answer.begin_attempt();
         let mut stream = self.turn.provider.stream(self.turn.request);
         loop {
+            let renewal = self.gate.as_ref().and_then(AtGate::renew_at);
             let item = tokio::select! {
                 biased;
                 () = self.turn.control.aborted() => return self.abort(),
                 item = stream.next() => item,
+                () = until(self.turn.clock, renewal) => {
+                    if let Some(gate) = &mut self.gate {
+                        gate.renew().await;
+                    }
+                    continue;
+                }
             };
             let delta = match item {
                 Some(Ok(delta)) => delta,
-                Some(Err(failure)) => return self.fail(*failure),
-                None => return self.fail(self.cut_off()),
+                Some(Err(failure)) => return self.fail(*failure).await,
+                None => return self.fail(self.cut_off()).await,
             };
             if delta.is_content() {
                 step(&mut self.state, Event::ContentSent);
+            }
+            if let (Some(gate), true) = (&mut self.gate, delta.is_answer()) {
+                gate.accepted().await;
             }
             if let Some(stop_reason) = self.take_in(delta) {
                 self.emitter.emit(Body::StepComplete { stop_reason });
@@ -202,7 +237,7 @@ impl Runner<'_> {
         None
     }
 
-    fn fail(&mut self, failure: Failure) -> Effects {
+    async fn fail(&mut self, failure: Failure) -> Effects {
         let retry = self.turn.retry;
         let own_delay =
             retry.and_then(|retry| retry.delay_for(self.state.chain().schedule_index()));
@@ -210,15 +245,21 @@ impl Runner<'_> {
         let now = self.turn.clock.now();
         let failure = Judged::new(Failure { at: now, ..failure });
         let remedies = Remedies::NONE;
-        step(
-            &mut self.state,
-            Event::Failed {
-                failure,
-                own_delay,
-                remedies,
-                now,
-            },
-        )
+        let event = Event::Failed {
+            failure: Arc::clone(&failure),
+            own_delay,
+            remedies,
+            now,
+        };
+        let effects = step(&mut self.state, event);
+        if let Some(gate) = &mut self.gate {
+            let waits_until = effects.iter().find_map(|effect| match effect {
+                Effect::SleepUntil(at) => Some(*at),
+                _ => None,
+            });
+            gate.failed(&failure, waits_until).await;
+        }
+        effects
     }
 
     fn abort(&mut self) -> Effects {
@@ -233,32 +274,6 @@ impl Runner<'_> {
         Failure {
             phase: Phase::BeforeContent,
             ..failure.with_io(IoKind::Truncated)
-        }
-    }
-
-    /// Waits, and says how the wait ended.
-    async fn sleep(&mut self, at: outlast_kernel::Timestamp) -> Event {
-        let Some(retry) = self.turn.retry else {
-            return Event::Aborted {
-                now: self.turn.clock.now(),
-            };
-        };
-        let delay = at.since(self.turn.clock.now());
-        let cancel = crate::CancellationToken::new();
-        let event = tokio::select! {
-            biased;
-            command = self.turn.control.next() => command,
-            slept = retry.sleep(delay, &cancel) => match slept {
-                Ok(()) => control::Command::RetryNow,
-                Err(_) => control::Command::Abort,
-            },
-        };
-        cancel.cancel();
-        let now = self.turn.clock.now();
-        match event {
-            control::Command::RetryNow => Event::Woke { now },
-            control::Command::AbortRetry => Event::RetryAborted { now },
-            control::Command::Abort => Event::Aborted { now },
         }
     }
 

@@ -97,6 +97,14 @@ pub enum Body {
         #[serde(skip_serializing_if = "Option::is_none")]
         code: Option<String>,
     },
+    /// The gate, which knows what others have met, has this call wait its turn. Said again when the time moves.
+    Held {
+        /// Until then, as things are.
+        until: Timestamp,
+        /// What is wrong there, where that is known.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        cause: Option<Cause>,
+    },
     /// A chain of retries is over.
     RetryEnded {
         /// Whether a retry succeeded.

@@ -9,6 +9,7 @@
 
 mod adapter;
 mod conservative_streams;
+mod gate;
 mod http;
 mod recorded;
 mod says;

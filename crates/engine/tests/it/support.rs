@@ -207,6 +207,7 @@ pub(crate) async fn run_with(
         clock: &*clock,
         ids,
         control,
+        knowledge: None,
     };
     let mut events = Vec::new();
     let mut sink = |event: Event| {
