@@ -120,6 +120,7 @@ impl Asking {
             clock: &*self.clock,
             ids: Ids::fresh(),
             control,
+            accounts: None,
             knowledge: None,
         };
         let screen = Mutex::new(Screen::new(self.json, handle));

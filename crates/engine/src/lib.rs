@@ -6,6 +6,7 @@
 //! Invariant: the kernel decides, nothing here does. There is one retry layer: adapters make one request each.
 #![warn(missing_docs)]
 
+pub mod accounts;
 pub mod clock;
 pub mod credential;
 pub mod knowledge;

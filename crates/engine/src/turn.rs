@@ -4,11 +4,13 @@
 //! Invariants: every turn is sealed exactly once; each retry is announced before its wait begins; an abort is noticed
 //! in every wait and between any two pieces of a stream, and closes the stream.
 
+mod account;
 mod control;
 mod emit;
 mod gate;
 mod wait;
 
+use crate::accounts::{Accounts, Chosen};
 use crate::knowledge::Knowledge;
 use crate::{Clock, Provider, RetryStrategy};
 use emit::Emitter;
@@ -17,7 +19,7 @@ use gate::AtGate;
 use outlast_dialect::{Delta, Message, Part, Request, Role};
 use outlast_kernel::Timestamp;
 use outlast_kernel::budget::Prompt;
-use outlast_kernel::decision::{GiveUp, Remedies, Rules};
+use outlast_kernel::decision::{GiveUp, Remedy, Rules, Target};
 use outlast_kernel::event::{Body, Seal, StopReason, Usage};
 use outlast_kernel::failure::{Failure, IoKind, Judged, Phase};
 use outlast_kernel::recovery::{Effect, Effects, Event, Outcome, State, step};
@@ -44,6 +46,8 @@ pub struct Turn<'a> {
     pub ids: Ids,
     /// How others stop or hurry it.
     pub control: Control,
+    /// The accounts to ask with; without them, the provider's own credential is used.
+    pub accounts: Option<&'a Accounts>,
     /// What is known of the provider beyond this turn; without it, the turn keeps to its own schedule.
     pub knowledge: Option<&'a Knowledge>,
 }
@@ -70,13 +74,10 @@ pub async fn run_turn(turn: Turn<'_>, sink: Sink<'_>) -> Ended {
     let rules = turn.retry.map_or(Rules::NONE, RetryStrategy::rules);
     let state = State::new(rules, turn.budget.clone());
     let emitter = Emitter::new(turn.ids.clone(), turn.clock, sink);
-    let gate = turn.knowledge.map(|knowledge| {
-        let key = format!("{}/{}", turn.provider.name(), turn.request.model);
-        AtGate::new(knowledge, turn.clock, key).with_deadline(turn.budget.deadline())
-    });
     let mut runner = Runner {
         turn,
-        gate,
+        gate: None,
+        account: None,
         said_held: None,
         state,
         emitter,
@@ -89,6 +90,8 @@ pub async fn run_turn(turn: Turn<'_>, sink: Sink<'_>) -> Ended {
 struct Runner<'a> {
     turn: Turn<'a>,
     gate: Option<AtGate<'a>>,
+    /// The account that is asked with.
+    account: Option<Chosen>,
     /// The time at the gate that was said last.
     said_held: Option<Timestamp>,
     state: State,
@@ -153,7 +156,10 @@ impl Runner<'_> {
                 self.error = Some((judged, why));
                 self.say(body)
             }
-            // A turn has no remedies of its own yet, so none is ever chosen.
+            // The next call chooses anew; what else there is to switch to is not the turn's.
+            Effect::Apply(Remedy::Switch(Target::Account)) => {
+                step(&mut self.state, Event::RemedyDone)
+            }
             Effect::Apply(_) => step(&mut self.state, Event::RemedyFailed),
             // Dropping the stream or the timer has done it already.
             Effect::CancelCall | Effect::CancelSleep | Effect::Settle(_) => Effects::new(),
@@ -170,12 +176,16 @@ impl Runner<'_> {
         if self.turn.control.is_aborted() {
             return self.abort();
         }
+        if let Err(problem) = self.choose_account().await {
+            return self.fail(self.no_key(&problem)).await;
+        }
         if let Err(effects) = self.pass_the_gate().await {
             return effects;
         }
         self.emitter.start_attempt();
         self.answer.begin_attempt();
-        let mut stream = self.turn.provider.stream(self.turn.request);
+        let credential = self.account.as_ref().map(|account| &account.credential);
+        let mut stream = self.turn.provider.stream(self.turn.request, credential);
         loop {
             let renewal = self.gate.as_ref().and_then(AtGate::renew_at);
             let item = tokio::select! {
@@ -197,8 +207,8 @@ impl Runner<'_> {
             if delta.is_content() {
                 step(&mut self.state, Event::ContentSent);
             }
-            if let (Some(gate), true) = (&mut self.gate, delta.is_answer()) {
-                gate.accepted().await;
+            if delta.is_answer() {
+                self.accepted().await;
             }
             if let Some(stop_reason) = self.take_in(delta) {
                 self.emitter.emit(Body::StepComplete { stop_reason });
@@ -244,7 +254,7 @@ impl Runner<'_> {
         // Judged and decided at one moment, so that a stated wait is announced as it was stated.
         let now = self.turn.clock.now();
         let failure = Judged::new(Failure { at: now, ..failure });
-        let remedies = Remedies::NONE;
+        let (failure, remedies) = self.with_accounts(failure).await;
         let event = Event::Failed {
             failure: Arc::clone(&failure),
             own_delay,

@@ -52,6 +52,11 @@ pub enum Body {
         /// The text.
         text: String,
     },
+    /// From here on that account is asked with.
+    Account {
+        /// Its name.
+        name: String,
+    },
     /// A call is made.
     AttemptStarted {
         /// Its number within the turn, from 1.

@@ -54,6 +54,11 @@ impl<'a> AtGate<'a> {
         self
     }
 
+    /// Whether it is the gate of that name.
+    pub(super) fn is_named(&self, key: &str) -> bool {
+        self.key == key
+    }
+
     pub(super) fn is_admitted(&self) -> bool {
         self.admission.is_some()
     }

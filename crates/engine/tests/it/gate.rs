@@ -4,6 +4,7 @@ use crate::support::{START, clock};
 use futures_util::future::join_all;
 use futures_util::{StreamExt, stream};
 use outlast_dialect::{Delta, Message, Request};
+use outlast_engine::credential::Credential;
 use outlast_engine::knowledge::Knowledge;
 use outlast_engine::strategy::PolicyRetry;
 use outlast_engine::turn::{Control, Ended, Ids, Turn};
@@ -39,7 +40,11 @@ impl Provider for Outage {
         "down"
     }
 
-    fn stream(&self, _: &Request) -> BoxStream<'static, Result<Delta, Box<Failure>>> {
+    fn stream(
+        &self,
+        _: &Request,
+        _: Option<&Credential>,
+    ) -> BoxStream<'static, Result<Delta, Box<Failure>>> {
         let (clock, until, states_it) = (self.clock.clone(), self.until, self.states_it);
         let calls = Arc::clone(&self.calls);
         let answer = async move {
@@ -107,6 +112,7 @@ impl Crowd {
             clock: &*self.clock,
             ids: Ids::fresh(),
             control: Control::new(abort).0,
+            accounts: None,
             knowledge: Some(&self.knowledge),
         };
         let mut events = Vec::new();
