@@ -26,6 +26,8 @@ pub struct Account {
     pub name: String,
     /// Where its key comes from.
     pub source: Arc<dyn KeySource>,
+    /// How many calls it may have under way at once, over all processes.
+    pub max_in_flight: Option<u32>,
 }
 
 /// The accounts of one provider, in order of preference.

@@ -280,6 +280,21 @@ impl Knowledge {
         .await;
     }
 
+    /// Forgets everything that is held against an account.
+    pub async fn unblock(&self, account: &str) {
+        let forget = |account: &str, blocks: &mut Blocks| {
+            *blocks = blocks
+                .iter()
+                .filter(|block| block.account != account)
+                .cloned()
+                .collect();
+        };
+        forget(account, &mut lock(&self.0.blocks));
+        let account = account.to_owned();
+        self.change_blocks(move |blocks| forget(&account, blocks))
+            .await;
+    }
+
     async fn change_blocks(&self, change: impl FnOnce(&mut Blocks) + Send + 'static) {
         if let Some(store) = self.0.store() {
             let changed = store.change_blocks(self.0.clock.now(), change);

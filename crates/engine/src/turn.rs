@@ -77,6 +77,7 @@ pub async fn run_turn(turn: Turn<'_>, sink: Sink<'_>) -> Ended {
     let mut runner = Runner {
         turn,
         gate: None,
+        rules,
         account: None,
         said_held: None,
         state,
@@ -90,6 +91,7 @@ pub async fn run_turn(turn: Turn<'_>, sink: Sink<'_>) -> Ended {
 struct Runner<'a> {
     turn: Turn<'a>,
     gate: Option<AtGate<'a>>,
+    rules: Rules,
     /// The account that is asked with.
     account: Option<Chosen>,
     /// The time at the gate that was said last.

@@ -23,9 +23,17 @@ impl Runner<'_> {
             let Some(gate) = self.gate.as_mut().filter(|gate| !gate.is_admitted()) else {
                 return Ok(());
             };
-            match gate.ask(now).await {
+            let answer = gate.ask(now).await;
+            match answer {
                 Answer::Go(_) | Answer::Probe(_) => return Ok(()),
                 Answer::TooLate => return Err(self.fail(self.too_late()).await),
+                // Whoever will not wait that long asks for itself, and hears it from the provider.
+                Answer::Hold(until) if !self.accepts(until) => {
+                    if let Some(gate) = &mut self.gate {
+                        gate.leave().await;
+                    }
+                    return Ok(());
+                }
                 Answer::Hold(until) => match self.hold(until).await {
                     None => {}
                     Some(Command::RetryNow) => return Ok(()),
@@ -33,6 +41,15 @@ impl Runner<'_> {
                 },
             }
         }
+    }
+
+    /// Whether the policy would wait that long.
+    fn accepts(&self, until: Timestamp) -> bool {
+        let rules = &self.rules;
+        let longest = rules.longest_stated_wait.or(rules.sleep_budget);
+        let wait = until.since(self.turn.clock.now());
+        let short = longest.is_none_or(|longest| wait <= longest);
+        rules.retries != Some(0) && (short || rules.wait_for_reset)
     }
 
     /// Waits at the gate until it is time to ask again, or until somebody wants something else.
@@ -47,7 +64,12 @@ impl Runner<'_> {
                     command => return Some(command),
                 },
                 () = until(self.turn.clock, Some(until_time)) => return None,
-                _ = changes.changed() => until_time = self.gate.as_ref()?.wake_time()?,
+                _ = changes.changed() => {
+                    until_time = self.gate.as_ref()?.wake_time()?;
+                    if !self.accepts(until_time) {
+                        return None;
+                    }
+                }
             }
         }
     }

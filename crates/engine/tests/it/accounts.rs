@@ -92,6 +92,7 @@ impl World {
                 renews: *renews,
                 fetched: AtomicU32::new(0),
             }),
+            max_in_flight: None,
         };
         let list = accounts.iter().enumerate().map(account).collect();
         Self {
