@@ -16,15 +16,13 @@ const MOST_BYTES: usize = 32 << 20;
 const LONGEST_BODY: usize = 1 << 20;
 const LONGEST_TEXT: usize = 1024;
 const HIDDEN: &str = "(hidden)";
-const SECRETS: [&str; 7] = [
-    "authorization",
-    "proxy-authorization",
-    "cookie",
-    "x-api-key",
-    "api-key",
-    "x-goog-api-key",
-    "x-auth-token",
-];
+/// A header whose name holds one of these is hidden.
+const SECRETS: [&str; 6] = ["auth", "cookie", "key", "token", "secret", "password"];
+
+fn is_secret(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    SECRETS.iter().any(|word| name.contains(word))
+}
 
 /// A request, as it came.
 #[derive(Clone, Copy, Debug)]
@@ -147,9 +145,9 @@ impl Entry {
         let headers: Map<String, Value> = asked
             .headers
             .iter()
-            .map(|(name, value)| match SECRETS.contains(&name.as_str()) {
+            .map(|(name, value)| match is_secret(name) {
                 true => (name.clone(), json!(HIDDEN)),
-                false => (name.clone(), json!(bounded(value))),
+                false => (name.clone(), json!(text::without_secrets(&bounded(value)))),
             })
             .collect();
         let kept = asked.size <= LONGEST_BODY;
@@ -229,7 +227,15 @@ mod tests {
     #[test]
     fn secrets_are_hidden_and_the_rest_is_kept() {
         let log = Log::default();
-        let headers = SECRETS.map(|name| (name, "a-very-secret-value"));
+        let headers = [
+            "authorization",
+            "proxy-authorization",
+            "cookie",
+            "x-api-key",
+            "helicone-auth",
+            "x-amz-security-token",
+        ]
+        .map(|name| (name, "a-very-secret-value"));
         note(&log, &headers, 10);
         note(&log, &[("user-agent", "test")], 10);
         let shown = log.show().to_string();
