@@ -47,6 +47,7 @@ struct Entry {
     body_bytes: usize,
     script: Option<String>,
     fault: Option<String>,
+    status: Option<u16>,
     ended: Ended,
     #[serde(skip)]
     weight: usize,
@@ -171,6 +172,7 @@ impl Entry {
             body_bytes: asked.size,
             script: None,
             fault: None,
+            status: None,
             ended: Ended::Open,
             weight: if kept { asked.size } else { 0 } + header_bytes + LONGEST_TEXT,
         }
@@ -192,6 +194,12 @@ impl Note {
             entry.script = Some(text::bounded(script, LONGEST_TEXT).into_owned());
             entry.fault = Some(text::bounded(fault, LONGEST_TEXT).into_owned());
         });
+    }
+
+    /// What is answered.
+    pub(crate) fn answers(&self, status: u16) {
+        self.log
+            .change(self.number, |entry| entry.status = Some(status));
     }
 
     pub(crate) fn ended(&mut self, ended: Ended) {

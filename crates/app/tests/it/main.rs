@@ -10,6 +10,7 @@
 mod architecture;
 mod command_line;
 mod config;
+mod crowd;
 mod doctor;
 mod explain;
 mod interrupts;
