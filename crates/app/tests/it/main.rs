@@ -17,5 +17,6 @@ mod interrupts;
 mod mock_server;
 mod policies;
 mod providers;
+mod shared;
 mod support;
 mod trust;
