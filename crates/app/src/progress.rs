@@ -81,6 +81,11 @@ impl<Out: Write> Progress<Out> {
                 }
                 self.asking_since = self.asking_since.or(Some(now));
             }
+            Body::AccountBlocked { name, cause, until } => {
+                let left = Span(Duration::from_secs(until.since(now).as_secs()));
+                let phrase = cause.phrase();
+                self.print(&format!("⚠ account {name}: {phrase}, set aside for {left}"));
+            }
             Body::AttemptStarted { .. } => {
                 self.end_wait();
                 self.asking_since = Some(now);

@@ -47,6 +47,17 @@ pub struct Chosen {
     pub credential: Credential,
 }
 
+/// How an account stands after a failure.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// The failure was not about it.
+    AsBefore,
+    /// Its key was refused, and it has another one now: it is worth another try.
+    Renewed,
+    /// It is not to be used for a while.
+    Blocked(Block),
+}
+
 impl Accounts {
     /// These accounts, and what is known of them.
     pub fn new(list: Vec<Account>, knowledge: Knowledge, clock: Arc<dyn Clock>) -> Self {
@@ -84,6 +95,11 @@ impl Accounts {
         Some(name.to_owned())
     }
 
+    /// Whether there is more than one.
+    pub fn are_several(&self) -> bool {
+        self.list.len() > 1
+    }
+
     /// Whether another account than this one is free for that model.
     pub fn has_free_sibling(&self, name: &str, model: &str) -> bool {
         let (blocks, now) = (self.knowledge.blocks(), self.clock.now());
@@ -98,17 +114,17 @@ impl Accounts {
         account.max_in_flight
     }
 
-    /// Takes note of what a failure says about an account, for everyone. `true` when its key was renewed meanwhile: then
-    /// the account is not blocked but worth another try.
-    pub async fn failed(&self, chosen: &Chosen, model: &str, judged: &Judged) -> bool {
+    /// Takes note of what a failure says about an account, for everyone.
+    pub async fn failed(&self, chosen: &Chosen, model: &str, judged: &Judged) -> Standing {
         if judged.verdict.cause == Cause::Auth && self.was_renewed(chosen).await {
-            return true;
+            return Standing::Renewed;
         }
         let now = self.clock.now();
-        if let Some(block) = Block::of(&chosen.name, model, &judged.verdict, now) {
-            self.knowledge.block(block).await;
-        }
-        false
+        let Some(block) = Block::of(&chosen.name, model, &judged.verdict, now) else {
+            return Standing::AsBefore;
+        };
+        self.knowledge.block(block.clone()).await;
+        Standing::Blocked(block)
     }
 
     /// A call with that account was answered.

@@ -57,6 +57,15 @@ pub enum Body {
         /// Its name.
         name: String,
     },
+    /// An account is set aside, for everyone who uses it.
+    AccountBlocked {
+        /// Its name.
+        name: String,
+        /// Why.
+        cause: Cause,
+        /// Until then.
+        until: Timestamp,
+    },
     /// A call is made.
     AttemptStarted {
         /// Its number within the turn, from 1.

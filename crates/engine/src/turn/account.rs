@@ -2,6 +2,7 @@
 
 use super::Runner;
 use super::gate::AtGate;
+use crate::accounts::Standing;
 use outlast_kernel::decision::Remedies;
 use outlast_kernel::event::Body;
 use outlast_kernel::failure::{Failure, IoKind, Judged};
@@ -54,13 +55,22 @@ impl Runner<'_> {
 
     /// A failure with all accounts in view, and whether another one could be asked. What it says about this one is
     /// recorded before anything is decided.
-    pub(super) async fn with_accounts(&self, judged: Arc<Judged>) -> (Arc<Judged>, Remedies) {
+    pub(super) async fn with_accounts(&mut self, judged: Arc<Judged>) -> (Arc<Judged>, Remedies) {
         let (Some(accounts), Some(account)) = (self.turn.accounts, &self.account) else {
             return (judged, Remedies::NONE);
         };
         let model = &self.turn.request.model;
-        let renewed = accounts.failed(account, model, &judged).await;
+        let standing = accounts.failed(account, model, &judged).await;
+        let renewed = standing == Standing::Renewed;
         let another = renewed || accounts.has_free_sibling(&account.name, model);
+        // One that has no sibling is asked all the same, and its error says enough.
+        if let (Standing::Blocked(block), true) = (standing, accounts.are_several()) {
+            self.emitter.emit(Body::AccountBlocked {
+                name: block.account,
+                cause: block.cause,
+                until: block.until,
+            });
+        }
         let remedies = Remedies {
             switch: Switches {
                 account: another,

@@ -221,9 +221,12 @@ async fn a_refused_key_is_fetched_again_once_and_then_a_sibling_is_asked() {
         revoked.then(|| Failure::http("p", 401, "invalid key", START))
     };
     let world = World::new(&[("key-a", false), ("key-b", false)], answers);
-    let (ended, _) = world.turn().await;
+    let (ended, events) = world.turn().await;
     assert_eq!(ended.seal, Seal::Completed);
     assert_eq!(world.asked(), ["key-a", "key-b"]);
+    let said =
+        |event: &Event| matches!(&event.body, Body::AccountBlocked { name, .. } if name == "first");
+    assert!(events.iter().any(said), "{events:?}");
 
     let renewed: Answers =
         |key| (key == "key-a-0").then(|| Failure::http("p", 401, "expired", START));
