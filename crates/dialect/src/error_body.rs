@@ -6,105 +6,19 @@
 //! so what a body sends back of the request goes nowhere.
 
 use crate::sse;
+use keys::{ECHOES, FIELDS, MESSAGES, STATUSES};
 use outlast_kernel::Timestamp;
 use outlast_kernel::failure::{Failure, Transport};
 use outlast_kernel::text;
 use serde_json::Value;
 
+mod keys;
 mod python;
 
 const MOST_BODY_BYTES: usize = 64 << 10;
 const DEEPEST: usize = 10;
 const MOST_FIELDS: usize = 64;
 const MOST_MESSAGES: usize = 4;
-
-/// Keys whose values are kept as fields.
-const FIELDS: [&str; 48] = [
-    "code",
-    "type",
-    "status",
-    "reason",
-    "error_code",
-    "__type",
-    "finish_reason",
-    "stop_reason",
-    "stopreason",
-    "estimated_time",
-    "wait_seconds",
-    "next_request_at",
-    "retry_in",
-    "resets_at_ms",
-    ":exception-type",
-    "finishreason",
-    "blockreason",
-    "limit_source",
-    "limitname",
-    "quotaid",
-    "retrydelay",
-    "resets_at",
-    "reset_at",
-    "resetsat",
-    "resetat",
-    "reset_time",
-    "resettime",
-    "quotaresettimestamp",
-    "resets_in",
-    "resets_in_seconds",
-    "reset_after_seconds",
-    "retry_after",
-    "retryafter",
-    "retry-after",
-    "retry_after_s",
-    "retry_after_seconds",
-    "retry_after_ms",
-    "retry-after-ms",
-    "retryafterms",
-    "retry_delay_ms",
-    "status_code",
-    "upstream_status",
-    "raw_status_code",
-    "http_status",
-    "x-ratelimit-reset",
-    "x-ratelimit-remaining",
-    "exception",
-    "plan_type",
-];
-/// Keys whose values are what the provider says.
-const MESSAGES: [&str; 9] = [
-    "message",
-    "error",
-    "detail",
-    "error_message",
-    "raw",
-    "error_description",
-    "msg",
-    "status_msg",
-    "errmsg",
-];
-/// Keys under which a body sends back what was asked; nothing below them is about the failure.
-const ECHOES: [&str; 12] = [
-    "input",
-    "inputs",
-    "request",
-    "messages",
-    "body",
-    "param",
-    "params",
-    "ctx",
-    "prompt",
-    "content",
-    "tools",
-    "arguments",
-];
-/// Fields that hold an HTTP status.
-const STATUSES: [&str; 6] = [
-    "status",
-    "code",
-    "status_code",
-    "upstream_status",
-    "raw_status_code",
-    "http_status",
-];
 
 /// An error as it arrived.
 #[derive(Clone, Copy, Debug)]
