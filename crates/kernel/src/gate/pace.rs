@@ -22,7 +22,7 @@ pub(super) const SLOWEST_RATE: Rate = 500;
 /// Below a pace that the provider is known to keep up with.
 const CATCHING_UP: Rate = 200;
 /// Above it. The slower it is, the more there may be to find.
-const SEARCH: (Rate, Rate) = (10, 60);
+const SEARCH: (Rate, Rate) = (10, 30);
 /// Near a pace at which the provider refused something lately.
 const CARE: Rate = 3;
 /// With nothing known, the search falls with the square of the rate, from this at one call a second: from 5/s it

@@ -368,28 +368,31 @@ impl World<'_> {
     /// A process looks at the gate and sets the timers of those whose turn comes before it looks again.
     fn look(&mut self, process: Index) {
         self.shared.processes[process].looks_at = None;
-        let held: Vec<Index> = self.shared.processes[process]
-            .held
-            .iter()
-            .map(|(_, agent)| *agent)
-            .collect();
         if self.shared.is_down(self.now) {
-            held.into_iter().for_each(|agent| self.go_on_alone(agent));
+            let held = std::mem::take(&mut self.shared.processes[process].held);
+            held.into_iter()
+                .for_each(|(_, agent)| self.go_on_alone(agent));
             return;
         }
         self.join_again(process);
         let next = self.shared.next_look(process, self.now);
-        for agent in held {
-            let wake = self.shared.wake_time(&self.agents[agent].waiter);
+        let mut looks_at = (!self.shared.processes[process].held.is_empty()).then_some(next);
+        let mut due = Vec::new();
+        for (_, agent) in &self.shared.processes[process].held {
+            let wake = self.shared.wake_time(&self.agents[*agent].waiter);
             if wake < next {
-                self.set_timer(agent, wake);
+                due.push((*agent, wake));
             } else if !self.shared.gate.is_closed() {
-                let at = self.shared.look_before(process, self.now, wake);
-                return self.look_at(process, at);
+                // Behind it in line nobody's turn comes earlier.
+                looks_at = Some(self.shared.look_before(process, self.now, wake));
+                break;
             }
         }
-        if !self.shared.processes[process].held.is_empty() {
-            self.look_at(process, next);
+        for (agent, wake) in due {
+            self.set_timer(agent, wake);
+        }
+        if let Some(at) = looks_at {
+            self.look_at(process, at);
         }
     }
 
