@@ -251,8 +251,8 @@ impl Gate {
             return;
         }
         match &mut self.stage {
-            Stage::Closed => return self.learnt.count(now),
-            Stage::Open(_) => return,
+            Stage::Closed => self.learnt.count(now),
+            Stage::Open(_) => {}
             Stage::HalfOpen { open, .. } => {
                 let ramp = Ramp::begin(open.rate, now);
                 self.enter(Stage::Ramp(ramp));

@@ -62,7 +62,7 @@ impl Shared {
         let (all, every) = (self.processes.len() as u64, self.poll_every);
         let phase = process as u64 * every / all;
         let since = (now + every - phase) % every;
-        now - since + every
+        now + every - since
     }
 
     /// The last of these times that is not after `wake`, or the next one.

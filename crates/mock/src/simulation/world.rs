@@ -58,8 +58,13 @@ impl<'a> World<'a> {
                 .events
                 .push(scenario.outage_millis().end, Event::Recovery);
         }
-        for at in [world.shared.down.start, world.shared.down.end] {
-            world.events.push(at, Event::StoreChanges);
+        if !world.shared.down.is_empty() {
+            world
+                .events
+                .push(world.shared.down.start, Event::StoreChanges);
+            world
+                .events
+                .push(world.shared.down.end, Event::StoreChanges);
         }
         world
     }
