@@ -4,7 +4,7 @@
 //! set stands in `table`, once.
 //! Invariant: no secret is in an error, in what is shown, or in the `Debug` of anything here.
 
-mod duration;
+pub(crate) mod duration;
 mod file;
 mod key;
 mod layers;
