@@ -9,6 +9,7 @@ mod explain;
 mod home;
 mod image;
 mod interrupt;
+mod mock_command;
 mod output;
 mod policy_command;
 mod policy_plot;
@@ -59,6 +60,7 @@ fn run(arguments: cli::Arguments) -> anyhow::Result<Exit> {
         (Some(cli::Command::Explain(arguments)), _) => explain::run(arguments),
         (Some(cli::Command::Simulate(arguments)), _) => simulate_command::run(arguments),
         (Some(cli::Command::Config(command)), _) => config_command::run(command),
+        (Some(cli::Command::Mock(arguments)), _) => mock_command::run(&arguments),
         (Some(cli::Command::Doctor(arguments)), _) => doctor::run(&arguments),
         (Some(cli::Command::Trust(arguments)), _) => trust::run(arguments),
         (None, true) => prompt::run(&arguments.prompt),

@@ -18,16 +18,16 @@ pub(crate) fn clock() -> Result<WallClock, Usage> {
     })
 }
 
-/// How many times as fast as the clock on the wall it runs, if it does.
+/// How many times as fast as the clock on the wall it runs, where it does not keep its pace.
 pub(crate) fn scale() -> Result<Option<NonZeroU32>, Usage> {
     let Some(text) = std::env::var_os(TIME_SCALE) else {
         return Ok(None);
     };
     let text = text.to_string_lossy();
-    let scale = text.trim().parse().map_err(|_| {
+    let scale: NonZeroU32 = text.trim().parse().map_err(|_| {
         Usage(format!(
             "{TIME_SCALE} is a whole number of at least 1, such as 60; it is `{text}`"
         ))
     })?;
-    Ok(Some(scale))
+    Ok((scale > NonZeroU32::MIN).then_some(scale))
 }

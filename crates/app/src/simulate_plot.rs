@@ -5,8 +5,8 @@ use outlast_kernel::time::Span;
 use outlast_mock::simulation::Scenario;
 use plotters::coord::Shift;
 use plotters::prelude::{
-    AreaSeries, ChartBuilder, Color, DrawingArea, IntoDrawingArea, IntoLogRange, RGBColor,
-    Rectangle, SVGBackend, WHITE,
+    ChartBuilder, Color, DrawingArea, IntoDrawingArea, IntoLogRange, RGBColor, Rectangle,
+    SVGBackend, WHITE,
 };
 use std::time::Duration;
 
@@ -66,11 +66,13 @@ fn draw_one(panel: &Area<'_>, scenario: &Scenario, played: &Played, top: f64) ->
         .y_desc("calls/s")
         .x_label_formatter(&|x| Span(Duration::from_secs_f64(x.max(0.0))).to_string())
         .draw()?;
-    let steps = rates(played).flat_map(|(from, rate)| {
-        let to = from + part(played);
-        [(from, rate), (to, rate)]
-    });
-    chart.draw_series(AreaSeries::new(steps, LEAST, CALLS.mix(0.5)).border_style(CALLS))?;
+    let bars = rates(played)
+        .filter(|(_, rate)| *rate > LEAST)
+        .map(|(from, rate)| {
+            let corners = [(from, LEAST), (from + part(played), rate)];
+            Rectangle::new(corners, CALLS.filled())
+        });
+    chart.draw_series(bars)?;
     Ok(())
 }
 

@@ -5,7 +5,7 @@
 
 pub mod ask;
 mod read;
-pub mod write;
+pub(crate) mod write;
 
 pub use read::{Stream, read_whole};
 

@@ -5,6 +5,7 @@
 //! Not here: making requests (see the engine) and judging failures (see the kernel).
 #![warn(missing_docs)]
 
+mod answer;
 pub mod anthropic;
 mod delta;
 mod dialect;
@@ -17,6 +18,7 @@ pub mod sse;
 #[cfg(test)]
 mod test_support;
 
+pub use answer::{ErrorForm, Interruption, Problem};
 pub use delta::Delta;
 pub use dialect::{Dialect, Reader, Sign};
 pub use request::{Delivery, Image, Message, Part, Request, Role, Tool, ToolResult};

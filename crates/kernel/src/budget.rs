@@ -70,6 +70,11 @@ impl Chain {
         self.sleep.reserve(wait);
     }
 
+    /// Goes on with a wait that was interrupted.
+    pub(crate) fn resume_wait(&mut self, rest: Duration) {
+        self.sleep.reserve(rest);
+    }
+
     pub(crate) fn start_switch(&mut self) {
         self.retries = self.retries.saturating_add(1);
     }

@@ -174,6 +174,10 @@ fn judge(failure: &Failure, wording: &Wording, stated: Option<&Hint>) -> (Cause,
         (Some((Cause::Billing, name)), Some(hint)) if limit => {
             (timed_limit(hint.wait(failure.at)), seen("text", name))
         }
+        // Whatever it is called, no rate has a window of hours.
+        (Some((Cause::RateLimited, name)), Some(hint)) => {
+            (timed_limit(hint.wait(failure.at)), seen("text", name))
+        }
         // What a terminal status calls a used-up plan is not waited for: another account may help.
         (Some((Cause::UsageLimit, name)), _) if family.is_terminal() => {
             (Cause::Billing, seen("text", name))

@@ -295,6 +295,20 @@ impl Gate {
         }
     }
 
+    /// A probe was given up before it could show anything: the next may probe at once.
+    pub fn abandoned(&mut self, pass: Pass, now: Timestamp) {
+        if let Stage::HalfOpen { open, .. } = &self.stage
+            && pass.token == self.token
+        {
+            let next_probe = now;
+            let open = Open {
+                next_probe,
+                ..*open
+            };
+            self.enter(Stage::Open(open));
+        }
+    }
+
     fn open(&mut self, probes: u32, rate: Rate, now: Timestamp) {
         self.enter(Stage::Open(Open {
             opened: now,

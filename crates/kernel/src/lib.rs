@@ -18,6 +18,7 @@
 //! ```
 #![warn(missing_docs)]
 
+pub mod account;
 pub mod breaker;
 pub mod budget;
 pub mod classify;

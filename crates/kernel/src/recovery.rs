@@ -12,6 +12,7 @@ use crate::Timestamp;
 use crate::budget::{Chain, Cost, Prompt};
 use crate::decision::{Decision, GiveUp, Remedies, Remedy, Rules, Situation, Target, decide};
 use crate::failure::{Judged, Phase};
+use crate::verdict::Class;
 use arrayvec::ArrayVec;
 use std::sync::Arc;
 use std::time::Duration;
@@ -41,8 +42,13 @@ pub enum Event {
         /// The time.
         now: Timestamp,
     },
-    /// The wait is over: by its timer, early by the gate, or cut short by a person.
+    /// The wait is over: by its timer, or cut short by a person.
     Woke {
+        /// The time.
+        now: Timestamp,
+    },
+    /// The gate lets the call pass before its wait is over. Should it fail, the wait goes on: it was the gate's try.
+    LetPass {
         /// The time.
         now: Timestamp,
     },
@@ -141,15 +147,22 @@ enum Stage {
     Idle,
     Calling {
         committed: bool,
+        /// The wait that goes on if this call fails.
+        within: Option<Wait>,
     },
-    Waiting {
-        since: Timestamp,
-        failure: Arc<Judged>,
-    },
+    Waiting(Wait),
     Mending {
         failure: Arc<Judged>,
         committed: bool,
     },
+}
+
+/// A wait that has begun.
+#[derive(Clone, Debug)]
+struct Wait {
+    since: Timestamp,
+    until: Timestamp,
+    failure: Arc<Judged>,
 }
 
 impl State {
@@ -188,53 +201,42 @@ impl State {
 pub fn step(state: &mut State, event: Event) -> Effects {
     let stage = std::mem::replace(&mut state.stage, Stage::Idle);
     match (stage, event) {
-        (Stage::Idle, Event::Started) => call(state, Stage::Calling { committed: false }),
-        (Stage::Calling { .. }, Event::ContentSent) => {
-            remain(state, Stage::Calling { committed: true })
+        (Stage::Idle, Event::Started) => call(state, None),
+        (Stage::Calling { within, .. }, Event::ContentSent) => {
+            let committed = true;
+            remain(state, Stage::Calling { committed, within })
         }
         (Stage::Calling { .. }, Event::Succeeded) => {
             let mut effects = close_chain(state, Closing::Success);
             effects.push(Effect::Settle(Outcome::Completed));
             effects
         }
-        (
-            Stage::Calling { committed },
-            Event::Failed {
-                failure,
-                own_delay,
-                remedies,
-                now,
-            },
-        ) => {
-            let committed = committed || failure.failure.phase == Phase::AfterContent;
-            let situation = Situation {
-                verdict: &failure.verdict,
-                retryable: failure.failure.retryable,
-                committed,
-                own_delay,
-                remedies,
-                now,
-            };
-            let decision = decide(&state.rules, &state.chain, &state.prompt, &situation);
-            follow(state, decision, failure, Moment { now, committed })
+        (Stage::Calling { committed, within }, event @ Event::Failed { .. }) => {
+            failed(state, event, committed, within)
         }
-        (Stage::Waiting { since, .. }, Event::Woke { now }) => {
-            end_wait(state, since, now);
-            call(state, Stage::Calling { committed: false })
+        (Stage::Waiting(wait), Event::Woke { now }) => {
+            end_wait(state, &wait, now);
+            call(state, None)
+        }
+        (Stage::Waiting(wait), Event::LetPass { now }) => {
+            end_wait(state, &wait, now);
+            call(state, Some(wait))
         }
         // A continued answer keeps its committed part: what follows it may not be repeated either.
         (Stage::Mending { committed, .. }, Event::RemedyDone) => {
-            call(state, Stage::Calling { committed })
+            let within = None;
+            state.stage = Stage::Calling { committed, within };
+            Effects::from_iter([Effect::Call])
         }
         (Stage::Mending { failure, .. }, Event::RemedyFailed) => {
             give_up(state, failure, GiveUp::NotRetryable)
         }
-        (Stage::Waiting { since, failure }, Event::RetryAborted { now }) => {
-            end_wait(state, since, now);
+        (Stage::Waiting(wait), Event::RetryAborted { now }) => {
+            end_wait(state, &wait, now);
             let mut effects = Effects::from_iter([Effect::CancelSleep]);
             effects.extend(close_chain(state, Closing::Cancelled));
             effects.extend([
-                Effect::Report(failure, GiveUp::Canceled),
+                Effect::Report(wait.failure, GiveUp::Canceled),
                 Effect::Settle(Outcome::Failed(GiveUp::Canceled)),
             ]);
             effects
@@ -246,6 +248,44 @@ pub fn step(state: &mut State, event: Event) -> Effects {
         }
         (stage, _) => remain(state, stage),
     }
+}
+
+/// A call failed. One that the gate let pass early costs nothing: its wait goes on.
+fn failed(state: &mut State, event: Event, committed: bool, within: Option<Wait>) -> Effects {
+    let Event::Failed {
+        failure,
+        own_delay,
+        remedies,
+        now,
+    } = event
+    else {
+        return Effects::new();
+    };
+    let committed = committed || failure.failure.phase == Phase::AfterContent;
+    let situation = Situation {
+        verdict: &failure.verdict,
+        retryable: failure.failure.retryable,
+        committed,
+        own_delay,
+        remedies,
+        now,
+    };
+    if let Some(wait) = within {
+        let may_wait = !committed && failure.verdict.class() == Class::Transient;
+        if may_wait && failure.failure.retryable != Some(false) && now < wait.until {
+            return wait_on(state, wait, now);
+        }
+    }
+    let decision = decide(&state.rules, &state.chain, &state.prompt, &situation);
+    follow(state, decision, failure, Moment { now, committed })
+}
+
+fn wait_on(state: &mut State, wait: Wait, now: Timestamp) -> Effects {
+    let (until, rest) = (wait.until, wait.until.since(now));
+    state.chain.resume_wait(rest);
+    state.prompt.reserve_sleep(rest);
+    state.stage = Stage::Waiting(Wait { since: now, ..wait });
+    Effects::from_iter([Effect::SleepUntil(until)])
 }
 
 struct Moment {
@@ -261,10 +301,12 @@ fn follow(state: &mut State, decision: Decision, failure: Arc<Judged>, moment: M
             state.chain.start_wait(delay);
             state.prompt.reserve_sleep(delay);
             let announcement = scheduled(state, now, at, &failure);
-            state.stage = Stage::Waiting {
-                since: now,
+            let (since, until) = (now, at);
+            state.stage = Stage::Waiting(Wait {
+                since,
+                until,
                 failure,
-            };
+            });
             Effects::from_iter([announcement, Effect::SleepUntil(at)])
         }
         Decision::Try(remedy @ Remedy::Switch(Target::Account)) => {
@@ -306,8 +348,8 @@ fn abort(state: &mut State, stage: Stage, now: Timestamp) -> Effects {
     match stage {
         Stage::Idle => return effects,
         Stage::Calling { .. } => effects.push(Effect::CancelCall),
-        Stage::Waiting { since, .. } => {
-            end_wait(state, since, now);
+        Stage::Waiting(wait) => {
+            end_wait(state, &wait, now);
             effects.push(Effect::CancelSleep);
         }
         Stage::Mending { .. } => {}
@@ -342,14 +384,15 @@ fn close_chain(state: &mut State, closing: Closing<'_>) -> Effects {
     effects
 }
 
-fn end_wait(state: &mut State, since: Timestamp, now: Timestamp) {
-    let slept = now.since(since);
+fn end_wait(state: &mut State, wait: &Wait, now: Timestamp) {
+    let slept = now.since(wait.since);
     state.chain.end_wait(slept);
     state.prompt.settle_sleep(slept);
 }
 
-fn call(state: &mut State, stage: Stage) -> Effects {
-    state.stage = stage;
+fn call(state: &mut State, within: Option<Wait>) -> Effects {
+    let committed = false;
+    state.stage = Stage::Calling { committed, within };
     Effects::from_iter([Effect::Call])
 }
 

@@ -249,9 +249,47 @@ fn an_overflow_is_compacted_without_a_retry_event() {
     );
 }
 
+#[test]
+fn a_try_of_the_gates_costs_nothing_and_the_wait_goes_on() {
+    let mut run = Run::new("session");
+    run.step(Event::Started);
+    let effects = run.fail(overloaded(), Remedies::NONE);
+    let Some(Effect::SleepUntil(until)) = effects.last().cloned() else {
+        panic!("{effects:?}");
+    };
+    for seconds in [1, 2] {
+        let early = NOW + Duration::from_millis(seconds * 500);
+        assert_eq!(run.step(Event::LetPass { now: early })[..], [Effect::Call]);
+        run.now = early;
+        let again = run.fail(overloaded(), Remedies::NONE);
+        assert_eq!(again[..], [Effect::SleepUntil(until)]);
+        assert_eq!(run.state.chain().retries(), 1);
+        assert_eq!(run.state.chain().scheduled_sleep(), until.since(NOW));
+    }
+    let early = NOW + Duration::from_millis(1500);
+    run.step(Event::LetPass { now: early });
+    let ended = run.step(Event::Succeeded);
+    assert!(
+        matches!(&ended[0], Effect::AnnounceEnd(end) if end.success && end.attempt == 1),
+        "{ended:?}"
+    );
+}
+
+#[test]
+fn what_the_gates_try_shows_to_be_hopeless_is_not_waited_for() {
+    let mut run = Run::new("session");
+    run.step(Event::Started);
+    run.fail(overloaded(), Remedies::NONE);
+    run.step(Event::LetPass { now: NOW });
+    run.now = NOW;
+    let effects = run.fail(judged(Cause::Auth, Scope::Credential), Remedies::NONE);
+    let settled = Effect::Settle(Outcome::Failed(GiveUp::NotRetryable));
+    assert_eq!(effects.last(), Some(&settled));
+}
+
 // --- all sequences ---
 
-const WORDS: usize = 16;
+const WORDS: usize = 17;
 
 fn word(index: usize, run: &Run) -> Event {
     let everything = Remedies {
@@ -300,6 +338,7 @@ fn word(index: usize, run: &Run) -> Event {
                 now,
             }
         }
+        15 => Event::LetPass { now: NOW },
         _ => Event::Spent(Cost(1)),
     }
 }
@@ -326,7 +365,7 @@ impl Observer {
         if matches!(event, Event::Succeeded | Event::Failed { .. }) {
             self.calling = false;
         }
-        if matches!(event, Event::Woke { .. }) {
+        if matches!(event, Event::Woke { .. } | Event::LetPass { .. }) {
             self.sleeping = false;
         }
         let mut continued = false;
@@ -419,6 +458,9 @@ fn explore(run: &Run, observer: &Observer, depth: usize) -> u64 {
         let effects = step(&mut run.state, event.clone());
         if let Some(Effect::SleepUntil(at)) = effects.last() {
             run.now = *at;
+        }
+        if matches!(event, Event::LetPass { .. }) {
+            run.now = NOW;
         }
         observer.check(&event, &effects, (&before, &run.state));
         // What changed nothing leads only to sequences that are checked without it.

@@ -1,12 +1,25 @@
-//! Pretends: a provider that fails on demand.
+//! Pretends: a provider that fails on demand, in three dialects.
 //!
-//! A [`Script`] says what goes wrong and when; [`Scripted`] plays it as a transport that speaks the Anthropic wire
-//! format, so that everything above it is what users run.
+//! A [`Script`] says what goes wrong and when. [`Scripted`] plays it in process as a transport, [`Server`] as a real
+//! HTTP server; both send the same bytes, so that everything above is what users run.
 #![warn(missing_docs)]
 
+mod book;
+mod compress;
+mod content;
+mod facts;
+mod log;
+mod plan;
+mod play;
+mod refusal;
+mod reply;
+mod route;
 mod script;
+mod server;
 pub mod simulation;
 mod transport;
 
-pub use script::{Error, Reply, Script};
+pub use reply::{Act, Broken, HintForm, Kind, PageForm, Reply, Trouble};
+pub use script::{Error, Script, help};
+pub use server::{ListenError, Options, Server};
 pub use transport::Scripted;

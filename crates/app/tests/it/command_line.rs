@@ -51,10 +51,10 @@ fn every_script_ends_as_documented() {
             "⚠ Rate limited, retrying in 2s…",
         ),
         (
-            "usage-limit:reset=300",
+            "usage-limit:reset=240",
             "session",
             0,
-            "⚠ Usage limit reached, retrying in 5m…",
+            "⚠ Usage limit reached, retrying in 4m",
         ),
         ("stall", "session", 0, "⚠ Stream stalled, retrying in 2s…"),
         ("flaky:0.3,seed=7", "session", 0, ""),
@@ -64,12 +64,7 @@ fn every_script_ends_as_documented() {
             0,
             "⚠ Rate limited, retrying in 9s… (3/3",
         ),
-        (
-            "usage-limit",
-            "session",
-            3,
-            "the provider asks to wait 5h, the policy accepts 5m",
-        ),
+        ("usage-limit", "session", 3, "the provider asks to wait 5h"),
         ("overloaded:4", "session", 3, "gave up after 3 retries"),
         ("overloaded:1", "none", 1, "retries are off"),
         ("overflow", "overnight", 1, "Context window exceeded"),
@@ -80,7 +75,7 @@ fn every_script_ends_as_documented() {
             "part of the answer was already delivered",
         ),
         ("no-such-fault", "session", 2, "there is no such fault"),
-        ("ok", "overnite", 2, "there is no policy `overnite`"),
+        ("ok", "overnite", 2, "did you mean `overnight`"),
     ];
     for (model, policy, code, part) in table {
         let ran = ask(model, policy);

@@ -1,5 +1,6 @@
 //! Ctrl-C and its kin, sent to a real process in the middle of an eight-hour wait.
 
+use crate::mock_server::MockServer;
 use crate::support::{Outlast, Ran};
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Command, Stdio};
@@ -53,5 +54,34 @@ fn ctrl_c_cancels_an_eight_hour_wait_at_once() {
         );
         // Generous: it must not depend on how busy the machine is, only not on the wait.
         assert!(took.as_secs() < 5, "{signal}: {took:?}");
+    }
+}
+
+#[test]
+fn ctrl_c_closes_the_connection_to_the_provider() {
+    let mock = MockServer::start_in(Outlast {
+        scale: "1",
+        ..Outlast::new()
+    });
+    for (script, model) in [("stall", "a"), ("stall:3", "b"), ("hold:3600", "c")] {
+        let body = format!(r#"{{"script":"{script}"}}"#);
+        mock.control("POST", "/_outlast/script", &body);
+        mock.control("DELETE", "/_outlast/requests", "");
+        let child = mock
+            .command("anthropic", &["--model", model])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        mock.wait_for_request("open");
+        let sent = std::time::SystemTime::now();
+        Command::new("kill")
+            .args(["-INT", &child.id().to_string()])
+            .status()
+            .unwrap();
+        let ran = Ran::from(child.wait_with_output().unwrap());
+        assert_eq!((ran.code, ran.stdout.as_str()), (130, ""), "{script}");
+        assert!(sent.elapsed().unwrap().as_secs() < 5);
+        mock.wait_for_request("client_closed");
     }
 }

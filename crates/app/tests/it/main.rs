@@ -10,8 +10,11 @@
 mod architecture;
 mod command_line;
 mod config;
+mod doctor;
 mod explain;
 mod interrupts;
+mod mock_server;
 mod policies;
+mod providers;
 mod support;
 mod trust;

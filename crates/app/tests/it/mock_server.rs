@@ -4,6 +4,7 @@ use crate::support::{Outlast, Ran};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::process::{Child, Stdio};
+use std::time::{Duration, SystemTime};
 
 /// A key that must not be seen anywhere.
 pub(crate) const PLANTED: &str = "planted-key-7f3a9c1e5b";
@@ -57,7 +58,7 @@ impl MockServer {
     }
 
     pub(crate) fn ask(&self, dialect: &str, arguments: &[&str]) -> Ran {
-        Ran::from(self.command(dialect, arguments).output().unwrap())
+        Ran::of(&mut self.command(dialect, arguments))
     }
 
     /// One request to its control endpoints; the answer is the body.
@@ -65,7 +66,7 @@ impl MockServer {
         let mut socket = TcpStream::connect(&self.address).unwrap();
         let length = body.len();
         let head = format!(
-            "{method} {path} HTTP/1.1\r\nhost: {}\r\nconnection: close\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n",
+            "{method} {path} HTTP/1.0\r\nhost: {}\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n",
             self.address
         );
         socket.write_all((head + body).as_bytes()).unwrap();
@@ -77,6 +78,18 @@ impl MockServer {
     /// What it has received.
     pub(crate) fn requests(&self) -> String {
         self.control("GET", "/_outlast/requests", "")
+    }
+
+    /// Waits until the log has a request that stands like this.
+    pub(crate) fn wait_for_request(&self, ended: &str) {
+        const LIMIT: Duration = Duration::from_secs(20);
+        let wanted = format!(r#""ended":"{ended}""#);
+        let start = SystemTime::now();
+        while !self.requests().contains(&wanted) {
+            let waited = start.elapsed().unwrap();
+            assert!(waited < LIMIT, "no request is {ended}: {}", self.requests());
+            std::thread::yield_now();
+        }
     }
 
     /// Ends it; the answer is what it wrote to stderr.

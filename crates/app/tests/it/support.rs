@@ -4,6 +4,8 @@ use assert_cmd::cargo::cargo_bin;
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
+use std::sync::mpsc;
+use std::time::Duration;
 use tempfile::TempDir;
 
 pub(crate) struct Outlast {
@@ -80,7 +82,30 @@ impl Outlast {
     }
 
     pub(crate) fn run(&self, arguments: &[&str]) -> Ran {
-        Ran::from(self.command(arguments).output().unwrap())
+        Ran::of(&mut self.command(arguments))
+    }
+}
+
+impl Ran {
+    /// Runs a command to its end, which must come.
+    pub(crate) fn of(command: &mut Command) -> Self {
+        const LIMIT: Duration = Duration::from_secs(120);
+        let child = command
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let id = child.id();
+        let (sender, ended) = mpsc::channel();
+        std::thread::spawn(move || sender.send(child.wait_with_output()));
+        let Ok(output) = ended.recv_timeout(LIMIT) else {
+            Command::new("kill")
+                .args(["-9", &id.to_string()])
+                .status()
+                .ok();
+            panic!("{command:?} does not end");
+        };
+        Self::from(output.unwrap())
     }
 }
 

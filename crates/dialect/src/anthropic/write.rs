@@ -1,59 +1,207 @@
-//! To the wire: requests, and the frames and bodies that a provider would send.
+//! To the wire: the frames and bodies that a provider would send.
 
-use crate::sse;
-use outlast_kernel::event::Usage;
+use crate::answer::{Answer, Part, Problem, Thought, frame, in_turns, object};
+use outlast_kernel::event::{Proof, Reasoning, StopReason, ToolCall, Usage};
 use serde_json::{Value, json};
 
-/// The first frames of an answer: the message and its one text block.
-pub fn start(model: &str, usage: Usage) -> String {
-    let message = json!({
-        "id": "msg_scripted", "type": "message", "role": "assistant", "model": model,
-        "content": [], "stop_reason": null, "stop_sequence": null,
-        "usage": {
-            "input_tokens": usage.input,
-            "output_tokens": usage.output,
-            "cache_read_input_tokens": usage.cache_read,
-            "cache_creation_input_tokens": usage.cache_write,
-        },
-    });
-    let block = json!({ "type": "content_block_start", "index": 0, "content_block": { "type": "text", "text": "" } });
-    frame(&json!({ "type": "message_start", "message": message })) + &frame(&block)
+const ID: &str = "msg_scripted";
+
+/// The frames of an answer, in pieces.
+pub(crate) fn frames(answer: &Answer<'_>) -> Vec<String> {
+    let usage = answer.usage.unwrap_or_default();
+    let opening = Usage {
+        output: usage.output.min(1),
+        ..usage
+    };
+    let message = message(answer.model, &[], opening);
+    let mut writer = Writer {
+        pieces: vec![frame(
+            &json!({ "type": "message_start", "message": message }),
+        )],
+        index: 0,
+    };
+    for part in &answer.parts {
+        match part {
+            Part::Text(pieces) => writer.text(pieces),
+            Part::Thought(thought) => writer.thought(thought),
+            Part::Calls(calls) => writer.calls(calls),
+        }
+    }
+    writer
+        .pieces
+        .extend(answer.stop.map(|stop| end(stop, usage)));
+    writer.pieces
 }
 
-/// A sign of life without content.
-pub fn ping() -> String {
-    frame(&json!({ "type": "ping" }))
-}
-
-/// A piece of the answer.
-pub fn text(text: &str) -> String {
-    frame(
-        &json!({ "type": "content_block_delta", "index": 0, "delta": { "type": "text_delta", "text": text } }),
-    )
-}
-
-/// The last frames of an answer.
-pub fn stop(output_tokens: u64) -> String {
+fn end(stop: StopReason, usage: Usage) -> String {
     let delta = json!({
-        "type": "message_delta",
-        "delta": { "stop_reason": "end_turn", "stop_sequence": null },
-        "usage": { "output_tokens": output_tokens },
+        "stop_reason": stop_reason(stop), "stop_sequence": null, "stop_details": stop_details(stop),
     });
-    frame(&json!({ "type": "content_block_stop", "index": 0 }))
-        + &frame(&delta)
+    let usage = self::usage(usage);
+    frame(&json!({ "type": "message_delta", "delta": delta, "usage": usage }))
         + &frame(&json!({ "type": "message_stop" }))
 }
 
-/// An error, as the body of a response or the data of a frame.
-pub fn error_body(kind: &str, message: &str) -> String {
-    json!({ "type": "error", "error": { "type": kind, "message": message } }).to_string()
+struct Writer {
+    pieces: Vec<String>,
+    /// The index of the next block.
+    index: usize,
 }
 
-fn frame(data: &Value) -> String {
-    let name = data["type"].as_str().unwrap_or_default();
-    sse::Event {
-        name: name.to_owned(),
-        data: data.to_string(),
+impl Writer {
+    fn text(&mut self, pieces: &[&str]) {
+        let deltas: Vec<Value> = pieces
+            .iter()
+            .map(|text| json!({ "type": "text_delta", "text": text }))
+            .collect();
+        let index = self.block(&json!({ "type": "text", "text": "" }), &deltas);
+        self.add_to_last(&stop(index));
     }
-    .to_wire()
+
+    fn thought(&mut self, thought: &Thought<'_>) {
+        if let Some(Proof::Redacted { data }) = thought.done.and_then(|done| done.proof.as_ref()) {
+            let index = self.block(&json!({ "type": "redacted_thinking", "data": data }), &[]);
+            self.add_to_last(&stop(index));
+            return;
+        }
+        let deltas: Vec<Value> = thought
+            .pieces
+            .iter()
+            .map(|text| json!({ "type": "thinking_delta", "thinking": text }))
+            .collect();
+        let index = self.block(
+            &json!({ "type": "thinking", "thinking": "", "signature": "" }),
+            &deltas,
+        );
+        let Some(done) = thought.done else {
+            return;
+        };
+        let signature = json!({ "type": "signature_delta", "signature": signature(done) });
+        self.pieces.push(delta(index, &signature) + &stop(index));
+    }
+
+    fn calls(&mut self, calls: &[&ToolCall]) {
+        let first = self.index;
+        for call in calls {
+            let block =
+                json!({ "type": "tool_use", "id": call.id, "name": call.name, "input": {} });
+            let index = self.block(&block, &[]);
+            let nothing = json!({ "type": "input_json_delta", "partial_json": "" });
+            self.add_to_last(&delta(index, &nothing));
+        }
+        for (call, piece) in in_turns(calls) {
+            let piece = json!({ "type": "input_json_delta", "partial_json": piece });
+            self.pieces.push(delta(first + call, &piece));
+        }
+        let stops = (first..self.index).map(stop);
+        self.pieces.extend(stops);
+    }
+
+    /// Begins a block and writes its deltas, the first in the same piece.
+    fn block(&mut self, block: &Value, deltas: &[Value]) -> usize {
+        let index = self.index;
+        self.index += 1;
+        let start = frame(
+            &json!({ "type": "content_block_start", "index": index, "content_block": block }),
+        );
+        let mut deltas = deltas.iter().map(|one| delta(index, one));
+        self.pieces.push(start + &deltas.next().unwrap_or_default());
+        self.pieces.extend(deltas);
+        index
+    }
+
+    fn add_to_last(&mut self, frame: &str) {
+        if let Some(last) = self.pieces.last_mut() {
+            last.push_str(frame);
+        }
+    }
+}
+
+fn delta(index: usize, delta: &Value) -> String {
+    frame(&json!({ "type": "content_block_delta", "index": index, "delta": delta }))
+}
+
+fn stop(index: usize) -> String {
+    frame(&json!({ "type": "content_block_stop", "index": index }))
+}
+
+/// The answer as one body.
+pub(crate) fn whole(answer: &Answer<'_>) -> Value {
+    let blocks: Vec<Value> = answer.parts.iter().flat_map(blocks).collect();
+    let mut message = message(answer.model, &blocks, answer.usage.unwrap_or_default());
+    message["stop_reason"] = json!(answer.stop.map(stop_reason));
+    message["stop_details"] = answer.stop.map(stop_details).unwrap_or_default();
+    message
+}
+
+fn blocks(part: &Part<'_>) -> Vec<Value> {
+    let tool_use = |call: &&ToolCall| {
+        let input = object(&call.arguments);
+        json!({ "type": "tool_use", "id": call.id, "name": call.name, "input": input })
+    };
+    match part {
+        Part::Text(pieces) => vec![json!({ "type": "text", "text": pieces.concat() })],
+        Part::Thought(thought) => vec![thinking(thought)],
+        Part::Calls(calls) => calls.iter().map(tool_use).collect(),
+    }
+}
+
+fn thinking(thought: &Thought<'_>) -> Value {
+    match thought.done.and_then(|done| done.proof.as_ref()) {
+        Some(Proof::Redacted { data }) => json!({ "type": "redacted_thinking", "data": data }),
+        _ => json!({
+            "type": "thinking",
+            "thinking": thought.pieces.concat(),
+            "signature": thought.done.map(signature).unwrap_or_default(),
+        }),
+    }
+}
+
+fn signature(reasoning: &Reasoning) -> &str {
+    match &reasoning.proof {
+        Some(Proof::Signature { signature }) => signature,
+        _ => "",
+    }
+}
+
+fn message(model: &str, content: &[Value], usage: Usage) -> Value {
+    json!({
+        "id": ID, "type": "message", "role": "assistant", "model": model, "content": content,
+        "stop_reason": null, "stop_sequence": null, "stop_details": null,
+        "usage": self::usage(usage),
+    })
+}
+
+fn usage(usage: Usage) -> Value {
+    json!({
+        "input_tokens": usage.input,
+        "output_tokens": usage.output,
+        "cache_read_input_tokens": usage.cache_read,
+        "cache_creation_input_tokens": usage.cache_write,
+    })
+}
+
+fn stop_reason(reason: StopReason) -> &'static str {
+    match reason {
+        StopReason::EndTurn => "end_turn",
+        StopReason::ToolUse => "tool_use",
+        StopReason::Length => "max_tokens",
+        StopReason::Refusal => "refusal",
+        _ => "pause_turn",
+    }
+}
+
+fn stop_details(reason: StopReason) -> Value {
+    match reason {
+        StopReason::Refusal => json!({ "type": "refusal", "category": null, "explanation": null }),
+        _ => Value::Null,
+    }
+}
+
+/// An error, as the body of a response or the data of a frame.
+pub(crate) fn error(problem: &Problem) -> Value {
+    let mut error = problem.fields.clone();
+    error.insert("type".to_owned(), json!(problem.kind));
+    error.insert("message".to_owned(), json!(problem.message));
+    json!({ "type": "error", "error": error, "request_id": problem.request_id })
 }

@@ -175,7 +175,7 @@ impl Incoming {
         let frame = match self.frames.next_frame() {
             Ok(Some(frame)) => frame,
             Ok(None) => return Ok(None),
-            Err(error) => return Err(adapter.raised(IoKind::Protocol, &error.to_string())),
+            Err(error) => return Err(adapter.raised(IoKind::Truncated, &error.to_string())),
         };
         let mut deltas = Vec::new();
         if let Some(event) = &frame.event {
@@ -206,13 +206,19 @@ impl Incoming {
     }
 
     fn take_in(&mut self, adapter: &Adapter, bytes: &Bytes) -> Result<(), Failed> {
+        self.count(adapter, bytes)?;
+        self.frames.push(bytes);
+        Ok(())
+    }
+
+    /// Takes note of bytes that came: they are a sign of life, and there may not be too many.
+    fn count(&mut self, adapter: &Adapter, bytes: &Bytes) -> Result<(), Failed> {
         self.received += bytes.len();
         if self.received > MAX_ANSWER_BYTES {
             let message = format!("the answer is longer than {} MiB", MAX_ANSWER_BYTES >> 20);
-            return Err(adapter.raised(IoKind::Protocol, &message));
+            return Err(adapter.raised(IoKind::Truncated, &message));
         }
         self.watchdog.alive(adapter.clock.now());
-        self.frames.push(bytes);
         Ok(())
     }
 
@@ -227,7 +233,7 @@ impl Incoming {
         Err(match came {
             Came::Broke(error) => adapter.broken(&error),
             Came::Nothing => {
-                let standstill = Span(self.watchdog.standstill(now));
+                let standstill = Span(self.watchdog.standstill());
                 let message = format!("the stream stood still for {standstill}");
                 adapter.raised(IoKind::Idle, &message)
             }
@@ -247,11 +253,11 @@ impl Adapter {
         loop {
             match incoming.wait(self).await {
                 Came::Bytes(bytes) => {
-                    incoming.received += bytes.len();
-                    if incoming.received > MAX_ANSWER_BYTES {
-                        return Err(self.raised(IoKind::Protocol, "the answer is too long"));
+                    incoming.count(self, &bytes)?;
+                    // Some servers send spaces to show that they are there.
+                    if !bytes.iter().all(u8::is_ascii_whitespace) {
+                        incoming.watchdog.progress(self.clock.now());
                     }
-                    incoming.watchdog.progress(self.clock.now());
                     body.extend_from_slice(&bytes);
                 }
                 Came::End => break,

@@ -60,9 +60,10 @@ impl Watchdog {
         }
     }
 
-    /// For how long the answer has not moved on.
-    pub(super) fn standstill(&self, now: Timestamp) -> Duration {
-        now.since(self.progress_at)
+    /// How long the answer will not have moved on when patience ends.
+    pub(super) fn standstill(&self) -> Duration {
+        let end = self.deadline().unwrap_or(self.alive_at);
+        end.since(self.progress_at)
     }
 }
 

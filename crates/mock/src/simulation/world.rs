@@ -1,6 +1,6 @@
 //! The world: takes what comes next and lets it happen.
 
-use super::agent::{Account, Agent, Doing, Next, Report};
+use super::agent::{Agent, Doing, Next, Report};
 use super::events::{Event, Events, Index};
 use super::numbers::{Numbers, Record};
 use super::provider::{Provider, Reply};
@@ -142,27 +142,19 @@ impl World<'_> {
             let arrives = self.now + self.shared.latency;
             self.events.push(arrives, Event::Ask(agent));
         } else {
-            self.call(agent, None, Account::Own);
+            self.call(agent, None);
         }
     }
 
-    fn call(&mut self, agent: Index, pass: Option<Pass>, account: Account) {
+    fn call(&mut self, agent: Index, pass: Option<Pass>) {
         let now = self.time();
         let caller = &mut self.agents[agent];
-        if account == Account::Own {
-            caller.wake(now);
-        }
         let reply = self.provider.call(caller.tokens, self.now);
         let accepted = reply == Reply::Accepted;
-        (caller.pass, caller.account, caller.reply) = (pass, account, reply);
-        caller.doing = Doing::Calling;
+        (caller.pass, caller.reply, caller.doing) = (pass, reply, Doing::Calling);
+        caller.go(now);
         self.record.attempt(self.now, caller.tokens, accepted);
         self.record.trace(self.now, 1 + u64::from(accepted), agent);
-        if account == Account::Gate && self.dead_probes > 0 {
-            self.dead_probes -= 1;
-            self.agents[agent].doing = Doing::Dead;
-            return self.record.unblock(agent, self.now);
-        }
         let takes = if accepted {
             let busy = self.busy();
             self.chance.u64(busy / 30..=busy / 6)
@@ -172,19 +164,21 @@ impl World<'_> {
         self.events.push(self.now + takes, Event::Answer(agent));
     }
 
+    /// Nobody will hear of its probe.
+    fn die(&mut self, agent: Index) {
+        self.dead_probes -= 1;
+        self.agents[agent].doing = Doing::Dead;
+        self.record.unblock(agent, self.now);
+    }
+
     fn answered(&mut self, agent: Index) {
         let now = self.time();
         let Some(failure) = self.agents[agent].reply.judged(now) else {
             return self.accepted(agent);
         };
         let stated = failure.verdict.hint.as_ref().map(|hint| hint.not_before);
-        let next = match self.agents[agent].account {
-            Account::Gate => Next::WaitUntil(self.agents[agent].waiter.own_wake),
-            Account::Own => {
-                let delay = self.own_delay(agent);
-                self.agents[agent].fail(failure, delay, now)
-            }
-        };
+        let delay = self.own_delay(agent);
+        let next = self.agents[agent].fail(failure, delay, now);
         let waits = next != Next::GaveUp;
         if self.has_store() {
             let pass = self.agents[agent].pass;
@@ -220,8 +214,7 @@ impl World<'_> {
     }
 
     fn accepted(&mut self, agent: Index) {
-        let now = self.time();
-        self.agents[agent].succeed(now);
+        self.agents[agent].succeed();
         self.agents[agent].doing = Doing::Thinking;
         self.record.success(agent, self.now);
         self.record.trace(self.now, 4, agent);
@@ -277,16 +270,13 @@ impl World<'_> {
             return if self.agents[agent].is_retrying() {
                 self.go_on_alone(agent);
             } else {
-                self.call(agent, None, Account::Own);
+                self.call(agent, None);
             };
         }
         match self.shared.ask(&self.agents[agent].waiter, self.now) {
-            Answer::Go(pass) => self.call(agent, Some(pass), Account::Own),
-            Answer::Probe(pass) => {
-                let alone = self.shared.line.is_empty();
-                let account = if alone { Account::Own } else { Account::Gate };
-                self.call(agent, Some(pass), account);
-            }
+            Answer::Go(pass) => self.call(agent, Some(pass)),
+            Answer::Probe(_) if self.dead_probes > 0 => self.die(agent),
+            Answer::Probe(pass) => self.call(agent, Some(pass)),
             Answer::Hold(until) => self.hold(agent, until.as_millis()),
             // No agent has a deadline.
             Answer::TooLate => {}

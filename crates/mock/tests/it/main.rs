@@ -1,140 +1,14 @@
-//! The scripted provider behind the real adapter and the real turn, on a paused clock.
+//! The scripted provider behind the real adapter and the real turn, and over real sockets, on a paused clock.
 #![allow(
     clippy::unwrap_used,
+    clippy::expect_used,
     clippy::panic,
     clippy::disallowed_methods,
     clippy::too_many_lines,
     reason = "a test may stop at once, and its tables are long"
 )]
 
-use outlast_dialect::{Message, Request};
-use outlast_engine::clock::TimerClock;
-use outlast_engine::provider::Anthropic;
-use outlast_engine::strategy::PolicyRetry;
-use outlast_engine::turn::{Control, Ended, Ids, Turn};
-use outlast_engine::{CancellationToken, Clock, run_turn};
-use outlast_kernel::Timestamp;
-use outlast_kernel::budget::Prompt;
-use outlast_kernel::decision::GiveUp;
-use outlast_kernel::event::{Body, Event, Seal};
-use outlast_kernel::policy::Policy;
-use outlast_kernel::verdict::Cause;
-use outlast_mock::Scripted;
-use std::sync::Arc;
-use std::time::Duration;
-use tokio::time::Instant;
-
-struct Played {
-    ended: Ended,
-    causes: Vec<Cause>,
-    took: Duration,
-}
-
-async fn play(script: &str, policy: &str) -> Played {
-    let clock: Arc<dyn Clock> =
-        Arc::new(TimerClock::new(Timestamp::from_millis(1_800_000_000_000)));
-    let transport = Arc::new(Scripted::new(script.parse().unwrap(), Arc::clone(&clock)));
-    let provider = Anthropic::new("mock", transport, Arc::clone(&clock));
-    let retry = PolicyRetry::new(Policy::named(policy).unwrap(), Arc::clone(&clock));
-    let request = Request {
-        model: script.to_owned(),
-        messages: vec![Message::user("Say hello")],
-        max_tokens: 1000,
-    };
-    let turn = Turn {
-        provider: &provider,
-        request: &request,
-        retry: Some(&retry),
-        budget: Prompt::default(),
-        clock: &*clock,
-        ids: Ids::fresh(),
-        control: Control::new(CancellationToken::new()).0,
-    };
-    let (start, mut causes) = (Instant::now(), Vec::new());
-    let ended = run_turn(turn, &mut |event: Event| {
-        if let Body::RetryScheduled { cause, .. } = event.body {
-            causes.push(cause);
-        }
-    })
-    .await;
-    Played {
-        ended,
-        causes,
-        took: start.elapsed(),
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn every_fault_that_can_pass_is_outlasted() {
-    let table: [(&str, &[Cause], u64); 7] = [
-        ("ok", &[], 0),
-        ("overloaded:3", &[Cause::Overloaded; 3], 14),
-        ("rate-limited:retry-after=2", &[Cause::RateLimited], 2),
-        ("rate-limited:retry-after=60", &[Cause::RateLimited], 60),
-        ("stall", &[Cause::Stalled], 122),
-        ("drop-after:0", &[Cause::Network], 2),
-        (
-            "overloaded+rate-limited:retry-after=9",
-            &[Cause::Overloaded, Cause::RateLimited],
-            11,
-        ),
-    ];
-    for (script, causes, seconds) in table {
-        let played = play(script, "session").await;
-        assert_eq!(played.ended.seal, Seal::Completed, "{script}");
-        assert!(
-            played.ended.text.ends_with("You said: Say hello"),
-            "{script}: {}",
-            played.ended.text
-        );
-        assert_eq!(
-            (&played.causes[..], played.took.as_secs()),
-            (causes, seconds),
-            "{script}"
-        );
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_usage_window_is_waited_out_overnight_and_refused_by_a_session() {
-    let night = play("usage-limit", "overnight").await;
-    assert_eq!(
-        (night.ended.seal, night.took.as_secs()),
-        (Seal::Completed, 18_000)
-    );
-    assert_eq!(night.causes, [Cause::UsageLimit]);
-
-    let session = play("usage-limit", "session").await;
-    let (_, why) = session.ended.error.unwrap();
-    assert_eq!(
-        why.to_string(),
-        "the provider asks to wait 5h, the policy accepts 5m"
-    );
-    assert_eq!(session.took, Duration::ZERO);
-}
-
-#[tokio::test(start_paused = true)]
-async fn an_overflow_is_never_retried() {
-    let played = play("overflow", "overnight").await;
-    let (judged, why) = played.ended.error.unwrap();
-    assert_eq!(
-        (judged.verdict.cause, why, played.took),
-        (Cause::ContextOverflow, GiveUp::Overflow, Duration::ZERO)
-    );
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_stream_cut_after_content_ends_the_turn() {
-    let played = play("drop-after:5", "overnight").await;
-    assert_eq!(played.ended.seal, Seal::Error);
-    assert_eq!(played.ended.text, "Hello from the scripted provider: ");
-    assert_eq!(played.ended.error.unwrap().1, GiveUp::ContentSent);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_flaky_provider_is_outlasted_for_a_hundred_seeds() {
-    for seed in 0..100 {
-        let played = play(&format!("flaky:0.3,seed={seed}"), "overnight").await;
-        assert_eq!(played.ended.seal, Seal::Completed, "seed {seed}");
-    }
-}
+mod client;
+mod control;
+mod faults;
+mod turns;

@@ -1,0 +1,147 @@
+//! `outlast doctor`: what it finds, what it says to do, and what it keeps to itself.
+
+use crate::mock_server::{DIALECTS, MockServer, PLANTED};
+use crate::support::{Outlast, Ran};
+use serde_json::Value;
+use std::os::unix::fs::PermissionsExt;
+
+/// The state and the words of each check, by its subject.
+fn checks(ran: &Ran) -> Vec<(String, String, String)> {
+    let checks: Vec<Value> = serde_json::from_str(&ran.stdout).unwrap();
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    checks
+        .iter()
+        .map(|check| {
+            (
+                text(&check["check"]),
+                text(&check["state"]),
+                text(&check["says"]),
+            )
+        })
+        .collect()
+}
+
+fn state<'a>(checks: &'a [(String, String, String)], subject: &str) -> &'a str {
+    let found = checks.iter().find(|(name, _, _)| name == subject);
+    found.map_or("", |(_, state, _)| state.as_str())
+}
+
+fn doctor(mock: &MockServer, dialect: &str, variables: &[(&str, &str)]) -> Ran {
+    let url = mock.url();
+    let arguments = [
+        "doctor",
+        "--json",
+        "--provider",
+        dialect,
+        "--model",
+        "m",
+        "--base-url",
+        &url,
+    ];
+    let mut command = mock.outlast.command(&arguments);
+    command
+        .env("ANTHROPIC_API_KEY", PLANTED)
+        .env("OPENAI_API_KEY", PLANTED);
+    command.envs(variables.iter().copied());
+    Ran::of(&mut command)
+}
+
+#[test]
+fn a_provider_that_answers_is_well() {
+    let outlast = || Outlast {
+        scale: "1",
+        ..Outlast::new()
+    };
+    for dialect in DIALECTS {
+        let mock = MockServer::start_in(outlast());
+        let ran = doctor(&mock, dialect, &[]);
+        let checks = checks(&ran);
+        for subject in ["files", "settings", "provider", "key", "way", "clock"] {
+            assert_eq!(
+                state(&checks, subject),
+                "ok",
+                "{dialect} {subject}: {}",
+                ran.stdout
+            );
+        }
+        assert_eq!(ran.code, 0);
+        assert!(!ran.stdout.contains(PLANTED));
+    }
+}
+
+#[test]
+fn a_clock_that_differs_and_one_that_is_sped_up_are_said() {
+    let mock = MockServer::start();
+    let ran = doctor(&mock, "openai", &[("OUTLAST_TIME_SCALE", "1")]);
+    let found = checks(&ran);
+    assert_eq!(state(&found, "clock"), "warning", "{}", ran.stdout);
+    let found = checks(&doctor(&mock, "openai", &[]));
+    assert_eq!(state(&found, "time scale"), "warning");
+}
+
+#[test]
+fn what_is_in_the_way_is_said_with_a_remedy() {
+    let mock = MockServer::start();
+    let nobody = [
+        "doctor",
+        "--provider",
+        "openai",
+        "--model",
+        "m",
+        "--base-url",
+        "http://127.0.0.1:1",
+    ];
+    let ran = mock.outlast.run(&nobody);
+    assert_eq!(ran.code, 1, "{}", ran.stdout);
+    assert!(ran.stdout.contains("Connection failed: "), "{}", ran.stdout);
+    assert!(
+        ran.stdout
+            .contains("-> look at the base URL, the proxy and the network"),
+        "{}",
+        ran.stdout
+    );
+
+    let proxy = "http://me:hunter2@127.0.0.1:1";
+    let ran = doctor(&mock, "openai", &[("HTTP_PROXY", proxy)]);
+    let found = checks(&ran);
+    assert_eq!(
+        (state(&found, "proxy"), state(&found, "way")),
+        ("ok", "error")
+    );
+    assert!(!ran.stdout.contains("hunter2"), "{}", ran.stdout);
+
+    let ran = mock.outlast.run(&["doctor"]);
+    assert_eq!(ran.code, 0);
+    assert!(ran.stdout.contains("none is chosen"), "{}", ran.stdout);
+}
+
+#[test]
+fn files_that_others_can_read_are_found() {
+    let outlast = Outlast::new();
+    outlast.run(&["-p", "hi", "--model", "ok"]);
+    let file = outlast.home().join("outlast.toml");
+    std::fs::write(&file, "model = \"ok\"\n").unwrap();
+    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o644)).unwrap();
+    let ran = outlast.run(&["doctor"]);
+    assert_eq!(ran.code, 1);
+    assert!(
+        ran.stdout.contains("outlast.toml") && ran.stdout.contains("chmod"),
+        "{}",
+        ran.stdout
+    );
+}
+
+#[test]
+fn settings_that_cannot_be_read_are_named() {
+    let outlast = Outlast::new();
+    std::fs::create_dir_all(outlast.home()).unwrap();
+    std::fs::write(outlast.home().join("outlast.toml"), "modle = 1\n").unwrap();
+    let ran = outlast.run(&["doctor", "--json"]);
+    assert_eq!(ran.code, 1);
+    let found = checks(&ran);
+    let settings = found
+        .iter()
+        .find(|(name, _, _)| name == "settings")
+        .unwrap();
+    assert!(settings.2.contains("did you mean `model`"), "{settings:?}");
+}

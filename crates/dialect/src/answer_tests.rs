@@ -1,0 +1,265 @@
+use super::*;
+use crate::{Reader, Sign};
+use outlast_kernel::Timestamp;
+use outlast_kernel::classify::classify;
+use outlast_kernel::event::Proof;
+use outlast_kernel::failure::Failure;
+use outlast_kernel::verdict::Cause;
+use proptest::prelude::*;
+
+const NOW: Timestamp = Timestamp::from_millis(1);
+
+fn events(pieces: &[String]) -> Vec<sse::Event> {
+    let mut decoder = sse::Decoder::new(1 << 20);
+    decoder.push(pieces.concat().as_bytes());
+    std::iter::from_fn(|| decoder.next_event().unwrap()).collect()
+}
+
+fn read(dialect: Dialect, pieces: &[String]) -> Result<Vec<Delta>, Box<Failure>> {
+    let mut reader: Reader = dialect.reader("p");
+    let mut deltas = Vec::new();
+    for event in events(pieces) {
+        reader.read(&event, NOW, &mut deltas)?;
+    }
+    Ok(deltas)
+}
+
+/// The deltas without reports of usage, and the last of those.
+fn apart(deltas: Vec<Delta>) -> (Vec<Delta>, Option<Delta>) {
+    let is_usage = |delta: &Delta| matches!(delta, Delta::Usage(_));
+    let (usage, rest): (Vec<_>, Vec<_>) = deltas.into_iter().partition(is_usage);
+    (rest, usage.into_iter().next_back())
+}
+
+/// Pieces of one text put together, as an answer that comes as a whole has them.
+fn joined(deltas: Vec<Delta>) -> Vec<Delta> {
+    let mut out: Vec<Delta> = Vec::new();
+    for delta in deltas {
+        match (out.last_mut(), &delta) {
+            (Some(Delta::Text(text)), Delta::Text(more))
+            | (Some(Delta::Reasoning(text)), Delta::Reasoning(more)) => text.push_str(more),
+            _ => out.push(delta),
+        }
+    }
+    out
+}
+
+fn proof(dialect: Dialect) -> BoxedStrategy<Option<Proof>> {
+    let signature = "[a-zA-Z0-9+/=]{1,40}".prop_map(|signature| Proof::Signature { signature });
+    let encrypted = ("rs_[a-z0-9]{1,9}", prop::option::of("[a-zA-Z0-9]{1,40}"));
+    let encrypted = encrypted.prop_map(|(id, content)| Proof::Encrypted { id, content });
+    match dialect {
+        Dialect::Anthropic => prop::option::of(signature).boxed(),
+        Dialect::OpenaiChat => Just(None).boxed(),
+        Dialect::OpenaiResponses => encrypted.prop_map(Some).boxed(),
+    }
+}
+
+fn call() -> impl Strategy<Value = ToolCall> {
+    let arguments = prop::collection::btree_map("[a-zé]{1,8}", "[\\PC\n\"]{0,20}", 0..4);
+    ("[a-z_]{1,12}", arguments).prop_map(|(name, arguments)| ToolCall {
+        id: String::new(),
+        name,
+        arguments: serde_json::to_string(&arguments).unwrap(),
+    })
+}
+
+/// Answers as this dialect can give them: at most one thought, then text, then calls.
+fn answer(dialect: Dialect) -> impl Strategy<Value = Vec<Delta>> {
+    let texts = || prop::collection::vec("[\\PC\n\r\u{1b}]{1,20}", 0..4);
+    let stops = [
+        StopReason::EndTurn,
+        StopReason::Length,
+        StopReason::Refusal,
+        StopReason::Other,
+    ];
+    (
+        (texts(), proof(dialect)),
+        texts(),
+        prop::collection::vec(call(), 0..3),
+        (0..9_u64, 0..9_u64, 0..9_u64),
+        prop::sample::select(stops.to_vec()),
+    )
+        .prop_map(|((thoughts, proof), texts, mut calls, used, stop)| {
+            let mut deltas: Vec<Delta> = Vec::new();
+            if !thoughts.is_empty() {
+                let text = thoughts.concat();
+                deltas.extend(thoughts.into_iter().map(Delta::Reasoning));
+                deltas.push(Delta::ReasoningDone(Reasoning { text, proof }));
+            }
+            deltas.extend(texts.into_iter().map(Delta::Text));
+            let stop = match calls.is_empty() {
+                true => stop,
+                false => StopReason::ToolUse,
+            };
+            for (number, call) in calls.iter_mut().enumerate() {
+                call.id = format!("call_{number}");
+            }
+            deltas.extend(calls.into_iter().map(Delta::ToolCall));
+            let (input, output, cache_read) = used;
+            deltas.push(Delta::Usage(Usage {
+                input,
+                output,
+                cache_read,
+                cache_write: 0,
+            }));
+            deltas.push(Delta::Stopped(stop));
+            deltas
+        })
+}
+
+fn any_answer() -> impl Strategy<Value = (Dialect, Vec<Delta>)> {
+    prop::sample::select(Dialect::ALL.to_vec())
+        .prop_flat_map(|dialect| answer(dialect).prop_map(move |deltas| (dialect, deltas)))
+}
+
+proptest! {
+    #[test]
+    fn what_is_written_is_read((dialect, deltas) in any_answer()) {
+        let pieces = dialect.frames("m", &deltas);
+        prop_assert!(pieces.iter().all(|piece| piece.ends_with("\n\n")), "{pieces:?}");
+        prop_assert_eq!(apart(read(dialect, &pieces).unwrap()), apart(deltas));
+    }
+
+    #[test]
+    fn what_is_written_whole_is_read((dialect, deltas) in any_answer()) {
+        let whole = dialect.read_whole("p", &dialect.whole("m", &deltas), NOW).unwrap();
+        let (said, usage) = apart(deltas);
+        prop_assert_eq!(apart(whole), (joined(said), usage));
+    }
+
+    #[test]
+    fn an_answer_that_breaks_off_is_never_complete((dialect, deltas) in any_answer(), cut in 0_usize..99) {
+        let pieces = dialect.frames("m", &deltas);
+        let read = read(dialect, &pieces[..cut % pieces.len()]).unwrap();
+        let is_end = |delta: &Delta| matches!(delta, Delta::Stopped(_));
+        prop_assert!(!read.iter().any(is_end), "{read:?}");
+    }
+}
+
+fn text(text: &str) -> Delta {
+    Delta::Text(text.to_owned())
+}
+
+fn tool_call(id: &str, arguments: &str) -> Delta {
+    Delta::ToolCall(ToolCall {
+        id: id.to_owned(),
+        name: "run".to_owned(),
+        arguments: arguments.to_owned(),
+    })
+}
+
+#[test]
+fn the_first_piece_opens_the_last_ends_and_each_text_has_its_own() {
+    let deltas = [text("Hel"), text("lo"), Delta::Stopped(StopReason::EndTurn)];
+    for dialect in Dialect::ALL {
+        let pieces = dialect.frames("m", &deltas);
+        assert_eq!(pieces.len(), 4, "{dialect:?}");
+        for (piece, part) in pieces[1..3].iter().zip(["Hel", "lo"]) {
+            assert!(piece.contains(part), "{dialect:?}: {piece}");
+        }
+        let unended = dialect.frames("m", &deltas[..2]);
+        assert_eq!(unended, pieces[..3], "{dialect:?}");
+    }
+}
+
+#[test]
+fn the_arguments_of_two_calls_take_turns() {
+    let deltas = [
+        tool_call("a", r#"{"one":1,"x":2}"#),
+        tool_call("b", r#"{"two":1,"x":2}"#),
+        Delta::Stopped(StopReason::ToolUse),
+    ];
+    for dialect in Dialect::ALL {
+        let pieces = dialect.frames("m", &deltas);
+        let places: Vec<usize> = ["one", "two"]
+            .iter()
+            .map(|word| pieces.iter().position(|piece| piece.contains(word)))
+            .map(Option::unwrap)
+            .collect();
+        assert_eq!(places[0] + 1, places[1], "{dialect:?}: {pieces:#?}");
+        assert!(pieces.len() >= 9, "{dialect:?}: {}", pieces.len());
+        let read = read(dialect, &pieces).unwrap();
+        assert_eq!(apart(read).0, deltas, "{dialect:?}");
+    }
+}
+
+#[test]
+fn events_of_responses_are_numbered_without_gaps() {
+    let deltas = [
+        Delta::ReasoningDone(Reasoning {
+            text: "Hm.".to_owned(),
+            proof: None,
+        }),
+        text("Hello"),
+        tool_call("a", "{}"),
+        Delta::Stopped(StopReason::ToolUse),
+    ];
+    let dialect = Dialect::OpenaiResponses;
+    let pieces = dialect.frames("m", &deltas);
+    let number = |event: &sse::Event| {
+        let data: Value = serde_json::from_str(&event.data).unwrap();
+        assert_eq!(data["type"], event.name.as_str());
+        data["sequence_number"].as_u64().unwrap()
+    };
+    let numbers: Vec<u64> = events(&pieces).iter().map(number).collect();
+    assert_eq!(numbers, (0..numbers.len() as u64).collect::<Vec<_>>());
+}
+
+#[test]
+fn redacted_reasoning_comes_back_as_it_was() {
+    let data = "b3V0bGFzdA==".to_owned();
+    let deltas = [
+        Delta::ReasoningDone(Reasoning {
+            text: String::new(),
+            proof: Some(Proof::Redacted { data }),
+        }),
+        Delta::Stopped(StopReason::EndTurn),
+    ];
+    let dialect = Dialect::Anthropic;
+    let streamed = read(dialect, &dialect.frames("m", &deltas)).unwrap();
+    let whole = dialect.read_whole("p", &dialect.whole("m", &deltas), NOW);
+    assert_eq!(apart(streamed).0, deltas);
+    assert_eq!(apart(whole.unwrap()).0, deltas);
+}
+
+#[test]
+fn errors_in_a_stream_are_read_in_every_form() {
+    let problem = Problem::new("server_error", "Our servers are currently overloaded")
+        .with_code("server_is_overloaded");
+    let anthropic = Problem::new("overloaded_error", "Overloaded");
+    for dialect in Dialect::ALL {
+        let problem = match dialect {
+            Dialect::Anthropic => &anthropic,
+            _ => &problem,
+        };
+        for form in [ErrorForm::Usual, ErrorForm::Event, ErrorForm::End] {
+            let mut pieces = dialect.frames("m", &[text("Hel")]);
+            let interruption = Interruption {
+                model: "m",
+                frames_before: events(&pieces).len(),
+                form,
+            };
+            pieces.push(dialect.error_frame(problem, &interruption));
+            let failure = read(dialect, &pieces).unwrap_err();
+            let cause = classify(&failure).cause;
+            assert_eq!(cause, Cause::Overloaded, "{dialect:?} {form:?}");
+        }
+    }
+}
+
+#[test]
+fn signs_of_life_and_unknown_frames_say_nothing() {
+    for dialect in Dialect::ALL {
+        let mut reader = dialect.reader("p");
+        let mut deltas = Vec::new();
+        for event in events(&[dialect.ping()]) {
+            let sign = reader.read(&event, NOW, &mut deltas).unwrap();
+            assert_eq!(sign, Sign::Alive, "{dialect:?}");
+        }
+        for event in events(&[dialect.unknown_frame("m")]) {
+            reader.read(&event, NOW, &mut deltas).unwrap();
+        }
+        assert_eq!(deltas, [], "{dialect:?}");
+    }
+}

@@ -1,0 +1,289 @@
+//! Which accounts may be used, and until when they may not.
+//!
+//! A block says that asking with an account is pointless until a time, who said so, and for which model if not for all.
+//! Invariants: a guess blocks for an hour at most; what a provider stated outweighs a guess; one success is proof that
+//! a block is over. Not here: keys (see the engine) and where blocks are kept (see the store).
+
+use crate::Timestamp;
+use crate::verdict::{Authority, Cause, Hint, Scope, Verdict};
+use serde::{Deserialize, Serialize};
+use std::time::Duration;
+
+const USAGE_GUESS: Duration = Duration::from_secs(5 * 60);
+const LONGEST_GUESS: Duration = Duration::from_secs(60 * 60);
+
+/// An account that is not to be used until then.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Block {
+    /// The account.
+    pub account: String,
+    /// The model that it is about; `None` means all.
+    pub model: Option<String>,
+    /// What happened.
+    pub cause: Cause,
+    /// When.
+    pub since: Timestamp,
+    /// When trying it is worth while again.
+    pub until: Timestamp,
+    /// Whose word that is.
+    pub authority: Authority,
+}
+
+impl Block {
+    /// The block that a failure with this verdict is, if it says something about the account.
+    ///
+    /// ```
+    /// use outlast_kernel::account::Block;
+    /// use outlast_kernel::failure::Failure;
+    /// use outlast_kernel::{Timestamp, classify::classify};
+    ///
+    /// let now = Timestamp::default();
+    /// let spent = Failure::http("openai", 402, "Insufficient credits", now);
+    /// assert!(Block::of("work", "gpt-5.1", &classify(&spent), now).is_some());
+    /// let busy = Failure::http("openai", 503, "Overloaded", now);
+    /// assert!(Block::of("work", "gpt-5.1", &classify(&busy), now).is_none());
+    /// ```
+    pub fn of(account: &str, model: &str, verdict: &Verdict, now: Timestamp) -> Option<Self> {
+        let guess = match verdict.cause {
+            Cause::UsageLimit => USAGE_GUESS,
+            Cause::Billing | Cause::Auth | Cause::Permission => LONGEST_GUESS,
+            _ => return None,
+        };
+        let (until, authority) = match &verdict.hint {
+            Some(hint) if hint.authority == Authority::Guessed => {
+                (hint.not_before.min(now + LONGEST_GUESS), hint.authority)
+            }
+            Some(hint) => (hint.not_before, hint.authority),
+            None => (now + guess, Authority::Guessed),
+        };
+        let one_model = verdict.scope == Scope::Model || verdict.cause == Cause::Permission;
+        Some(Self {
+            account: account.to_owned(),
+            model: one_model.then(|| model.to_owned()),
+            cause: verdict.cause,
+            since: now,
+            until,
+            authority,
+        })
+    }
+
+    fn concerns(&self, account: &str, model: &str) -> bool {
+        self.account == account && self.model.as_deref().is_none_or(|own| own == model)
+    }
+
+    fn is_same(&self, other: &Self) -> bool {
+        self.account == other.account && self.model == other.model
+    }
+}
+
+/// All blocks that are known.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Blocks(Vec<Block>);
+
+impl Blocks {
+    /// Takes note of a block. A guess does not shorten what was stated.
+    pub fn add(&mut self, block: Block) {
+        match self.0.iter_mut().find(|known| known.is_same(&block)) {
+            Some(known)
+                if block.authority == Authority::Guessed
+                    && known.authority != Authority::Guessed
+                    && known.until > block.since => {}
+            Some(known) => *known = block,
+            None => self.0.push(block),
+        }
+    }
+
+    /// A call with that account succeeded; the answer is whether that was news.
+    pub fn heal(&mut self, account: &str, model: &str) -> bool {
+        let before = self.0.len();
+        self.0.retain(|block| !block.concerns(account, model));
+        self.0.len() != before
+    }
+
+    /// Forgets what is over.
+    pub fn prune(&mut self, now: Timestamp) {
+        self.0.retain(|block| block.until > now);
+    }
+
+    /// What keeps that account from being used now, the longest of it.
+    pub fn on(&self, account: &str, model: &str, now: Timestamp) -> Option<&Block> {
+        let active = |block: &&Block| block.concerns(account, model) && block.until > now;
+        self.0.iter().filter(active).max_by_key(|block| block.until)
+    }
+
+    /// All of them.
+    pub fn iter(&self) -> impl Iterator<Item = &Block> {
+        self.0.iter()
+    }
+}
+
+impl FromIterator<Block> for Blocks {
+    fn from_iter<All: IntoIterator<Item = Block>>(blocks: All) -> Self {
+        Self(blocks.into_iter().collect())
+    }
+}
+
+/// The account to ask with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Choice<'a> {
+    /// Nothing is known against it.
+    Free(&'a str),
+    /// All are blocked; this one will be free first.
+    Blocked(&'a str, &'a Block),
+}
+
+/// Chooses among accounts, which come in order of preference. The one that was used before is kept while it is free:
+/// its caches are warm. Where all are blocked, the one that will be free first is still worth asking once.
+pub fn choose<'a>(
+    accounts: &[&'a str],
+    used_before: Option<&str>,
+    blocked: impl Fn(&str) -> Option<&'a Block>,
+) -> Option<Choice<'a>> {
+    let same = accounts
+        .iter()
+        .filter(|account| used_before == Some(**account));
+    let free = same
+        .chain(accounts)
+        .find(|account| blocked(account).is_none());
+    if let Some(account) = free {
+        return Some(Choice::Free(account));
+    }
+    let blocks = accounts
+        .iter()
+        .filter_map(|account| Some((*account, blocked(account)?)));
+    blocks
+        .min_by_key(|(_, block)| block.until)
+        .map(|(account, block)| Choice::Blocked(account, block))
+}
+
+/// A verdict as it stands when all accounts are blocked: what is waited for is the first of them.
+pub fn with_first_free(verdict: &Verdict, first: &Block) -> Verdict {
+    let sooner = verdict
+        .hint
+        .as_ref()
+        .is_none_or(|hint| first.until < hint.not_before);
+    let hint = Hint {
+        not_before: first.until,
+        source: "the account that is free first".to_owned(),
+        authority: first.authority,
+    };
+    Verdict {
+        hint: if sooner {
+            Some(hint)
+        } else {
+            verdict.hint.clone()
+        },
+        ..verdict.clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::classify::classify;
+    use crate::failure::Failure;
+
+    fn at(seconds: u64) -> Timestamp {
+        Timestamp::from_millis(seconds * 1000)
+    }
+
+    fn block(account: &str, until: u64, authority: Authority) -> Block {
+        Block {
+            account: account.to_owned(),
+            model: None,
+            cause: Cause::UsageLimit,
+            since: at(0),
+            until: at(until),
+            authority,
+        }
+    }
+
+    fn judged(status: u16, message: &str) -> Verdict {
+        classify(&Failure::http("p", status, message, at(100)))
+    }
+
+    #[test]
+    fn only_what_is_about_the_account_blocks_it() {
+        let table = [
+            (
+                429,
+                "You have hit your usage limit. Try again in 2 hours.",
+                Some(7300),
+            ),
+            (429, "You have hit your usage limit.", Some(400)),
+            (402, "Insufficient credits", Some(3700)),
+            (401, "Invalid API key", Some(3700)),
+            (403, "You may not use this", Some(3700)),
+            (429, "Rate limit reached, try again in 20s", None),
+            (529, "Overloaded", None),
+            (400, "prompt is too long", None),
+        ];
+        for (status, message, until) in table {
+            let block = Block::of("a", "m", &judged(status, message), at(100));
+            assert_eq!(block.map(|block| block.until), until.map(at), "{message}");
+        }
+    }
+
+    #[test]
+    fn a_denied_model_blocks_that_model_only() {
+        let denied = Block::of("a", "m", &judged(403, "You may not use this"), at(0)).unwrap();
+        let blocks: Blocks = [denied].into_iter().collect();
+        assert!(blocks.on("a", "m", at(100)).is_some());
+        assert!(blocks.on("a", "other", at(100)).is_none());
+    }
+
+    #[test]
+    fn a_guess_does_not_shorten_what_was_stated() {
+        let mut blocks = Blocks::default();
+        blocks.add(block("a", 5000, Authority::Stated));
+        blocks.add(block("a", 300, Authority::Guessed));
+        assert_eq!(blocks.on("a", "m", at(1)).unwrap().until, at(5000));
+        blocks.add(block("a", 900, Authority::Stated));
+        assert_eq!(blocks.on("a", "m", at(1)).unwrap().until, at(900));
+    }
+
+    #[test]
+    fn success_heals_and_time_does_too() {
+        let mut blocks: Blocks = [block("a", 50, Authority::Stated)].into_iter().collect();
+        assert!(blocks.on("a", "m", at(50)).is_none());
+        assert!(blocks.heal("a", "m") && !blocks.heal("a", "m"));
+        blocks.add(block("a", 50, Authority::Stated));
+        blocks.prune(at(50));
+        assert_eq!(blocks.iter().count(), 0);
+    }
+
+    #[test]
+    fn a_free_account_is_chosen_and_the_one_in_use_is_kept() {
+        let blocks: Blocks = [
+            block("a", 900, Authority::Stated),
+            block("b", 300, Authority::Guessed),
+        ]
+        .into_iter()
+        .collect();
+        let choose = |accounts: &[&'static str], before| match choose(accounts, before, |account| {
+            blocks.on(account, "m", at(1))
+        })
+        .unwrap()
+        {
+            Choice::Free(account) => (account, None),
+            Choice::Blocked(account, block) => (account, Some(block.until)),
+        };
+        assert_eq!(choose(&["a", "c", "d"], None), ("c", None));
+        assert_eq!(choose(&["a", "c", "d"], Some("d")), ("d", None));
+        assert_eq!(choose(&["a", "c", "d"], Some("a")), ("c", None));
+        assert_eq!(choose(&["a", "b"], Some("a")), ("b", Some(at(300))));
+    }
+
+    #[test]
+    fn the_first_that_will_be_free_is_waited_for() {
+        let verdict = judged(429, "You have hit your usage limit. Try again in 2 hours.");
+        let sooner = with_first_free(&verdict, &block("b", 300, Authority::Guessed));
+        let hint = sooner.hint.unwrap();
+        assert_eq!(
+            (hint.not_before, hint.authority),
+            (at(300), Authority::Guessed)
+        );
+        let later = with_first_free(&verdict, &block("b", 90_000, Authority::Stated));
+        assert_eq!(later, verdict);
+    }
+}

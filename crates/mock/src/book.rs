@@ -1,0 +1,141 @@
+//! Which script plays for a request, and how far each has come.
+//!
+//! A script that was set by hand comes before the one that a request names in a header, that before the model's name,
+//! and that before the one that plays otherwise. Scripts with the same text are one, so that the retries of a run walk
+//! through it. Invariant: the number of scripts that are remembered is bounded; the one that rested longest goes.
+
+use crate::script::{Error, Script};
+
+const MOST_SCRIPTS: usize = 256;
+
+#[derive(Debug)]
+pub(crate) struct Book {
+    default: Script,
+    /// Set by hand: for one model, or for all.
+    set: Vec<(Option<String>, Script)>,
+    /// The newest last.
+    remembered: Vec<Script>,
+}
+
+impl Book {
+    pub(crate) fn new(default: Script) -> Self {
+        Self {
+            default,
+            set: Vec::new(),
+            remembered: Vec::new(),
+        }
+    }
+
+    /// Sets the script for one model or for all, from its beginning.
+    pub(crate) fn set(&mut self, model: Option<String>, script: Script) {
+        self.set.retain(|(known, _)| *known != model);
+        self.set.push((model, script));
+        if self.set.len() > MOST_SCRIPTS {
+            self.set.remove(0);
+        }
+    }
+
+    /// Forgets what was set, and how far every script has come.
+    pub(crate) fn clear(&mut self) {
+        self.set.clear();
+        self.remembered.clear();
+    }
+
+    /// The script that plays. A name in a header must be a script; a model may just be a model.
+    pub(crate) fn choose(
+        &mut self,
+        named: Option<&str>,
+        model: &str,
+    ) -> Result<&mut Script, Error> {
+        let for_model = self
+            .set
+            .iter()
+            .position(|(known, _)| known.as_deref() == Some(model));
+        let for_all = || self.set.iter().position(|(known, _)| known.is_none());
+        if let Some(place) = for_model.or_else(for_all) {
+            return Ok(&mut self.set[place].1);
+        }
+        let script = match named {
+            Some(named) => named.parse()?,
+            None => model.parse().unwrap_or_else(|_| self.default.clone()),
+        };
+        Ok(self.remembered(script))
+    }
+
+    fn remembered(&mut self, script: Script) -> &mut Script {
+        let known = self
+            .remembered
+            .iter()
+            .position(|known| known.text() == script.text());
+        let script = match known {
+            Some(place) => self.remembered.remove(place),
+            None if self.remembered.len() >= MOST_SCRIPTS => {
+                self.remembered.remove(0);
+                script
+            }
+            None => script,
+        };
+        self.remembered.push(script);
+        let last = self.remembered.len() - 1;
+        &mut self.remembered[last]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use outlast_kernel::Timestamp;
+
+    fn book() -> Book {
+        Book::new("ok:empty".parse().unwrap())
+    }
+
+    fn play(book: &mut Book, named: Option<&str>, model: &str) -> String {
+        let script = book.choose(named, model).unwrap();
+        script.reply(Timestamp::default(), 0).fault
+    }
+
+    #[test]
+    fn a_script_is_chosen_by_hand_by_header_by_model_or_by_default() {
+        let mut book = book();
+        assert_eq!(play(&mut book, None, "gpt-4o"), "ok:empty");
+        assert_eq!(play(&mut book, None, "llama3:8b"), "ok");
+        assert_eq!(play(&mut book, None, "overloaded:2"), "overloaded:2");
+        assert_eq!(play(&mut book, Some("stall"), "overloaded:2"), "stall");
+        book.set(None, "close".parse().unwrap());
+        book.set(Some("gpt-4o".to_owned()), "reset".parse().unwrap());
+        assert_eq!(play(&mut book, Some("stall"), "gpt-4o"), "reset");
+        assert_eq!(play(&mut book, Some("stall"), "overloaded:2"), "close");
+        assert_eq!(play(&mut book, None, "overloaded:2"), "ok");
+        book.clear();
+        assert_eq!(play(&mut book, None, "overloaded:2"), "overloaded:2");
+    }
+
+    #[test]
+    fn a_header_that_is_no_script_is_an_error() {
+        let error = book().choose(Some("overlaoded"), "m").unwrap_err();
+        assert!(error.to_string().contains("no such fault"), "{error}");
+    }
+
+    #[test]
+    fn setting_a_script_begins_it_anew() {
+        let mut book = book();
+        for _ in 0..2 {
+            book.set(None, "overloaded".parse().unwrap());
+            assert_eq!(play(&mut book, None, "m"), "overloaded");
+            assert_eq!(play(&mut book, None, "m"), "ok");
+        }
+    }
+
+    #[test]
+    fn only_so_many_scripts_are_remembered() {
+        let mut book = book();
+        for number in 0..3 * MOST_SCRIPTS {
+            play(&mut book, None, "overloaded");
+            play(&mut book, None, &format!("overloaded:{number}"));
+        }
+        assert_eq!(book.remembered.len(), MOST_SCRIPTS);
+        assert_eq!(play(&mut book, None, "overloaded"), "ok");
+        assert_eq!(play(&mut book, None, "overloaded:1"), "overloaded:1");
+    }
+}

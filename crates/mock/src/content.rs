@@ -1,0 +1,181 @@
+//! What the answers say: each kind as deltas, made from what was asked.
+
+use crate::facts::Facts;
+use crate::reply::Kind;
+use outlast_dialect::{Delta, Dialect};
+use outlast_kernel::event::{Proof, Reasoning, StopReason, ToolCall, Usage};
+use outlast_kernel::text;
+use serde_json::{Map, Value, json};
+
+/// The most of a prompt that is said back.
+const ECHO_LIMIT: usize = 200;
+const LONG: usize = 3000;
+const THOUGHT: &str = "The user said something. A greeting is a fitting answer.";
+
+/// An answer of that kind.
+pub(crate) fn deltas(kind: Kind, dialect: Dialect, facts: &Facts) -> Vec<Delta> {
+    let mut deltas = match kind {
+        Kind::Text | Kind::Length | Kind::UnknownFrames => words(&greeting(facts)),
+        Kind::Reasoning => {
+            let mut deltas = thought(dialect);
+            deltas.extend(words(&greeting(facts)));
+            deltas
+        }
+        Kind::Tool => calls(facts, 1),
+        Kind::Tools => calls(facts, 2),
+        Kind::Refusal => words("I'm sorry, but I can't help with that."),
+        Kind::Empty => Vec::new(),
+        Kind::ImageSeen => words(&images(facts)),
+        Kind::Escapes => words(
+            "Plain, \u{1b}[31mred\u{1b}[0m, \u{1b}]0;a new title\u{7}and a \u{202e}turn \u{9b}2J of \u{8}words.",
+        ),
+        Kind::Long => (1..=LONG)
+            .map(|number| Delta::Text(format!("word {number}, ")))
+            .collect(),
+    };
+    let output = u64::try_from(deltas.len()).unwrap_or(u64::MAX);
+    if facts.wants_usage || !facts.streamed {
+        deltas.push(Delta::Usage(Usage {
+            input: facts.tokens,
+            output,
+            ..Usage::default()
+        }));
+    }
+    deltas.push(Delta::Stopped(match kind {
+        Kind::Tool | Kind::Tools => StopReason::ToolUse,
+        Kind::Refusal => StopReason::Refusal,
+        Kind::Length => StopReason::Length,
+        _ => StopReason::EndTurn,
+    }));
+    deltas
+}
+
+fn greeting(facts: &Facts) -> String {
+    let prompt = text::bounded(&facts.prompt, ECHO_LIMIT);
+    format!("Hello from the scripted provider: no network, no key, no cost. You said: {prompt}")
+}
+
+fn words(text: &str) -> Vec<Delta> {
+    let words = text.split_inclusive(' ');
+    words.map(|word| Delta::Text(word.to_owned())).collect()
+}
+
+/// Reasoning, with what this dialect's providers want back with it.
+fn thought(dialect: Dialect) -> Vec<Delta> {
+    let proof = match dialect {
+        Dialect::Anthropic => Some(Proof::Signature {
+            signature: "c2NyaXB0ZWQgc2lnbmF0dXJl".to_owned(),
+        }),
+        Dialect::OpenaiChat => None,
+        Dialect::OpenaiResponses => Some(Proof::Encrypted {
+            id: "rs_scripted".to_owned(),
+            content: Some("c2NyaXB0ZWQgcmVhc29uaW5n".to_owned()),
+        }),
+    };
+    let words = THOUGHT.split_inclusive(' ');
+    let mut deltas: Vec<Delta> = words
+        .map(|word| Delta::Reasoning(word.to_owned()))
+        .collect();
+    let text = THOUGHT.to_owned();
+    deltas.push(Delta::ReasoningDone(Reasoning { text, proof }));
+    deltas
+}
+
+fn images(facts: &Facts) -> String {
+    let seen = facts.images.iter();
+    let seen = seen.map(|image| format!("{} of {} bytes", image.media_type, image.bytes));
+    match facts.images.len() {
+        0 => "I see no image.".to_owned(),
+        count => format!("I see {count}: {}.", seen.collect::<Vec<_>>().join(", ")),
+    }
+}
+
+/// Calls of the tools that were offered, in turn; without any, of one that is made up.
+fn calls(facts: &Facts, count: usize) -> Vec<Delta> {
+    let made_up = (
+        "get_weather".to_owned(),
+        json!({ "type": "object", "properties": { "city": { "enum": ["Paris"] } } }),
+    );
+    let offered = match facts.tools.as_slice() {
+        [] => std::slice::from_ref(&made_up),
+        tools => tools,
+    };
+    let mut deltas = words("Let me look. ");
+    let tools = offered.iter().cycle().take(count);
+    deltas.extend(tools.zip(1..).map(|((name, schema), number)| {
+        Delta::ToolCall(ToolCall {
+            id: format!("call_scripted_{number}"),
+            name: name.clone(),
+            arguments: example(schema, 0).to_string(),
+        })
+    }));
+    deltas
+}
+
+/// A value that a schema allows, as far as it is a simple one.
+fn example(schema: &Value, depth: usize) -> Value {
+    const DEEPEST: usize = 5;
+    if let Some(value) = schema["enum"].get(0).or(schema.get("const")) {
+        return value.clone();
+    }
+    let kind = match &schema["type"] {
+        Value::Array(kinds) => kinds.first().unwrap_or(&Value::Null),
+        kind => kind,
+    };
+    match kind.as_str() {
+        Some("string") => json!("scripted"),
+        Some("integer" | "number") => schema.get("minimum").cloned().unwrap_or(json!(1)),
+        Some("boolean") => json!(true),
+        Some("array") if depth < DEEPEST => json!([example(&schema["items"], depth + 1)]),
+        Some("array") => json!([]),
+        Some("null") => Value::Null,
+        _ if depth >= DEEPEST => json!({}),
+        _ => {
+            let properties = schema["properties"].as_object().into_iter().flatten();
+            let values =
+                properties.map(|(name, schema)| (name.clone(), example(schema, depth + 1)));
+            Value::Object(values.collect::<Map<_, _>>())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tool_is_called_with_what_its_schema_allows() {
+        let schema = json!({
+            "type": "object",
+            "properties": {
+                "path": { "type": "string" },
+                "lines": { "type": "array", "items": { "type": "integer", "minimum": 3 } },
+                "mode": { "enum": ["fast", "slow"] },
+                "deep": { "type": "object", "properties": { "yes": { "type": ["boolean", "null"] } } },
+            },
+        });
+        let facts = Facts {
+            tools: vec![("run".to_owned(), schema)],
+            ..Facts::default()
+        };
+        let Some(Delta::ToolCall(call)) = deltas(Kind::Tool, Dialect::Anthropic, &facts)
+            .into_iter()
+            .find(|delta| matches!(delta, Delta::ToolCall(_)))
+        else {
+            panic!("there is no call");
+        };
+        let arguments: Value = serde_json::from_str(&call.arguments).unwrap();
+        let expected =
+            json!({ "path": "scripted", "lines": [3], "mode": "fast", "deep": { "yes": true } });
+        assert_eq!((call.name.as_str(), arguments), ("run", expected));
+    }
+
+    #[test]
+    fn endless_schemas_end() {
+        let mut schema = json!({ "type": "string" });
+        for _ in 0..50 {
+            schema = json!({ "type": "array", "items": schema });
+        }
+        assert_eq!(example(&schema, 0).to_string(), "[[[[[[]]]]]]");
+    }
+}

@@ -1,0 +1,279 @@
+//! What was asked, what was played, and how it ended.
+//!
+//! Invariants: no secret is kept; the entries and their bytes are bounded, the oldest go first, and their number is told.
+
+use crate::facts::Headers;
+use crate::reply::Broken;
+use outlast_kernel::{Timestamp, text};
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+const MOST_ENTRIES: usize = 1000;
+const MOST_BYTES: usize = 32 << 20;
+/// A longer body is counted but not kept.
+const LONGEST_BODY: usize = 1 << 20;
+const LONGEST_TEXT: usize = 1024;
+const HIDDEN: &str = "(hidden)";
+const SECRETS: [&str; 7] = [
+    "authorization",
+    "proxy-authorization",
+    "cookie",
+    "x-api-key",
+    "api-key",
+    "x-goog-api-key",
+    "x-auth-token",
+];
+
+/// A request, as it came.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Asked<'a> {
+    pub(crate) time: Timestamp,
+    pub(crate) method: &'a str,
+    pub(crate) path: &'a str,
+    pub(crate) headers: &'a Headers,
+    pub(crate) body: &'a Value,
+    pub(crate) size: usize,
+}
+
+/// What one request was and became.
+#[derive(Clone, Debug, Serialize)]
+struct Entry {
+    number: u64,
+    time: Timestamp,
+    method: String,
+    path: String,
+    headers: Map<String, Value>,
+    body: Value,
+    body_bytes: usize,
+    script: Option<String>,
+    fault: Option<String>,
+    ended: Ended,
+    #[serde(skip)]
+    weight: usize,
+}
+
+/// How a request ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Ended {
+    /// It has not.
+    Open,
+    /// Everything was sent.
+    Answered,
+    /// We closed the connection.
+    Closed,
+    /// We reset the connection.
+    Reset,
+    /// The client was gone before everything was sent.
+    ClientClosed,
+}
+
+impl From<Broken> for Ended {
+    fn from(how: Broken) -> Self {
+        match how {
+            Broken::Reset => Self::Reset,
+            Broken::Closed => Self::Closed,
+        }
+    }
+}
+
+#[derive(Debug, Default)]
+struct Entries {
+    kept: VecDeque<Entry>,
+    bytes: usize,
+    dropped: u64,
+    last: u64,
+}
+
+/// The log, shared by all connections.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Log(Arc<Mutex<Entries>>);
+
+impl Log {
+    fn entries(&self) -> MutexGuard<'_, Entries> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes a request; whoever holds the note says how it ends.
+    pub(crate) fn note(&self, asked: &Asked<'_>) -> Note {
+        let mut entries = self.entries();
+        entries.last += 1;
+        let entry = Entry::new(entries.last, asked);
+        entries.bytes += entry.weight;
+        entries.kept.push_back(entry);
+        while entries.kept.len() > MOST_ENTRIES || entries.bytes > MOST_BYTES {
+            let Some(oldest) = entries.kept.pop_front() else {
+                break;
+            };
+            entries.bytes -= oldest.weight;
+            entries.dropped += 1;
+        }
+        Note {
+            log: self.clone(),
+            number: entries.last,
+            ended: false,
+        }
+    }
+
+    /// All of it, for reading.
+    pub(crate) fn show(&self) -> Value {
+        let entries = self.entries();
+        json!({ "requests": entries.kept, "dropped": entries.dropped })
+    }
+
+    /// Forgets everything but the count.
+    pub(crate) fn clear(&self) {
+        let mut entries = self.entries();
+        let last = entries.last;
+        *entries = Entries {
+            last,
+            ..Entries::default()
+        };
+    }
+
+    fn change(&self, number: u64, change: impl FnOnce(&mut Entry)) {
+        let mut entries = self.entries();
+        if let Some(entry) = entries.kept.iter_mut().find(|entry| entry.number == number) {
+            change(entry);
+        }
+    }
+}
+
+impl Entry {
+    fn new(number: u64, asked: &Asked<'_>) -> Self {
+        let bounded = |text: &str| text::bounded(text, LONGEST_TEXT).into_owned();
+        let headers: Map<String, Value> = asked
+            .headers
+            .iter()
+            .map(|(name, value)| match SECRETS.contains(&name.as_str()) {
+                true => (name.clone(), json!(HIDDEN)),
+                false => (name.clone(), json!(bounded(value))),
+            })
+            .collect();
+        let kept = asked.size <= LONGEST_BODY;
+        let body = if kept {
+            asked.body.clone()
+        } else {
+            Value::Null
+        };
+        let header_bytes: usize = asked
+            .headers
+            .iter()
+            .map(|(name, value)| name.len() + value.len())
+            .sum();
+        Self {
+            number,
+            time: asked.time,
+            method: asked.method.to_owned(),
+            path: bounded(asked.path),
+            headers,
+            body,
+            body_bytes: asked.size,
+            script: None,
+            fault: None,
+            ended: Ended::Open,
+            weight: if kept { asked.size } else { 0 } + header_bytes + LONGEST_TEXT,
+        }
+    }
+}
+
+/// One request's place in the log. Dropped without a word, it says that the client went away.
+#[derive(Debug)]
+pub(crate) struct Note {
+    log: Log,
+    pub(crate) number: u64,
+    ended: bool,
+}
+
+impl Note {
+    /// What plays for it.
+    pub(crate) fn played(&self, script: &str, fault: &str) {
+        self.log.change(self.number, |entry| {
+            entry.script = Some(text::bounded(script, LONGEST_TEXT).into_owned());
+            entry.fault = Some(text::bounded(fault, LONGEST_TEXT).into_owned());
+        });
+    }
+
+    pub(crate) fn ended(&mut self, ended: Ended) {
+        if !std::mem::replace(&mut self.ended, true) {
+            self.log.change(self.number, |entry| entry.ended = ended);
+        }
+    }
+}
+
+impl Drop for Note {
+    fn drop(&mut self) {
+        self.ended(Ended::ClientClosed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn note(log: &Log, headers: &[(&str, &str)], size: usize) -> Note {
+        let owned = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
+        let headers: Vec<(String, String)> = headers.iter().map(owned).collect();
+        log.note(&Asked {
+            time: Timestamp::default(),
+            method: "POST",
+            path: "/v1/messages",
+            headers: &headers,
+            body: &json!({ "model": "m" }),
+            size,
+        })
+    }
+
+    #[test]
+    fn secrets_are_hidden_and_the_rest_is_kept() {
+        let log = Log::default();
+        let headers = SECRETS.map(|name| (name, "a-very-secret-value"));
+        note(&log, &headers, 10);
+        note(&log, &[("user-agent", "test")], 10);
+        let shown = log.show().to_string();
+        assert!(!shown.contains("secret-value"), "{shown}");
+        assert!(shown.contains(r#""user-agent":"test""#), "{shown}");
+        assert!(shown.contains(r#""authorization":"(hidden)""#), "{shown}");
+    }
+
+    #[test]
+    fn a_note_says_how_it_ended_once() {
+        let log = Log::default();
+        let ended = |log: &Log| log.show()["requests"][0]["ended"].clone();
+        let mut kept = note(&log, &[], 0);
+        assert_eq!(ended(&log), "open");
+        kept.ended(Ended::Answered);
+        drop(kept);
+        assert_eq!(ended(&log), "answered");
+        log.clear();
+        drop(note(&log, &[], 0));
+        assert_eq!(ended(&log), "client_closed");
+        assert_eq!(log.show()["requests"][0]["number"], 2);
+    }
+
+    #[test]
+    fn the_log_is_bounded_in_entries_and_in_bytes() {
+        let log = Log::default();
+        for _ in 0..MOST_ENTRIES + 5 {
+            note(&log, &[], 0);
+        }
+        assert_eq!(log.show()["dropped"], 5);
+        log.clear();
+        for _ in 0..40 {
+            note(&log, &[], LONGEST_BODY);
+        }
+        let shown = log.show();
+        let kept = shown["requests"].as_array().unwrap();
+        assert!(kept.len() < 32, "{}", kept.len());
+        assert_eq!(kept[0]["body"]["model"], "m");
+        note(&log, &[], LONGEST_BODY + 1);
+        let shown = log.show();
+        let last = shown["requests"].as_array().unwrap().last().unwrap();
+        assert_eq!(
+            (&last["body"], &last["body_bytes"]),
+            (&Value::Null, &json!(LONGEST_BODY + 1))
+        );
+    }
+}

@@ -1,0 +1,226 @@
+//! What is sent, byte by byte, and when: the reply to one request in its dialect.
+//!
+//! Pure: the reply, the request's facts and the time come in, the plan comes out. The transport in process and the
+//! server both do what a plan says, so that they cannot differ.
+
+mod damage;
+mod document;
+
+use crate::content;
+use crate::facts::Facts;
+use crate::refusal::{self, Refusal, http_date};
+use crate::reply::{Act, Broken, Kind, Reply};
+use bytes::Bytes;
+use outlast_dialect::{Delta, Dialect};
+use outlast_kernel::Timestamp;
+use std::time::Duration;
+
+/// What one request gets.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Plan {
+    /// The wait before anything is sent.
+    pub(crate) hold: Duration,
+    /// The status and the headers; `None` when there is no response at all.
+    pub(crate) head: Option<Head>,
+    pub(crate) pieces: Vec<Piece>,
+    pub(crate) end: End,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Head {
+    pub(crate) status: u16,
+    pub(crate) headers: Vec<(String, String)>,
+}
+
+/// A part of the body, and the wait before it.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Piece {
+    pub(crate) wait: Duration,
+    pub(crate) bytes: Bytes,
+}
+
+/// What follows the last piece.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum End {
+    /// The end of the body, as HTTP has it.
+    Finish,
+    /// The end of the connection.
+    Broken(Broken),
+    /// Nothing, for ever.
+    Silence,
+    /// The same bytes, for ever.
+    Repeat {
+        /// The bytes.
+        bytes: Bytes,
+        /// The wait before each.
+        every: Duration,
+    },
+}
+
+/// A request that is to be answered.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ask<'a> {
+    pub(crate) dialect: Dialect,
+    pub(crate) facts: &'a Facts,
+    pub(crate) now: Timestamp,
+    /// Its number, for the id that the response names.
+    pub(crate) number: u64,
+}
+
+const EVENTS: &str = "text/event-stream; charset=utf-8";
+const JSON: &str = "application/json";
+const HTML: &str = "text/html; charset=utf-8";
+
+/// What that reply looks like to whoever asked.
+pub(crate) fn plan(reply: &Reply, ask: Ask<'_>) -> Plan {
+    let answer = || ask.answer(reply.of);
+    match &reply.act {
+        Act::Answer => answer(),
+        Act::Hold { delay } => Plan {
+            hold: *delay,
+            ..answer()
+        },
+        Act::Drip { delay } => answer().dripping(*delay),
+        Act::Cut { bytes, clean } => answer().cut(*bytes, *clean),
+        Act::DropAfter { pieces } => answer().kept(*pieces, End::Broken(Broken::Reset)),
+        Act::Stall { pieces } => answer().kept(*pieces, End::Silence),
+        Act::Pings { pieces, every } => answer().pinging(*pieces, *every, ask),
+        Act::Malformed { pieces } => answer().malformed(*pieces),
+        Act::Linger => answer().unmeasured(End::Silence),
+        Act::Gzip { always } if *always || ask.facts.accepts_gzip => answer().compressed(),
+        Act::Gzip { .. } => answer(),
+        Act::NoFinish => ask.unfinished(reply.of),
+        Act::InBand {
+            trouble,
+            after,
+            form,
+        } => ask.interrupted(
+            answer(),
+            &refusal::of(*trouble, ask.dialect, ask.now),
+            (*after, *form),
+        ),
+        Act::Refuse(trouble) => ask.refused(&refusal::of(*trouble, ask.dialect, ask.now)),
+        Act::RateLimit { wait, until, form } => {
+            ask.refused(&refusal::rate_limit(ask.dialect, *wait, *until, *form))
+        }
+        Act::UsageLimit { wait, until } => {
+            ask.refused(&refusal::usage_limit(ask.dialect, *wait, *until))
+        }
+        Act::Error { status, code } => {
+            ask.refused(&refusal::with_status(ask.dialect, *status, code.as_deref()))
+        }
+        Act::SlowError { status } => ask.slow_error(*status),
+        Act::EndlessError { status } => ask.endless_error(*status),
+        Act::EchoKey => ask.echo_key(),
+        Act::Redirect { to } => ask.redirect(to),
+        Act::HangUp(how) => Plan::broken(*how),
+        Act::Garbage => ask.garbage(),
+        Act::Page { status, form } => ask.page(*status, *form),
+        Act::JsonError(trouble) => {
+            let refusal = refusal::of(*trouble, ask.dialect, ask.now);
+            let body = ask.dialect.error(&refusal.problem);
+            ask.document(200, JSON, body)
+        }
+        Act::Bomb => ask.bomb(),
+    }
+}
+
+impl Ask<'_> {
+    /// The answer, undamaged.
+    fn answer(self, kind: Kind) -> Plan {
+        let deltas = content::deltas(kind, self.dialect, self.facts);
+        let model = self.facts.model.as_str();
+        if !self.facts.streamed {
+            return self.whole(self.dialect.whole(model, &deltas));
+        }
+        let mut frames = self.dialect.frames(model, &deltas);
+        if kind == Kind::UnknownFrames {
+            let unknown = self.dialect.unknown_frame(model);
+            for frame in frames.iter_mut().rev().skip(1) {
+                frame.push_str(&unknown);
+            }
+        }
+        self.events(frames)
+    }
+
+    /// An answer without its end.
+    fn unfinished(self, kind: Kind) -> Plan {
+        let mut deltas = content::deltas(kind, self.dialect, self.facts);
+        deltas.retain(|delta| !matches!(delta, Delta::Stopped(_)));
+        let model = self.facts.model.as_str();
+        if !self.facts.streamed {
+            return self.whole(self.dialect.whole(model, &deltas));
+        }
+        let mut frames = self.dialect.frames(model, &deltas);
+        if self.dialect == Dialect::OpenaiChat {
+            frames.push(format!("data: {}\n\n", outlast_dialect::openai_chat::DONE));
+        }
+        self.events(frames)
+    }
+
+    fn events(self, frames: Vec<String>) -> Plan {
+        let mut headers = self.headers(EVENTS);
+        headers.push(("cache-control".to_owned(), "no-cache".to_owned()));
+        Plan {
+            hold: Duration::ZERO,
+            head: Some(Head {
+                status: 200,
+                headers,
+            }),
+            pieces: frames.into_iter().map(Piece::from).collect(),
+            end: End::Finish,
+        }
+    }
+
+    /// An answer as one body: like a streamed one, it has a beginning and an end that can be missing.
+    fn whole(self, body: String) -> Plan {
+        let mut middle = body.len() / 2;
+        while !body.is_char_boundary(middle) {
+            middle += 1;
+        }
+        let mut plan = self.document(200, JSON, body);
+        if let [piece] = plan.pieces.as_mut_slice() {
+            let rest = piece.bytes.split_off(middle);
+            plan.pieces.push(Piece::from(rest));
+        }
+        plan
+    }
+
+    fn refused(self, refusal: &Refusal) -> Plan {
+        let mut problem = refusal.problem.clone();
+        problem.request_id = Some(self.request_id());
+        let mut plan = self.document(refusal.status, JSON, self.dialect.error(&problem));
+        plan.add_headers(&refusal.headers);
+        plan
+    }
+
+    fn request_id(self) -> String {
+        format!("req_scripted_{:06}", self.number)
+    }
+
+    /// The headers that every response of this dialect has.
+    fn headers(self, content_type: &str) -> Vec<(String, String)> {
+        let id = match self.dialect {
+            Dialect::Anthropic => "request-id",
+            Dialect::OpenaiChat | Dialect::OpenaiResponses => "x-request-id",
+        };
+        vec![
+            ("content-type".to_owned(), content_type.to_owned()),
+            ("date".to_owned(), http_date(self.now)),
+            (id.to_owned(), self.request_id()),
+        ]
+    }
+}
+
+impl<T: Into<Bytes>> From<T> for Piece {
+    fn from(bytes: T) -> Self {
+        Self {
+            wait: Duration::ZERO,
+            bytes: bytes.into(),
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "plan_tests.rs"]
+mod tests;

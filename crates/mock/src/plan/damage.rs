@@ -1,0 +1,173 @@
+//! Answers that go wrong on their way.
+
+use super::{Ask, End, JSON, Piece, Plan};
+use crate::compress;
+use crate::refusal::Refusal;
+use crate::reply::Broken;
+use bytes::Bytes;
+use outlast_dialect::{Dialect, ErrorForm, Interruption};
+use std::time::Duration;
+
+/// Headers that a response which went well may bring along with its error.
+const REPORTS: [&str; 2] = ["anthropic-ratelimit-", "x-codex-"];
+
+impl Plan {
+    pub(super) fn add_headers(&mut self, headers: &[(String, String)]) {
+        if let Some(head) = &mut self.head {
+            head.headers.extend_from_slice(headers);
+        }
+    }
+
+    fn set_length(&mut self, length: Option<usize>) {
+        let Some(head) = &mut self.head else { return };
+        let is_length = |name: &str| name == "content-length";
+        let had_length = head.headers.iter().any(|(name, _)| is_length(name));
+        head.headers.retain(|(name, _)| !is_length(name));
+        if let (Some(length), true) = (length, had_length) {
+            let length = ("content-length".to_owned(), length.to_string());
+            head.headers.push(length);
+        }
+    }
+
+    fn length(&self) -> usize {
+        self.pieces.iter().map(|piece| piece.bytes.len()).sum()
+    }
+
+    /// The same with another end, and without a length that would tell when the body is complete.
+    pub(super) fn unmeasured(mut self, end: End) -> Self {
+        self.set_length(None);
+        Self { end, ..self }
+    }
+
+    pub(super) fn dripping(mut self, delay: Duration) -> Self {
+        self.pieces.iter_mut().for_each(|piece| piece.wait = delay);
+        self
+    }
+
+    /// The opening and so many pieces, never the last; then that end.
+    pub(super) fn kept(mut self, pieces: usize, end: End) -> Self {
+        let most = self.pieces.len().saturating_sub(1);
+        self.pieces.truncate(pieces.saturating_add(1).min(most));
+        Self { end, ..self }
+    }
+
+    pub(super) fn pinging(self, pieces: usize, every: Duration, ask: Ask<'_>) -> Self {
+        if ask.facts.streamed {
+            let bytes = Bytes::from(ask.dialect.ping());
+            return self.kept(pieces, End::Repeat { bytes, every });
+        }
+        // What may stand before a JSON body without being part of it.
+        let bytes = Bytes::from_static(b"\n");
+        let mut plan = self.unmeasured(End::Repeat { bytes, every });
+        plan.pieces.clear();
+        plan
+    }
+
+    /// Exactly so many bytes of the body.
+    pub(super) fn cut(mut self, bytes: usize, clean: bool) -> Self {
+        let mut left = bytes;
+        for piece in &mut self.pieces {
+            piece.bytes.truncate(left);
+            left -= piece.bytes.len();
+        }
+        self.pieces.retain(|piece| !piece.bytes.is_empty());
+        if clean {
+            let length = self.length();
+            self.set_length(Some(length));
+            return self;
+        }
+        Self {
+            end: End::Broken(Broken::Closed),
+            ..self
+        }
+    }
+
+    /// One piece loses the end of its last frame.
+    pub(super) fn malformed(mut self, pieces: usize) -> Self {
+        const LOST: usize = 3;
+        let last = self.pieces.len().saturating_sub(1);
+        if let Some(piece) = self.pieces.get_mut(pieces.saturating_add(1).min(last)) {
+            let text = String::from_utf8_lossy(&piece.bytes).into_owned();
+            let frame = text.trim_end_matches('\n');
+            let mut end = frame.len().saturating_sub(LOST);
+            while !frame.is_char_boundary(end) {
+                end -= 1;
+            }
+            piece.bytes = Bytes::from(format!("{}{}", &frame[..end], &text[frame.len()..]));
+        }
+        let length = self.length();
+        self.set_length(Some(length));
+        self
+    }
+
+    pub(super) fn compressed(mut self) -> Self {
+        let pieces: Vec<Bytes> = self.pieces.into_iter().map(|piece| piece.bytes).collect();
+        self.pieces = compress::gzip(&pieces)
+            .into_iter()
+            .map(Piece::from)
+            .collect();
+        self.add_headers(&[("content-encoding".to_owned(), "gzip".to_owned())]);
+        let length = self.length();
+        self.set_length(Some(length));
+        self
+    }
+}
+
+impl Ask<'_> {
+    /// An answer that begins well and then brings an error.
+    pub(super) fn interrupted(
+        self,
+        answer: Plan,
+        refusal: &Refusal,
+        (after, form): (Option<usize>, ErrorForm),
+    ) -> Plan {
+        let is_report = |name: &str| REPORTS.iter().any(|report| name.starts_with(report));
+        let mut reports = refusal.headers.clone();
+        reports.retain(|(name, _)| is_report(name));
+        let mut plan = if self.facts.streamed {
+            let mut plan = match after {
+                Some(pieces) => answer.kept(pieces, End::Finish),
+                None => Plan {
+                    pieces: Vec::new(),
+                    ..answer
+                },
+            };
+            let frame = self.error_frame(&plan, refusal, form);
+            plan.pieces.push(Piece::from(frame));
+            plan
+        } else {
+            self.document(200, JSON, self.error_body(refusal, form))
+        };
+        plan.add_headers(&reports);
+        plan
+    }
+
+    fn error_frame(self, plan: &Plan, refusal: &Refusal, form: ErrorForm) -> String {
+        let frames = |piece: &Piece| {
+            String::from_utf8_lossy(&piece.bytes)
+                .matches("\n\n")
+                .count()
+        };
+        let interruption = Interruption {
+            model: &self.facts.model,
+            frames_before: plan.pieces.iter().map(frames).sum(),
+            form,
+        };
+        self.dialect.error_frame(&refusal.problem, &interruption)
+    }
+
+    /// Where an answer can end with an error, its body can, too.
+    fn error_body(self, refusal: &Refusal, form: ErrorForm) -> String {
+        if self.dialect != Dialect::OpenaiResponses || form == ErrorForm::Event {
+            return self.dialect.error(&refusal.problem);
+        }
+        let interruption = Interruption {
+            model: &self.facts.model,
+            ..Interruption::default()
+        };
+        let frame = self.dialect.error_frame(&refusal.problem, &interruption);
+        let data = frame.split("data: ").nth(1).unwrap_or_default();
+        let event: serde_json::Value = serde_json::from_str(data).unwrap_or_default();
+        event["response"].to_string()
+    }
+}

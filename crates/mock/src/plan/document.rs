@@ -1,0 +1,127 @@
+//! Responses that are no answers: errors, pages, nonsense.
+
+use super::{Ask, EVENTS, End, HTML, Head, JSON, Piece, Plan};
+use crate::compress;
+use crate::refusal::{self, Refusal};
+use crate::reply::{Broken, PageForm};
+use bytes::Bytes;
+use outlast_dialect::{Dialect, Problem};
+use std::time::Duration;
+
+const ENDLESS: &[u8] = &[b'x'; 4096];
+
+impl Ask<'_> {
+    /// One body whose length is known.
+    pub(crate) fn document(self, status: u16, content_type: &str, body: impl Into<Bytes>) -> Plan {
+        let piece = Piece::from(body);
+        let mut headers = self.headers(content_type);
+        headers.push(("content-length".to_owned(), piece.bytes.len().to_string()));
+        Plan {
+            hold: Duration::ZERO,
+            head: Some(Head { status, headers }),
+            pieces: vec![piece],
+            end: End::Finish,
+        }
+    }
+
+    /// An error of our own: the request was not one that a provider would take.
+    pub(crate) fn not_taken(self, status: u16, message: &str) -> Plan {
+        let mut refusal = refusal::with_status(self.dialect, status, None);
+        message.clone_into(&mut refusal.problem.message);
+        self.refused(&refusal)
+    }
+
+    pub(super) fn slow_error(self, status: u16) -> Plan {
+        let refusal = refusal::with_status(self.dialect, status, None);
+        let mut body = self.dialect.error(&refusal.problem);
+        body.truncate(body.len() / 2);
+        self.document(status, JSON, body).unmeasured(End::Silence)
+    }
+
+    pub(super) fn endless_error(self, status: u16) -> Plan {
+        let opening = r#"{"error":{"message":"This goes on and on: "#;
+        let bytes = Bytes::from_static(ENDLESS);
+        let every = Duration::ZERO;
+        self.document(status, JSON, opening)
+            .unmeasured(End::Repeat { bytes, every })
+    }
+
+    pub(super) fn echo_key(self) -> Plan {
+        let key = self.facts.key.as_deref().unwrap_or("none");
+        let problem = match self.dialect {
+            Dialect::Anthropic => {
+                Problem::new("authentication_error", &format!("invalid x-api-key: {key}"))
+            }
+            Dialect::OpenaiChat | Dialect::OpenaiResponses => Problem::new(
+                "invalid_request_error",
+                &format!("Incorrect API key provided: {key}. Find yours in the settings."),
+            )
+            .with_code("invalid_api_key"),
+        };
+        self.refused(&Refusal::new(401, problem))
+    }
+
+    pub(super) fn redirect(self, to: &str) -> Plan {
+        let mut plan = self.document(307, HTML, "<p>Moved.</p>");
+        plan.add_headers(&[("location".to_owned(), to.to_owned())]);
+        plan
+    }
+
+    /// Every byte from the first to the last, in disorder.
+    pub(super) fn garbage(self) -> Plan {
+        let disorder = |number: u32| number.wrapping_mul(2_654_435_761).to_be_bytes()[0];
+        let bytes: Vec<u8> = (0..2048).map(disorder).collect();
+        let content_type = match self.facts.streamed {
+            true => EVENTS,
+            false => JSON,
+        };
+        self.document(200, content_type, bytes)
+    }
+
+    pub(super) fn page(self, status: u16, form: PageForm) -> Plan {
+        let name = match status {
+            403 => "Forbidden",
+            429 => "Too Many Requests",
+            502 => "Bad Gateway",
+            503 => "Service Temporarily Unavailable",
+            504 => "Gateway Time-out",
+            _ => "Error",
+        };
+        let page = format!(
+            "<html>\r\n<head><title>{status} {name}</title></head>\r\n<body>\r\n<center><h1>{status} {name}</h1>\
+             </center>\r\n<hr><center>nginx</center>\r\n</body>\r\n</html>\r\n"
+        );
+        match form {
+            PageForm::Stream => self.document(200, EVENTS, page),
+            PageForm::Html => self.document(200, HTML, page),
+            PageForm::Status => self.document(status, HTML, page),
+        }
+    }
+
+    pub(super) fn bomb(self) -> Plan {
+        let content_type = match self.facts.streamed {
+            true => EVENTS,
+            false => JSON,
+        };
+        let opening = match self.facts.streamed {
+            true => "data: {\"text\":\"",
+            false => "{\"text\":\"",
+        };
+        let mut plan = self.document(200, content_type, "").unmeasured(End::Finish);
+        plan.add_headers(&[("content-encoding".to_owned(), "gzip".to_owned())]);
+        let pieces = compress::bomb(opening.as_bytes()).into_iter();
+        plan.pieces = pieces.map(Piece::from).collect();
+        plan
+    }
+}
+
+impl Plan {
+    pub(super) fn broken(how: Broken) -> Self {
+        Self {
+            hold: Duration::ZERO,
+            head: None,
+            pieces: Vec::new(),
+            end: End::Broken(how),
+        }
+    }
+}

@@ -1,0 +1,90 @@
+use super::*;
+use outlast_dialect::error_body::{self, Seen};
+use outlast_kernel::classify::classify;
+use outlast_kernel::failure::Transport;
+use outlast_kernel::verdict::{Cause, Verdict};
+
+const NOW: Timestamp = Timestamp::from_millis(1_800_000_000_000);
+
+fn judged(dialect: Dialect, refusal: &Refusal) -> Verdict {
+    let mut headers = refusal.headers.clone();
+    headers.push(("date".to_owned(), http_date(NOW)));
+    classify(&error_body::read(Seen {
+        provider: dialect.name(),
+        transport: Transport::Http,
+        status: Some(refusal.status),
+        headers: &headers,
+        body: &dialect.error(&refusal.problem),
+        at: NOW,
+    }))
+}
+
+#[test]
+fn every_trouble_is_recognised_in_every_dialect() {
+    let causes = [
+        (Trouble::Overloaded, Cause::Overloaded),
+        (Trouble::RateLimited, Cause::RateLimited),
+        (Trouble::UsageLimit, Cause::UsageLimit),
+        (Trouble::ServerError, Cause::ServerError),
+        (Trouble::Overflow, Cause::ContextOverflow),
+        (Trouble::Auth, Cause::Auth),
+        (Trouble::Billing, Cause::Billing),
+    ];
+    assert_eq!(
+        causes.map(|(trouble, _)| trouble),
+        Trouble::WORDS.map(|(_, trouble, _)| trouble)
+    );
+    for dialect in Dialect::ALL {
+        for (trouble, cause) in causes {
+            let verdict = judged(dialect, &of(trouble, dialect, NOW));
+            assert_eq!(verdict.cause, cause, "{dialect:?} {trouble:?}");
+        }
+    }
+}
+
+#[test]
+fn a_limit_is_stated_in_every_form_and_understood() {
+    for dialect in Dialect::ALL {
+        for (word, form, _) in HintForm::WORDS {
+            for wait in [Duration::from_secs(360), Duration::from_millis(11_054)] {
+                let refusal = rate_limit(dialect, wait, NOW + wait, form);
+                let hint = judged(dialect, &refusal).hint;
+                let stated = hint.map(|hint| hint.not_before.since(NOW));
+                let place = format!("{dialect:?} {word} {refusal:?}");
+                if form == HintForm::Nowhere {
+                    assert_eq!(stated, None, "{place}");
+                    continue;
+                }
+                // Whole seconds are rounded up: who waits that long does not come too early.
+                let stated = stated.expect(&place);
+                let late = stated.checked_sub(wait).expect(&place);
+                assert!(late < Duration::from_secs(1), "{place}: {stated:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_window_says_when_it_ends() {
+    let wait = Duration::from_secs(18_000);
+    for dialect in Dialect::ALL {
+        let verdict = judged(dialect, &usage_limit(dialect, wait, NOW + wait));
+        let hint = verdict.hint.unwrap();
+        assert_eq!(hint.not_before, NOW + wait, "{dialect:?}");
+    }
+}
+
+#[test]
+fn lengths_and_moments_are_written_as_servers_write_them() {
+    let table = [
+        (28, "28ms"),
+        (1_500, "1.500s"),
+        (2_000, "2s"),
+        (360_000, "6m0s"),
+        (3_600_000, "1h0m0s"),
+    ];
+    for (millis, text) in table {
+        assert_eq!(go_duration(Duration::from_millis(millis)), text);
+    }
+    assert_eq!(http_date(NOW), "Fri, 15 Jan 2027 08:00:00 GMT");
+}

@@ -1,0 +1,108 @@
+//! Which endpoint a path means.
+
+use crate::facts::{Headers, header};
+use crate::plan::{Ask, Plan};
+use crate::script::ROWS;
+use outlast_dialect::Dialect;
+use outlast_engine::transport::Method;
+use serde_json::{Value, json};
+
+/// What is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Route {
+    /// An answer in that dialect.
+    Inference(Dialect),
+    /// The list of models.
+    Models,
+    /// The endpoint is there, but not for that method.
+    WrongMethod,
+    /// Nothing that there is.
+    Unknown,
+}
+
+/// The endpoint of that path, which may leave its version out.
+pub(crate) fn route(method: Method, path: &str) -> Route {
+    let path = path.strip_prefix("/v1").unwrap_or(path);
+    let inference = Dialect::ALL
+        .into_iter()
+        .find(|dialect| dialect.path().strip_prefix("/v1") == Some(path));
+    match (inference, method) {
+        (Some(dialect), Method::Post) => Route::Inference(dialect),
+        (Some(_), Method::Get) => Route::WrongMethod,
+        (None, Method::Get) if path == "/models" => Route::Models,
+        (None, Method::Post) if path == "/models" => Route::WrongMethod,
+        (None, _) => Route::Unknown,
+    }
+}
+
+/// The dialect of someone who has not asked for an answer.
+pub(crate) fn spoken(route: Route, headers: &Headers) -> Dialect {
+    match route {
+        Route::Inference(dialect) => dialect,
+        _ if header(headers, "anthropic-version").is_some() => Dialect::Anthropic,
+        _ => Dialect::OpenaiChat,
+    }
+}
+
+/// Every fault is a model that can be asked for.
+pub(crate) fn models(ask: Ask<'_>) -> Plan {
+    let names = ROWS.iter().filter(|row| !row.arguments.starts_with(':'));
+    let names: Vec<&str> = names.map(|row| row.name).collect();
+    let list = match ask.dialect {
+        Dialect::Anthropic => json!({
+            "data": names.iter().map(|name| anthropic_model(name)).collect::<Vec<_>>(),
+            "has_more": false, "first_id": names.first(), "last_id": names.last(),
+        }),
+        Dialect::OpenaiChat | Dialect::OpenaiResponses => json!({
+            "object": "list",
+            "data": names.iter().map(|name| openai_model(name)).collect::<Vec<_>>(),
+        }),
+    };
+    ask.document(200, "application/json", list.to_string())
+}
+
+fn anthropic_model(name: &str) -> Value {
+    json!({
+        "type": "model", "id": name, "display_name": name, "created_at": "2026-01-01T00:00:00Z",
+        "lifecycle": "active",
+    })
+}
+
+fn openai_model(name: &str) -> Value {
+    json!({ "id": name, "object": "model", "created": 1_767_225_600, "owned_by": "outlast" })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_are_known_with_and_without_their_version() {
+        let table = [
+            (
+                Method::Post,
+                "/v1/messages",
+                Route::Inference(Dialect::Anthropic),
+            ),
+            (
+                Method::Post,
+                "/chat/completions",
+                Route::Inference(Dialect::OpenaiChat),
+            ),
+            (
+                Method::Post,
+                "/v1/responses",
+                Route::Inference(Dialect::OpenaiResponses),
+            ),
+            (Method::Get, "/v1/models", Route::Models),
+            (Method::Get, "/models", Route::Models),
+            (Method::Get, "/v1/messages", Route::WrongMethod),
+            (Method::Post, "/v1/messages/count_tokens", Route::Unknown),
+            (Method::Post, "/", Route::Unknown),
+            (Method::Get, "", Route::Unknown),
+        ];
+        for (method, path, expected) in table {
+            assert_eq!(route(method, path), expected, "{path}");
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! The arguments of one fault: numbers, words and `name=value`, separated by commas.
+//!
+//! Invariant: each argument is taken once, and one that nobody takes is an error.
+
+use crate::reply::Word;
+use std::str::FromStr;
+use std::time::Duration;
+
+/// Longer than any rehearsal, short enough for every sum.
+const LONGEST_SECONDS: f64 = 366.0 * 86_400.0;
+
+/// The arguments that are left.
+pub(super) struct Arguments<'a>(Vec<&'a str>);
+
+impl<'a> Arguments<'a> {
+    pub(super) fn read(text: &'a str) -> Self {
+        let arguments = text.split(',').map(str::trim);
+        Self(arguments.filter(|one| !one.is_empty()).collect())
+    }
+
+    /// The first argument without a name, as text.
+    fn bare(&mut self) -> Option<&'a str> {
+        let place = self.0.iter().position(|one| !one.contains('='))?;
+        Some(self.0.remove(place))
+    }
+
+    /// The value of that name, as text.
+    pub(super) fn value(&mut self, name: &str) -> Option<&'a str> {
+        let value = |one: &&'a str| Some(one.split_once('=')?).filter(|(key, _)| *key == name);
+        let place = self.0.iter().position(|one| value(one).is_some())?;
+        let (_, value) = self.0.remove(place).split_once('=')?;
+        Some(value)
+    }
+
+    pub(super) fn positional<T: FromStr>(&mut self, name: &str) -> Result<Option<T>, String> {
+        self.bare().map(|value| number(name, value)).transpose()
+    }
+
+    pub(super) fn named<T: FromStr>(&mut self, name: &str) -> Result<Option<T>, String> {
+        self.value(name)
+            .map(|value| number(name, value))
+            .transpose()
+    }
+
+    /// A word that is there or not.
+    pub(super) fn flag(&mut self, word: &str) -> bool {
+        let place = self.0.iter().position(|one| *one == word);
+        place.map(|place| self.0.remove(place)).is_some()
+    }
+
+    /// One of some words, without a name.
+    pub(super) fn word<T: Copy>(&mut self, words: &[Word<T>]) -> Result<Option<T>, String> {
+        self.bare().map(|value| meaning(words, value)).transpose()
+    }
+
+    /// One of some words, under that name.
+    pub(super) fn named_word<T: Copy>(
+        &mut self,
+        name: &str,
+        words: &[Word<T>],
+    ) -> Result<Option<T>, String> {
+        self.value(name)
+            .map(|value| meaning(words, value))
+            .transpose()
+    }
+
+    /// A length of time in seconds, under that name.
+    pub(super) fn seconds(&mut self, name: &str) -> Result<Option<Duration>, String> {
+        self.value(name)
+            .map(|value| seconds(name, value))
+            .transpose()
+    }
+
+    pub(super) fn positional_seconds(&mut self, name: &str) -> Result<Option<Duration>, String> {
+        self.bare().map(|value| seconds(name, value)).transpose()
+    }
+
+    /// How often: a number, or `always`.
+    pub(super) fn times(&mut self) -> Result<u32, String> {
+        match self.value("times") {
+            None => Ok(1),
+            Some("always") => Ok(u32::MAX),
+            Some(value) => number("times", value),
+        }
+    }
+
+    /// A status of an error.
+    pub(super) fn status(&mut self) -> Result<Option<u16>, String> {
+        match self.positional("STATUS")? {
+            Some(status) if !(400..=599).contains(&status) => {
+                Err("STATUS lies between 400 and 599".to_owned())
+            }
+            status => Ok(status),
+        }
+    }
+
+    pub(super) fn finish(self) -> Result<(), String> {
+        self.0.first().map_or(Ok(()), |extra| {
+            Err(format!("`{extra}` has no meaning here"))
+        })
+    }
+}
+
+fn number<T: FromStr>(name: &str, value: &str) -> Result<T, String> {
+    value
+        .parse()
+        .map_err(|_| format!("{name} is a number, not `{value}`"))
+}
+
+fn seconds(name: &str, value: &str) -> Result<Duration, String> {
+    let seconds: f64 = number(name, value)?;
+    if (0.0..=LONGEST_SECONDS).contains(&seconds) {
+        Ok(Duration::from_secs_f64(seconds))
+    } else {
+        Err(format!("{name} lies between 0 and a year, in seconds"))
+    }
+}
+
+fn meaning<T: Copy>(words: &[Word<T>], value: &str) -> Result<T, String> {
+    let known = words.iter().find(|(word, ..)| *word == value);
+    known.map(|(_, meaning, _)| *meaning).ok_or_else(|| {
+        let words: Vec<&str> = words.iter().map(|(word, ..)| *word).collect();
+        format!("`{value}` is none of {}", words.join(", "))
+    })
+}

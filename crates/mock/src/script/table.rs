@@ -1,0 +1,310 @@
+//! Every fault: its name, its arguments, what it does, and how it is read. The parser and the help are made of this.
+
+use super::arguments::Arguments;
+use super::capacity::Capacity;
+use super::{Course, Fault};
+use crate::refusal::{RATE_LIMIT, USAGE_WINDOW};
+use crate::reply::{Act, Broken, ERROR_FORMS, HintForm, Kind, PageForm, Trouble};
+use std::time::Duration;
+
+const PING_INTERVAL: Duration = Duration::from_secs(10);
+const REDIRECTED_TO: &str = "https://elsewhere.invalid/";
+
+/// One row of the table.
+pub(crate) struct Row {
+    pub(crate) name: &'static str,
+    pub(crate) arguments: &'static str,
+    pub(crate) help: &'static str,
+    pub(super) read: fn(&mut Arguments<'_>) -> Result<Fault, String>,
+}
+
+impl Row {
+    /// How it is written.
+    pub(crate) fn usage(&self) -> String {
+        format!("{}{}", self.name, self.arguments)
+    }
+}
+
+macro_rules! row {
+    ($name:literal, $arguments:literal, $help:literal, $read:expr) => {
+        Row {
+            name: $name,
+            arguments: $arguments,
+            help: $help,
+            read: $read,
+        }
+    };
+}
+
+pub(crate) const ROWS: [Row; 30] = [
+    row!("ok", "[:KIND][,times=N]", "answers", |a| {
+        let of = a.word(&Kind::WORDS)?.unwrap_or_default();
+        struck(a, Act::Answer, of)
+    }),
+    row!(
+        "overloaded",
+        "[:TIMES]",
+        "529 or 503: too much to do",
+        |a| {
+            let times = a.positional("TIMES")?.unwrap_or(1);
+            let act = Act::Refuse(Trouble::Overloaded);
+            Ok(Course::Strike { act, times }.into())
+        }
+    ),
+    row!(
+        "rate-limited",
+        "[:retry-after=SECONDS][,as=HINT]",
+        "429 until then",
+        |a| {
+            let wait = a.seconds("retry-after")?.unwrap_or(RATE_LIMIT);
+            let form = a.named_word("as", &HintForm::WORDS)?.unwrap_or_default();
+            Ok(Course::RateLimit { wait, form }.into())
+        }
+    ),
+    row!(
+        "usage-limit",
+        "[:reset=SECONDS]",
+        "429 until the plan's window ends",
+        |a| {
+            let wait = a.seconds("reset")?.unwrap_or(USAGE_WINDOW);
+            Ok(Course::UsageLimit { wait }.into())
+        }
+    ),
+    row!("overflow", "", "400 until the request is smaller", |_| Ok(
+        Course::Overflow.into()
+    )),
+    row!(
+        "error",
+        ":STATUS[,code=CODE][,times=N]",
+        "any error status",
+        |a| {
+            let status = a.status()?.ok_or("it needs a STATUS")?;
+            let code = a.value("code").map(str::to_owned);
+            strikes(a, Act::Error { status, code })
+        }
+    ),
+    row!(
+        "slow-error",
+        "[:STATUS][,times=N]",
+        "an error whose body never ends",
+        |a| {
+            let status = a.status()?.unwrap_or(503);
+            strikes(a, Act::SlowError { status })
+        }
+    ),
+    row!(
+        "endless-error",
+        "[:STATUS][,times=N]",
+        "an error with an endless body",
+        |a| {
+            let status = a.status()?.unwrap_or(503);
+            strikes(a, Act::EndlessError { status })
+        }
+    ),
+    row!("echo-key", "[:times=N]", "401 that repeats the key", |a| {
+        strikes(a, Act::EchoKey)
+    }),
+    row!(
+        "redirect",
+        "[:to=URL][,times=N]",
+        "307 to another address",
+        |a| {
+            let to = a.value("to").unwrap_or(REDIRECTED_TO).to_owned();
+            strikes(a, Act::Redirect { to })
+        }
+    ),
+    row!(
+        "reset",
+        "[:times=N]",
+        "the connection is reset before any response",
+        |a| { strikes(a, Act::HangUp(Broken::Reset)) }
+    ),
+    row!(
+        "close",
+        "[:times=N]",
+        "the connection is closed before any response",
+        |a| { strikes(a, Act::HangUp(Broken::Closed)) }
+    ),
+    row!(
+        "cut",
+        ":BYTES[,clean][,of=KIND][,times=N]",
+        "the body ends after that many bytes",
+        |a| {
+            let clean = a.flag("clean");
+            let bytes = a.positional("BYTES")?.ok_or("it needs BYTES")?;
+            damages(a, Act::Cut { bytes, clean })
+        }
+    ),
+    row!(
+        "drop-after",
+        ":PIECES[,of=KIND][,times=N]",
+        "the connection is reset after those",
+        |a| {
+            let pieces = a.positional("PIECES")?.ok_or("it needs PIECES")?;
+            damages(a, Act::DropAfter { pieces })
+        }
+    ),
+    row!(
+        "stall",
+        "[:PIECES][,of=KIND][,times=N]",
+        "silence after those",
+        |a| {
+            let pieces = a.positional("PIECES")?.unwrap_or(0);
+            damages(a, Act::Stall { pieces })
+        }
+    ),
+    row!(
+        "pings",
+        "[:PIECES][,every=SECONDS][,of=KIND][,times=N]",
+        "only pings after those",
+        |a| {
+            let pieces = a.positional("PIECES")?.unwrap_or(0);
+            let every = a.seconds("every")?.unwrap_or(PING_INTERVAL);
+            damages(a, Act::Pings { pieces, every })
+        }
+    ),
+    row!(
+        "drip",
+        ":MILLISECONDS[,of=KIND][,times=N]",
+        "a wait before each piece",
+        |a| {
+            let millis: u32 = a
+                .positional("MILLISECONDS")?
+                .ok_or("it needs MILLISECONDS")?;
+            let delay = Duration::from_millis(millis.into());
+            damages(a, Act::Drip { delay })
+        }
+    ),
+    row!(
+        "hold",
+        ":SECONDS[,of=KIND][,times=N]",
+        "a wait before the headers",
+        |a| {
+            let delay = a.positional_seconds("SECONDS")?.ok_or("it needs SECONDS")?;
+            damages(a, Act::Hold { delay })
+        }
+    ),
+    row!(
+        "malformed",
+        "[:PIECES][,of=KIND][,times=N]",
+        "a broken frame after those",
+        |a| {
+            let pieces = a.positional("PIECES")?.unwrap_or(0);
+            damages(a, Act::Malformed { pieces })
+        }
+    ),
+    row!("garbage", "[:times=N]", "bytes that mean nothing", |a| {
+        strikes(a, Act::Garbage)
+    }),
+    row!(
+        "page",
+        ":STATUS[,as=stream|html|status][,times=N]",
+        "a web page that names it",
+        |a| {
+            let status = a.status()?.ok_or("it needs a STATUS")?;
+            let form = a.named_word("as", &PageForm::WORDS)?.unwrap_or_default();
+            strikes(a, Act::Page { status, form })
+        }
+    ),
+    row!(
+        "in-band",
+        ":TROUBLE[,after=PIECES][,as=usual|event|end][,of=KIND][,times=N]",
+        "an error inside a 200",
+        |a| {
+            let trouble = a.word(&Trouble::WORDS)?.ok_or("it needs a TROUBLE")?;
+            let after = a.named("after")?;
+            let form = a.named_word("as", &ERROR_FORMS)?.unwrap_or_default();
+            let act = Act::InBand {
+                trouble,
+                after,
+                form,
+            };
+            damages(a, act)
+        }
+    ),
+    row!(
+        "json-error",
+        "[:TROUBLE][,times=N]",
+        "an error as the body of a 200",
+        |a| {
+            let trouble = a.word(&Trouble::WORDS)?.unwrap_or(Trouble::Overloaded);
+            strikes(a, Act::JsonError(trouble))
+        }
+    ),
+    row!(
+        "no-finish",
+        "[:of=KIND][,times=N]",
+        "the end of the answer is missing",
+        |a| { damages(a, Act::NoFinish) }
+    ),
+    row!(
+        "linger",
+        "[:of=KIND][,times=N]",
+        "answers, and the connection stays open",
+        |a| { damages(a, Act::Linger) }
+    ),
+    row!(
+        "gzip",
+        "[:always][,of=KIND][,times=N]",
+        "answers compressed",
+        |a| {
+            let always = a.flag("always");
+            damages(a, Act::Gzip { always })
+        }
+    ),
+    row!(
+        "bomb",
+        "[:times=N]",
+        "4 MiB that become one frame of 4 GiB",
+        |a| strikes(a, Act::Bomb)
+    ),
+    row!(
+        "flaky",
+        ":SHARE[,seed=NUMBER]",
+        "that share of all calls fails",
+        |a| {
+            let share: f64 = a.positional("SHARE")?.ok_or("it needs a SHARE")?;
+            if !(0.0..=1.0).contains(&share) {
+                return Err("SHARE lies between 0 and 1".to_owned());
+            }
+            let rng = fastrand::Rng::with_seed(a.named("seed")?.unwrap_or(0));
+            Ok(Course::Flaky { share, rng }.into())
+        }
+    ),
+    row!(
+        "capacity",
+        ":requests=N[,tokens=N]",
+        "429 beyond that much a second",
+        |a| {
+            let requests = a.named("requests")?.ok_or("it needs requests=N")?;
+            let capacity = Capacity::new(requests, a.named("tokens")?);
+            Ok(Course::Capacity(capacity).into())
+        }
+    ),
+    row!(
+        "outage",
+        ":SECONDS",
+        "529 or 503 for that long, from the first call on",
+        |a| {
+            let wait = a.positional_seconds("SECONDS")?.ok_or("it needs SECONDS")?;
+            Ok(Course::Outage { wait }.into())
+        }
+    ),
+];
+
+/// So many calls get this.
+fn strikes(arguments: &mut Arguments<'_>, act: Act) -> Result<Fault, String> {
+    struck(arguments, act, Kind::default())
+}
+
+/// So many calls get such an answer, damaged.
+fn damages(arguments: &mut Arguments<'_>, act: Act) -> Result<Fault, String> {
+    let of = arguments.named_word("of", &Kind::WORDS)?;
+    struck(arguments, act, of.unwrap_or_default())
+}
+
+fn struck(arguments: &mut Arguments<'_>, act: Act, of: Kind) -> Result<Fault, String> {
+    let times = arguments.times()?;
+    let course = Course::Strike { act, times };
+    Ok(Fault { course, of })
+}

@@ -1,0 +1,265 @@
+use super::*;
+use crate::reply::PageForm;
+use outlast_dialect::ErrorForm;
+use proptest::prelude::*;
+
+fn at(seconds: u64) -> Timestamp {
+    Timestamp::from_millis(seconds * 1000)
+}
+
+fn script(text: &str) -> Script {
+    text.parse().unwrap()
+}
+
+fn play(text: &str, calls: usize) -> Vec<Act> {
+    let mut script = script(text);
+    (0..calls).map(|_| script.reply(at(0), 100).act).collect()
+}
+
+const OVERLOADED: Act = Act::Refuse(Trouble::Overloaded);
+
+#[test]
+fn faults_strike_as_often_as_they_say() {
+    use Act::{Answer, DropAfter, Stall};
+    let table: [(&str, Vec<Act>); 8] = [
+        ("ok", vec![Answer, Answer]),
+        (
+            "overloaded:3",
+            vec![OVERLOADED, OVERLOADED, OVERLOADED, Answer],
+        ),
+        ("overloaded", vec![OVERLOADED, Answer]),
+        ("overloaded:0", vec![Answer]),
+        ("drop-after:5", vec![DropAfter { pieces: 5 }, Answer]),
+        ("garbage:times=2", vec![Act::Garbage, Act::Garbage, Answer]),
+        ("bomb:times=always", vec![Act::Bomb, Act::Bomb, Act::Bomb]),
+        (
+            "ok+overloaded + stall",
+            vec![Answer, OVERLOADED, Stall { pieces: 0 }, Answer],
+        ),
+    ];
+    for (text, acts) in table {
+        assert_eq!(play(text, acts.len()), acts, "{text}");
+    }
+}
+
+#[test]
+#[expect(clippy::too_many_lines, reason = "a table, one row for each fault")]
+fn every_fault_is_read_with_its_arguments() {
+    let second = Duration::from_secs(1);
+    let table: [(&str, Act); 21] = [
+        (
+            "error:418,code=teapot",
+            Act::Error {
+                status: 418,
+                code: Some("teapot".to_owned()),
+            },
+        ),
+        ("slow-error", Act::SlowError { status: 503 }),
+        ("endless-error:529", Act::EndlessError { status: 529 }),
+        ("echo-key", Act::EchoKey),
+        (
+            "redirect:to=http://127.0.0.1:9/x",
+            Act::Redirect {
+                to: "http://127.0.0.1:9/x".to_owned(),
+            },
+        ),
+        ("reset", Act::HangUp(Broken::Reset)),
+        ("close", Act::HangUp(Broken::Closed)),
+        (
+            "cut:100",
+            Act::Cut {
+                bytes: 100,
+                clean: false,
+            },
+        ),
+        (
+            "cut:100,clean",
+            Act::Cut {
+                bytes: 100,
+                clean: true,
+            },
+        ),
+        ("stall:3", Act::Stall { pieces: 3 }),
+        (
+            "pings:2,every=1",
+            Act::Pings {
+                pieces: 2,
+                every: second,
+            },
+        ),
+        ("drip:1000", Act::Drip { delay: second }),
+        ("hold:1", Act::Hold { delay: second }),
+        ("malformed:1", Act::Malformed { pieces: 1 }),
+        (
+            "page:429,as=html",
+            Act::Page {
+                status: 429,
+                form: PageForm::Html,
+            },
+        ),
+        (
+            "in-band:billing,after=2,as=end",
+            Act::InBand {
+                trouble: Trouble::Billing,
+                after: Some(2),
+                form: ErrorForm::End,
+            },
+        ),
+        ("json-error", Act::JsonError(Trouble::Overloaded)),
+        ("no-finish", Act::NoFinish),
+        ("linger", Act::Linger),
+        ("gzip:always", Act::Gzip { always: true }),
+        ("outage:60", OVERLOADED),
+    ];
+    for (text, act) in table {
+        assert_eq!(play(text, 1), [act], "{text}");
+    }
+}
+
+#[test]
+fn a_fault_names_the_answer_that_it_damages() {
+    let reply = |text: &str| script(text).reply(at(0), 0);
+    assert_eq!(reply("ok:tools").of, Kind::Tools);
+    assert_eq!(reply("drop-after:1,of=reasoning").of, Kind::Reasoning);
+    assert_eq!(reply("ok+stall").fault, "ok");
+    for (word, kind, _) in Kind::WORDS {
+        assert_eq!(reply(&format!("ok:{word}")).of, kind);
+    }
+}
+
+#[test]
+fn a_limit_holds_until_its_time_and_counts_down() {
+    let mut limited = script("rate-limited:retry-after=2,as=date");
+    let limit = |seconds| Act::RateLimit {
+        wait: Duration::from_secs(seconds),
+        until: at(12),
+        form: HintForm::Date,
+    };
+    assert_eq!(limited.reply(at(10), 0).act, limit(2));
+    assert_eq!(limited.reply(at(11), 0).act, limit(1));
+    assert_eq!(limited.reply(at(12), 0).act, Act::Answer);
+    let mut window = script("usage-limit");
+    let (wait, until) = (Duration::from_secs(18_000), at(18_000));
+    assert_eq!(window.reply(at(0), 0).act, Act::UsageLimit { wait, until });
+    assert_eq!(window.reply(at(18_000), 0).act, Act::Answer);
+    let mut outage = script("outage:60");
+    assert_eq!(outage.reply(at(0), 0).act, OVERLOADED);
+    assert_eq!(outage.reply(at(59), 0).act, OVERLOADED);
+    assert_eq!(outage.reply(at(60), 0).act, Act::Answer);
+}
+
+#[test]
+fn an_overflow_stays_until_the_request_shrinks() {
+    let mut overflow = script("overflow");
+    let refused = Act::Refuse(Trouble::Overflow);
+    assert_eq!(overflow.reply(at(0), 100).act, refused);
+    assert_eq!(overflow.reply(at(0), 100).act, refused);
+    assert_eq!(overflow.reply(at(0), 60).act, Act::Answer);
+}
+
+/// The number of calls that are served in each second, when so many come, evenly.
+fn served(text: &str, per_second: u64, size: usize) -> Vec<usize> {
+    let mut script = script(text);
+    let mut answered = |second: u64| {
+        (0..per_second)
+            .map(|call| Timestamp::from_millis(second * 1000 + call * 1000 / per_second))
+            .filter(|now| script.reply(*now, size).act == Act::Answer)
+            .count()
+    };
+    (0..4).map(&mut answered).collect()
+}
+
+#[test]
+fn a_capacity_serves_so_much_a_second_and_hides_the_first() {
+    assert_eq!(served("capacity:requests=10", 10, 0), [10, 10, 10, 10]);
+    assert_eq!(served("capacity:requests=10", 50, 0), [19, 10, 10, 10]);
+    // Forty bytes are ten tokens: five such requests a second.
+    let tokens = "capacity:requests=100,tokens=50";
+    assert_eq!(served(tokens, 50, 40), [9, 5, 5, 5]);
+}
+
+#[test]
+fn a_capacity_says_when_there_is_room() {
+    let mut one = script("capacity:requests=2");
+    let limit = |one: &mut Script, millis| match one.reply(Timestamp::from_millis(millis), 0).act {
+        Act::RateLimit { wait, .. } => Some(wait.as_millis()),
+        _ => None,
+    };
+    let waits: Vec<_> = [0, 0, 0, 400, 500]
+        .map(|millis| limit(&mut one, millis))
+        .to_vec();
+    assert_eq!(waits, [None, None, Some(500), Some(100), None]);
+}
+
+#[test]
+fn the_same_seed_fails_the_same_way() {
+    assert_eq!(play("flaky:0.3,seed=7", 200), play("flaky:0.3,seed=7", 200));
+    assert_ne!(play("flaky:0.3,seed=7", 200), play("flaky:0.3,seed=8", 200));
+    let failed = play("flaky:0.3,seed=7", 1000);
+    let failed = failed.iter().filter(|act| **act != Act::Answer).count();
+    assert!((250..350).contains(&failed), "{failed} of 1000");
+}
+
+#[test]
+fn a_bad_script_names_the_place_and_the_remedy() {
+    let table = [
+        ("overlaoded:3", "`overlaoded:3`: there is no such fault"),
+        ("ok+", "at ``: a fault is missing"),
+        ("overloaded:many", "TIMES is a number, not `many`"),
+        ("rate-limited:retry=2", "`retry=2` has no meaning here"),
+        (
+            "rate-limited:as=smoke",
+            "`smoke` is none of seconds, ms, date",
+        ),
+        ("drop-after", "it needs PIECES"),
+        ("drop-after", "written drop-after:PIECES[,of=KIND]"),
+        ("flaky:1.5", "SHARE lies between 0 and 1"),
+        ("flaky:nan", "SHARE lies between 0 and 1"),
+        ("overloaded:-1", "TIMES is a number"),
+        ("error:200", "STATUS lies between 400 and 599"),
+        ("hold:1e99", "SECONDS lies between 0 and a year"),
+        ("hold:-1", "SECONDS lies between 0 and a year"),
+        ("ok:texts", "`texts` is none of text, reasoning"),
+        ("in-band", "it needs a TROUBLE"),
+        ("gpt-4o", "there is no such fault"),
+        ("llama3:8b", "there is no such fault"),
+    ];
+    for (text, part) in table {
+        let error = text.parse::<Script>().unwrap_err().to_string();
+        assert!(
+            error.contains(part) && error.contains("faults are joined by"),
+            "{error}"
+        );
+    }
+    assert!("ok+".repeat(2000).parse::<Script>().is_err());
+}
+
+#[test]
+fn the_help_names_every_fault_and_every_word() {
+    let help = help();
+    for row in &ROWS {
+        assert!(help.contains(&row.usage()), "{}", row.name);
+    }
+    for word in ["image-seen", "rfc3339", "server-error"] {
+        assert!(help.contains(word), "{word}");
+    }
+    let longest = help.lines().map(str::len).max();
+    assert!(longest < Some(100), "{longest:?}\n{help}");
+}
+
+proptest! {
+    #[test]
+    fn any_text_is_a_script_or_an_error(
+        pieces in prop::collection::vec(prop::sample::select(vec![
+            "ok", "cut", "hold", "flaky", "capacity", ":", ",", "+", "=", "3", "0.5", "clean", "of=", "tool",
+            "times=", "always", "requests=", "9999999999", "-1", "\u{1b}", "é",
+        ]), 0..12),
+        size in any::<usize>(),
+    ) {
+        if let Ok(mut script) = pieces.concat().parse::<Script>() {
+            for second in 0..5 {
+                script.reply(at(second), size);
+            }
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! The scripted provider as an HTTP server: versions 1.1 and 2, plain.
+//!
+//! Invariants: every wait is the clock's; what is read of a request is bounded; nothing outlives a stop by more than
+//! its grace. Not here: what is sent (see `plan`).
+
+mod connection;
+mod control;
+mod handle;
+
+use crate::book::Book;
+use crate::log::Log;
+use crate::script::Script;
+use connection::connection;
+use outlast_engine::{CancellationToken, Clock};
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use tokio::net::TcpListener;
+use tokio::task::JoinSet;
+
+/// How long answers may take to end when the server stops.
+const GRACE: Duration = Duration::from_secs(2);
+/// How long a machine without room for a connection is left alone.
+const BREATH: Duration = Duration::from_millis(100);
+
+/// What a server is told.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// What plays when neither the request nor its model names a script.
+    pub script: Script,
+    /// Names by which the control endpoints may be reached, beside `localhost` and any number.
+    pub hosts: Vec<String>,
+}
+
+impl Options {
+    /// A server that plays that script when nothing else is asked for.
+    pub fn new(script: Script) -> Self {
+        let hosts = Vec::new();
+        Self { script, hosts }
+    }
+}
+
+/// An address that cannot be listened on.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot listen on {address}: {source}; choose another, port 0 takes any that is free")]
+pub struct ListenError {
+    address: SocketAddr,
+    source: std::io::Error,
+}
+
+/// A server that listens and does not answer yet.
+pub struct Server {
+    listener: TcpListener,
+    address: SocketAddr,
+    shared: Arc<Shared>,
+}
+
+/// What all connections have in common.
+struct Shared {
+    clock: Arc<dyn Clock>,
+    book: Mutex<Book>,
+    log: Log,
+    hosts: Vec<String>,
+}
+
+impl Server {
+    /// Listens at that address. Waits and times are the clock's.
+    pub async fn bind(
+        address: SocketAddr,
+        clock: Arc<dyn Clock>,
+        options: Options,
+    ) -> Result<Self, ListenError> {
+        let failed = |source| ListenError { address, source };
+        let listener = TcpListener::bind(address).await.map_err(failed)?;
+        let address = listener.local_addr().map_err(failed)?;
+        let shared = Shared {
+            clock,
+            book: Mutex::new(Book::new(options.script)),
+            log: Log::default(),
+            hosts: options.hosts,
+        };
+        Ok(Self {
+            listener,
+            address,
+            shared: Arc::new(shared),
+        })
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Answers until it is stopped. Answers that are under way then have a moment to end.
+    pub async fn serve(self, stop: CancellationToken) {
+        let mut connections = JoinSet::new();
+        loop {
+            let accepted = tokio::select! {
+                () = stop.cancelled() => break,
+                accepted = self.listener.accept() => accepted,
+            };
+            while connections.try_join_next().is_some() {}
+            match accepted {
+                Ok((stream, _)) => {
+                    connections.spawn(connection(stream, Arc::clone(&self.shared), stop.clone()));
+                }
+                // The machine has no room for it; a moment later it may.
+                Err(_) => crate::play::wait(&*self.shared.clock, BREATH).await,
+            }
+        }
+        drop(self.listener);
+        let all_ended = async { while connections.join_next().await.is_some() {} };
+        tokio::select! {
+            () = all_ended => {}
+            () = crate::play::wait(&*self.shared.clock, GRACE) => {}
+        }
+        connections.shutdown().await;
+    }
+}

@@ -1,0 +1,120 @@
+//! The endpoints by which a test directs the server: which script plays, and what was asked.
+//!
+//! A web page must not reach them by way of a browser: a request that was made for another host or comes from another
+//! origin is refused.
+
+use super::Shared;
+use super::handle::{Body, headers};
+use crate::facts::{Headers, header};
+use crate::script::Script;
+use bytes::Bytes;
+use futures_util::{StreamExt, stream};
+use http_body_util::StreamBody;
+use hyper::body::Frame;
+use hyper::http::request::Parts;
+use hyper::{Method, Response, StatusCode};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use std::net::IpAddr;
+use std::sync::PoisonError;
+
+/// Where the control endpoints are.
+pub(super) const PREFIX: &str = "/_outlast/";
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Setting {
+    script: String,
+    model: Option<String>,
+}
+
+pub(super) fn handle(shared: &Shared, parts: &Parts, path: &str, body: &[u8]) -> Response<Body> {
+    let headers = headers(parts);
+    let authority = parts.uri.authority().map(|authority| authority.as_str());
+    if !shared.is_ours(authority, &headers) {
+        let message = "these endpoints answer to localhost, to numbers and to the names that the server was given";
+        return answer(StatusCode::FORBIDDEN, &json!({ "error": message }));
+    }
+    let (status, answered) = match (&parts.method, path) {
+        (&Method::POST, "script") => shared.set_script(body),
+        (&Method::DELETE, "script") => {
+            shared
+                .book
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .clear();
+            (StatusCode::OK, json!({}))
+        }
+        (&Method::GET, "requests") => (StatusCode::OK, shared.log.show()),
+        (&Method::DELETE, "requests") => {
+            shared.log.clear();
+            (StatusCode::OK, json!({}))
+        }
+        _ => {
+            let message = "there are: POST and DELETE script, GET and DELETE requests";
+            (StatusCode::NOT_FOUND, json!({ "error": message }))
+        }
+    };
+    answer(status, &answered)
+}
+
+impl Shared {
+    fn set_script(&self, body: &[u8]) -> (StatusCode, Value) {
+        let refused = |error: String| (StatusCode::BAD_REQUEST, json!({ "error": error }));
+        let setting: Setting = match serde_json::from_slice(body) {
+            Ok(setting) => setting,
+            Err(error) => {
+                return refused(format!(
+                    "{error}; the body looks like {{\"script\": \"overloaded:3\", \"model\": \"gpt-4o\"}}, the model \
+                     may be left out"
+                ));
+            }
+        };
+        let script: Script = match setting.script.parse() {
+            Ok(script) => script,
+            Err(error) => return refused(format!("{error}")),
+        };
+        let mut book = self.book.lock().unwrap_or_else(PoisonError::into_inner);
+        book.set(setting.model, script);
+        (StatusCode::OK, json!({}))
+    }
+
+    /// Whether a request was made for this server, and by nobody else's page.
+    fn is_ours(&self, authority: Option<&str>, headers: &Headers) -> bool {
+        let host = header(headers, "host").or(authority);
+        let origin = header(headers, "origin").map(|origin| {
+            let address = origin.split_once("://");
+            address.map_or(origin, |(_, address)| address)
+        });
+        host.is_some_and(|host| self.is_our_name(host))
+            && origin.is_none_or(|origin| self.is_our_name(origin))
+    }
+
+    /// A number cannot be made to mean another host; a name can.
+    fn is_our_name(&self, address: &str) -> bool {
+        let name = match address
+            .strip_prefix('[')
+            .and_then(|rest| rest.split_once(']'))
+        {
+            Some((name, _)) => name,
+            None => address.rsplit_once(':').map_or(address, |(name, _)| name),
+        };
+        let known = |host: &String| host.eq_ignore_ascii_case(name);
+        name.parse::<IpAddr>().is_ok()
+            || name.eq_ignore_ascii_case("localhost")
+            || self.hosts.iter().any(known)
+    }
+}
+
+fn answer(status: StatusCode, body: &Value) -> Response<Body> {
+    let body = Bytes::from(format!("{body}\n"));
+    let mut response = Response::new(StreamBody::new(
+        stream::iter([Ok(Frame::data(body))]).boxed(),
+    ));
+    *response.status_mut() = status;
+    let json = hyper::header::HeaderValue::from_static("application/json");
+    response
+        .headers_mut()
+        .insert(hyper::header::CONTENT_TYPE, json);
+    response
+}

@@ -1,0 +1,223 @@
+//! One request over HTTP: read, answered as the script says, noted.
+
+use super::connection::Fate;
+use super::{Shared, control};
+use crate::facts::{Facts, header};
+use crate::log::{Asked, Ended, Note};
+use crate::plan::{Ask, End, Plan, plan};
+use crate::play;
+use crate::reply::Broken;
+use crate::route::{self, Route};
+use bytes::{Bytes, BytesMut};
+use futures_util::{StreamExt, stream};
+use http_body_util::{BodyExt, StreamBody};
+use hyper::body::{Frame, Incoming};
+use hyper::http::request::Parts;
+use hyper::{Method, Request, Response, StatusCode, Version};
+use outlast_engine::BoxStream;
+use outlast_engine::transport::Method as Verb;
+use serde_json::Value;
+use std::sync::{Arc, PoisonError};
+
+const LONGEST_BODY: usize = 32 << 20;
+/// Names the script that a request wants.
+const SCRIPT_HEADER: &str = "x-outlast-script";
+
+pub(super) type Body = StreamBody<BoxStream<'static, Result<Frame<Bytes>, Gone>>>;
+
+/// A response that breaks off. Version 2 of HTTP says so to the client and keeps the connection.
+#[derive(Debug, thiserror::Error)]
+#[error("the scripted provider breaks off")]
+pub(super) struct Gone;
+
+/// A request that was read.
+struct Read {
+    headers: Vec<(String, String)>,
+    body: Result<Bytes, Unreadable>,
+}
+
+enum Unreadable {
+    TooLong,
+    Gone,
+}
+
+pub(super) async fn handle(
+    shared: Arc<Shared>,
+    fate: Arc<Fate>,
+    request: Request<Incoming>,
+) -> Result<Response<Body>, Gone> {
+    let (parts, body) = request.into_parts();
+    let body = read(body).await;
+    if let Some(path) = parts.uri.path().strip_prefix(control::PREFIX) {
+        let body = body.unwrap_or_default();
+        return Ok(control::handle(&shared, &parts, path, &body));
+    }
+    let headers = headers(&parts);
+    let (plan, note) = shared.decide(&parts, &Read { headers, body });
+    let ending = Ending {
+        // Other answers share a connection of version 2, so that only the one breaks off.
+        fate: (parts.version < Version::HTTP_2).then_some(fate),
+        note,
+    };
+    shared.play(plan, ending).await
+}
+
+async fn read(mut body: Incoming) -> Result<Bytes, Unreadable> {
+    let mut bytes = BytesMut::new();
+    while let Some(frame) = body.frame().await {
+        let data = frame.map_err(|_| Unreadable::Gone)?.into_data();
+        bytes.extend_from_slice(&data.unwrap_or_default());
+        if bytes.len() > LONGEST_BODY {
+            return Err(Unreadable::TooLong);
+        }
+    }
+    Ok(bytes.freeze())
+}
+
+pub(super) fn headers(parts: &Parts) -> Vec<(String, String)> {
+    let text = |value: &[u8]| String::from_utf8_lossy(value).into_owned();
+    let headers = parts.headers.iter();
+    headers
+        .map(|(name, value)| (name.as_str().to_owned(), text(value.as_bytes())))
+        .collect()
+}
+
+impl Shared {
+    /// Notes the request and decides what it gets.
+    fn decide(&self, parts: &Parts, read: &Read) -> (Plan, Note) {
+        let bytes = read.body.as_deref().unwrap_or_default();
+        let json = serde_json::from_slice::<Value>(bytes).ok();
+        let body = json.clone().unwrap_or_default();
+        let (now, path) = (self.clock.now(), parts.uri.path());
+        let note = self.log.note(&Asked {
+            time: now,
+            method: parts.method.as_str(),
+            path,
+            headers: &read.headers,
+            body: &body,
+            size: bytes.len(),
+        });
+        let route = match parts.method {
+            Method::GET => route::route(Verb::Get, path),
+            Method::POST => route::route(Verb::Post, path),
+            _ => Route::WrongMethod,
+        };
+        let dialect = route::spoken(route, &read.headers);
+        let facts = Facts::read(dialect, &read.headers, &body, bytes.len());
+        let ask = Ask {
+            dialect,
+            facts: &facts,
+            now,
+            number: note.number,
+        };
+        let plan = match (route, &read.body) {
+            (_, Err(Unreadable::TooLong)) => {
+                ask.not_taken(413, "The request is longer than 32 MiB.")
+            }
+            (_, Err(Unreadable::Gone)) => ask.not_taken(400, "The request broke off."),
+            (Route::Models, _) => route::models(ask),
+            (Route::WrongMethod, _) => ask.not_taken(405, "Method not allowed."),
+            (Route::Unknown, _) => ask.not_taken(404, "There is no such endpoint."),
+            (Route::Inference(_), _) if !json.is_some_and(|json| json.is_object()) => {
+                ask.not_taken(400, "We could not parse the JSON body of your request.")
+            }
+            (Route::Inference(_), _) => self.scripted(ask, &note, (read, bytes.len())),
+        };
+        (plan, note)
+    }
+
+    /// What the script that plays for the request has for it.
+    fn scripted(&self, ask: Ask<'_>, note: &Note, (read, size): (&Read, usize)) -> Plan {
+        let named = header(&read.headers, SCRIPT_HEADER);
+        let mut book = self.book.lock().unwrap_or_else(PoisonError::into_inner);
+        match book.choose(named, &ask.facts.model) {
+            Ok(script) => {
+                let reply = script.reply(ask.now, size);
+                note.played(script.text(), &reply.fault);
+                plan(&reply, ask)
+            }
+            Err(error) => ask.not_taken(400, &error.to_string()),
+        }
+    }
+
+    /// Does what the plan says.
+    async fn play(&self, mut plan: Plan, mut ending: Ending) -> Result<Response<Body>, Gone> {
+        play::wait(&*self.clock, plan.hold).await;
+        let Some(head) = plan.head.take() else {
+            if let End::Broken(how) = plan.end {
+                ending.hang_up(how).await;
+            }
+            return Err(Gone);
+        };
+        let mut response = Response::builder().status(head.status);
+        for (name, value) in head.headers {
+            response = response.header(name, value);
+        }
+        let body = played(plan, Arc::clone(&self.clock), ending);
+        // A script can put anything into a header, as the place of a redirect.
+        Ok(response.body(body).unwrap_or_else(|_| unsendable()))
+    }
+}
+
+fn unsendable() -> Response<Body> {
+    let message = Bytes::from_static(b"a header of this reply cannot be sent");
+    let body = stream::iter([Ok(Frame::data(message))]).boxed();
+    let mut response = Response::new(StreamBody::new(body));
+    *response.status_mut() = StatusCode::INTERNAL_SERVER_ERROR;
+    response
+}
+
+/// Where the end of an answer is told.
+struct Ending {
+    fate: Option<Arc<Fate>>,
+    note: Note,
+}
+
+impl Ending {
+    /// Ends the connection before a response.
+    async fn hang_up(&mut self, how: Broken) {
+        self.note.ended(how.into());
+        if let Some(fate) = &self.fate {
+            fate.seal(how);
+            std::future::pending::<()>().await;
+        }
+    }
+
+    /// Ends the connection within a response, when what was sent of it is on its way.
+    async fn break_off(&mut self, how: Broken) -> Gone {
+        self.note.ended(how.into());
+        if let Some(fate) = &self.fate {
+            fate.seal_after_writing(how);
+            std::future::pending::<()>().await;
+        }
+        // The pieces before are still on their way through the connection's task.
+        for _ in 0..16 {
+            tokio::task::yield_now().await;
+        }
+        Gone
+    }
+}
+
+/// The body of that plan. The last piece that is handed on ends the note.
+fn played(plan: Plan, clock: Arc<dyn outlast_engine::Clock>, ending: Ending) -> Body {
+    let finishes = plan.end == End::Finish;
+    let left = plan.pieces.len();
+    let body = play::body(plan, clock);
+    let state = (body, left, ending);
+    let frames = stream::unfold(state, move |(mut body, left, mut ending)| async move {
+        let left = left.saturating_sub(1);
+        let item = match body.next().await {
+            Some(Ok(bytes)) => Ok(Frame::data(bytes)),
+            Some(Err(how)) => Err(ending.break_off(how).await),
+            None => {
+                ending.note.ended(Ended::Answered);
+                return None;
+            }
+        };
+        if finishes && left == 0 {
+            ending.note.ended(Ended::Answered);
+        }
+        Some((item, (body, left, ending)))
+    });
+    StreamBody::new(frames.boxed())
+}

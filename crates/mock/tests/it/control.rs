@@ -1,0 +1,220 @@
+//! Directing the server: scripts, the log, the list of models, both versions of HTTP, and its stop.
+
+use crate::client::{Running, question, request};
+use bytes::Bytes;
+use http_body_util::{BodyExt, Full};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use outlast_dialect::Dialect;
+use serde_json::Value;
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+#[tokio::test(start_paused = true)]
+async fn a_script_is_set_by_hand_for_all_or_for_one_model() {
+    let server = Running::start().await;
+    let dialect = Dialect::OpenaiChat;
+    let status = async |model: &str| server.ask(dialect, model).await.status();
+    server
+        .control("POST", "script", r#"{"script":"error:418"}"#)
+        .await;
+    let setting = r#"{"script":"error:451","model":"gpt-4o"}"#;
+    server.control("POST", "script", setting).await;
+    assert_eq!([status("gpt-4o").await, status("m").await], [451, 418]);
+    assert_eq!([status("gpt-4o").await, status("m").await], [200, 200]);
+    server.control("POST", "script", setting).await;
+    assert_eq!(status("gpt-4o").await, 451);
+    server.control("DELETE", "script", "").await;
+    assert_eq!(status("error:402").await, 402);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_setting_that_is_none_says_what_one_looks_like() {
+    let server = Running::start().await;
+    let table = [
+        (r#"{"script":"overlaoded"}"#, "there is no such fault"),
+        (r#"{"scripts":"ok"}"#, "unknown field"),
+        ("", "the body looks like"),
+    ];
+    for (body, part) in table {
+        let received = server
+            .send(&request("POST", "/_outlast/script", &[], body))
+            .await;
+        assert_eq!(received.status(), 400, "{body}");
+        assert!(received.body().contains(part), "{}", received.body());
+    }
+    let nowhere = server.send(&request("GET", "/_outlast/x", &[], "")).await;
+    assert_eq!(nowhere.status(), 404);
+}
+
+#[tokio::test(start_paused = true)]
+async fn other_peoples_pages_are_kept_out() {
+    let server = Running::start().await;
+    let table: [(&[(&str, &str)], u16); 9] = [
+        (&[("host", "127.0.0.1:8080")], 200),
+        (&[("host", "[::1]:8080")], 200),
+        (&[("host", "LocalHost")], 200),
+        (&[("host", "rehearsal:80")], 200),
+        (&[("host", "evil.example")], 403),
+        (&[("host", "localhost.evil.example")], 403),
+        (
+            &[("host", "127.0.0.1"), ("origin", "http://localhost:3000")],
+            200,
+        ),
+        (
+            &[("host", "127.0.0.1"), ("origin", "https://evil.example")],
+            403,
+        ),
+        (&[("host", "127.0.0.1"), ("origin", "null")], 403),
+    ];
+    for (headers, status) in table {
+        let received = server
+            .send(&request("GET", "/_outlast/requests", headers, ""))
+            .await;
+        assert_eq!(received.status(), status, "{headers:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_log_tells_what_was_asked_what_was_played_and_how_it_ended() {
+    let server = Running::start().await;
+    let headers = [
+        ("authorization", "Bearer planted-key"),
+        ("x-api-key", "planted-key"),
+        ("cookie", "planted-key"),
+        ("user-agent", "test"),
+    ];
+    let dialect = Dialect::Anthropic;
+    for script in [
+        "overloaded",
+        "reset",
+        "close",
+        "cut:9",
+        "drop-after:1",
+        "ok:tool",
+    ] {
+        server.send(&question(dialect, script, &headers)).await;
+    }
+    let log = server.requests().await;
+    let ended: Vec<&Value> = log.iter().map(|entry| &entry["ended"]).collect();
+    assert_eq!(
+        ended,
+        ["answered", "reset", "closed", "closed", "reset", "answered"]
+    );
+    assert!(
+        !Value::from(log.clone()).to_string().contains("planted"),
+        "{log:?}"
+    );
+    let last = &log[5];
+    assert_eq!(last["number"], 6);
+    assert_eq!(last["time"], "2027-01-15T08:00:00.000Z");
+    assert_eq!(
+        (&last["method"], &last["path"]),
+        (&"POST".into(), &"/v1/messages".into())
+    );
+    assert_eq!(last["headers"]["x-api-key"], "(hidden)");
+    assert_eq!(last["headers"]["user-agent"], "test");
+    assert_eq!(last["body"]["messages"][0]["role"], "user");
+    assert_eq!(
+        (&last["script"], &last["fault"]),
+        (&"ok:tool".into(), &"ok:tool".into())
+    );
+    server.control("DELETE", "requests", "").await;
+    assert_eq!(server.requests().await, [] as [Value; 0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_goes_away_is_noticed() {
+    let server = Running::start().await;
+    for script in ["hold:3600", "stall", "pings", "endless-error"] {
+        let mut socket = TcpStream::connect(server.address).await.unwrap();
+        let question = question(Dialect::Anthropic, script, &[]);
+        socket.write_all(question.as_bytes()).await.unwrap();
+        if script != "hold:3600" {
+            socket.read_exact(&mut [0; 100]).await.unwrap();
+        }
+        drop(socket);
+        let last = server.last_request().await;
+        assert_eq!(
+            (&last["fault"], &last["ended"]),
+            (&script.into(), &"client_closed".into())
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn models_are_listed_for_both_kinds_of_clients() {
+    let server = Running::start().await;
+    for (path, headers, id) in [
+        ("/v1/models", &[][..], "object"),
+        (
+            "/models",
+            &[("anthropic-version", "2023-06-01")],
+            "display_name",
+        ),
+    ] {
+        let received = server.send(&request("GET", path, headers, "")).await;
+        let models: Value = serde_json::from_str(&received.body()).unwrap();
+        assert_eq!(models["data"][0]["id"], "ok");
+        assert!(models["data"][0][id].is_string(), "{models}");
+    }
+}
+
+async fn ask_in_version_2(server: &Running, model: &str) -> Result<(u16, String), hyper::Error> {
+    let socket = TcpStream::connect(server.address).await.unwrap();
+    let io = TokioIo::new(socket);
+    let (mut client, connection) =
+        hyper::client::conn::http2::handshake(TokioExecutor::new(), io).await?;
+    tokio::spawn(connection);
+    let body = format!(
+        r#"{{"model":"{model}","stream":true,"messages":[{{"role":"user","content":"hi"}}]}}"#
+    );
+    let request = hyper::Request::post(format!("http://{}/v1/messages", server.address))
+        .body(Full::new(Bytes::from(body)))
+        .unwrap();
+    let response = client.send_request(request).await?;
+    let status = response.status().as_u16();
+    let body = response.into_body().collect().await?.to_bytes();
+    Ok((status, String::from_utf8_lossy(&body).into_owned()))
+}
+
+#[tokio::test(start_paused = true)]
+async fn version_2_of_http_is_spoken_to_those_who_begin_with_it() {
+    let server = Running::start().await;
+    let (status, body) = ask_in_version_2(&server, "ok").await.unwrap();
+    assert_eq!(status, 200);
+    assert!(body.contains("message_stop"), "{body}");
+    let (status, _) = ask_in_version_2(&server, "overloaded").await.unwrap();
+    assert_eq!(status, 529);
+    for script in ["reset", "close", "drop-after:1", "cut:10"] {
+        assert!(ask_in_version_2(&server, script).await.is_err(), "{script}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stop_lets_answers_end_but_does_not_wait_for_silence() {
+    let server = Running::start().await;
+    let address = server.address;
+    let ask = async |model: &str| {
+        let mut socket = TcpStream::connect(address).await.unwrap();
+        let question = question(Dialect::Anthropic, model, &[]);
+        socket.write_all(question.as_bytes()).await.unwrap();
+        socket.read_exact(&mut [0; 12]).await.unwrap();
+        socket
+    };
+    let mut dripping = ask("drip:50").await;
+    let mut silent = ask("stall").await;
+    let start = tokio::time::Instant::now();
+    server.stop.cancel();
+    let mut rest = String::new();
+    dripping.read_to_string(&mut rest).await.unwrap();
+    assert!(rest.contains("message_stop"), "{rest}");
+    silent.read_to_end(&mut Vec::new()).await.ok();
+    server.serving.await.unwrap();
+    assert!(
+        start.elapsed() <= Duration::from_secs(2),
+        "{:?}",
+        start.elapsed()
+    );
+    assert!(TcpStream::connect(address).await.is_err());
+}

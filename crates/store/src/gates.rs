@@ -1,0 +1,188 @@
+//! Gates and the lines before them: read, changed and written back in one transaction.
+
+use crate::line::{self, millis};
+use crate::{Error, Store};
+use outlast_kernel::Timestamp;
+use outlast_kernel::gate::{Answer, Config, Gate, Line, Pass, Waiter};
+use rusqlite::{Connection, OptionalExtension, params};
+use std::time::Duration;
+
+/// A gate that has been quiet for this long is forgotten; its fences are then of no use to anybody.
+const FORGOTTEN_AFTER: Duration = Duration::from_secs(7 * 86_400);
+
+/// What came of a call that a gate had let pass.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Report {
+    /// It met the trouble that the gate is about; who made it waits in line from now on, if it does.
+    Failed {
+        /// The pass.
+        pass: Pass,
+        /// When the provider says to come back.
+        stated: Option<Timestamp>,
+        /// Who waits.
+        waiter: Option<Waiter>,
+    },
+    /// The provider accepted it.
+    Succeeded(Pass),
+    /// It is still under way.
+    Alive(Pass),
+    /// It was given up.
+    Abandoned(Pass),
+    /// A failure that could not be reported when it happened.
+    Missed(Waiter),
+}
+
+/// A gate and the line before it, as they were just now.
+#[derive(Clone, Debug, Default)]
+pub struct Scene {
+    /// The gate.
+    pub gate: Gate,
+    /// Who waits.
+    pub line: Line,
+}
+
+impl Store {
+    /// Asks a gate for a caller; the answer comes with the gate as it then is.
+    pub async fn ask(
+        &self,
+        key: &str,
+        config: Config,
+        waiter: Waiter,
+        now: Timestamp,
+    ) -> Result<(Answer, Gate), Error> {
+        self.with_gate(key, config, now, move |connection, key, gate| {
+            let everyone_passes = gate.is_closed();
+            line::join(connection, key, &waiter, now)?;
+            let place = line::place(connection, key, &waiter)?;
+            let answer = gate.ask(&waiter, place, now);
+            match answer {
+                Answer::Hold(_) => {}
+                Answer::Go(_) | Answer::Probe(_) if !everyone_passes => {
+                    line::leave_with_those_ahead(connection, key, &waiter)?;
+                }
+                Answer::Go(_) | Answer::Probe(_) | Answer::TooLate => {
+                    line::leave(connection, key, &waiter)?;
+                }
+            }
+            Ok(answer)
+        })
+        .await
+    }
+
+    /// Tells a gate what came of a call.
+    pub async fn report(
+        &self,
+        key: &str,
+        config: Config,
+        report: Report,
+        now: Timestamp,
+    ) -> Result<Gate, Error> {
+        let changed = self.with_gate(key, config, now, move |connection, key, gate| {
+            match report {
+                Report::Failed {
+                    pass,
+                    stated,
+                    waiter,
+                } => {
+                    gate.failed(pass, stated, now);
+                    if let Some(waiter) = waiter {
+                        line::join(connection, key, &waiter, now)?;
+                    }
+                }
+                Report::Succeeded(pass) => {
+                    gate.succeeded(pass, line::waiting(connection, key)?, now);
+                }
+                Report::Alive(pass) => {
+                    gate.renew(pass, now);
+                }
+                Report::Abandoned(pass) => gate.abandoned(pass, now),
+                Report::Missed(waiter) => {
+                    gate.missed_a_failure(now);
+                    line::join(connection, key, &waiter, now)?;
+                }
+            }
+            Ok(())
+        });
+        Ok(changed.await?.1)
+    }
+
+    /// Puts a caller in line, or renews its place.
+    pub async fn join_line(&self, key: &str, waiter: Waiter, now: Timestamp) -> Result<(), Error> {
+        let key = key.to_owned();
+        self.change(move |connection| line::join(connection, &key, &waiter, now))
+            .await
+    }
+
+    /// Takes a caller out of line.
+    pub async fn leave_line(&self, key: &str, waiter: Waiter) -> Result<(), Error> {
+        let key = key.to_owned();
+        self.change(move |connection| line::leave(connection, &key, &waiter))
+            .await
+    }
+
+    /// All gates that are known, with their lines.
+    pub async fn scenes(&self, now: Timestamp) -> Result<Vec<(String, Scene)>, Error> {
+        self.read(move |connection| {
+            let mut statement = connection.prepare_cached("SELECT key, state FROM gates")?;
+            let rows = statement.query_map([], |row| {
+                Ok((row.get::<_, String>(0)?, row.get::<_, String>(1)?))
+            })?;
+            rows.map(|row| {
+                let (key, state) = row?;
+                let (gate, line) = (read(&state)?, line::all(connection, &key, now)?);
+                Ok((key, Scene { gate, line }))
+            })
+            .collect()
+        })
+        .await
+    }
+
+    async fn with_gate<R: Send + 'static>(
+        &self,
+        key: &str,
+        config: Config,
+        now: Timestamp,
+        change: impl FnOnce(&Connection, &str, &mut Gate) -> Result<R, Error> + Send + 'static,
+    ) -> Result<(R, Gate), Error> {
+        let key = key.to_owned();
+        self.change(move |connection| {
+            line::bury(connection, now)?;
+            let before = find(connection, &key)?;
+            let mut gate = before.clone().unwrap_or_else(|| Gate::new(config));
+            let result = change(connection, &key, &mut gate)?;
+            if before.as_ref() != Some(&gate) {
+                save(connection, &key, &gate, now)?;
+            }
+            Ok((result, gate))
+        })
+        .await
+    }
+}
+
+fn find(connection: &Connection, key: &str) -> Result<Option<Gate>, Error> {
+    let mut statement = connection.prepare_cached("SELECT state FROM gates WHERE key = ?1")?;
+    let state: Option<String> = statement.query_row([key], |row| row.get(0)).optional()?;
+    state.as_deref().map(read).transpose()
+}
+
+fn read(state: &str) -> Result<Gate, Error> {
+    serde_json::from_str(state).map_err(|_| Error::Unreadable { what: "gate" })
+}
+
+fn save(connection: &Connection, key: &str, gate: &Gate, now: Timestamp) -> Result<(), Error> {
+    let state = serde_json::to_string(gate).map_err(|_| Error::Unreadable { what: "gate" })?;
+    connection
+        .prepare_cached(
+            "INSERT INTO gates (key, state, changed) VALUES (?1, ?2, ?3)
+             ON CONFLICT (key) DO UPDATE SET state = excluded.state, changed = excluded.changed",
+        )?
+        .execute(params![key, state, millis(now)])?;
+    let forgotten = Timestamp::from_millis(
+        now.as_millis()
+            .saturating_sub(outlast_kernel::time::millis(FORGOTTEN_AFTER)),
+    );
+    connection
+        .prepare_cached("DELETE FROM gates WHERE changed < ?1")?
+        .execute([millis(forgotten)])?;
+    Ok(())
+}

@@ -1,0 +1,94 @@
+//! Remembers: what all processes on a machine know of their providers, in one SQLite file.
+//!
+//! Every change is one short transaction, made by one thread per process, so that a process that dies leaves nothing
+//! half written and a slow disk holds up nobody but who asked.
+//!
+//! Invariants: a file that cannot be read is kept under another name before a new one is made; an error here is a value,
+//! and what to do without the store is the caller's business (see the engine).
+#![warn(missing_docs)]
+
+mod blocks;
+mod database;
+mod gates;
+mod line;
+mod seats;
+mod worker;
+
+pub use database::{Error, Opened};
+pub use gates::{Report, Scene};
+pub use seats::Seat;
+
+use rusqlite::Connection;
+use std::path::{Path, PathBuf};
+use worker::Worker;
+
+/// The file, as this process has it open. Clones share the one thread.
+#[derive(Clone, Debug)]
+pub struct Store {
+    path: PathBuf,
+    worker: Worker,
+}
+
+impl Store {
+    /// Opens the file at that path, or makes it. Blocks for as long as the disk takes.
+    pub fn open(path: &Path) -> Result<Opened, Error> {
+        let (connection, replaced) = database::open(path)?;
+        Ok(Opened {
+            store: Self {
+                path: path.to_owned(),
+                worker: Worker::start(connection)?,
+            },
+            replaced,
+        })
+    }
+
+    /// Puts the file at that path aside, because it is known to be damaged, and makes a new one.
+    pub fn replace(path: &Path) -> Result<Opened, Error> {
+        let aside = database::put_aside(path)?;
+        let opened = Self::open(path)?;
+        Ok(Opened {
+            replaced: Some(aside),
+            ..opened
+        })
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Whether another process has changed anything since this was asked last.
+    pub async fn was_changed(&self) -> Result<bool, Error> {
+        self.worker
+            .run(|connection, seen| {
+                let version: i64 =
+                    connection.query_row("PRAGMA data_version", [], |row| row.get(0))?;
+                Ok(std::mem::replace(seen, version) != version)
+            })
+            .await
+    }
+
+    /// Runs a change as one transaction.
+    async fn change<R: Send + 'static>(
+        &self,
+        change: impl FnOnce(&Connection) -> Result<R, Error> + Send + 'static,
+    ) -> Result<R, Error> {
+        self.worker
+            .run(move |connection, _| {
+                let transaction = connection
+                    .transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
+                let result = change(&transaction)?;
+                transaction.commit()?;
+                Ok(result)
+            })
+            .await
+    }
+
+    /// Reads without changing anything.
+    async fn read<R: Send + 'static>(
+        &self,
+        read: impl FnOnce(&Connection) -> Result<R, Error> + Send + 'static,
+    ) -> Result<R, Error> {
+        self.worker.run(move |connection, _| read(connection)).await
+    }
+}

@@ -1,0 +1,68 @@
+//! Seats: how many calls an account has under way, over all processes.
+
+use crate::line::millis;
+use crate::{Error, Store};
+use outlast_kernel::Timestamp;
+use rusqlite::params;
+
+/// What came of asking for a seat.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Seat {
+    /// It is the caller's, until it is given back or not renewed.
+    Taken,
+    /// All are taken; the first of them expires then at the latest.
+    Full {
+        /// When to ask again at the latest.
+        until: Timestamp,
+    },
+}
+
+impl Store {
+    /// Takes, or renews, one of an account's seats.
+    pub async fn take_seat(
+        &self,
+        account: &str,
+        holder: &str,
+        most: u32,
+        (now, expires): (Timestamp, Timestamp),
+    ) -> Result<Seat, Error> {
+        let (account, holder) = (account.to_owned(), holder.to_owned());
+        self.change(move |connection| {
+            connection
+                .prepare_cached("DELETE FROM seats WHERE expires <= ?1")?
+                .execute([millis(now)])?;
+            let (taken, first): (u32, Option<i64>) = connection
+                .prepare_cached(
+                    "SELECT count(*), min(expires) FROM seats WHERE account = ?1 AND holder <> ?2",
+                )?
+                .query_row(params![account, holder], |row| {
+                    Ok((row.get(0)?, row.get(1)?))
+                })?;
+            if taken >= most {
+                let first = first.and_then(|first| u64::try_from(first).ok());
+                let until = first.map_or(now, Timestamp::from_millis);
+                return Ok(Seat::Full { until });
+            }
+            connection
+                .prepare_cached(
+                    "INSERT INTO seats (holder, account, expires) VALUES (?1, ?2, ?3)
+                     ON CONFLICT (holder) DO UPDATE SET expires = excluded.expires",
+                )?
+                .execute(params![holder, account, millis(expires)])?;
+            Ok(Seat::Taken)
+        })
+        .await
+    }
+
+    /// Gives a seat back.
+    pub async fn leave_seat(&self, holder: &str) -> Result<(), Error> {
+        let holder = holder.to_owned();
+        self.change(move |connection| {
+            connection
+                .prepare_cached("DELETE FROM seats WHERE holder = ?1")?
+                .execute([holder])?;
+            Ok(())
+        })
+        .await
+    }
+}

@@ -1,0 +1,244 @@
+//! The store from outside: real files, more than one connection, damage of every kind.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test may stop at once")]
+
+use outlast_kernel::Timestamp;
+use outlast_kernel::account::Block;
+use outlast_kernel::gate::{Answer, Config, Waiter, WaiterId};
+use outlast_kernel::verdict::{Authority, Cause};
+use outlast_store::{Error, Report, Scene, Seat, Store};
+use std::path::PathBuf;
+use tempfile::TempDir;
+
+fn at(seconds: u64) -> Timestamp {
+    Timestamp::from_millis(seconds * 1000)
+}
+
+fn waiter(name: &str) -> Waiter {
+    Waiter {
+        id: WaiterId(name.to_owned()),
+        since: at(1),
+        own_wake: at(100),
+        deadline: None,
+    }
+}
+
+struct File {
+    _folder: TempDir,
+    path: PathBuf,
+}
+
+impl File {
+    fn new() -> Self {
+        let folder = TempDir::new().unwrap();
+        let path = folder.path().join("outlast.db");
+        Self {
+            _folder: folder,
+            path,
+        }
+    }
+
+    fn open(&self) -> Store {
+        Store::open(&self.path).unwrap().store
+    }
+}
+
+const KEY: &str = "p/a/m";
+
+async fn ask(store: &Store, name: &str, now: Timestamp) -> Answer {
+    let asked = store.ask(KEY, Config::default(), waiter(name), now);
+    asked.await.unwrap().0
+}
+
+async fn report(store: &Store, report: Report, now: Timestamp) {
+    let reported = store.report(KEY, Config::default(), report, now);
+    reported.await.unwrap();
+}
+
+/// Two callers fail and wait.
+async fn fail(store: &Store) {
+    for name in ["a", "b"] {
+        if let Answer::Go(pass) = ask(store, name, at(1)).await {
+            let waiter = Some(waiter(name));
+            let failed = Report::Failed {
+                pass,
+                stated: None,
+                waiter,
+            };
+            report(store, failed, at(1)).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_one_learns_all_know_and_are_told() {
+    let file = File::new();
+    let (one, other) = (file.open(), file.open());
+    assert!(other.was_changed().await.unwrap());
+    assert!(!other.was_changed().await.unwrap());
+    fail(&one).await;
+    assert!(other.was_changed().await.unwrap());
+    assert!(!other.was_changed().await.unwrap());
+    let scenes = other.scenes(at(2)).await.unwrap();
+    assert_eq!((scenes.len(), scenes[0].0.as_str()), (1, KEY));
+    assert!(!scenes[0].1.gate.is_closed());
+    assert_eq!(scenes[0].1.line.len(), 2);
+}
+
+#[tokio::test]
+async fn of_two_that_ask_at_once_one_probes() {
+    let file = File::new();
+    let (one, other) = (file.open(), file.open());
+    fail(&one).await;
+    let answers = tokio::join!(ask(&one, "a", at(20)), ask(&other, "b", at(20)));
+    let probes = [answers.0, answers.1]
+        .iter()
+        .filter(|answer| matches!(answer, Answer::Probe(_)))
+        .count();
+    assert_eq!(probes, 1, "{answers:?}");
+}
+
+#[tokio::test]
+async fn an_old_fence_changes_nothing() {
+    let file = File::new();
+    let (one, other) = (file.open(), file.open());
+    fail(&one).await;
+    let Answer::Probe(old) = ask(&one, "a", at(20)).await else {
+        panic!("it was to probe");
+    };
+    // The holder sleeps; its lease ends and another takes over.
+    let Answer::Probe(_) = ask(&other, "b", at(500)).await else {
+        panic!("the lease is over");
+    };
+    let gate = |scenes: Vec<(String, Scene)>| scenes[0].1.gate.clone();
+    let before = gate(other.scenes(at(501)).await.unwrap());
+    report(&one, Report::Succeeded(old), at(501)).await;
+    assert_eq!(gate(other.scenes(at(501)).await.unwrap()), before);
+}
+
+#[tokio::test]
+async fn a_probe_that_is_given_up_makes_room_at_once() {
+    let file = File::new();
+    let store = file.open();
+    fail(&store).await;
+    let Answer::Probe(pass) = ask(&store, "a", at(20)).await else {
+        panic!("it was to probe");
+    };
+    for name in ["b", "c"] {
+        assert!(matches!(ask(&store, name, at(21)).await, Answer::Hold(_)));
+    }
+    report(&store, Report::Abandoned(pass), at(21)).await;
+    assert!(matches!(ask(&store, "b", at(21)).await, Answer::Probe(_)));
+}
+
+#[tokio::test]
+async fn the_dead_leave_the_line() {
+    let file = File::new();
+    let store = file.open();
+    fail(&store).await;
+    assert_eq!(store.scenes(at(20)).await.unwrap()[0].1.line.len(), 2);
+    store.join_line(KEY, waiter("b"), at(20)).await.unwrap();
+    assert_eq!(store.scenes(at(35)).await.unwrap()[0].1.line.len(), 1);
+    store.leave_line(KEY, waiter("b")).await.unwrap();
+    assert_eq!(store.scenes(at(35)).await.unwrap()[0].1.line.len(), 0);
+}
+
+#[tokio::test]
+async fn blocks_are_shared_and_end() {
+    let file = File::new();
+    let (one, other) = (file.open(), file.open());
+    let block = Block {
+        account: "a".to_owned(),
+        model: None,
+        cause: Cause::UsageLimit,
+        since: at(1),
+        until: at(100),
+        authority: Authority::Stated,
+    };
+    let same = block.clone();
+    one.change_blocks(at(1), move |blocks| blocks.add(block))
+        .await
+        .unwrap();
+    let seen = other.blocks(at(2)).await.unwrap();
+    assert_eq!(seen.on("a", "m", at(2)), Some(&same));
+    assert_eq!(other.blocks(at(100)).await.unwrap().iter().count(), 0);
+    other
+        .change_blocks(at(3), |blocks| assert!(blocks.heal("a", "m")))
+        .await
+        .unwrap();
+    assert_eq!(one.blocks(at(3)).await.unwrap().iter().count(), 0);
+}
+
+#[tokio::test]
+async fn seats_are_counted_over_all_and_lost_by_the_dead() {
+    let file = File::new();
+    let (one, other) = (file.open(), file.open());
+    let times = |now| (at(now), at(now + 60));
+    let taken = |store: &Store, holder: &'static str, now| {
+        let store = store.clone();
+        async move { store.take_seat("a", holder, 2, times(now)).await.unwrap() }
+    };
+    assert_eq!(taken(&one, "x", 0).await, Seat::Taken);
+    assert_eq!(taken(&other, "y", 5).await, Seat::Taken);
+    assert_eq!(taken(&other, "z", 6).await, Seat::Full { until: at(60) });
+    assert_eq!(taken(&one, "x", 30).await, Seat::Taken);
+    // `y` has died: its seat is free when its time is up.
+    assert_eq!(taken(&other, "z", 65).await, Seat::Taken);
+    one.leave_seat("x").await.unwrap();
+    assert_eq!(taken(&one, "w", 66).await, Seat::Taken);
+}
+
+#[tokio::test]
+async fn a_damaged_file_is_kept_and_replaced() {
+    for number in 1..=2 {
+        let file = File::new();
+        let aside = |number| {
+            file.path
+                .with_file_name(format!("outlast.db.damaged-{number}"))
+        };
+        std::fs::write(&file.path, "this is no database, whatever its name says").unwrap();
+        for taken in 1..number {
+            std::fs::write(aside(taken), "from before").unwrap();
+        }
+        let opened = Store::open(&file.path).unwrap();
+        assert_eq!(opened.replaced, Some(aside(number)));
+        let kept = std::fs::read_to_string(aside(number)).unwrap();
+        assert!(kept.starts_with("this is no database"));
+        assert_eq!(opened.store.scenes(at(1)).await.unwrap().len(), 0);
+    }
+}
+
+#[tokio::test]
+async fn what_cannot_be_used_is_an_error_and_not_a_wait_without_end() {
+    let file = File::new();
+    std::fs::create_dir(&file.path).unwrap();
+    assert!(matches!(Store::open(&file.path), Err(Error::File { .. })));
+
+    let file = File::new();
+    fail(&file.open()).await;
+    let newer = rusqlite::Connection::open(&file.path).unwrap();
+    newer.pragma_update(None, "user_version", 99).unwrap();
+    let error = Store::open(&file.path).unwrap_err();
+    assert!(matches!(error, Error::Newer { found: 99, .. }), "{error}");
+}
+
+#[tokio::test]
+async fn a_file_that_somebody_holds_is_an_error_after_a_while() {
+    let file = File::new();
+    let store = file.open();
+    let holder = rusqlite::Connection::open(&file.path).unwrap();
+    holder.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let refused = store.ask(KEY, Config::default(), waiter("a"), at(1)).await;
+    assert!(matches!(refused, Err(Error::Database(_))), "{refused:?}");
+    holder.execute_batch("COMMIT").unwrap();
+    fail(&store).await;
+}
+
+#[cfg(unix)]
+#[test]
+fn the_file_is_private() {
+    use std::os::unix::fs::PermissionsExt;
+    let file = File::new();
+    let _store = file.open();
+    let mode = std::fs::metadata(&file.path).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+}
