@@ -87,7 +87,7 @@ fn under_sustained_overload_the_provider_is_used_up_and_hardly_ever_refuses() {
     for agents in [500, 5000] {
         let scenario = Scenario {
             agents,
-            length: minutes(60),
+            length: minutes(30),
             ..overload()
         };
         for scenario in variants(&scenario) {
