@@ -134,6 +134,15 @@ fn table(scenario: &Scenario, all: &[Played]) -> String {
         )
         .ok();
     }
+    let joined = all.iter().filter_map(|played| played.numbers.joined_again);
+    if let Some(joined) = joined.max() {
+        let joined = seconds(Some(joined));
+        write!(
+            text,
+            "\nEveryone was in line again {joined} after the store's return.\n"
+        )
+        .ok();
+    }
     text
 }
 
@@ -166,7 +175,12 @@ fn headline(scenario: &Scenario) -> String {
         .ok();
     }
     if scenario.dead_probes > 0 {
-        write!(text, "; {} die while probing", scenario.dead_probes).ok();
+        write!(
+            text,
+            "; agents that die while probing: {}",
+            scenario.dead_probes
+        )
+        .ok();
     }
     write!(text, "; seed {}", scenario.seed).ok();
     text

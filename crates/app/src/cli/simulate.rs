@@ -7,13 +7,14 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 const SIMULATE_NOTES: &str = "Examples:
-  outlast simulate                                    500 agents, 25 calls a second, an outage of 30 minutes
-  outlast simulate --load 200 --outage 0              sustained overload
+  outlast simulate                          500 agents, 25 calls a second, 30 minutes of outage
+  outlast simulate --load 200 --outage 0    sustained overload
+  outlast simulate --store-down 15m..20m    the gate's store is lost in the outage
   outlast simulate --policy standard --outage 4h --plot outage.svg
-  outlast simulate --store-down 15m..20m              the gate's store is lost in the outage
 
-Always compared: overnight behind the gate; each agent for itself with full jitter (1 s doubled up to 60 s); overnight
-without the gate; and what client libraries do by default (2 retries, then the call is started again after 30 s).
+Always compared: overnight behind the gate; each agent for itself with full jitter, 1 s
+doubled up to 60 s; overnight without the gate; and what client libraries do by default:
+2 retries, then the call is started again after 30 s.
 
 Columns:
   in outage    calls made while the provider was down

@@ -16,5 +16,6 @@ mod interrupts;
 mod mock_server;
 mod policies;
 mod providers;
+mod simulate;
 mod support;
 mod trust;
