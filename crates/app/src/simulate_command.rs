@@ -48,6 +48,7 @@ fn scenario(arguments: &SimulateArguments) -> Scenario {
         capacity: arguments.capacity,
         tokens_per_second: arguments.tokens_per_second,
         load: arguments.load,
+        comes_back_at: arguments.comes_back_at,
         retry_after: arguments.retry_after,
         store_latency: arguments.store_latency,
         store_down: arguments.store_down.clone(),
@@ -162,6 +163,9 @@ fn headline(scenario: &Scenario) -> String {
         scenario.load,
         Span(scenario.length)
     );
+    if scenario.outage.is_some() && scenario.comes_back_at != 100 {
+        write!(text, ", then {} % of that", scenario.comes_back_at).ok();
+    }
     if scenario.retry_after {
         text.push_str("; refusals state a time");
     }
@@ -216,6 +220,7 @@ fn as_json(scenario: &Scenario, all: &[Played]) -> Value {
         "tokens_per_second": scenario.tokens_per_second,
         "load_percent": scenario.load,
         "outage": range(&scenario.outage),
+        "comes_back_at_percent": scenario.comes_back_at,
         "retry_after": scenario.retry_after,
         "store_latency_ms": millis(scenario.store_latency),
         "store_down": range(&scenario.store_down),

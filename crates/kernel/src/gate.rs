@@ -14,7 +14,7 @@ mod pace;
 pub use line::Line;
 
 use crate::Timestamp;
-use pace::{Learnt, Ramp, Rate, SLOWEST_RATE};
+use pace::{Learnt, Ramp, Rate, Refusal, SLOWEST_RATE};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
@@ -229,7 +229,11 @@ impl Gate {
                 self.open(probes, rate, now);
             }
             Stage::Ramp(ramp) => {
-                ramp.refused(pass.rate, &mut self.learnt, now);
+                let refusal = Refusal {
+                    rate: pass.rate,
+                    states_a_time: stated.is_some(),
+                };
+                ramp.refused(refusal, &mut self.learnt, now);
                 if ramp.failures_in_a_row >= FAILURES_THAT_REOPEN {
                     let rate = (ramp.rate / 2).max(SLOWEST_RATE);
                     self.open(0, rate, now);

@@ -524,12 +524,41 @@ fn a_refusal_slows_the_ramp_down_and_makes_it_careful() {
     gate.succeeded(third, at(5));
     assert_eq!(rate(&gate), 4_378, "without the refusals: 4,921");
     gate.failed(third, None, at(5));
-    assert_eq!(rate(&gate), 4_102, "the next cut is smaller");
+    assert_eq!(rate(&gate), 4_175, "the next cut is smaller");
     line_up(&mut gate, &["c", "d", "e"]);
     gate.succeeded(third, at(95));
-    assert_eq!(rate(&gate), 4_105, "still carefully");
+    assert_eq!(rate(&gate), 4_178, "still carefully");
     gate.succeeded(third, at(96));
-    assert_eq!(rate(&gate), 4_135, "the refusal is long ago");
+    assert_eq!(rate(&gate), 4_208, "the refusal is long ago");
+}
+
+#[test]
+fn a_refusal_costs_more_when_it_ends_a_search_or_states_a_time() {
+    let table = [
+        (1_000, [875, 875, 875]),
+        (5_000, [4_375, 4_800, 4_375]),
+        (25_000, [21_875, 24_800, 24_200]),
+        (250_000, [218_750, 249_024, 242_188]),
+    ];
+    for (rate_before, [first, later, stated]) in table {
+        let refused = |earlier: bool, stated: Option<Timestamp>| {
+            let mut gate = ramping(&["a", "b"]);
+            if earlier {
+                let pass = go(&mut gate, waiter("a", 0), at(2));
+                gate.failed(pass, None, at(2));
+            }
+            let Stage::Ramp(ramp) = &mut gate.gate.stage else {
+                panic!("{gate:?}")
+            };
+            ramp.rate = rate_before;
+            let pass = go(&mut gate, waiter("b", 1), at(4));
+            gate.failed(pass, stated, at(4));
+            rate(&gate)
+        };
+        assert_eq!(refused(false, None), first);
+        assert_eq!(refused(true, None), later);
+        assert_eq!(refused(true, Some(at(5))), stated);
+    }
 }
 
 #[test]

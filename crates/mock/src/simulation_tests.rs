@@ -109,6 +109,29 @@ fn ten_times_the_capacity_is_found_as_well() {
 }
 
 #[test]
+fn a_provider_that_comes_back_with_less_is_paced_by_what_it_has() {
+    for comes_back_at in [40, 80] {
+        let scenario = Scenario {
+            comes_back_at,
+            ..Scenario::default()
+        };
+        let numbers = run(&scenario.with_outage(minutes(5)), &ours()).unwrap();
+        println!("{numbers:?}");
+        let capacity = 25.0 * f64::from(comes_back_at) / 100.0;
+        let seconds = 1.5 * numbers.blocked as f64 / capacity + 20.0;
+        assert!(numbers.drained.unwrap() as f64 <= seconds * 1000.0);
+        assert!(numbers.attempts_per_success <= 1.05);
+        assert!(numbers.peak <= 1.6);
+        assert_eq!(
+            numbers.goodput.is_some(),
+            comes_back_at == 40,
+            "less than is wanted"
+        );
+        assert!(numbers.goodput.is_none_or(|goodput| goodput >= 0.97));
+    }
+}
+
+#[test]
 fn a_dead_probe_holds_the_others_for_its_lease_and_no_longer() {
     let scenario = Scenario {
         dead_probes: 5,

@@ -55,6 +55,10 @@ pub(crate) struct SimulateArguments {
     #[arg(long, value_name = "DURATION", default_value = "30m", value_parser = duration)]
     pub(crate) outage: Duration,
 
+    /// What the provider carries after the outage, in percent of its capacity
+    #[arg(long, value_name = "PERCENT", default_value_t = 100, value_parser = range(1, 1000))]
+    pub(crate) comes_back_at: u32,
+
     /// The provider says when to come back when it is asked too much
     #[arg(long)]
     pub(crate) retry_after: bool,

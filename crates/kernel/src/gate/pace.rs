@@ -33,6 +33,17 @@ const KNOWING_SEARCH: u64 = 6_250;
 /// No success makes the ramp faster by more than this part of its rate.
 const MOST_GROWTH: Rate = 8;
 
+// What one refusal takes from the rate at which it went out. In balance with the care of the successes, one call in
+// seventy is refused: so the ramp neither gives in to one call that was larger than others nor leaves much of the
+// provider unused.
+
+/// So much, but of a fast ramp at least so small a part: it must get down, too.
+const CUT: (Rate, Rate) = (200, 256);
+/// The same for a refusal that states a time: it stops everyone, and should be rarer.
+const CUT_BY_A_STATED_TIME: (Rate, Rate) = (800, 32);
+/// And never more than this part.
+const MOST_CUT: Rate = 8;
+
 /// A refusal that is older than this says nothing any more.
 const CARE_LASTS: Duration = Duration::from_secs(90);
 /// While all goes well, calls are counted over this long.
@@ -104,6 +115,14 @@ impl Learnt {
 
 // --- the ramp ---
 
+/// A call that was refused.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Refusal {
+    /// The rate of the ramp when it was let through.
+    pub(super) rate: Rate,
+    pub(super) states_a_time: bool,
+}
+
 /// Callers pass in order, one in each slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Ramp {
@@ -174,11 +193,17 @@ impl Ramp {
         self.rate = (self.rate + growth).min(FASTEST_RATE);
     }
 
-    /// A call that went out at `rate` was refused.
-    pub(super) fn refused(&mut self, rate: Rate, learnt: &mut Learnt, now: Timestamp) {
-        // The first refusal ends a search, which is further ahead.
-        let part = if learnt.refused.is_some() { 16 } else { 8 };
-        self.rate = self.rate.min(rate - rate / part).max(SLOWEST_RATE);
+    /// A call that went out at some rate was refused.
+    pub(super) fn refused(&mut self, refusal: Refusal, learnt: &mut Learnt, now: Timestamp) {
+        let most = refusal.rate / MOST_CUT;
+        let (cut, part) = match (learnt.refused, refusal.states_a_time) {
+            // The first refusal ends a search, which may be far ahead.
+            (None, _) => (most, MOST_CUT),
+            (Some(_), true) => CUT_BY_A_STATED_TIME,
+            (Some(_), false) => CUT,
+        };
+        let rate = refusal.rate - cut.max(refusal.rate / part).min(most);
+        self.rate = self.rate.min(rate).max(SLOWEST_RATE);
         self.next_slot = self.next_slot.max(micros(now) + interval(self.rate));
         self.failures_in_a_row += 1;
         self.busy = now;
