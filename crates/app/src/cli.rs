@@ -54,6 +54,8 @@ pub(crate) enum Command {
     /// Serve the scripted provider over HTTP, in three dialects, to rehearse an outage
     #[command(after_help = outlast_mock::help())]
     Mock(MockArguments),
+    /// Show the accounts: which are free, which are blocked, why and until when
+    Accounts(AccountsArguments),
     /// Check the settings, the key, the way to the provider, the clock and the files
     Doctor(DoctorArguments),
     /// Let a project's outlast.toml set everything, addresses and keys included
@@ -203,6 +205,17 @@ impl SettingFlags {
             .filter_map(|(path, value)| Some((path, value.as_deref()?)))
             .collect()
     }
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct AccountsArguments {
+    /// Forget what is held against that account
+    #[arg(long, value_name = "NAME")]
+    pub(crate) unblock: Option<String>,
+
+    /// As JSON
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 #[derive(Debug, Args)]

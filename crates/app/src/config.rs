@@ -4,6 +4,7 @@
 //! set stands in `table`, once.
 //! Invariant: no secret is in an error, in what is shown, or in the `Debug` of anything here.
 
+mod accounts;
 pub(crate) mod duration;
 mod file;
 mod key;
@@ -20,6 +21,7 @@ pub(crate) mod value;
 
 use crate::exit::Usage;
 use crate::{complain, trust};
+pub(crate) use accounts::{AccountSettings, KeyFrom};
 pub(crate) use key::Key;
 pub(crate) use layers::{Found, Layers, Origin, Trust};
 pub(crate) use problem::Problems;

@@ -1,5 +1,6 @@
 //! The `outlast` command: reads arguments and environment, assembles the crates, answers with an exit code.
 
+mod accounts_command;
 mod cli;
 mod config;
 mod config_command;
@@ -9,6 +10,8 @@ mod explain;
 mod home;
 mod image;
 mod interrupt;
+mod keys;
+mod knowledge;
 mod mock_command;
 mod output;
 mod policy_command;
@@ -61,6 +64,7 @@ fn run(arguments: cli::Arguments) -> anyhow::Result<Exit> {
         (Some(cli::Command::Simulate(arguments)), _) => simulate_command::run(arguments),
         (Some(cli::Command::Config(command)), _) => config_command::run(command),
         (Some(cli::Command::Mock(arguments)), _) => mock_command::run(&arguments),
+        (Some(cli::Command::Accounts(arguments)), _) => accounts_command::run(&arguments),
         (Some(cli::Command::Doctor(arguments)), _) => doctor::run(&arguments),
         (Some(cli::Command::Trust(arguments)), _) => trust::run(arguments),
         (None, true) => prompt::run(&arguments.prompt),

@@ -69,6 +69,18 @@ impl<Out: Write> Progress<Out> {
                     self.print(&line);
                 }
             }
+            Body::Held { until, cause } if self.wait.is_none() => {
+                let phrase = cause.map_or("The provider is in trouble", Cause::phrase);
+                let left = Span(Duration::from_secs(until.since(now).as_secs() + 1));
+                let line =
+                    format!("⚠ {phrase}, waiting in line, next try in {left}… (Ctrl-C cancels)");
+                if self.is_terminal {
+                    self.redraw(line);
+                } else if self.asking_since.is_none() {
+                    self.print(&line);
+                }
+                self.asking_since = self.asking_since.or(Some(now));
+            }
             Body::AttemptStarted { .. } => {
                 self.end_wait();
                 self.asking_since = Some(now);

@@ -8,9 +8,10 @@ use crate::config::{self, Settings};
 use crate::exit::{Exit, Usage};
 use crate::reach::{self, FIRST_RUN, Reached};
 use crate::screen::Screen;
-use crate::{complain, home, image, interrupt, settings};
+use crate::{complain, home, image, interrupt, knowledge, settings};
 use anyhow::Context;
 use outlast_dialect::{Delivery, Message, Part, Request, Role};
+use outlast_engine::accounts::Accounts;
 use outlast_engine::strategy::PolicyRetry;
 use outlast_engine::turn::{Control, Ended, Ids, Turn};
 use outlast_engine::{CancellationToken, Clock, RetryStrategy, run_turn};
@@ -18,6 +19,7 @@ use outlast_kernel::budget::Prompt;
 use outlast_kernel::event::Event;
 use outlast_kernel::policy::Policy;
 use std::io::Read;
+use std::path::PathBuf;
 use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -35,12 +37,13 @@ pub(crate) fn run(arguments: &PromptArguments) -> anyhow::Result<Exit> {
             "No provider is configured: using the scripted one (--provider mock --model {FIRST_RUN})."
         ));
     }
-    if let Err(error) = home::prepare() {
-        complain(&format!("warning: {error:#}"));
-    }
+    let home = home::prepare()
+        .inspect_err(|error| complain(&format!("warning: {error:#}")))
+        .ok();
     let asking = Asking {
         request,
         reached,
+        home,
         policy: settings.retry.policy,
         retries: settings.retry.enabled,
         clock,
@@ -99,6 +102,7 @@ fn read_prompt(argument: &str) -> anyhow::Result<String> {
 struct Asking {
     request: Request,
     reached: Reached,
+    home: Option<PathBuf>,
     policy: Policy,
     retries: bool,
     clock: Arc<dyn Clock>,
@@ -112,14 +116,25 @@ impl Asking {
         let cancel = CancellationToken::new();
         interrupt::cancel_on_signal(cancel.clone());
         let (control, handle) = Control::new(cancel);
+        let Reached {
+            adapter,
+            accounts,
+            is_shared,
+            ..
+        } = self.reached;
+        let knowledge = knowledge::open(self.home.filter(|_| is_shared), &self.clock).await;
+        let accounts = (!accounts.is_empty())
+            .then(|| Accounts::new(accounts, knowledge.clone(), self.clock.clone()));
         let turn = Turn {
-            provider: &self.reached.adapter,
+            provider: &adapter,
             request: &self.request,
             retry,
             budget: Prompt::default(),
             clock: &*self.clock,
             ids: Ids::fresh(),
             control,
+            accounts: accounts.as_ref(),
+            knowledge: is_shared.then_some(&knowledge),
         };
         let screen = Mutex::new(Screen::new(self.json, handle));
         let ended = show_while_running(turn, &screen, &*self.clock).await;

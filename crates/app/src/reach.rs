@@ -2,14 +2,14 @@
 
 use crate::config::{Provider, Settings};
 use crate::exit::Usage;
+use crate::keys::Fixed;
 use anyhow::Context;
 use outlast_dialect::Dialect;
 use outlast_engine::Clock;
-use outlast_engine::credential::Credential;
+use outlast_engine::accounts::Account;
 use outlast_engine::provider::Adapter;
 use outlast_engine::transport::{Http, HttpSettings, Proxies};
 use outlast_mock::{Script, Scripted};
-use secrecy::ExposeSecret;
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
@@ -19,10 +19,13 @@ use std::sync::Arc;
 pub(crate) const FIRST_RUN: &str = "overloaded:2";
 const MAX_CERTIFICATE_BYTES: u64 = 4 << 20;
 
-/// The model that is asked, and who answers for it.
+/// The model that is asked, who answers for it, and with which accounts.
 pub(crate) struct Reached {
     pub(crate) adapter: Adapter,
     pub(crate) model: String,
+    pub(crate) accounts: Vec<Account>,
+    /// Whether what is learnt of it is of use to others.
+    pub(crate) is_shared: bool,
 }
 
 /// The provider and the model that the settings name.
@@ -38,7 +41,37 @@ pub(crate) fn model(
         let remedy = "choose one with --model, OUTLAST_MODEL or `model` in outlast.toml";
         return Err(Usage(format!("no model is set; {remedy}")).into());
     };
-    Ok(Reached { adapter, model })
+    let accounts = accounts(settings);
+    let is_shared = true;
+    Ok(Reached {
+        adapter,
+        model,
+        accounts,
+        is_shared,
+    })
+}
+
+/// The accounts of the provider in use: those that the settings name, else the one key that it has.
+pub(crate) fn accounts(settings: &Settings) -> Vec<Account> {
+    let own = settings
+        .accounts
+        .iter()
+        .filter(|account| Some(account.provider) == settings.provider);
+    let named: Vec<Account> = own
+        .map(|account| Account {
+            name: account.name.clone(),
+            source: Arc::new(account.key.clone()),
+            max_in_flight: account.max_in_flight,
+        })
+        .collect();
+    match (&settings.api_key, settings.provider) {
+        (Some(key), Some(provider)) if named.is_empty() => vec![Account {
+            name: provider.name().to_owned(),
+            source: Arc::new(Fixed(key.clone())),
+            max_in_flight: None,
+        }],
+        _ => named,
+    }
 }
 
 /// The provider that the settings name, unless it is the scripted one. A key is needed only where the address is the
@@ -56,15 +89,12 @@ pub(crate) fn provider(
         return Ok(None);
     };
     let own_url = base_url.or(settings.base_url.as_deref());
-    if own_url.is_none() && settings.api_key.is_none() {
+    if own_url.is_none() && accounts(settings).is_empty() {
         return Err(Usage(no_key(settings, dialect.name())).into());
     }
     let http = http(settings, own_url.unwrap_or_else(|| home_of(dialect)))?;
-    let mut adapter = Adapter::new(dialect, Arc::new(http), clock).with_timeouts(settings.timeouts);
-    if let Some(key) = &settings.api_key {
-        adapter = adapter.with_credential(Credential::new(key.expose_secret().to_owned()));
-    }
-    Ok(Some(adapter))
+    let adapter = Adapter::new(dialect, Arc::new(http), clock);
+    Ok(Some(adapter.with_timeouts(settings.timeouts)))
 }
 
 fn dialect(provider: Provider) -> Option<Dialect> {
@@ -89,7 +119,9 @@ fn no_key(settings: &Settings, name: &str) -> String {
     let variable = variable.map_or(String::new(), |name| {
         format!("{name} in the environment, or ")
     });
-    format!("no key is set for {name}; set {variable}`api_key` for it in outlast.toml")
+    format!(
+        "no key is set for {name}; set {variable}an account or `api_key` for it in outlast.toml"
+    )
 }
 
 /// The scripted provider inside this program.
@@ -105,7 +137,14 @@ fn scripted(settings: &Settings, clock: Arc<dyn Clock>) -> anyhow::Result<Reache
     let adapter = Adapter::new(Dialect::Anthropic, transport, clock)
         .named("mock")
         .with_timeouts(settings.timeouts);
-    Ok(Reached { adapter, model })
+    // It lives in this process alone.
+    let (accounts, is_shared) = (Vec::new(), false);
+    Ok(Reached {
+        adapter,
+        model,
+        accounts,
+        is_shared,
+    })
 }
 
 fn http(settings: &Settings, base_url: &str) -> anyhow::Result<Http> {

@@ -21,6 +21,11 @@ pub enum Delta {
 }
 
 impl Delta {
+    /// Whether this shows that the provider has begun to answer. Reports of usage come before that, too.
+    pub fn is_answer(&self) -> bool {
+        !matches!(self, Self::Usage(_))
+    }
+
     /// Whether a consumer that saw this must not see it again. A report of usage is not content, and neither is the
     /// summing up of what came before.
     pub fn is_content(&self) -> bool {

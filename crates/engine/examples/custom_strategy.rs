@@ -5,6 +5,7 @@
 use futures_util::{StreamExt, stream};
 use outlast_dialect::{Delta, Message, Request};
 use outlast_engine::clock::WallClock;
+use outlast_engine::credential::Credential;
 use outlast_engine::strategy::Aborted;
 use outlast_engine::turn::{Control, Ids, Turn};
 use outlast_engine::{
@@ -50,7 +51,11 @@ impl Provider for Moody {
         "moody"
     }
 
-    fn stream(&self, _: &Request) -> BoxStream<'static, Result<Delta, Box<Failure>>> {
+    fn stream(
+        &self,
+        _: &Request,
+        _: Option<&Credential>,
+    ) -> BoxStream<'static, Result<Delta, Box<Failure>>> {
         let items = if self.calls.fetch_add(1, Ordering::Relaxed) < 2 {
             {
                 let failure = Failure::http("moody", 529, "Not now.", WallClock::default().now());
@@ -85,6 +90,8 @@ async fn main() {
         clock: &WallClock::default(),
         ids: Ids::fresh(),
         control,
+        accounts: None,
+        knowledge: None,
     };
     let ended = run_turn(turn, &mut |event| {
         if let Body::RetryScheduled {

@@ -25,6 +25,11 @@ impl Credential {
         Self(SecretString::from(key))
     }
 
+    /// Whether another is the same key.
+    pub fn is_same(&self, other: &Self) -> bool {
+        self.0.expose_secret() == other.0.expose_secret()
+    }
+
     /// The header by which this dialect takes it.
     pub(crate) fn header(&self, dialect: Dialect) -> (String, String) {
         let key = self.0.expose_secret();

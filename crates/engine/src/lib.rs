@@ -6,8 +6,10 @@
 //! Invariant: the kernel decides, nothing here does. There is one retry layer: adapters make one request each.
 #![warn(missing_docs)]
 
+pub mod accounts;
 pub mod clock;
 pub mod credential;
+pub mod knowledge;
 pub mod provider;
 pub mod strategy;
 pub mod stream_retry;

@@ -8,6 +8,7 @@ mod check;
 mod watchdog;
 
 use crate::BoxStream;
+use crate::credential::Credential;
 use outlast_dialect::{Delta, Request};
 use outlast_kernel::failure::Failure;
 use std::time::Duration;
@@ -21,9 +22,13 @@ pub trait Provider: Send + Sync {
     /// The name that failures and events carry.
     fn name(&self) -> &str;
 
-    /// Makes one request. A failure comes boxed, being many times the size of a delta, and rare. The stream ends after
-    /// its first failure or after [`Delta::Stopped`].
-    fn stream(&self, request: &Request) -> BoxStream<'static, Result<Delta, Box<Failure>>>;
+    /// Makes one request, with that credential or else the provider's own. A failure comes boxed, being many times the
+    /// size of a delta, and rare. The stream ends after its first failure or after [`Delta::Stopped`].
+    fn stream(
+        &self,
+        request: &Request,
+        credential: Option<&Credential>,
+    ) -> BoxStream<'static, Result<Delta, Box<Failure>>>;
 }
 
 /// How long to wait for signs of life; zero means without limit.

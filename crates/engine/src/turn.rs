@@ -4,20 +4,28 @@
 //! Invariants: every turn is sealed exactly once; each retry is announced before its wait begins; an abort is noticed
 //! in every wait and between any two pieces of a stream, and closes the stream.
 
+mod account;
 mod control;
 mod emit;
+mod gate;
+mod wait;
 
+use crate::accounts::{Accounts, Chosen};
+use crate::knowledge::Knowledge;
 use crate::{Clock, Provider, RetryStrategy};
 use emit::Emitter;
 use futures_util::StreamExt;
+use gate::AtGate;
 use outlast_dialect::{Delta, Message, Part, Request, Role};
+use outlast_kernel::Timestamp;
 use outlast_kernel::budget::Prompt;
-use outlast_kernel::decision::{GiveUp, Remedies, Rules};
+use outlast_kernel::decision::{GiveUp, Remedy, Rules, Target};
 use outlast_kernel::event::{Body, Seal, StopReason, Usage};
 use outlast_kernel::failure::{Failure, IoKind, Judged, Phase};
 use outlast_kernel::recovery::{Effect, Effects, Event, Outcome, State, step};
 use std::collections::VecDeque;
 use std::sync::Arc;
+use wait::until;
 
 pub use control::{Control, Handle};
 pub use emit::{Ids, Sink};
@@ -38,6 +46,10 @@ pub struct Turn<'a> {
     pub ids: Ids,
     /// How others stop or hurry it.
     pub control: Control,
+    /// The accounts to ask with; without them, the provider's own credential is used.
+    pub accounts: Option<&'a Accounts>,
+    /// What is known of the provider beyond this turn; without it, the turn keeps to its own schedule.
+    pub knowledge: Option<&'a Knowledge>,
 }
 
 /// What came of a turn.
@@ -64,6 +76,10 @@ pub async fn run_turn(turn: Turn<'_>, sink: Sink<'_>) -> Ended {
     let emitter = Emitter::new(turn.ids.clone(), turn.clock, sink);
     let mut runner = Runner {
         turn,
+        gate: None,
+        rules,
+        account: None,
+        said_held: None,
         state,
         emitter,
         answer: Answer::default(),
@@ -74,6 +90,12 @@ pub async fn run_turn(turn: Turn<'_>, sink: Sink<'_>) -> Ended {
 
 struct Runner<'a> {
     turn: Turn<'a>,
+    gate: Option<AtGate<'a>>,
+    rules: Rules,
+    /// The account that is asked with.
+    account: Option<Chosen>,
+    /// The time at the gate that was said last.
+    said_held: Option<Timestamp>,
     state: State,
     emitter: Emitter<'a>,
     answer: Answer,
@@ -108,7 +130,12 @@ impl Runner<'_> {
                 return self.seal(Outcome::Aborted);
             };
             match effect {
-                Effect::Settle(outcome) => return self.seal(outcome),
+                Effect::Settle(outcome) => {
+                    if let Some(gate) = &mut self.gate {
+                        gate.leave().await;
+                    }
+                    return self.seal(outcome);
+                }
                 effect => todo.extend(self.carry_out(effect).await),
             }
         }
@@ -131,7 +158,10 @@ impl Runner<'_> {
                 self.error = Some((judged, why));
                 self.say(body)
             }
-            // A turn has no remedies of its own yet, so none is ever chosen.
+            // The next call chooses anew; what else there is to switch to is not the turn's.
+            Effect::Apply(Remedy::Switch(Target::Account)) => {
+                step(&mut self.state, Event::RemedyDone)
+            }
             Effect::Apply(_) => step(&mut self.state, Event::RemedyFailed),
             // Dropping the stream or the timer has done it already.
             Effect::CancelCall | Effect::CancelSleep | Effect::Settle(_) => Effects::new(),
@@ -148,22 +178,39 @@ impl Runner<'_> {
         if self.turn.control.is_aborted() {
             return self.abort();
         }
+        if let Err(problem) = self.choose_account().await {
+            return self.fail(self.no_key(&problem)).await;
+        }
+        if let Err(effects) = self.pass_the_gate().await {
+            return effects;
+        }
         self.emitter.start_attempt();
         self.answer.begin_attempt();
-        let mut stream = self.turn.provider.stream(self.turn.request);
+        let credential = self.account.as_ref().map(|account| &account.credential);
+        let mut stream = self.turn.provider.stream(self.turn.request, credential);
         loop {
+            let renewal = self.gate.as_ref().and_then(AtGate::renew_at);
             let item = tokio::select! {
                 biased;
                 () = self.turn.control.aborted() => return self.abort(),
                 item = stream.next() => item,
+                () = until(self.turn.clock, renewal) => {
+                    if let Some(gate) = &mut self.gate {
+                        gate.renew().await;
+                    }
+                    continue;
+                }
             };
             let delta = match item {
                 Some(Ok(delta)) => delta,
-                Some(Err(failure)) => return self.fail(*failure),
-                None => return self.fail(self.cut_off()),
+                Some(Err(failure)) => return self.fail(*failure).await,
+                None => return self.fail(self.cut_off()).await,
             };
             if delta.is_content() {
                 step(&mut self.state, Event::ContentSent);
+            }
+            if delta.is_answer() {
+                self.accepted().await;
             }
             if let Some(stop_reason) = self.take_in(delta) {
                 self.emitter.emit(Body::StepComplete { stop_reason });
@@ -202,23 +249,29 @@ impl Runner<'_> {
         None
     }
 
-    fn fail(&mut self, failure: Failure) -> Effects {
+    async fn fail(&mut self, failure: Failure) -> Effects {
         let retry = self.turn.retry;
         let own_delay =
             retry.and_then(|retry| retry.delay_for(self.state.chain().schedule_index()));
         // Judged and decided at one moment, so that a stated wait is announced as it was stated.
         let now = self.turn.clock.now();
         let failure = Judged::new(Failure { at: now, ..failure });
-        let remedies = Remedies::NONE;
-        step(
-            &mut self.state,
-            Event::Failed {
-                failure,
-                own_delay,
-                remedies,
-                now,
-            },
-        )
+        let (failure, remedies) = self.with_accounts(failure).await;
+        let event = Event::Failed {
+            failure: Arc::clone(&failure),
+            own_delay,
+            remedies,
+            now,
+        };
+        let effects = step(&mut self.state, event);
+        if let Some(gate) = &mut self.gate {
+            let waits_until = effects.iter().find_map(|effect| match effect {
+                Effect::SleepUntil(at) => Some(*at),
+                _ => None,
+            });
+            gate.failed(&failure, waits_until).await;
+        }
+        effects
     }
 
     fn abort(&mut self) -> Effects {
@@ -233,32 +286,6 @@ impl Runner<'_> {
         Failure {
             phase: Phase::BeforeContent,
             ..failure.with_io(IoKind::Truncated)
-        }
-    }
-
-    /// Waits, and says how the wait ended.
-    async fn sleep(&mut self, at: outlast_kernel::Timestamp) -> Event {
-        let Some(retry) = self.turn.retry else {
-            return Event::Aborted {
-                now: self.turn.clock.now(),
-            };
-        };
-        let delay = at.since(self.turn.clock.now());
-        let cancel = crate::CancellationToken::new();
-        let event = tokio::select! {
-            biased;
-            command = self.turn.control.next() => command,
-            slept = retry.sleep(delay, &cancel) => match slept {
-                Ok(()) => control::Command::RetryNow,
-                Err(_) => control::Command::Abort,
-            },
-        };
-        cancel.cancel();
-        let now = self.turn.clock.now();
-        match event {
-            control::Command::RetryNow => Event::Woke { now },
-            control::Command::AbortRetry => Event::RetryAborted { now },
-            control::Command::Abort => Event::Aborted { now },
         }
     }
 

@@ -52,6 +52,11 @@ pub enum Body {
         /// The text.
         text: String,
     },
+    /// From here on that account is asked with.
+    Account {
+        /// Its name.
+        name: String,
+    },
     /// A call is made.
     AttemptStarted {
         /// Its number within the turn, from 1.
@@ -96,6 +101,14 @@ pub enum Body {
         /// The HTTP status or the provider's code.
         #[serde(skip_serializing_if = "Option::is_none")]
         code: Option<String>,
+    },
+    /// The gate, which knows what others have met, has this call wait its turn. Said again when the time moves.
+    Held {
+        /// Until then, as things are.
+        until: Timestamp,
+        /// What is wrong there, where that is known.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        cause: Option<Cause>,
     },
     /// A chain of retries is over.
     RetryEnded {

@@ -61,6 +61,11 @@ macro_rules! causes {
                 match self { $(Self::$name => $word,)* }
             }
 
+            /// The cause of that name.
+            pub fn named(word: &str) -> Option<Self> {
+                Self::ALL.iter().copied().find(|cause| cause.as_str() == word)
+            }
+
             /// The cause in words for a person.
             pub const fn phrase(self) -> &'static str {
                 match self { $(Self::$name => $phrase,)* }

@@ -4,6 +4,7 @@ use crate::line::{self, millis};
 use crate::{Error, Store};
 use outlast_kernel::Timestamp;
 use outlast_kernel::gate::{Answer, Config, Gate, Line, Pass, Waiter};
+use outlast_kernel::verdict::Cause;
 use rusqlite::{Connection, OptionalExtension, params};
 use std::time::Duration;
 
@@ -17,6 +18,8 @@ pub enum Report {
     Failed {
         /// The pass.
         pass: Pass,
+        /// What went wrong.
+        cause: Cause,
         /// When the provider says to come back.
         stated: Option<Timestamp>,
         /// Who waits.
@@ -39,6 +42,8 @@ pub struct Scene {
     pub gate: Gate,
     /// Who waits.
     pub line: Line,
+    /// What went wrong last.
+    pub cause: Option<Cause>,
 }
 
 impl Store {
@@ -81,10 +86,13 @@ impl Store {
             match report {
                 Report::Failed {
                     pass,
+                    cause,
                     stated,
                     waiter,
                 } => {
                     gate.failed(pass, stated, now);
+                    save(connection, key, gate, now)?;
+                    blame(connection, key, cause)?;
                     if let Some(waiter) = waiter {
                         line::join(connection, key, &waiter, now)?;
                     }
@@ -123,14 +131,16 @@ impl Store {
     /// All gates that are known, with their lines.
     pub async fn scenes(&self, now: Timestamp) -> Result<Vec<(String, Scene)>, Error> {
         self.read(move |connection| {
-            let mut statement = connection.prepare_cached("SELECT key, state FROM gates")?;
+            let mut statement = connection.prepare_cached("SELECT key, state, cause FROM gates")?;
             let rows = statement.query_map([], |row| {
-                Ok((row.get::<_, String>(0)?, row.get::<_, String>(1)?))
+                let cause: Option<String> = row.get(2)?;
+                Ok((row.get::<_, String>(0)?, row.get::<_, String>(1)?, cause))
             })?;
             rows.map(|row| {
-                let (key, state) = row?;
+                let (key, state, cause) = row?;
                 let (gate, line) = (read(&state)?, line::all(connection, &key, now)?);
-                Ok((key, Scene { gate, line }))
+                let cause = cause.and_then(|word| Cause::named(&word));
+                Ok((key, Scene { gate, line, cause }))
             })
             .collect()
         })
@@ -157,6 +167,13 @@ impl Store {
         })
         .await
     }
+}
+
+fn blame(connection: &Connection, key: &str, cause: Cause) -> Result<(), Error> {
+    connection
+        .prepare_cached("UPDATE gates SET cause = ?2 WHERE key = ?1")?
+        .execute(params![key, cause.as_str()])?;
+    Ok(())
 }
 
 fn find(connection: &Connection, key: &str) -> Result<Option<Gate>, Error> {

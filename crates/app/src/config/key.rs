@@ -39,6 +39,20 @@ impl Key {
         Self(words)
     }
 
+    /// The name that stands for a free one in such a path, if it is one.
+    pub(crate) fn name_in(&self, path: &str) -> Option<&str> {
+        let segments: Vec<&str> = path.split('.').collect();
+        let fits = segments.len() == self.0.len()
+            && segments
+                .iter()
+                .zip(&self.0)
+                .all(|(segment, word)| fits(segment, word));
+        let place = segments
+            .iter()
+            .position(|segment| Free::of(segment).is_some())?;
+        fits.then(|| self.0[place].as_str())
+    }
+
     pub(crate) fn last(&self) -> &str {
         self.0.last().map_or("", String::as_str)
     }

@@ -65,6 +65,7 @@ impl Node {
 fn names(free: Free) -> Json {
     match free {
         Free::Header => json!({ "pattern": "^[A-Za-z0-9!#$%&'*+.^_`|~-]+$" }),
+        Free::Account => json!({ "pattern": "^[A-Za-z0-9_.-]{1,64}$" }),
         Free::Model | Free::Provider => json!({ "minLength": 1 }),
     }
 }

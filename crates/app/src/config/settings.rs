@@ -1,5 +1,6 @@
 //! What the settings amount to, in plain types.
 
+use super::accounts::{self, AccountSettings};
 use super::key::Key;
 use super::layers::{Found, Layers, key_variable};
 use super::value::{ProxyUrl, Value};
@@ -36,6 +37,8 @@ pub(crate) struct Settings {
     pub(crate) headers: Vec<(String, Secret)>,
     pub(crate) proxy: Proxy,
     pub(crate) ca_file: Option<PathBuf>,
+    /// Of all providers, by name.
+    pub(crate) accounts: Vec<AccountSettings>,
 }
 
 #[derive(Debug)]
@@ -66,7 +69,7 @@ impl Provider {
         }
     }
 
-    fn named(name: &str) -> Option<Self> {
+    pub(super) fn named(name: &str) -> Option<Self> {
         [
             Self::Mock,
             Self::Anthropic,
@@ -107,6 +110,7 @@ impl Settings {
                 .effective
                 .get(&Key::of("http.ca_file"))
                 .and_then(file),
+            accounts: accounts::all(layers)?,
         })
     }
 }
@@ -180,7 +184,7 @@ fn proxy(layers: &Layers, path: &str) -> Option<ProxyUrl> {
 }
 
 /// A path as it is meant: from the folder of the file it stands in, with `~` for the user's.
-fn file(found: &Found) -> Option<PathBuf> {
+pub(super) fn file(found: &Found) -> Option<PathBuf> {
     let Value::Text(text) = &found.value else {
         return None;
     };

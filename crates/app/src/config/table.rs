@@ -57,6 +57,7 @@ pub(crate) enum Free {
     Provider,
     Model,
     Header,
+    Account,
 }
 
 impl Free {
@@ -65,6 +66,7 @@ impl Free {
             "<provider>" => Some(Self::Provider),
             "<model>" => Some(Self::Model),
             "<header>" => Some(Self::Header),
+            "<account>" => Some(Self::Account),
             _ => None,
         }
     }
@@ -75,6 +77,7 @@ impl Free {
             Self::Provider => REMOTE.contains(&name),
             Self::Model => !name.is_empty(),
             Self::Header => !name.is_empty() && name.bytes().all(is_token),
+            Self::Account => is_account_name(name),
         }
     }
 
@@ -82,7 +85,7 @@ impl Free {
     pub(crate) fn names(self) -> &'static [&'static str] {
         match self {
             Self::Provider => REMOTE,
-            Self::Model | Self::Header => &[],
+            Self::Model | Self::Header | Self::Account => &[],
         }
     }
 
@@ -91,8 +94,16 @@ impl Free {
             Self::Provider => REMOTE.join(", "),
             Self::Model => "the name of a model".to_owned(),
             Self::Header => "the name of a header".to_owned(),
+            Self::Account => "a name of letters, digits, `-`, `_` and `.`".to_owned(),
         }
     }
+}
+
+/// Names of accounts are shown, typed and put into keys of the store.
+fn is_account_name(name: &str) -> bool {
+    const LONGEST: usize = 64;
+    let plain = |b: u8| b.is_ascii_alphanumeric() || b"-_.".contains(&b);
+    (1..=LONGEST).contains(&name.len()) && name.bytes().all(plain)
 }
 
 const fn setting(path: &'static str, kind: Kind, about: &'static str) -> Setting {
@@ -210,6 +221,27 @@ pub(crate) const SETTINGS: &[Setting] = &[
     setting("providers.<provider>.headers.<header>", Kind::Credential, "A header that every request carries.")
         .secret()
         .restricted(),
+    setting("accounts.<account>.provider", Kind::Choice(REMOTE), "The provider that the account is with.")
+        .restricted(),
+    setting(
+        "accounts.<account>.api_key_env",
+        Kind::VariableName,
+        "The variable of the environment that holds the account's key.",
+    )
+    .restricted(),
+    setting("accounts.<account>.api_key_file", Kind::Path, "The file that holds the account's key.").restricted(),
+    setting(
+        "accounts.<account>.api_key_command",
+        Kind::Text,
+        "The command that prints the account's key; run again when the key was refused.",
+    )
+    .restricted(),
+    setting(
+        "accounts.<account>.max_in_flight",
+        Kind::Count,
+        "How many calls the account may have under way at once, over all processes.",
+    )
+    .restricted(),
     setting(
         "http.proxy",
         Kind::Proxy,
@@ -242,7 +274,7 @@ mod tests {
     #[test]
     fn what_can_send_a_key_elsewhere_is_restricted() {
         for setting in SETTINGS {
-            let risky = ["providers.", "http."]
+            let risky = ["providers.", "http.", "accounts."]
                 .iter()
                 .any(|group| setting.path.starts_with(group));
             assert_eq!(setting.restricted, risky, "{}", setting.path);

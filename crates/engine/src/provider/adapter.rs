@@ -103,11 +103,22 @@ impl Provider for Adapter {
         &self.name
     }
 
-    fn stream(&self, request: &Request) -> BoxStream<'static, Result<Delta, Box<Failure>>> {
+    fn stream(
+        &self,
+        request: &Request,
+        credential: Option<&Credential>,
+    ) -> BoxStream<'static, Result<Delta, Box<Failure>>> {
         let deltas = |frame: Result<Frame, Box<Failure>>| match frame {
             Ok(frame) => stream::iter(frame.deltas.into_iter().map(Ok).collect::<Vec<_>>()),
             Err(failure) => stream::iter(vec![Err(failure)]),
         };
-        self.frames(request).flat_map(deltas).boxed()
+        let frames = match credential {
+            Some(credential) => {
+                let adapter = self.clone().with_credential(credential.clone());
+                adapter.frames(request)
+            }
+            None => self.frames(request),
+        };
+        frames.flat_map(deltas).boxed()
     }
 }

@@ -46,7 +46,7 @@ fn seconds(seconds: u64) -> Duration {
 /// How it ended and after how long.
 async fn failed(adapter: Adapter) -> (Failure, Duration) {
     let start = Instant::now();
-    let items: Vec<_> = adapter.stream(&question()).collect().await;
+    let items: Vec<_> = adapter.stream(&question(), None).collect().await;
     let failure = items.into_iter().last().unwrap().unwrap_err();
     (*failure, start.elapsed())
 }
@@ -129,7 +129,7 @@ async fn a_slow_but_steady_stream_is_not_cut() {
         slow.boxed()
     };
     let items: Vec<_> = anthropic(Says::events(body))
-        .stream(&question())
+        .stream(&question(), None)
         .collect()
         .await;
     assert!(
@@ -157,7 +157,7 @@ async fn a_complete_answer_is_not_waited_on() {
         let body = move || frames(&[CHAT]).chain(end()).boxed();
         let adapter = Adapter::new(Dialect::OpenaiChat, Arc::new(Says::events(body)), clock());
         let start = Instant::now();
-        let items: Vec<_> = adapter.stream(&question()).collect().await;
+        let items: Vec<_> = adapter.stream(&question(), None).collect().await;
         let stopped = Delta::Stopped(StopReason::EndTurn);
         assert_eq!(items, [Ok(Delta::Text("Hi".to_owned())), Ok(stopped)]);
         assert!(start.elapsed() <= seconds(2));
@@ -215,7 +215,7 @@ async fn an_answer_that_comes_whole_is_read_whole() {
     let says = Says::new(200, "application/json", move || {
         stream::iter([Ok(Bytes::from_static(body.as_bytes()))]).boxed()
     });
-    let items: Vec<_> = anthropic(says).stream(&question()).collect().await;
+    let items: Vec<_> = anthropic(says).stream(&question(), None).collect().await;
     let stopped = Delta::Stopped(StopReason::EndTurn);
     assert_eq!(items, [Ok(Delta::Text("Hi".to_owned())), Ok(stopped)]);
 }

@@ -255,7 +255,7 @@ async fn dropping_an_answer_closes_the_connection() {
     };
     let mut server = Server::start(stall).await;
     let http = Arc::new(Http::new(&settings(server.url())).unwrap());
-    let mut stream = Adapter::new(Dialect::OpenaiChat, http, clock()).stream(&question());
+    let mut stream = Adapter::new(Dialect::OpenaiChat, http, clock()).stream(&question(), None);
     tokio::select! {
         item = stream.next() => panic!("{item:?}"),
         request = server.requests.recv() => assert!(request.is_some()),
@@ -322,7 +322,7 @@ async fn a_certificate_of_ones_own_is_trusted_when_it_is_given() {
     assert_eq!(get(&trusting).await, Ok((200, "HTTP/2.0".to_owned())));
     let http = Arc::new(Http::new(&trusting).unwrap());
     let adapter = Adapter::new(Dialect::OpenaiChat, http, clock());
-    let items: Vec<_> = adapter.stream(&question()).collect().await;
+    let items: Vec<_> = adapter.stream(&question(), None).collect().await;
     assert_eq!(items.first(), Some(&Ok(Delta::Text("Hi".to_owned()))));
 }
 

@@ -7,8 +7,10 @@
     reason = "a test may stop at once, and its tables are long"
 )]
 
+mod accounts;
 mod adapter;
 mod conservative_streams;
+mod gate;
 mod http;
 mod recorded;
 mod says;

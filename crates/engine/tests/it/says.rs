@@ -84,7 +84,7 @@ pub(crate) fn question() -> Request {
 /// What an adapter says to a question, and how it failed if it did.
 pub(crate) async fn asked(adapter: &Adapter) -> (Vec<Delta>, Option<Failure>) {
     let mut deltas = Vec::new();
-    let mut stream = adapter.stream(&question());
+    let mut stream = adapter.stream(&question(), None);
     while let Some(item) = stream.next().await {
         match item {
             Ok(delta) => deltas.push(delta),

@@ -4,6 +4,7 @@ use crate::says::question;
 use futures_util::{StreamExt, stream};
 use outlast_dialect::{Delta, Request};
 use outlast_engine::clock::TimerClock;
+use outlast_engine::credential::Credential;
 use outlast_engine::strategy::{Aborted, PolicyRetry};
 use outlast_engine::turn::{Control, Ended, Handle, Ids, Turn};
 use outlast_engine::{
@@ -67,7 +68,7 @@ impl Provider for Scripted {
         "scripted"
     }
 
-    fn stream(&self, _: &Request) -> BoxStream<'static, Item> {
+    fn stream(&self, _: &Request, _: Option<&Credential>) -> BoxStream<'static, Item> {
         *self.made.lock().unwrap() += 1;
         let mut calls = self.calls.lock().unwrap();
         let (items, then) = if calls.len() > 1 {
@@ -207,6 +208,8 @@ pub(crate) async fn run_with(
         clock: &*clock,
         ids,
         control,
+        accounts: None,
+        knowledge: None,
     };
     let mut events = Vec::new();
     let mut sink = |event: Event| {

@@ -8,6 +8,9 @@ use outlast_kernel::time::millis;
 use std::collections::BTreeSet;
 use std::ops::Range;
 
+/// A process that lost the store tries to find it every so many looks.
+const LOOKS_PER_SEARCH: u64 = 16;
+
 pub(super) struct Shared {
     pub(super) gate: Gate,
     pub(super) line: Line,
@@ -26,7 +29,7 @@ pub(super) struct Process {
     pub(super) looks_at: Option<u64>,
     /// Those whom the store still has in line although they went on without it.
     pub(super) stale: Vec<Waiter>,
-    /// Whether some of its agents wait by their own schedule because the store was lost.
+    /// Whether it has lost the store and not found it again.
     pub(super) lost: bool,
 }
 
@@ -48,6 +51,14 @@ impl Shared {
         self.down.contains(&now)
     }
 
+    /// Whether an agent's process reaches the store; one that does not will know.
+    pub(super) fn reaches_store(&mut self, agent: Index, now: u64) -> bool {
+        let down = self.is_down(now);
+        let process = self.process(agent);
+        process.lost |= down;
+        !process.lost
+    }
+
     pub(super) fn process_of(&self, agent: Index) -> Index {
         agent % self.processes.len()
     }
@@ -63,6 +74,11 @@ impl Shared {
         let phase = process as u64 * every / all;
         let since = (now + every - phase) % every;
         now + every - since
+    }
+
+    /// When a process tries to find the store again: it tries less often than it looks.
+    pub(super) fn next_search(&self, process: Index, now: u64, chance: &mut fastrand::Rng) -> u64 {
+        self.next_look(process, now) + chance.u64(0..LOOKS_PER_SEARCH) * self.poll_every
     }
 
     /// The last of these times that is not after `wake`, or the next one.

@@ -95,7 +95,7 @@ impl<'a> World<'a> {
                 self.look(process);
             }
             Event::Poll(_) => {}
-            Event::StoreChanges => self.all_look(),
+            Event::StoreChanges => self.store_changes(),
             Event::Recovery => {
                 let agents = self.agents.iter().enumerate();
                 let unserved =
@@ -119,8 +119,8 @@ impl<'a> World<'a> {
         LONGEST_BUSY.min(self.scenario.cycle() / 2)
     }
 
-    fn has_store(&self) -> bool {
-        self.strategy.gated && !self.shared.is_down(self.now)
+    fn has_store(&mut self, agent: Index) -> bool {
+        self.strategy.gated && self.shared.reaches_store(agent, self.now)
     }
 }
 
@@ -137,7 +137,7 @@ impl World<'_> {
 
     /// Asks the gate where there is one, else makes the call.
     fn attempt(&mut self, agent: Index) {
-        if self.has_store() {
+        if self.has_store(agent) {
             self.agents[agent].doing = Doing::Asking;
             let arrives = self.now + self.shared.latency;
             self.events.push(arrives, Event::Ask(agent));
@@ -180,7 +180,7 @@ impl World<'_> {
         let delay = self.own_delay(agent);
         let next = self.agents[agent].fail(failure, delay, now);
         let waits = next != Next::GaveUp;
-        if self.has_store() {
+        if self.has_store(agent) {
             let pass = self.agents[agent].pass;
             self.agents[agent].doing = Doing::Asking;
             self.tell(
@@ -206,7 +206,7 @@ impl World<'_> {
     fn own_delay(&mut self, agent: Index) -> Option<std::time::Duration> {
         let entropy = self.chance.u64(..);
         let delay = self.agents[agent].own_delay(self.strategy, entropy);
-        if self.strategy.gated && !self.has_store() {
+        if self.strategy.gated && !self.has_store(agent) {
             delay.map(|delay| Jitter::Full.apply(delay, entropy))
         } else {
             delay
@@ -218,7 +218,7 @@ impl World<'_> {
         self.agents[agent].doing = Doing::Thinking;
         self.record.success(agent, self.now);
         self.record.trace(self.now, 4, agent);
-        if self.has_store() {
+        if self.has_store(agent) {
             self.tell(agent, Report::Accepted(self.agents[agent].pass));
         }
         let busy = self.busy();
@@ -227,7 +227,6 @@ impl World<'_> {
     }
 
     fn sleep(&mut self, agent: Index, until: Timestamp) {
-        self.shared.process(agent).lost |= self.strategy.gated;
         let sleeper = &mut self.agents[agent];
         sleeper.doing = Doing::Sleeping;
         sleeper.waiter.own_wake = until;
@@ -266,7 +265,7 @@ impl World<'_> {
     }
 
     fn ask(&mut self, agent: Index) {
-        if self.shared.is_down(self.now) {
+        if !self.has_store(agent) {
             return if self.agents[agent].is_retrying() {
                 self.go_on_alone(agent);
             } else {
@@ -285,7 +284,7 @@ impl World<'_> {
     }
 
     fn report(&mut self, agent: Index, report: Report) {
-        let down = self.shared.is_down(self.now);
+        let down = !self.has_store(agent);
         match report {
             Report::Failed { waits: true, .. } if down => return self.go_on_alone(agent),
             Report::Accepted(Some(pass)) if !down => self.shared.accepted(pass, self.now),
@@ -345,10 +344,12 @@ impl World<'_> {
         }
     }
 
-    fn all_look(&mut self) {
+    fn store_changes(&mut self) {
         for process in 0..self.shared.processes.len() {
-            let at = self.shared.next_look(process, self.now);
-            self.look_at(process, at);
+            let next = self.shared.next_look(process, self.now);
+            let search = self.shared.next_search(process, self.now, &mut self.chance);
+            let lost = self.shared.processes[process].lost;
+            self.look_at(process, if lost { search } else { next });
         }
     }
 
@@ -364,6 +365,7 @@ impl World<'_> {
     fn look(&mut self, process: Index) {
         self.shared.processes[process].looks_at = None;
         if self.shared.is_down(self.now) {
+            self.shared.processes[process].lost = true;
             let held = std::mem::take(&mut self.shared.processes[process].held);
             held.into_iter()
                 .for_each(|(_, agent)| self.go_on_alone(agent));

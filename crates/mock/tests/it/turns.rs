@@ -46,6 +46,8 @@ async fn play_in(dialect: Dialect, script: &str, policy: &str) -> Played {
         clock: &*clock,
         ids: Ids::fresh(),
         control: Control::new(CancellationToken::new()).0,
+        accounts: None,
+        knowledge: None,
     };
     let (start, mut causes) = (Instant::now(), Vec::new());
     let ended = run_turn(turn, &mut |event: Event| {

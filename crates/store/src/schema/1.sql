@@ -2,6 +2,7 @@
 CREATE TABLE gates (
     key     TEXT PRIMARY KEY,
     state   TEXT NOT NULL,
+    cause   TEXT,
     changed INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 

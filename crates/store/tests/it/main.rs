@@ -61,6 +61,7 @@ async fn fail(store: &Store) {
             let waiter = Some(waiter(name));
             let failed = Report::Failed {
                 pass,
+                cause: Cause::Overloaded,
                 stated: None,
                 waiter,
             };
@@ -82,6 +83,7 @@ async fn what_one_learns_all_know_and_are_told() {
     assert_eq!((scenes.len(), scenes[0].0.as_str()), (1, KEY));
     assert!(!scenes[0].1.gate.is_closed());
     assert_eq!(scenes[0].1.line.len(), 2);
+    assert_eq!(scenes[0].1.cause, Some(Cause::Overloaded));
 }
 
 #[tokio::test]

@@ -1,0 +1,144 @@
+//! `outlast accounts`: which accounts are free, which are blocked, why, and until when.
+
+use crate::cli::AccountsArguments;
+use crate::config::{self, AccountSettings, KeyFrom, Provider, Settings};
+use crate::exit::{Exit, Usage};
+use crate::output::print;
+use crate::{home, knowledge, settings};
+use outlast_engine::Clock;
+use outlast_kernel::account::{Block, Blocks};
+use outlast_kernel::time::Span;
+use outlast_kernel::verdict::Authority;
+use outlast_kernel::{Timestamp, text};
+use serde_json::{Value, json};
+use std::sync::Arc;
+
+/// One account and what is held against it.
+struct Row {
+    name: String,
+    provider: Provider,
+    key: String,
+    blocks: Vec<Block>,
+}
+
+pub(crate) fn run(arguments: &AccountsArguments) -> anyhow::Result<Exit> {
+    let settings = config::load(&[])?;
+    let clock: Arc<dyn Clock> = Arc::new(settings::clock()?);
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    let (rows, now) = runtime.block_on(async {
+        let home = home::prepare()?;
+        let knowledge = knowledge::open(Some(home), &clock).await;
+        if let Some(name) = &arguments.unblock {
+            known(&settings, name)?;
+            knowledge.unblock(name).await;
+        }
+        let rows = rows(&settings, &knowledge.blocks());
+        anyhow::Ok((rows, clock.now()))
+    })?;
+    if arguments.json {
+        let rows: Value = rows.iter().map(|row| row.json(now)).collect();
+        return print(&(serde_json::to_string_pretty(&rows)? + "\n"));
+    }
+    if rows.is_empty() {
+        return print("no accounts: set a key or an account in outlast.toml\n");
+    }
+    let lines: String = rows.iter().map(|row| row.lines(now)).collect();
+    print(&text::plain(&lines))
+}
+
+fn known(settings: &Settings, name: &str) -> Result<(), Usage> {
+    let names: Vec<String> = accounts(settings).map(|(name, _, _)| name).collect();
+    if names.iter().any(|known| known == name) {
+        return Ok(());
+    }
+    let known = names.join(", ");
+    Err(Usage(format!(
+        "there is no account `{name}`; there are: {known}"
+    )))
+}
+
+/// All accounts: those that are named, and the single keys of providers without any.
+fn accounts(settings: &Settings) -> impl Iterator<Item = (String, Provider, String)> {
+    let named = settings.accounts.iter().map(|account: &AccountSettings| {
+        (
+            account.name.clone(),
+            account.provider,
+            account.key.to_string(),
+        )
+    });
+    let has_named = |provider| {
+        settings
+            .accounts
+            .iter()
+            .any(|account| account.provider == provider)
+    };
+    let single = settings.provider.filter(|provider| !has_named(*provider));
+    let single = single
+        .filter(|_| settings.api_key.is_some())
+        .map(|provider| {
+            let variable = settings.api_key_variable.clone().map(KeyFrom::Variable);
+            let key = variable.map_or_else(|| "settings".to_owned(), |from| from.to_string());
+            (provider.name().to_owned(), provider, key)
+        });
+    named.chain(single)
+}
+
+fn rows(settings: &Settings, blocks: &Blocks) -> Vec<Row> {
+    let row = |(name, provider, key): (String, Provider, String)| {
+        let own = blocks.iter().filter(|block| block.account == name);
+        let blocks = own.cloned().collect();
+        Row {
+            name,
+            provider,
+            key,
+            blocks,
+        }
+    };
+    accounts(settings).map(row).collect()
+}
+
+impl Row {
+    fn active(&self, now: Timestamp) -> impl Iterator<Item = &Block> {
+        self.blocks.iter().filter(move |block| block.until > now)
+    }
+
+    fn lines(&self, now: Timestamp) -> String {
+        let (name, provider, key) = (&self.name, self.provider.name(), &self.key);
+        let mut lines: Vec<String> = self.active(now).map(|block| words(block, now)).collect();
+        if lines.is_empty() {
+            lines.push("free".to_owned());
+        }
+        let state = lines.join("; ");
+        format!("{name:<20}  {provider:<16}  {key:<28}  {state}\n")
+    }
+
+    fn json(&self, now: Timestamp) -> Value {
+        let blocks: Vec<&Block> = self.active(now).collect();
+        json!({
+            "name": self.name, "provider": self.provider.name(), "key": self.key,
+            "state": if blocks.is_empty() { "free" } else { "blocked" }, "blocks": blocks,
+        })
+    }
+}
+
+fn words(block: &Block, now: Timestamp) -> String {
+    let cause = block.cause.phrase();
+    let model = match &block.model {
+        Some(model) => format!(" for {model}"),
+        None => String::new(),
+    };
+    let who = match block.authority {
+        Authority::Stated => "the provider says",
+        Authority::Reported => "the provider reports",
+        Authority::Guessed => "a guess",
+    };
+    let left = Span(std::time::Duration::from_secs(
+        block.until.since(now).as_secs(),
+    ));
+    format!(
+        "{cause}{model}, next try in {left}, at {} ({who})",
+        block.until
+    )
+}

@@ -1,0 +1,33 @@
+//! What all processes of this user know of their providers, in one file of our folder.
+
+use crate::complain;
+use outlast_engine::Clock;
+use outlast_engine::knowledge::{Knowledge, Notice};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// The file in our folder.
+pub(crate) const FILE: &str = "outlast.db";
+
+/// Opens it; without a folder, what is learnt stays in this process.
+pub(crate) async fn open(home: Option<PathBuf>, clock: &Arc<dyn Clock>) -> Knowledge {
+    match home {
+        Some(home) => Knowledge::shared(home.join(FILE), clock.clone(), Arc::new(say)).await,
+        None => Knowledge::alone(clock.clone()),
+    }
+}
+
+fn say(notice: Notice) {
+    complain(&match notice {
+        Notice::Alone { why } => {
+            format!(
+                "warning: what other processes learn is not known here: {why}; going on without it"
+            )
+        }
+        Notice::Joined => "What other processes learn is known here again.".to_owned(),
+        Notice::Replaced { aside } => format!(
+            "warning: what was known of providers is damaged; it is kept as {}, and a new file is begun",
+            aside.display()
+        ),
+    });
+}

@@ -1,0 +1,375 @@
+//! What is known of providers and accounts: shared with every process through the store, or, without it, within this
+//! one.
+//!
+//! Invariants: the store never stops a call. Whatever it does (missing, locked, damaged, read-only, full), work goes on
+//! in memory, it is said once, and the store is joined again when it can be. Without a failure on record, asking costs
+//! no access to the store.
+//! Not here: the rules (see the kernel's `gate` and `account`) and the file (see the store).
+
+mod poller;
+
+use crate::Clock;
+use outlast_kernel::Timestamp;
+use outlast_kernel::account::{Block, Blocks};
+use outlast_kernel::gate::{Answer, Config, Waiter};
+use outlast_kernel::verdict::Cause;
+use outlast_store::{Error, Scene, Store};
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio::sync::watch;
+
+pub use outlast_store::Report;
+
+/// How long the store may take for one answer before work goes on without it.
+const STORE_PATIENCE: Duration = Duration::from_secs(3);
+
+/// What a user is told about the store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Notice {
+    /// Work goes on without it.
+    Alone {
+        /// Why.
+        why: String,
+    },
+    /// It is there again.
+    Joined,
+    /// It was damaged; a new one was made.
+    Replaced {
+        /// Where the damaged file is kept.
+        aside: PathBuf,
+    },
+}
+
+/// Who is told.
+pub type Listener = Arc<dyn Fn(Notice) + Send + Sync>;
+
+/// What is known. Clones share it.
+#[derive(Clone)]
+pub struct Knowledge(Arc<Inner>);
+
+struct Inner {
+    clock: Arc<dyn Clock>,
+    config: Config,
+    path: Option<PathBuf>,
+    listener: Listener,
+    store: Mutex<Link>,
+    /// What the store had when it was last read; without a store, all that there is.
+    scenes: Mutex<HashMap<String, Scene>>,
+    blocks: Mutex<Blocks>,
+    /// Who waits in this process, to be renewed in the store.
+    waiters: Mutex<HashMap<String, Vec<Waiter>>>,
+    changed: watch::Sender<u64>,
+    /// The store has not been opened yet, well or badly.
+    first_join: AtomicBool,
+}
+
+/// Whether the store is there.
+enum Link {
+    Joined(Store),
+    Alone { damaged: bool },
+}
+
+impl Knowledge {
+    /// Knowledge of this process only.
+    pub fn alone(clock: Arc<dyn Clock>) -> Self {
+        Self::new(clock, None, Arc::new(|_| {}))
+    }
+
+    /// Knowledge that is shared through the file at that path. Must be called within a runtime.
+    pub async fn shared(path: PathBuf, clock: Arc<dyn Clock>, listener: Listener) -> Self {
+        let knowledge = Self::new(clock, Some(path), listener);
+        knowledge.join().await;
+        poller::start(&knowledge.0);
+        knowledge
+    }
+
+    fn new(clock: Arc<dyn Clock>, path: Option<PathBuf>, listener: Listener) -> Self {
+        Self(Arc::new(Inner {
+            clock,
+            config: Config::default(),
+            path,
+            listener,
+            store: Mutex::new(Link::Alone { damaged: false }),
+            scenes: Mutex::default(),
+            blocks: Mutex::default(),
+            waiters: Mutex::default(),
+            changed: watch::Sender::new(0),
+            first_join: AtomicBool::new(true),
+        }))
+    }
+
+    /// Follows changes: whoever waits looks again when this says so.
+    pub fn changes(&self) -> watch::Receiver<u64> {
+        self.0.changed.subscribe()
+    }
+}
+
+// --- gates ---
+
+impl Knowledge {
+    /// Asks the gate of that name to make a call.
+    pub async fn ask(&self, gate: &str, waiter: &Waiter) -> Answer {
+        let now = self.0.clock.now();
+        if let Some(answer) = self.ask_closed(gate, waiter, now) {
+            return answer;
+        }
+        if let Some(store) = self.0.store() {
+            let asked = store.ask(gate, self.0.config, waiter.clone(), now);
+            if let Some((answer, state)) = self.0.try_store(asked).await {
+                self.0.scene(gate, |scene| {
+                    scene.gate = state;
+                    match answer {
+                        Answer::Hold(_) => scene.line.wait(waiter.clone()),
+                        _ => scene.line.leave(waiter),
+                    }
+                });
+                self.0
+                    .remember(gate, waiter, matches!(answer, Answer::Hold(_)));
+                return answer;
+            }
+        }
+        let answer = self.0.scene(gate, |scene| {
+            let Scene { gate, line, .. } = scene;
+            line.ask(gate, waiter.clone(), now)
+        });
+        self.0
+            .remember(gate, waiter, matches!(answer, Answer::Hold(_)));
+        answer
+    }
+
+    /// Where nothing is wrong there is nothing to ask.
+    fn ask_closed(&self, gate: &str, waiter: &Waiter, now: Timestamp) -> Option<Answer> {
+        let late = waiter.deadline.is_some_and(|deadline| now >= deadline);
+        let scenes = lock(&self.0.scenes);
+        match scenes.get(gate) {
+            _ if late => None,
+            Some(scene) if !scene.gate.is_closed() => None,
+            Some(scene) => {
+                let mut scene = scene.clone();
+                Some(scene.line.ask(&mut scene.gate, waiter.clone(), now))
+            }
+            None => {
+                let mut scene = Scene::default();
+                Some(scene.line.ask(&mut scene.gate, waiter.clone(), now))
+            }
+        }
+    }
+
+    /// Tells a gate what came of a call. Where nothing was wrong, a success is no news.
+    pub async fn report(&self, gate: &str, report: Report) {
+        let closed = |scene: &Scene| scene.gate.is_closed();
+        let quiet = lock(&self.0.scenes).get(gate).is_none_or(closed);
+        if quiet && !matches!(report, Report::Failed { .. } | Report::Missed(_)) {
+            return;
+        }
+        let now = self.0.clock.now();
+        if let Some(waiter) = joins(&report) {
+            self.0.remember(gate, waiter, true);
+        }
+        let told = match self.0.store() {
+            Some(store) => {
+                let told = store.report(gate, self.0.config, report.clone(), now);
+                self.0.try_store(told).await
+            }
+            None => None,
+        };
+        self.0.scene(gate, |scene| match told {
+            Some(state) => {
+                if let Report::Failed { cause, .. } = &report {
+                    scene.cause = Some(*cause);
+                }
+                if let Some(waiter) = joins(&report) {
+                    scene.line.wait(waiter.clone());
+                }
+                scene.gate = state;
+            }
+            None => apply(scene, report, now),
+        });
+        self.0.say_changed();
+    }
+
+    /// Takes a caller out of line.
+    pub async fn leave(&self, gate: &str, waiter: &Waiter) {
+        if !self.0.remember(gate, waiter, false) {
+            return;
+        }
+        self.0.scene(gate, |scene| scene.line.leave(waiter));
+        if let Some(store) = self.0.store() {
+            let left = store.leave_line(gate, waiter.clone());
+            self.0.try_store(left).await;
+        }
+        self.0.say_changed();
+    }
+
+    /// What went wrong last at that gate.
+    pub fn cause(&self, gate: &str) -> Option<Cause> {
+        lock(&self.0.scenes).get(gate)?.cause
+    }
+
+    /// When a caller in line should ask. `None` when it may ask at once.
+    pub fn wake_time(&self, gate: &str, waiter: &Waiter) -> Option<Timestamp> {
+        let scenes = lock(&self.0.scenes);
+        let scene = scenes.get(gate).filter(|scene| !scene.gate.is_closed())?;
+        scene.line.wake_time(&scene.gate, waiter)
+    }
+}
+
+/// Who stands in line after this.
+fn joins(report: &Report) -> Option<&Waiter> {
+    match report {
+        Report::Failed { waiter, .. } => waiter.as_ref(),
+        Report::Missed(waiter) => Some(waiter),
+        Report::Succeeded(_) | Report::Alive(_) | Report::Abandoned(_) => None,
+    }
+}
+
+/// What a report changes where there is no store.
+fn apply(scene: &mut Scene, report: Report, now: Timestamp) {
+    let (gate, line) = (&mut scene.gate, &mut scene.line);
+    match report {
+        Report::Failed {
+            pass,
+            cause,
+            stated,
+            waiter,
+        } => {
+            gate.failed(pass, stated, now);
+            scene.cause = Some(cause);
+            if let Some(waiter) = waiter {
+                line.wait(waiter);
+            }
+        }
+        Report::Succeeded(pass) => gate.succeeded(pass, line.len(), now),
+        Report::Alive(pass) => {
+            gate.renew(pass, now);
+        }
+        Report::Abandoned(pass) => gate.abandoned(pass, now),
+        Report::Missed(waiter) => {
+            gate.missed_a_failure(now);
+            line.wait(waiter);
+        }
+    }
+}
+
+// --- accounts ---
+
+impl Knowledge {
+    /// The blocks that are known.
+    pub fn blocks(&self) -> Blocks {
+        lock(&self.0.blocks).clone()
+    }
+
+    /// Takes note of a block, for everyone.
+    pub async fn block(&self, block: Block) {
+        lock(&self.0.blocks).add(block.clone());
+        self.change_blocks(move |blocks| blocks.add(block)).await;
+    }
+
+    /// A call with that account succeeded: what was held against it is over.
+    pub async fn heal(&self, account: &str, model: &str) {
+        if !lock(&self.0.blocks).heal(account, model) {
+            return;
+        }
+        let (account, model) = (account.to_owned(), model.to_owned());
+        self.change_blocks(move |blocks| {
+            blocks.heal(&account, &model);
+        })
+        .await;
+    }
+
+    /// Forgets everything that is held against an account.
+    pub async fn unblock(&self, account: &str) {
+        let forget = |account: &str, blocks: &mut Blocks| {
+            *blocks = blocks
+                .iter()
+                .filter(|block| block.account != account)
+                .cloned()
+                .collect();
+        };
+        forget(account, &mut lock(&self.0.blocks));
+        let account = account.to_owned();
+        self.change_blocks(move |blocks| forget(&account, blocks))
+            .await;
+    }
+
+    async fn change_blocks(&self, change: impl FnOnce(&mut Blocks) + Send + 'static) {
+        if let Some(store) = self.0.store() {
+            let changed = store.change_blocks(self.0.clock.now(), change);
+            if let Some(blocks) = self.0.try_store(changed).await {
+                *lock(&self.0.blocks) = blocks;
+            }
+        }
+        self.0.say_changed();
+    }
+}
+
+// --- the store ---
+
+impl Knowledge {
+    async fn join(&self) {
+        poller::join(&self.0).await;
+    }
+}
+
+impl Inner {
+    fn store(&self) -> Option<Store> {
+        match &*lock(&self.store) {
+            Link::Joined(store) => Some(store.clone()),
+            Link::Alone { .. } => None,
+        }
+    }
+
+    /// What the store answers; `None` when it does not, and then work goes on without it.
+    async fn try_store<R>(&self, work: impl Future<Output = Result<R, Error>>) -> Option<R> {
+        match tokio::time::timeout(STORE_PATIENCE, work).await {
+            Ok(Ok(answer)) => Some(answer),
+            Ok(Err(error)) => {
+                self.lose(&error.to_string(), error.is_corruption());
+                None
+            }
+            Err(_) => {
+                self.lose("it does not answer", false);
+                None
+            }
+        }
+    }
+
+    fn lose(&self, why: &str, damaged: bool) {
+        let before = std::mem::replace(&mut *lock(&self.store), Link::Alone { damaged });
+        if let Link::Joined(_) = before {
+            let why = why.to_owned();
+            (self.listener)(Notice::Alone { why });
+        }
+    }
+
+    fn scene<R>(&self, gate: &str, change: impl FnOnce(&mut Scene) -> R) -> R {
+        change(lock(&self.scenes).entry(gate.to_owned()).or_default())
+    }
+
+    /// Keeps in mind who waits in this process; the answer is whether it did before.
+    fn remember(&self, gate: &str, waiter: &Waiter, waits: bool) -> bool {
+        let mut waiters = lock(&self.waiters);
+        let known = waiters.entry(gate.to_owned()).or_default();
+        let before = known.len();
+        known.retain(|other| other.id != waiter.id);
+        let did = known.len() != before;
+        if waits {
+            known.push(waiter.clone());
+        } else if known.is_empty() {
+            waiters.remove(gate);
+        }
+        did
+    }
+
+    fn say_changed(&self) {
+        self.changed
+            .send_modify(|count| *count = count.wrapping_add(1));
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

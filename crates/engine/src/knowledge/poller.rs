@@ -1,0 +1,138 @@
+//! The one task of this process that looks what others have learnt, and joins the store again when it was lost.
+
+use super::{Inner, Link, Notice, lock};
+use outlast_store::{Opened, Report, Store};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+const LOOK_EVERY: Duration = Duration::from_millis(250);
+const RENEW_EVERY: u32 = 40;
+const REJOIN_EVERY: u32 = 16;
+/// However fast the clock runs, others get their turn in between.
+const LEAST_PAUSE: Duration = Duration::from_millis(5);
+
+/// Starts the task; it ends with the knowledge that it serves.
+pub(super) fn start(inner: &Arc<Inner>) {
+    let weak = Arc::downgrade(inner);
+    tokio::spawn(async move {
+        for round in 1_u32.. {
+            let Some(pause) = pause(&weak) else { return };
+            pause.await;
+            let Some(inner) = weak.upgrade() else { return };
+            look(&inner, round).await;
+        }
+    });
+}
+
+fn pause(inner: &Weak<Inner>) -> Option<impl Future<Output = ()> + use<>> {
+    let inner = inner.upgrade()?;
+    let by_clock = inner.clock.sleep_until(inner.clock.now() + LOOK_EVERY);
+    Some(async move {
+        tokio::join!(by_clock, tokio::time::sleep(LEAST_PAUSE));
+    })
+}
+
+async fn look(inner: &Arc<Inner>, round: u32) {
+    match inner.store() {
+        Some(store) => {
+            let news = inner.try_store(store.was_changed()).await;
+            if news == Some(true) {
+                read(inner, &store).await;
+            }
+            if round.is_multiple_of(RENEW_EVERY) {
+                renew(inner, &store).await;
+            }
+        }
+        None if round.is_multiple_of(REJOIN_EVERY) => join(inner).await,
+        None => {}
+    }
+}
+
+/// Takes over what the store has.
+async fn read(inner: &Inner, store: &Store) {
+    let now = inner.clock.now();
+    let Some(scenes) = inner.try_store(store.scenes(now)).await else {
+        return;
+    };
+    let Some(blocks) = inner.try_store(store.blocks(now)).await else {
+        return;
+    };
+    *lock(&inner.scenes) = scenes.into_iter().collect();
+    *lock(&inner.blocks) = blocks;
+    inner.say_changed();
+}
+
+/// Shows that those who wait here are alive.
+async fn renew(inner: &Inner, store: &Store) {
+    for (gate, waiter) in waiting(inner) {
+        let now = inner.clock.now();
+        inner.try_store(store.join_line(&gate, waiter, now)).await;
+    }
+}
+
+fn waiting(inner: &Inner) -> Vec<(String, outlast_kernel::gate::Waiter)> {
+    let waiters = lock(&inner.waiters);
+    let each = waiters
+        .iter()
+        .flat_map(|(gate, all)| all.iter().map(move |waiter| (gate.clone(), waiter.clone())));
+    each.collect()
+}
+
+/// Opens the store, if that can be done, and brings along what was learnt without it.
+pub(super) async fn join(inner: &Arc<Inner>) {
+    let Some(path) = inner.path.clone() else {
+        return;
+    };
+    let damaged = matches!(*lock(&inner.store), Link::Alone { damaged: true });
+    let opening = tokio::task::spawn_blocking(move || match damaged {
+        true => Store::replace(&path),
+        false => Store::open(&path),
+    });
+    let opened = match opening.await {
+        Ok(Ok(opened)) => opened,
+        Ok(Err(error)) => return first_failure(inner, &error.to_string()),
+        Err(_) => return,
+    };
+    let Opened { store, replaced } = opened;
+    if let Some(aside) = replaced {
+        (inner.listener)(Notice::Replaced { aside });
+    }
+    let was_lost = inner
+        .first_join
+        .swap(false, std::sync::atomic::Ordering::Relaxed);
+    *lock(&inner.store) = Link::Joined(store.clone());
+    if !was_lost {
+        (inner.listener)(Notice::Joined);
+    }
+    bring_along(inner, &store).await;
+    read(inner, &store).await;
+}
+
+/// The first time that there is no store is said; that there still is none is not.
+fn first_failure(inner: &Inner, why: &str) {
+    if inner
+        .first_join
+        .swap(false, std::sync::atomic::Ordering::Relaxed)
+    {
+        let why = why.to_owned();
+        (inner.listener)(Notice::Alone { why });
+    }
+}
+
+async fn bring_along(inner: &Inner, store: &Store) {
+    for (gate, waiter) in waiting(inner) {
+        let missed = Report::Missed(waiter);
+        let told = store.report(&gate, inner.config, missed, inner.clock.now());
+        if inner.try_store(told).await.is_none() {
+            return;
+        }
+    }
+    let blocks = lock(&inner.blocks).clone();
+    if blocks.iter().next().is_some() {
+        let now = inner.clock.now();
+        let all = store.change_blocks(now, move |known| {
+            blocks.iter().for_each(|block| known.add(block.clone()));
+        });
+        inner.try_store(all).await;
+    }
+}

@@ -1,0 +1,86 @@
+//! A turn and the accounts that it may ask with.
+
+use super::Runner;
+use super::gate::AtGate;
+use outlast_kernel::decision::Remedies;
+use outlast_kernel::event::Body;
+use outlast_kernel::failure::{Failure, IoKind, Judged};
+use outlast_kernel::policy::Switches;
+use std::sync::Arc;
+
+impl Runner<'_> {
+    /// Chooses the account of the next call, and the gate that belongs to it.
+    pub(super) async fn choose_account(&mut self) -> Result<(), String> {
+        let model = &self.turn.request.model;
+        if let Some(accounts) = self.turn.accounts {
+            let in_use = self.account.as_ref().map(|account| account.name.as_str());
+            let chosen = accounts.choose(in_use, model).await?;
+            if self
+                .account
+                .as_ref()
+                .is_none_or(|account| account.name != chosen.name)
+            {
+                let name = chosen.name.clone();
+                self.emitter.emit(Body::Account { name });
+            }
+            self.account = Some(chosen);
+        }
+        let Some(knowledge) = self.turn.knowledge else {
+            return Ok(());
+        };
+        let account = self.account.as_ref().map_or("", |account| &account.name);
+        let key = format!("{}/{account}/{model}", self.turn.provider.name());
+        if !self.gate.as_ref().is_some_and(|gate| gate.is_named(&key)) {
+            if let Some(mut gate) = self.gate.take() {
+                gate.leave().await;
+            }
+            let gate = AtGate::new(knowledge, self.turn.clock, key);
+            self.gate = Some(gate.with_deadline(self.turn.budget.deadline()));
+        }
+        Ok(())
+    }
+
+    /// The provider has begun to answer: whatever was held against it or the account is over.
+    pub(super) async fn accepted(&mut self) {
+        if let Some(gate) = &mut self.gate {
+            gate.accepted().await;
+        }
+        if let (Some(accounts), Some(account)) = (self.turn.accounts, &self.account) {
+            accounts
+                .succeeded(&account.name, &self.turn.request.model)
+                .await;
+        }
+    }
+
+    /// A failure with all accounts in view, and whether another one could be asked. What it says about this one is
+    /// recorded before anything is decided.
+    pub(super) async fn with_accounts(&self, judged: Arc<Judged>) -> (Arc<Judged>, Remedies) {
+        let (Some(accounts), Some(account)) = (self.turn.accounts, &self.account) else {
+            return (judged, Remedies::NONE);
+        };
+        let model = &self.turn.request.model;
+        let renewed = accounts.failed(account, model, &judged).await;
+        let another = renewed || accounts.has_free_sibling(&account.name, model);
+        let remedies = Remedies {
+            switch: Switches {
+                account: another,
+                ..Switches::NONE
+            },
+            ..Remedies::NONE
+        };
+        let verdict = accounts.seen_together(&judged.verdict, model);
+        if verdict == judged.verdict {
+            return (judged, remedies);
+        }
+        let failure = judged.failure.clone();
+        (Arc::new(Judged { failure, verdict }), remedies)
+    }
+
+    /// No account has a key.
+    pub(super) fn no_key(&self, problem: &str) -> Failure {
+        let message = format!("no key can be had: {problem}");
+        let now = self.turn.clock.now();
+        let failure = Failure::thrown(self.turn.provider.name(), &message, now);
+        failure.with_io(IoKind::Misconfigured)
+    }
+}

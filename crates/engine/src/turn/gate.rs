@@ -1,0 +1,169 @@
+//! A turn before the gate that its calls share with those of others.
+//!
+//! Not here: the rules (see the kernel's `gate`) and the events (see `turn`).
+
+use crate::Clock;
+use crate::knowledge::{Knowledge, Report};
+use outlast_kernel::Timestamp;
+use outlast_kernel::failure::Judged;
+use outlast_kernel::gate::{Answer, Pass, Waiter, WaiterId};
+use outlast_kernel::verdict::{Authority, Cause};
+use std::time::Duration;
+
+/// How often the holder of a probe shows that it lives: well within its lease.
+const RENEW_EVERY: Duration = Duration::from_secs(20);
+
+pub(super) struct AtGate<'a> {
+    pub(super) knowledge: &'a Knowledge,
+    clock: &'a dyn Clock,
+    key: String,
+    waiter: Waiter,
+    in_line: bool,
+    admission: Option<Admission>,
+}
+
+/// The right to make one call.
+#[derive(Clone, Copy)]
+struct Admission {
+    pass: Pass,
+    /// When its holder must show that it lives, if everyone waits for its result.
+    renew_at: Option<Timestamp>,
+}
+
+impl<'a> AtGate<'a> {
+    pub(super) fn new(knowledge: &'a Knowledge, clock: &'a dyn Clock, key: String) -> Self {
+        let now = clock.now();
+        let waiter = Waiter {
+            id: WaiterId(uuid::Uuid::now_v7().to_string()),
+            since: now,
+            own_wake: now,
+            deadline: None,
+        };
+        Self {
+            knowledge,
+            clock,
+            key,
+            waiter,
+            in_line: false,
+            admission: None,
+        }
+    }
+
+    pub(super) fn with_deadline(mut self, deadline: Option<Timestamp>) -> Self {
+        self.waiter.deadline = deadline;
+        self
+    }
+
+    /// Whether it is the gate of that name.
+    pub(super) fn is_named(&self, key: &str) -> bool {
+        self.key == key
+    }
+
+    pub(super) fn is_admitted(&self) -> bool {
+        self.admission.is_some()
+    }
+
+    /// Asks to make a call whose own time is `own_wake`.
+    pub(super) async fn ask(&mut self, own_wake: Timestamp) -> Answer {
+        self.waiter.own_wake = own_wake;
+        let answer = self.knowledge.ask(&self.key, &self.waiter).await;
+        self.in_line = matches!(answer, Answer::Hold(_));
+        let renew_at = self.clock.now() + RENEW_EVERY;
+        self.admission = match answer {
+            Answer::Go(pass) => Some(Admission {
+                pass,
+                renew_at: None,
+            }),
+            Answer::Probe(pass) => Some(Admission {
+                pass,
+                renew_at: Some(renew_at),
+            }),
+            Answer::Hold(_) | Answer::TooLate => None,
+        };
+        answer
+    }
+
+    /// When to ask, while in line; `None` means now.
+    pub(super) fn wake_time(&self) -> Option<Timestamp> {
+        self.knowledge.wake_time(&self.key, &self.waiter)
+    }
+
+    pub(super) fn is_in_line(&self) -> bool {
+        self.in_line
+    }
+
+    pub(super) fn cause(&self) -> Option<Cause> {
+        self.knowledge.cause(&self.key)
+    }
+
+    /// When the holder of a probe must show that it lives.
+    pub(super) fn renew_at(&self) -> Option<Timestamp> {
+        self.admission?.renew_at
+    }
+
+    pub(super) async fn renew(&mut self) {
+        if let Some(admission) = &mut self.admission {
+            admission.renew_at = Some(self.clock.now() + RENEW_EVERY);
+            let alive = Report::Alive(admission.pass);
+            self.knowledge.report(&self.key, alive).await;
+        }
+    }
+
+    /// The provider took the call; everyone may know.
+    pub(super) async fn accepted(&mut self) {
+        if let Some(admission) = self.admission.take() {
+            let succeeded = Report::Succeeded(admission.pass);
+            self.knowledge.report(&self.key, succeeded).await;
+        }
+    }
+
+    /// The call failed. `waits_until` is when its own schedule would have it try again.
+    pub(super) async fn failed(&mut self, judged: &Judged, waits_until: Option<Timestamp>) {
+        if !is_shared(judged) {
+            // Whatever was wrong with it, the provider was there.
+            return self.accepted().await;
+        }
+        if let Some(own_wake) = waits_until {
+            self.waiter.own_wake = own_wake;
+            self.in_line = true;
+        }
+        let waiter = waits_until.map(|_| self.waiter.clone());
+        let hint = judged.verdict.hint.as_ref();
+        let stated = hint.filter(|hint| hint.authority == Authority::Stated);
+        let report = match (self.admission.take(), waiter) {
+            (Some(admission), waiter) => Report::Failed {
+                pass: admission.pass,
+                cause: judged.verdict.cause,
+                stated: stated.map(|hint| hint.not_before),
+                waiter,
+            },
+            (None, Some(waiter)) => Report::Missed(waiter),
+            (None, None) => return,
+        };
+        self.knowledge.report(&self.key, report).await;
+    }
+
+    /// The turn ends or the call is given up: nobody may wait for it.
+    pub(super) async fn leave(&mut self) {
+        if let Some(admission) = self.admission.take() {
+            let abandoned = Report::Abandoned(admission.pass);
+            self.knowledge.report(&self.key, abandoned).await;
+        }
+        if std::mem::take(&mut self.in_line) {
+            self.knowledge.leave(&self.key, &self.waiter).await;
+        }
+    }
+}
+
+/// Whether others will meet the same.
+fn is_shared(judged: &Judged) -> bool {
+    matches!(
+        judged.verdict.cause,
+        Cause::Overloaded
+            | Cause::RateLimited
+            | Cause::UsageLimit
+            | Cause::ServerError
+            | Cause::Network
+            | Cause::Timeout
+    )
+}

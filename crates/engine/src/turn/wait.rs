@@ -1,0 +1,175 @@
+//! The waits of a turn: for its own time, and for its turn at the gate.
+//!
+//! Invariants: an abort is noticed in each of them; the turn's own time is kept exactly, whatever the gate says; a wait
+//! at the gate is said before it begins, and again when its end moves.
+
+use super::Runner;
+use super::control::Command;
+use super::gate::AtGate;
+use crate::{CancellationToken, Clock};
+use outlast_kernel::Timestamp;
+use outlast_kernel::event::Body;
+use outlast_kernel::failure::{Failure, IoKind};
+use outlast_kernel::gate::Answer;
+use outlast_kernel::recovery::{Effects, Event};
+use std::time::Duration;
+use tokio::sync::watch;
+
+impl Runner<'_> {
+    /// Waits until the gate lets the call pass; what else may happen meanwhile ends the call.
+    pub(super) async fn pass_the_gate(&mut self) -> Result<(), Effects> {
+        loop {
+            let now = self.turn.clock.now();
+            let Some(gate) = self.gate.as_mut().filter(|gate| !gate.is_admitted()) else {
+                return Ok(());
+            };
+            let answer = gate.ask(now).await;
+            match answer {
+                Answer::Go(_) | Answer::Probe(_) => return Ok(()),
+                Answer::TooLate => return Err(self.fail(self.too_late()).await),
+                // Whoever will not wait that long asks for itself, and hears it from the provider.
+                Answer::Hold(until) if !self.accepts(until) => {
+                    if let Some(gate) = &mut self.gate {
+                        gate.leave().await;
+                    }
+                    return Ok(());
+                }
+                Answer::Hold(until) => match self.hold(until).await {
+                    None => {}
+                    Some(Command::RetryNow) => return Ok(()),
+                    Some(_) => return Err(self.abort()),
+                },
+            }
+        }
+    }
+
+    /// Whether the policy would wait that long.
+    fn accepts(&self, until: Timestamp) -> bool {
+        let rules = &self.rules;
+        let longest = rules.longest_stated_wait.or(rules.sleep_budget);
+        let wait = until.since(self.turn.clock.now());
+        let short = longest.is_none_or(|longest| wait <= longest);
+        rules.retries != Some(0) && (short || rules.wait_for_reset)
+    }
+
+    /// Waits at the gate until it is time to ask again, or until somebody wants something else.
+    async fn hold(&mut self, mut until_time: Timestamp) -> Option<Command> {
+        let mut changes = self.gate.as_ref()?.knowledge.changes();
+        loop {
+            self.say_held(until_time);
+            tokio::select! {
+                biased;
+                command = self.turn.control.next() => match command {
+                    Command::AbortRetry => {}
+                    command => return Some(command),
+                },
+                () = until(self.turn.clock, Some(until_time)) => return None,
+                _ = changes.changed() => {
+                    until_time = self.gate.as_ref()?.wake_time()?;
+                    if !self.accepts(until_time) {
+                        return None;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Says until when the gate holds the call; small changes are not worth a word.
+    fn say_held(&mut self, until: Timestamp) {
+        const WORTH_SAYING: Duration = Duration::from_secs(1);
+        let moved = |said: Timestamp| said.since(until).max(until.since(said)) >= WORTH_SAYING;
+        if self.said_held.is_none_or(moved) {
+            self.said_held = Some(until);
+            let cause = self.gate.as_ref().and_then(AtGate::cause);
+            self.emitter.emit(Body::Held { until, cause });
+        }
+    }
+
+    /// Waits, and says how the wait ended.
+    pub(super) async fn sleep(&mut self, at: Timestamp) -> Event {
+        let Some(retry) = self.turn.retry else {
+            return Event::Aborted {
+                now: self.turn.clock.now(),
+            };
+        };
+        let cancel = CancellationToken::new();
+        let mut own = retry.sleep(at.since(self.turn.clock.now()), &cancel);
+        let mut changes = self.gate.as_ref().map(|gate| gate.knowledge.changes());
+        let mut asked_in_vain = None;
+        let command = loop {
+            let turn = self.turn_at_gate(at, asked_in_vain);
+            if let Some(turn) = turn {
+                self.say_held(turn);
+            }
+            tokio::select! {
+                biased;
+                command = self.turn.control.next() => break command,
+                slept = &mut own => break match slept {
+                    Ok(()) => Command::RetryNow,
+                    Err(_) => Command::Abort,
+                },
+                () = until(self.turn.clock, turn) => match self.ask_early(at).await {
+                    Ok(()) => {
+                        cancel.cancel();
+                        return Event::LetPass { now: self.turn.clock.now() };
+                    }
+                    Err(not_before) => asked_in_vain = Some(not_before),
+                },
+                () = changed(changes.as_mut()) => {}
+            }
+        };
+        cancel.cancel();
+        let now = self.turn.clock.now();
+        match command {
+            Command::RetryNow => Event::Woke { now },
+            Command::AbortRetry => Event::RetryAborted { now },
+            Command::Abort => Event::Aborted { now },
+        }
+    }
+
+    /// When the gate would have the call try before its own time.
+    fn turn_at_gate(&self, own: Timestamp, asked_in_vain: Option<Timestamp>) -> Option<Timestamp> {
+        let gate = self.gate.as_ref().filter(|gate| gate.is_in_line())?;
+        let turn = gate.wake_time().unwrap_or_else(|| self.turn.clock.now());
+        let turn = turn.max(asked_in_vain.unwrap_or_default());
+        (turn < own).then_some(turn)
+    }
+
+    /// Asks the gate before the call's own time; when it says no, it says until when.
+    async fn ask_early(&mut self, own: Timestamp) -> Result<(), Timestamp> {
+        let Some(gate) = &mut self.gate else {
+            return Err(own);
+        };
+        match gate.ask(own).await {
+            Answer::Go(_) | Answer::Probe(_) => Ok(()),
+            Answer::Hold(until) => Err(until),
+            Answer::TooLate => Err(own),
+        }
+    }
+
+    /// The prompt's time ran out at the gate.
+    fn too_late(&self) -> Failure {
+        let message = "the deadline came while the provider was not to be asked";
+        let failure = Failure::thrown(self.turn.provider.name(), message, self.turn.clock.now());
+        failure.with_io(IoKind::Timeout)
+    }
+}
+
+/// Comes at that time, or never.
+pub(super) async fn until(clock: &dyn Clock, time: Option<Timestamp>) {
+    match time {
+        Some(time) => clock.sleep_until(time).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Comes when something was learnt, or never.
+async fn changed(changes: Option<&mut watch::Receiver<u64>>) {
+    let known = match changes {
+        Some(changes) => changes.changed().await.is_ok(),
+        None => false,
+    };
+    if !known {
+        std::future::pending::<()>().await;
+    }
+}

@@ -1,0 +1,266 @@
+//! Turns with several accounts, on a paused clock.
+
+use crate::support::{START, clock};
+use futures_util::{StreamExt, stream};
+use outlast_dialect::{Delta, Message, Request};
+use outlast_engine::accounts::{Account, Accounts, KeySource};
+use outlast_engine::credential::Credential;
+use outlast_engine::knowledge::Knowledge;
+use outlast_engine::strategy::PolicyRetry;
+use outlast_engine::turn::{Control, Ended, Ids, Turn};
+use outlast_engine::{BoxFuture, BoxStream, CancellationToken, Clock, Provider, run_turn};
+use outlast_kernel::budget::Prompt;
+use outlast_kernel::event::{Body, Event, Seal, StopReason};
+use outlast_kernel::failure::Failure;
+use outlast_kernel::policy::{Overrides, Policy};
+use outlast_kernel::verdict::Cause;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+/// Gives out a key that changes with each fetch, if it is told to.
+struct Keys {
+    key: &'static str,
+    renews: bool,
+    fetched: AtomicU32,
+}
+
+impl KeySource for Keys {
+    fn fetch(&self) -> BoxFuture<'_, Result<Credential, String>> {
+        let number = self.fetched.fetch_add(1, Ordering::Relaxed);
+        let key = match (self.key, self.renews) {
+            ("", _) => return Box::pin(async { Err("the command failed".to_owned()) }),
+            (key, true) => format!("{key}-{number}"),
+            (key, false) => key.to_owned(),
+        };
+        Box::pin(async move { Ok(Credential::new(key)) })
+    }
+}
+
+type Answers = fn(&str) -> Option<Failure>;
+
+/// Answers by the key that it is asked with.
+struct ByKey {
+    answers: Answers,
+    asked: Mutex<Vec<String>>,
+}
+
+impl Provider for ByKey {
+    fn name(&self) -> &str {
+        "p"
+    }
+
+    fn stream(
+        &self,
+        _: &Request,
+        credential: Option<&Credential>,
+    ) -> BoxStream<'static, Result<Delta, Box<Failure>>> {
+        let keys = ["key-a", "key-b", "key-a-0", "key-a-1"];
+        let is = |key: &&str| {
+            let key = Credential::new((*key).to_owned());
+            credential.is_some_and(|credential| credential.is_same(&key))
+        };
+        let key = keys.into_iter().find(is).unwrap_or_default();
+        self.asked.lock().unwrap().push(key.to_owned());
+        let items = match (self.answers)(key) {
+            Some(failure) => vec![Err(Box::new(failure))],
+            None => vec![
+                Ok(Delta::Text("hi".to_owned())),
+                Ok(Delta::Stopped(StopReason::EndTurn)),
+            ],
+        };
+        stream::iter(items).boxed()
+    }
+}
+
+struct World {
+    clock: Arc<dyn Clock>,
+    knowledge: Knowledge,
+    accounts: Accounts,
+    provider: ByKey,
+    policy: Policy,
+}
+
+impl World {
+    fn new(accounts: &[(&'static str, bool)], answers: Answers) -> Self {
+        let clock = clock();
+        let knowledge = Knowledge::alone(clock.clone());
+        let account = |(place, (key, renews)): (usize, &(&'static str, bool))| Account {
+            name: ["first", "second", "third"][place].to_owned(),
+            source: Arc::new(Keys {
+                key,
+                renews: *renews,
+                fetched: AtomicU32::new(0),
+            }),
+            max_in_flight: None,
+        };
+        let list = accounts.iter().enumerate().map(account).collect();
+        Self {
+            accounts: Accounts::new(list, knowledge.clone(), clock.clone()),
+            knowledge,
+            clock,
+            provider: ByKey {
+                answers,
+                asked: Mutex::default(),
+            },
+            policy: Policy::named("session").unwrap(),
+        }
+    }
+
+    async fn turn(&self) -> (Ended, Vec<Event>) {
+        let retry = PolicyRetry::new(self.policy.clone(), self.clock.clone());
+        let request = Request {
+            model: "m".to_owned(),
+            messages: vec![Message::user("hi")],
+            ..Request::default()
+        };
+        let turn = Turn {
+            provider: &self.provider,
+            request: &request,
+            retry: Some(&retry),
+            budget: Prompt::default(),
+            clock: &*self.clock,
+            ids: Ids::fresh(),
+            control: Control::new(CancellationToken::new()).0,
+            accounts: Some(&self.accounts),
+            knowledge: Some(&self.knowledge),
+        };
+        let mut events = Vec::new();
+        let ended = run_turn(turn, &mut |event| events.push(event)).await;
+        (ended, events)
+    }
+
+    fn asked(&self) -> Vec<String> {
+        self.provider.asked.lock().unwrap().clone()
+    }
+}
+
+fn limit(reset: &str) -> Failure {
+    let message = format!("You have hit your usage limit. Try again in {reset}.");
+    Failure::http("p", 429, &message, START)
+}
+
+fn delays(events: &[Event]) -> Vec<u64> {
+    let delay = |event: &Event| match event.body {
+        Body::RetryScheduled { delay_ms, .. } => Some(delay_ms / 1000),
+        _ => None,
+    };
+    events.iter().filter_map(delay).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_limit_on_one_account_costs_one_request_and_no_wait() {
+    let world = World::new(&[("key-a", false), ("key-b", false)], |key| {
+        (key == "key-a").then(|| limit("2 hours"))
+    });
+    let (ended, events) = world.turn().await;
+    assert_eq!((ended.seal, delays(&events)), (Seal::Completed, vec![0]));
+    assert_eq!(world.asked(), ["key-a", "key-b"]);
+    // Whoever comes later knows.
+    world.turn().await;
+    world.turn().await;
+    assert_eq!(world.asked(), ["key-a", "key-b", "key-b", "key-b"]);
+    let accounts: Vec<_> = events
+        .iter()
+        .filter_map(|event| match &event.body {
+            Body::Account { name } => Some(name.as_str()),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(accounts, ["first", "second"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn when_all_are_blocked_the_first_to_be_free_is_waited_for_if_that_is_allowed() {
+    let answers: Answers = |key| match key {
+        "key-a" => Some(limit("2 hours")),
+        _ => Some(limit("1 hour")),
+    };
+    let both = [("key-a", false), ("key-b", false)];
+    let world = World::new(&both, answers);
+    let (ended, events) = world.turn().await;
+    assert_eq!(ended.seal, Seal::Error);
+    let reason = events.iter().find_map(|event| match &event.body {
+        Body::Error { reason, .. } => Some(reason.clone()),
+        _ => None,
+    });
+    assert_eq!(
+        reason.as_deref(),
+        Some("the provider asks to wait 1h, the policy accepts 5m")
+    );
+
+    let mut world = World::new(&both, answers);
+    let wait = Overrides {
+        wait_for_reset: Some(true),
+        ..Overrides::default()
+    };
+    world.policy = world.policy.with(wait).unwrap();
+    let (_, events) = world.turn().await;
+    assert_eq!(delays(&events)[..2], [0, 3600], "{:?}", delays(&events));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refused_key_is_fetched_again_once_and_then_a_sibling_is_asked() {
+    let answers: Answers = |key| {
+        let revoked = key != "key-b";
+        revoked.then(|| Failure::http("p", 401, "invalid key", START))
+    };
+    let world = World::new(&[("key-a", false), ("key-b", false)], answers);
+    let (ended, _) = world.turn().await;
+    assert_eq!(ended.seal, Seal::Completed);
+    assert_eq!(world.asked(), ["key-a", "key-b"]);
+
+    let renewed: Answers =
+        |key| (key == "key-a-0").then(|| Failure::http("p", 401, "expired", START));
+    let world = World::new(&[("key-a", true)], renewed);
+    let (ended, events) = world.turn().await;
+    assert_eq!((ended.seal, delays(&events)), (Seal::Completed, vec![0]));
+    assert_eq!(world.asked(), ["key-a-0", "key-a-1"]);
+    assert_eq!(world.knowledge.blocks().iter().count(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_revoked_key_is_set_aside_for_an_hour_and_no_longer() {
+    let world = World::new(&[("key-a", false)], |_| {
+        Some(Failure::http("p", 401, "invalid key", START))
+    });
+    let (ended, _) = world.turn().await;
+    assert_eq!(ended.seal, Seal::Error);
+    let blocks = world.knowledge.blocks();
+    let block = blocks.on("first", "m", START).unwrap();
+    assert_eq!(block.cause, Cause::Auth);
+    assert!(block.until <= START + Duration::from_secs(3601));
+    // With nothing else to ask with, it is still asked.
+    world.turn().await;
+    assert_eq!(world.asked().len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_account_without_a_key_is_passed_over_and_none_at_all_is_an_error() {
+    let world = World::new(&[("", false), ("key-b", false)], |_| None);
+    let (ended, _) = world.turn().await;
+    assert_eq!(
+        (ended.seal, world.asked()),
+        (Seal::Completed, vec!["key-b".to_owned()])
+    );
+
+    let world = World::new(&[("", false)], |_| None);
+    let (ended, _) = world.turn().await;
+    let (judged, _) = ended.error.unwrap();
+    let expected = "no key can be had: first: the command failed";
+    assert_eq!(
+        (ended.seal, judged.failure.message.as_str()),
+        (Seal::Error, expected)
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn success_lifts_a_block() {
+    let world = World::new(&[("key-a", false)], |_| None);
+    let judged = outlast_kernel::failure::Judged::new(limit("2 hours"));
+    let chosen = world.accounts.choose(None, "m").await.unwrap();
+    world.accounts.failed(&chosen, "m", &judged).await;
+    assert_eq!(world.knowledge.blocks().iter().count(), 1);
+    world.turn().await;
+    assert_eq!(world.knowledge.blocks().iter().count(), 0);
+}

@@ -1,0 +1,261 @@
+//! Many turns before one gate, on a paused clock.
+
+use crate::support::{START, clock};
+use futures_util::future::join_all;
+use futures_util::{StreamExt, stream};
+use outlast_dialect::{Delta, Message, Request};
+use outlast_engine::credential::Credential;
+use outlast_engine::knowledge::Knowledge;
+use outlast_engine::strategy::PolicyRetry;
+use outlast_engine::turn::{Control, Ended, Ids, Turn};
+use outlast_engine::{BoxStream, CancellationToken, Clock, Provider, run_turn};
+use outlast_kernel::Timestamp;
+use outlast_kernel::budget::{Limits, Prompt};
+use outlast_kernel::event::{Body, Event, Seal, StopReason};
+use outlast_kernel::failure::Failure;
+use outlast_kernel::policy::Policy;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+const CALL: Duration = Duration::from_millis(300);
+
+/// A provider that is down until a time, and notes every call.
+struct Outage {
+    clock: Arc<dyn Clock>,
+    until: Timestamp,
+    states_it: bool,
+    calls: Arc<Mutex<Calls>>,
+}
+
+#[derive(Default)]
+struct Calls {
+    refused: u32,
+    in_flight: u32,
+    most_in_flight: u32,
+    served: Vec<Timestamp>,
+}
+
+impl Provider for Outage {
+    fn name(&self) -> &str {
+        "down"
+    }
+
+    fn stream(
+        &self,
+        _: &Request,
+        _: Option<&Credential>,
+    ) -> BoxStream<'static, Result<Delta, Box<Failure>>> {
+        let (clock, until, states_it) = (self.clock.clone(), self.until, self.states_it);
+        let calls = Arc::clone(&self.calls);
+        let answer = async move {
+            {
+                let mut calls = calls.lock().unwrap();
+                calls.in_flight += 1;
+                calls.most_in_flight = calls.most_in_flight.max(calls.in_flight);
+            }
+            tokio::time::sleep(CALL).await;
+            let now = clock.now();
+            let mut calls = calls.lock().unwrap();
+            calls.in_flight -= 1;
+            if now >= until {
+                calls.served.push(now);
+                let stop = Delta::Stopped(StopReason::EndTurn);
+                return vec![Ok(Delta::Text("hi".to_owned())), Ok(stop)];
+            }
+            calls.refused += 1;
+            let wait = until.since(now).as_secs().to_string();
+            let headers = states_it.then_some(("retry-after", wait.as_str()));
+            let failure = Failure::http("down", 503, "Overloaded", now).with_headers(headers);
+            vec![Err(Box::new(failure))]
+        };
+        stream::once(answer).flat_map(stream::iter).boxed()
+    }
+}
+
+fn question() -> Request {
+    Request {
+        model: "m".to_owned(),
+        messages: vec![Message::user("hi")],
+        ..Request::default()
+    }
+}
+
+struct Crowd {
+    clock: Arc<dyn Clock>,
+    knowledge: Knowledge,
+    provider: Outage,
+}
+
+impl Crowd {
+    fn new(outage: Duration, states_it: bool) -> Self {
+        let clock = clock();
+        Self {
+            knowledge: Knowledge::alone(clock.clone()),
+            provider: Outage {
+                clock: clock.clone(),
+                until: START + outage,
+                states_it,
+                calls: Arc::default(),
+            },
+            clock,
+        }
+    }
+
+    async fn turn(&self, budget: Prompt, abort: CancellationToken) -> (Ended, Vec<Event>) {
+        let retry = PolicyRetry::new(Policy::named("overnight").unwrap(), self.clock.clone());
+        let request = question();
+        let turn = Turn {
+            provider: &self.provider,
+            request: &request,
+            retry: Some(&retry),
+            budget,
+            clock: &*self.clock,
+            ids: Ids::fresh(),
+            control: Control::new(abort).0,
+            accounts: None,
+            knowledge: Some(&self.knowledge),
+        };
+        let mut events = Vec::new();
+        let ended = run_turn(turn, &mut |event| events.push(event)).await;
+        (ended, events)
+    }
+
+    async fn all(&self, count: usize) -> Vec<(Ended, Vec<Event>)> {
+        let turns = (0..count).map(|_| self.turn(Prompt::default(), CancellationToken::new()));
+        join_all(turns).await
+    }
+
+    fn calls(&self) -> std::sync::MutexGuard<'_, Calls> {
+        self.provider.calls.lock().unwrap()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_crowd_in_an_outage_makes_one_probe_at_a_time() {
+    for states_it in [false, true] {
+        let crowd = Crowd::new(Duration::from_secs(600), states_it);
+        let ended = crowd.all(50).await;
+        assert!(ended.iter().all(|(ended, _)| ended.seal == Seal::Completed));
+        let calls = crowd.calls();
+        // Each one's first call went out before anybody knew.
+        let probes = calls.refused - 50;
+        println!(
+            "50 turns, 10 minutes down, stated {states_it}: {probes} probes after the first failures"
+        );
+        assert!(probes <= 60, "{probes} probes");
+        if states_it {
+            assert!(probes <= 2, "{probes} probes before a stated time");
+        }
+        let recovered = START + Duration::from_secs(600);
+        let first = calls.served[0].since(recovered);
+        assert!(
+            first <= Duration::from_secs(20),
+            "first success after {first:?}"
+        );
+        let last = calls.served.last().unwrap().since(recovered);
+        assert!(last <= Duration::from_secs(40), "drained after {last:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_latecomer_does_not_ask_a_provider_that_is_known_to_be_down() {
+    let crowd = Crowd::new(Duration::from_secs(100), false);
+    let early = crowd.all(2);
+    let late = async {
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        let before = crowd.calls().refused;
+        let (ended, events) = crowd
+            .turn(Prompt::default(), CancellationToken::new())
+            .await;
+        (before, ended, events)
+    };
+    let (_, (before, ended, events)) = tokio::join!(early, late);
+    assert!(before >= 2);
+    assert_eq!(ended.seal, Seal::Completed);
+    let first_attempt = events
+        .iter()
+        .position(|event| matches!(event.body, Body::AttemptStarted { .. }));
+    let held = events
+        .iter()
+        .position(|event| matches!(event.body, Body::Held { cause: Some(_), .. }));
+    assert!(held.unwrap() < first_attempt.unwrap(), "{events:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lone_waiter_keeps_its_own_schedule_exactly() {
+    let crowd = Crowd::new(Duration::from_secs(100), false);
+    let (_, events) = crowd.all(1).await.remove(0);
+    let delays: Vec<u64> = events
+        .iter()
+        .filter_map(|event| match event.body {
+            Body::RetryScheduled { delay_ms, .. } => Some(delay_ms / 1000),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(delays, [5, 10, 30, 60]);
+    assert_eq!(crowd.calls().refused, 4);
+}
+
+#[tokio::test(start_paused = true)]
+async fn probes_for_all_are_not_charged_to_one() {
+    let crowd = Crowd::new(Duration::from_secs(600), false);
+    let ended = crowd.all(2).await;
+    for (_, events) in &ended {
+        let attempts = events
+            .iter()
+            .filter(|event| matches!(event.body, Body::AttemptStarted { .. }))
+            .count();
+        let retries = events
+            .iter()
+            .filter(|event| matches!(event.body, Body::RetryScheduled { .. }))
+            .count();
+        assert!(retries <= 6 && attempts > retries, "{attempts} {retries}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_is_held_past_its_deadline() {
+    let crowd = Crowd::new(Duration::from_secs(3600), false);
+    let deadline = Some(START + Duration::from_secs(60));
+    let limits = Limits {
+        deadline,
+        ..Limits::default()
+    };
+    let budget = || Prompt::new(limits);
+    let others = crowd.all(3);
+    let hurried = async {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        let (ended, _) = crowd.turn(budget(), CancellationToken::new()).await;
+        (ended.seal, crowd.clock.now())
+    };
+    let ((seal, at), _) = tokio::join!(hurried, async {
+        tokio::select! {
+            _ = others => {}
+            () = tokio::time::sleep(Duration::from_secs(120)) => {}
+        }
+    });
+    assert_eq!((seal, at), (Seal::Error, START + Duration::from_secs(60)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_gives_up_makes_room() {
+    let crowd = Crowd::new(Duration::from_secs(100), false);
+    let aborts: Vec<CancellationToken> = (0..5).map(|_| CancellationToken::new()).collect();
+    let leaving = aborts
+        .iter()
+        .map(|abort| crowd.turn(Prompt::default(), abort.clone()));
+    let aborting = async {
+        tokio::time::sleep(Duration::from_secs(7)).await;
+        aborts.iter().for_each(CancellationToken::cancel);
+    };
+    let staying = crowd.all(2);
+    let (left, stayed, ()) = tokio::join!(join_all(leaving), staying, aborting);
+    assert!(left.iter().all(|(ended, _)| ended.seal == Seal::Aborted));
+    assert!(
+        stayed
+            .iter()
+            .all(|(ended, _)| ended.seal == Seal::Completed)
+    );
+    let last = *crowd.calls().served.last().unwrap();
+    assert!(last <= START + Duration::from_secs(125), "{last}");
+}
