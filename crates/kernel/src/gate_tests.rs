@@ -476,8 +476,8 @@ fn after_a_probe_succeeded_the_waiters_are_woken_early_and_in_order() {
 }
 
 #[test]
-fn who_comes_less_than_a_slot_late_pushes_nobody_back() {
-    for (comes, next) in [(2000, 2200), (2199, 2200), (2200, 2400), (9000, 9200)] {
+fn who_comes_a_little_late_pushes_nobody_back() {
+    for (comes, next) in [(2000, 2200), (2249, 2200), (2250, 2450), (9000, 9200)] {
         let mut gate = ramping(&["a", "b"]);
         go(&mut gate, waiter("a", 0), ms(comes));
         assert_eq!(wakes(&gate, &["b"]), [ms(next)], "{comes}");
@@ -673,13 +673,13 @@ fn slots_are_finer_than_a_millisecond() {
 }
 
 #[test]
-fn whoever_comes_a_little_late_at_a_quick_pace_pushes_nobody_back() {
+fn how_late_that_is_does_not_depend_on_the_pace() {
     let mut gate = ramping(&["a"]);
     let Stage::Ramp(ramp) = &mut gate.gate.stage else {
         panic!("{gate:?}")
     };
     ramp.rate = 100_000;
-    for (late, next) in [(0, 2010), (79, 2020), (110, 2120)] {
+    for (late, next) in [(0, 2010), (259, 2020), (270, 2280)] {
         go(&mut gate, waiter("a", 0), ms(2000 + late));
         gate.wait(waiter("a", 0));
         assert_eq!(wakes(&gate, &["a"]), [ms(next)], "{late}");

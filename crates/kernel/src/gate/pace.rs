@@ -55,8 +55,9 @@ const STILL_BUSY: Duration = Duration::from_secs(1);
 /// A ramp without a line for this long is not needed any more. One that ended with the last waiter would let the next
 /// burst meet the provider unpaced, again and again where there is about as much to do as it can carry.
 const CALM: Duration = Duration::from_secs(30);
-/// Who comes this late, or less than a slot, does not push back those behind it. In microseconds.
-const GRACE: u64 = 80_000;
+/// Who comes less late than this, or than a slot, does not push back those behind it. In microseconds: a store may take
+/// that long to be asked, and then everyone comes late.
+const GRACE: u64 = 250_000;
 
 // --- what is known ---
 

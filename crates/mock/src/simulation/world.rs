@@ -1,5 +1,7 @@
 //! The world: takes what comes next and lets it happen.
 
+mod store;
+
 use super::agent::{Agent, Doing, Next, Report};
 use super::events::{Event, Events, Index};
 use super::numbers::{Numbers, Record};
@@ -8,7 +10,7 @@ use super::scenario::Scenario;
 use super::shared::Shared;
 use super::strategy::Strategy;
 use outlast_kernel::Timestamp;
-use outlast_kernel::gate::{Answer, Pass};
+use outlast_kernel::gate::Pass;
 use outlast_kernel::policy::Jitter;
 use outlast_kernel::time::millis;
 
@@ -253,164 +255,5 @@ impl World<'_> {
             }
             Doing::Thinking | Doing::Asking | Doing::Calling | Doing::Dead => {}
         }
-    }
-}
-
-// --- the store ---
-
-impl World<'_> {
-    fn tell(&mut self, agent: Index, report: Report) {
-        let arrives = self.now + self.shared.latency;
-        self.events.push(arrives, Event::Report(agent, report));
-    }
-
-    fn ask(&mut self, agent: Index) {
-        if !self.has_store(agent) {
-            return if self.agents[agent].is_retrying() {
-                self.go_on_alone(agent);
-            } else {
-                self.call(agent, None);
-            };
-        }
-        match self.shared.ask(&self.agents[agent].waiter, self.now) {
-            Answer::Go(pass) => self.call(agent, Some(pass)),
-            Answer::Probe(_) if self.dead_probes > 0 => self.die(agent),
-            Answer::Probe(pass) => self.call(agent, Some(pass)),
-            Answer::Hold(until) => self.hold(agent, until.as_millis()),
-            // No agent has a deadline.
-            Answer::TooLate => {}
-        }
-        self.waiters_look();
-    }
-
-    fn report(&mut self, agent: Index, report: Report) {
-        let down = !self.has_store(agent);
-        match report {
-            Report::Failed { waits: true, .. } if down => return self.go_on_alone(agent),
-            Report::Accepted(Some(pass)) if !down => self.shared.accepted(pass, self.now),
-            Report::Failed {
-                pass,
-                stated,
-                waits,
-            } if !down => {
-                self.shared.failed(pass, stated, self.now);
-                if waits {
-                    self.join(agent);
-                }
-            }
-            Report::Accepted(_) | Report::Failed { .. } => {}
-        }
-        self.waiters_look();
-    }
-
-    /// Puts an agent in line.
-    fn join(&mut self, agent: Index) {
-        let waiter = self.agents[agent].waiter.clone();
-        self.shared.line.wait(waiter.clone());
-        let wake = self.shared.wake_time(&waiter);
-        self.hold(agent, wake);
-    }
-
-    /// Its process will see when its turn comes, unless that is before it looks again.
-    fn hold(&mut self, agent: Index, until: u64) {
-        self.agents[agent].doing = Doing::Held;
-        let key = (self.agents[agent].waiter.since, agent);
-        self.shared.process(agent).held.insert(key);
-        let process = self.shared.process_of(agent);
-        self.stop_timer(agent);
-        if until < self.shared.next_look(process, self.now) {
-            self.set_timer(agent, until);
-        }
-    }
-
-    /// Without the store an agent keeps to its own schedule, spread by chance.
-    fn go_on_alone(&mut self, agent: Index) {
-        let entropy = self.chance.u64(..);
-        let delay = self.agents[agent].lonely_delay(self.strategy, entropy);
-        let waiter = self.agents[agent].waiter.clone();
-        let process = self.shared.process(agent);
-        process.held.remove(&(waiter.since, agent));
-        process.stale.push(waiter);
-        self.sleep(agent, self.time() + delay);
-    }
-
-    /// Something changed: every process that has someone in line will see it when it looks next.
-    fn waiters_look(&mut self) {
-        for process in 0..self.shared.processes.len() {
-            if !self.shared.processes[process].held.is_empty() {
-                let at = self.shared.next_look(process, self.now);
-                self.look_at(process, at);
-            }
-        }
-    }
-
-    fn store_changes(&mut self) {
-        for process in 0..self.shared.processes.len() {
-            let next = self.shared.next_look(process, self.now);
-            let search = self.shared.next_search(process, self.now, &mut self.chance);
-            let lost = self.shared.processes[process].lost;
-            self.look_at(process, if lost { search } else { next });
-        }
-    }
-
-    fn look_at(&mut self, process: Index, at: u64) {
-        let looks_at = &mut self.shared.processes[process].looks_at;
-        if looks_at.is_none_or(|planned| at < planned) {
-            *looks_at = Some(at);
-            self.events.push(at, Event::Poll(process));
-        }
-    }
-
-    /// A process looks at the gate and sets the timers of those whose turn comes before it looks again.
-    fn look(&mut self, process: Index) {
-        self.shared.processes[process].looks_at = None;
-        if self.shared.is_down(self.now) {
-            self.shared.processes[process].lost = true;
-            let held = std::mem::take(&mut self.shared.processes[process].held);
-            held.into_iter()
-                .for_each(|(_, agent)| self.go_on_alone(agent));
-            return;
-        }
-        self.join_again(process);
-        let next = self.shared.next_look(process, self.now);
-        let mut looks_at = (!self.shared.processes[process].held.is_empty()).then_some(next);
-        let mut due = Vec::new();
-        for (_, agent) in &self.shared.processes[process].held {
-            let wake = self.shared.wake_time(&self.agents[*agent].waiter);
-            if wake < next {
-                due.push((*agent, wake));
-            } else if !self.shared.gate.is_closed() {
-                // Behind it in line nobody's turn comes earlier.
-                looks_at = Some(self.shared.look_before(process, self.now, wake));
-                break;
-            }
-        }
-        for (agent, wake) in due {
-            self.set_timer(agent, wake);
-        }
-        if let Some(at) = looks_at {
-            self.look_at(process, at);
-        }
-    }
-
-    /// The store is back: whoever waits by its own schedule waits in line again.
-    fn join_again(&mut self, process: Index) {
-        if !std::mem::take(&mut self.shared.processes[process].lost) {
-            return;
-        }
-        for waiter in std::mem::take(&mut self.shared.processes[process].stale) {
-            self.shared.line.leave(&waiter);
-        }
-        let ours = (process..self.agents.len()).step_by(self.shared.processes.len());
-        for agent in ours {
-            if self.agents[agent].doing == Doing::Sleeping {
-                if self.agents[agent].is_retrying() {
-                    self.shared.failed(None, None, self.now);
-                }
-                self.join(agent);
-            }
-        }
-        self.record.joined_again = Some(self.now - self.shared.down.end);
-        self.waiters_look();
     }
 }
