@@ -157,6 +157,15 @@ fn a_closed_gate_lets_everyone_pass() {
 }
 
 #[test]
+fn who_passes_a_closed_gate_leaves_the_others_in_line() {
+    let mut gate = Guarded::default();
+    line_up(&mut gate, &["a", "b", "c"]);
+    go(&mut gate, waiter("b", 1), at(5));
+    assert_eq!(wakes(&gate, &["a", "c"]), [at(1000), at(1000)]);
+    assert_eq!(gate.waiting(), 2);
+}
+
+#[test]
 fn the_first_failure_opens_the_gate_for_all() {
     let mut gate = Guarded::default();
     let first = go(&mut gate, waiter("a", 0), at(0));
