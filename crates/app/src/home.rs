@@ -3,6 +3,7 @@
 //! Invariant: a folder that is not ours is never changed. Ours is one that we made, that was empty (but for the user's
 //! settings), or that holds our mark.
 
+use crate::exit::Usage;
 use anyhow::{Context, bail};
 use std::fs;
 use std::io::Write;
@@ -53,6 +54,11 @@ pub(crate) fn path() -> anyhow::Result<PathBuf> {
             .map(PathBuf::from)
     };
     if let Some(home) = set("OUTLAST_HOME") {
+        // A relative one would be another in each folder, and a project could bring its own.
+        if home.is_relative() {
+            let problem = "OUTLAST_HOME is an absolute path, such as /home/me/.outlast";
+            return Err(Usage(problem.to_owned()).into());
+        }
         return Ok(home);
     }
     let user = || std::env::home_dir().context("there is no home folder; set OUTLAST_HOME");

@@ -70,7 +70,7 @@ impl<Out: Write> Progress<Out> {
                 }
             }
             Body::Held { until, cause } if self.wait.is_none() => {
-                let phrase = cause.map_or("The provider is in trouble", Cause::phrase);
+                let phrase = cause.map_or("Others are ahead", Cause::phrase);
                 let left = Span(Duration::from_secs(until.since(now).as_secs() + 1));
                 let line =
                     format!("⚠ {phrase}, waiting in line, next try in {left}… (Ctrl-C cancels)");

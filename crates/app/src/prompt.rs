@@ -53,7 +53,10 @@ pub(crate) fn run(arguments: &PromptArguments) -> anyhow::Result<Exit> {
         .worker_threads(2)
         .enable_all()
         .build()?;
-    runtime.block_on(asking.run())
+    let exit = runtime.block_on(asking.run());
+    // Whatever is still looked up or connected is of no use any more.
+    runtime.shutdown_background();
+    exit
 }
 
 fn request(

@@ -7,9 +7,11 @@ use anyhow::Context;
 use outlast_dialect::Dialect;
 use outlast_engine::Clock;
 use outlast_engine::accounts::Account;
+use outlast_engine::credential::Credential;
 use outlast_engine::provider::Adapter;
 use outlast_engine::transport::{Http, HttpSettings, Proxies};
 use outlast_mock::{Script, Scripted};
+use secrecy::ExposeSecret;
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
@@ -93,8 +95,12 @@ pub(crate) fn provider(
         return Err(Usage(no_key(settings, dialect.name())).into());
     }
     let http = http(settings, own_url.unwrap_or_else(|| home_of(dialect)))?;
-    let adapter = Adapter::new(dialect, Arc::new(http), clock);
-    Ok(Some(adapter.with_timeouts(settings.timeouts)))
+    let secrets = settings.headers.iter();
+    let secrets = secrets.map(|(_, value)| Credential::new(value.expose_secret().to_owned()));
+    let adapter = Adapter::new(dialect, Arc::new(http), clock)
+        .with_timeouts(settings.timeouts)
+        .hiding(secrets.collect());
+    Ok(Some(adapter))
 }
 
 fn dialect(provider: Provider) -> Option<Dialect> {

@@ -8,6 +8,7 @@ use outlast_kernel::decision::GiveUp;
 use outlast_kernel::event::{Event, Seal, StopReason};
 use outlast_kernel::policy::Policy;
 use outlast_kernel::text;
+use std::borrow::Cow;
 use std::io::{IsTerminal, Write};
 
 pub(crate) struct Screen {
@@ -36,7 +37,7 @@ impl Screen {
         }
         let written = serde_json::to_string(event)
             .map_err(std::io::Error::from)
-            .and_then(|line| say(&line));
+            .and_then(|line| say(&safe_json(&line)));
         if let (Err(error), None) = (written, &self.lost_stdout) {
             // Nobody reads on: to go on would spend money for nothing.
             self.lost_stdout = Some(error);
@@ -85,12 +86,24 @@ impl Screen {
         let phrase = judged.verdict.cause.phrase();
         self.progress.print(&format!(
             "error: {phrase}: {}{code}: {why}",
-            judged.failure.message
+            one_line(&judged.failure.message)
         ));
         if let Some(remedy) = remedy(*why, policy) {
             self.progress.print(&format!("  hint: {remedy}"));
         }
     }
+}
+
+/// JSON leaves some characters alone that a terminal obeys; escaped, they mean the same to a reader of JSON.
+fn safe_json(line: &str) -> Cow<'_, str> {
+    if !line.contains(text::is_unwanted) {
+        return Cow::Borrowed(line);
+    }
+    let escaped = |c: char| match text::is_unwanted(c) {
+        true => format!("\\u{:04x}", u32::from(c)),
+        false => c.to_string(),
+    };
+    Cow::Owned(line.chars().map(escaped).collect())
 }
 
 /// In what an answer that came through falls short of one.
@@ -139,6 +152,11 @@ impl Shortfall {
             }
         }
     }
+}
+
+/// What a provider says may not look like a line of ours.
+fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 fn say(line: &str) -> std::io::Result<()> {

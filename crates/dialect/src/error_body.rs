@@ -222,6 +222,9 @@ impl Found {
             self.said_plainly(before);
             self.inside_a_message(|found| found.value(&value, depth + 1));
             self.said_plainly(after);
+        } else if is_cut_structure(text) {
+            // It may hold the whole request; without its end nobody can tell what is said in it.
+            self.structured = true;
         } else {
             self.said_plainly(text);
         }
@@ -337,6 +340,12 @@ impl Found {
     }
 }
 
+/// A long structure that cannot be read, most often because its end was cut off.
+fn is_cut_structure(text: &str) -> bool {
+    const LONG: usize = 4096;
+    text.len() > LONG && (text.starts_with('{') || text.starts_with("[{"))
+}
+
 /// A structure inside a text, JSON or what Python prints for a dictionary, and what stands before and after it.
 fn embedded(text: &str) -> Option<(&str, Value, &str)> {
     let (start, end) = (text.find('{')?, text.rfind('}')?);
@@ -448,6 +457,18 @@ mod tests {
                 "{body}"
             );
         }
+    }
+
+    #[test]
+    fn a_structure_that_was_cut_says_nothing_of_the_request_that_it_holds() {
+        let long = "secret prompt, context length exceeded ".repeat(3000);
+        let body =
+            format!(r#"{{"detail":[{{"input":{{"messages":"{long}"}},"msg":"Field required"}}]}}"#);
+        let failure = seen(&body);
+        assert_eq!(
+            (failure.message.as_str(), &failure.code),
+            ("no message", &None)
+        );
     }
 
     #[test]

@@ -92,6 +92,12 @@ impl Accounts {
         others.any(is_free)
     }
 
+    /// How many calls that account may have under way.
+    pub fn most_in_flight(&self, name: &str) -> Option<u32> {
+        let account = self.list.iter().find(|account| account.name == name)?;
+        account.max_in_flight
+    }
+
     /// Takes note of what a failure says about an account, for everyone. `true` when its key was renewed meanwhile: then
     /// the account is not blocked but worth another try.
     pub async fn failed(&self, chosen: &Chosen, model: &str, judged: &Judged) -> bool {

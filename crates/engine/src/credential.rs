@@ -57,6 +57,42 @@ impl Credential {
             if text.contains(key) {
                 *text = text.replace(key, REPLACEMENT);
             }
+            hide_cut_end(text, key);
+        }
+    }
+}
+
+/// A text that was cut may end in the beginning of the key.
+fn hide_cut_end(text: &mut String, key: &str) {
+    let shown = text.trim_end_matches('…');
+    let beginnings = (SHORTEST..key.len()).rev().filter_map(|end| key.get(..end));
+    let cut = beginnings
+        .filter_map(|beginning| shown.strip_suffix(beginning))
+        .next();
+    if let Some(kept) = cut.map(str::len) {
+        text.truncate(kept);
+        text.push_str(REPLACEMENT);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use outlast_kernel::Timestamp;
+
+    #[test]
+    fn neither_a_key_nor_its_beginning_is_left() {
+        let key = Credential::new("planted-key-0123456789".to_owned());
+        let table = [
+            ("bad planted-key-0123456789!", "bad [secret]!"),
+            ("cut planted-key-01234…", "cut [secret]"),
+            ("cut planted-…", "cut [secret]"),
+            ("a plan…", "a plan…"),
+        ];
+        for (said, left) in table {
+            let mut failure = Failure::emitted("p", said, Timestamp::default());
+            key.scrub(&mut failure);
+            assert_eq!(failure.message, left);
         }
     }
 }

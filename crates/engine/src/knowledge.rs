@@ -13,7 +13,7 @@ use outlast_kernel::Timestamp;
 use outlast_kernel::account::{Block, Blocks};
 use outlast_kernel::gate::{Answer, Config, Waiter};
 use outlast_kernel::verdict::Cause;
-use outlast_store::{Error, Scene, Store};
+use outlast_store::{Error, Scene, Seat, Store};
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
@@ -61,6 +61,8 @@ struct Inner {
     blocks: Mutex<Blocks>,
     /// Who waits in this process, to be renewed in the store.
     waiters: Mutex<HashMap<String, Vec<Waiter>>>,
+    /// Calls under way, by holder, where there is no store to count them.
+    seats: Mutex<HashMap<String, String>>,
     changed: watch::Sender<u64>,
     /// The store has not been opened yet, well or badly.
     first_join: AtomicBool,
@@ -96,6 +98,7 @@ impl Knowledge {
             scenes: Mutex::default(),
             blocks: Mutex::default(),
             waiters: Mutex::default(),
+            seats: Mutex::default(),
             changed: watch::Sender::new(0),
             first_join: AtomicBool::new(true),
         }))
@@ -301,6 +304,43 @@ impl Knowledge {
             if let Some(blocks) = self.0.try_store(changed).await {
                 *lock(&self.0.blocks) = blocks;
             }
+        }
+        self.0.say_changed();
+    }
+}
+
+// --- calls under way ---
+
+/// Who does not renew its seat for this long has died.
+const SEAT_LIFE: Duration = Duration::from_secs(60);
+
+impl Knowledge {
+    /// Takes, or renews, one of an account's seats; `false` when all are taken.
+    pub async fn take_seat(&self, account: &str, holder: &str, most: u32) -> bool {
+        let now = self.0.clock.now();
+        if let Some(store) = self.0.store() {
+            let taken = store.take_seat(account, holder, most, (now, now + SEAT_LIFE));
+            if let Some(seat) = self.0.try_store(taken).await {
+                return seat == Seat::Taken;
+            }
+        }
+        let mut seats = lock(&self.0.seats);
+        let others = seats
+            .iter()
+            .filter(|(other, of)| *other != holder && *of == account)
+            .count();
+        let free = u32::try_from(others).is_ok_and(|others| others < most);
+        if free {
+            seats.insert(holder.to_owned(), account.to_owned());
+        }
+        free
+    }
+
+    /// Gives a seat back.
+    pub async fn leave_seat(&self, holder: &str) {
+        lock(&self.0.seats).remove(holder);
+        if let Some(store) = self.0.store() {
+            self.0.try_store(store.leave_seat(holder)).await;
         }
         self.0.say_changed();
     }

@@ -44,6 +44,20 @@ pub struct Timeouts {
     pub idle: Duration,
 }
 
+/// What a system gives a connection by itself, more or less.
+const SYSTEM_CONNECT: Duration = Duration::from_secs(150);
+
+impl Timeouts {
+    /// From asking for a connection to the headers; nobody tells when it stood.
+    pub(crate) fn until_headers(&self) -> Duration {
+        match (self.headers.is_zero(), self.connect.is_zero()) {
+            (true, _) => Duration::ZERO,
+            (false, true) => self.headers + SYSTEM_CONNECT,
+            (false, false) => self.headers + self.connect,
+        }
+    }
+}
+
 impl Default for Timeouts {
     fn default() -> Self {
         Self {

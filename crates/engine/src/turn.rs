@@ -8,6 +8,7 @@ mod account;
 mod control;
 mod emit;
 mod gate;
+mod seat;
 mod wait;
 
 use crate::accounts::{Accounts, Chosen};
@@ -23,6 +24,7 @@ use outlast_kernel::decision::{GiveUp, Remedy, Rules, Target};
 use outlast_kernel::event::{Body, Seal, StopReason, Usage};
 use outlast_kernel::failure::{Failure, IoKind, Judged, Phase};
 use outlast_kernel::recovery::{Effect, Effects, Event, Outcome, State, step};
+use seat::Seat;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use wait::until;
@@ -79,6 +81,7 @@ pub async fn run_turn(turn: Turn<'_>, sink: Sink<'_>) -> Ended {
         gate: None,
         rules,
         account: None,
+        seat: None,
         said_held: None,
         state,
         emitter,
@@ -94,6 +97,7 @@ struct Runner<'a> {
     rules: Rules,
     /// The account that is asked with.
     account: Option<Chosen>,
+    seat: Option<Seat>,
     /// The time at the gate that was said last.
     said_held: Option<Timestamp>,
     state: State,
@@ -184,20 +188,28 @@ impl Runner<'_> {
         if let Err(effects) = self.pass_the_gate().await {
             return effects;
         }
+        if let Err(effects) = self.take_seat().await {
+            return effects;
+        }
+        let effects = self.stream().await;
+        self.leave_seat().await;
+        effects
+    }
+
+    /// Follows the stream of one call to its end.
+    async fn stream(&mut self) -> Effects {
         self.emitter.start_attempt();
         self.answer.begin_attempt();
         let credential = self.account.as_ref().map(|account| &account.credential);
         let mut stream = self.turn.provider.stream(self.turn.request, credential);
         loop {
-            let renewal = self.gate.as_ref().and_then(AtGate::renew_at);
+            let renewal = self.renew_at();
             let item = tokio::select! {
                 biased;
                 () = self.turn.control.aborted() => return self.abort(),
                 item = stream.next() => item,
                 () = until(self.turn.clock, renewal) => {
-                    if let Some(gate) = &mut self.gate {
-                        gate.renew().await;
-                    }
+                    self.renew().await;
                     continue;
                 }
             };

@@ -239,7 +239,7 @@ fn facts(failure: &Failure) -> Facts {
             Word::Hints(_) => {}
         }
     }
-    if let Some((cause, word)) = failure.io.and_then(by_io) {
+    if let Some((cause, word)) = by_io(failure) {
         return Facts::Settled(cause, seen("io", word));
     }
     let by_word = words().find_map(|(source, word, meaning)| match meaning {
@@ -388,8 +388,9 @@ fn by_status(status: u16) -> Option<Facts> {
 }
 
 /// What happened to the connection settles the cause, unless something came that was no answer: that may say why.
-fn by_io(io: IoKind) -> Option<(Cause, &'static str)> {
-    Some(match io {
+fn by_io(failure: &Failure) -> Option<(Cause, &'static str)> {
+    let received = failure.transport == Transport::Stream;
+    Some(match failure.io? {
         IoKind::Dns => (Cause::Network, "dns"),
         IoKind::Connect => (Cause::Network, "connect"),
         IoKind::Tls => (Cause::Network, "tls"),
@@ -398,7 +399,8 @@ fn by_io(io: IoKind) -> Option<(Cause, &'static str)> {
         IoKind::Timeout => (Cause::Timeout, "timeout"),
         IoKind::Idle => (Cause::Stalled, "idle"),
         IoKind::Truncated => (Cause::TruncatedStream, "truncated"),
-        IoKind::Protocol => return None,
+        IoKind::Protocol if received => return None,
+        IoKind::Protocol => (Cause::TruncatedStream, "protocol"),
         IoKind::Other => (Cause::Network, "other"),
     })
 }

@@ -68,7 +68,7 @@ pub fn plain(text: &str) -> Cow<'_, str> {
 }
 
 /// Control characters, and the characters that reorder or hide what a terminal shows.
-fn is_unwanted(c: char) -> bool {
+pub fn is_unwanted(c: char) -> bool {
     let control = c.is_control() && c != '\n' && c != '\t';
     let reorders = matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     control || reorders

@@ -4,6 +4,7 @@
 //! and that before the one that plays otherwise. Scripts with the same text are one, so that the retries of a run walk
 //! through it. Invariant: the number of scripts that are remembered is bounded; the one that rested longest goes.
 
+use crate::script;
 use crate::script::{Error, Script};
 
 const MOST_SCRIPTS: usize = 256;
@@ -57,7 +58,12 @@ impl Book {
         }
         let script = match named {
             Some(named) => named.parse()?,
-            None => model.parse().unwrap_or_else(|_| self.default.clone()),
+            None => match model.parse() {
+                Ok(script) => script,
+                // A misspelt fault must not pass for a model that works.
+                Err(error) if script::begins_with_a_fault(model) => return Err(error),
+                Err(_) => self.default.clone(),
+            },
         };
         Ok(self.remembered(script))
     }
@@ -109,6 +115,13 @@ mod tests {
         assert_eq!(play(&mut book, None, "overloaded:2"), "ok");
         book.clear();
         assert_eq!(play(&mut book, None, "overloaded:2"), "overloaded:2");
+    }
+
+    #[test]
+    fn a_model_that_was_to_be_a_script_is_an_error() {
+        for model in ["error:999", "overloaded:many", "ok+overlaoded"] {
+            assert!(book().choose(None, model).is_err(), "{model}");
+        }
     }
 
     #[test]

@@ -16,15 +16,13 @@ const MOST_BYTES: usize = 32 << 20;
 const LONGEST_BODY: usize = 1 << 20;
 const LONGEST_TEXT: usize = 1024;
 const HIDDEN: &str = "(hidden)";
-const SECRETS: [&str; 7] = [
-    "authorization",
-    "proxy-authorization",
-    "cookie",
-    "x-api-key",
-    "api-key",
-    "x-goog-api-key",
-    "x-auth-token",
-];
+/// A header whose name holds one of these is hidden.
+const SECRETS: [&str; 6] = ["auth", "cookie", "key", "token", "secret", "password"];
+
+fn is_secret(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    SECRETS.iter().any(|word| name.contains(word))
+}
 
 /// A request, as it came.
 #[derive(Clone, Copy, Debug)]
@@ -49,6 +47,7 @@ struct Entry {
     body_bytes: usize,
     script: Option<String>,
     fault: Option<String>,
+    status: Option<u16>,
     ended: Ended,
     #[serde(skip)]
     weight: usize,
@@ -147,9 +146,9 @@ impl Entry {
         let headers: Map<String, Value> = asked
             .headers
             .iter()
-            .map(|(name, value)| match SECRETS.contains(&name.as_str()) {
+            .map(|(name, value)| match is_secret(name) {
                 true => (name.clone(), json!(HIDDEN)),
-                false => (name.clone(), json!(bounded(value))),
+                false => (name.clone(), json!(text::without_secrets(&bounded(value)))),
             })
             .collect();
         let kept = asked.size <= LONGEST_BODY;
@@ -173,6 +172,7 @@ impl Entry {
             body_bytes: asked.size,
             script: None,
             fault: None,
+            status: None,
             ended: Ended::Open,
             weight: if kept { asked.size } else { 0 } + header_bytes + LONGEST_TEXT,
         }
@@ -194,6 +194,12 @@ impl Note {
             entry.script = Some(text::bounded(script, LONGEST_TEXT).into_owned());
             entry.fault = Some(text::bounded(fault, LONGEST_TEXT).into_owned());
         });
+    }
+
+    /// What is answered.
+    pub(crate) fn answers(&self, status: u16) {
+        self.log
+            .change(self.number, |entry| entry.status = Some(status));
     }
 
     pub(crate) fn ended(&mut self, ended: Ended) {
@@ -229,7 +235,15 @@ mod tests {
     #[test]
     fn secrets_are_hidden_and_the_rest_is_kept() {
         let log = Log::default();
-        let headers = SECRETS.map(|name| (name, "a-very-secret-value"));
+        let headers = [
+            "authorization",
+            "proxy-authorization",
+            "cookie",
+            "x-api-key",
+            "helicone-auth",
+            "x-amz-security-token",
+        ]
+        .map(|name| (name, "a-very-secret-value"));
         note(&log, &headers, 10);
         note(&log, &[("user-agent", "test")], 10);
         let shown = log.show().to_string();

@@ -167,6 +167,12 @@ fn within(capacity: &mut Capacity, now: Timestamp, size: usize) -> Act {
     }
 }
 
+/// Whether a text was meant to be a script: its first word is a fault.
+pub(crate) fn begins_with_a_fault(text: &str) -> bool {
+    let first = text.split([':', '+']).next().unwrap_or_default().trim();
+    table::ROWS.iter().any(|row| row.name == first)
+}
+
 // --- reading ---
 
 impl FromStr for Script {

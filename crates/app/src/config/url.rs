@@ -18,8 +18,8 @@ pub(crate) fn check_base(url: &str) -> Result<(), &'static str> {
     if parts.user.is_some() {
         return Err("it holds a user or a password; use `headers` or `api_key`");
     }
-    if parts.rest.contains(['?', '#', '@']) {
-        return Err("it holds more than a host and a path");
+    if parts.rest.contains(['#', '@']) {
+        return Err("it holds more than a host, a path and a query");
     }
     Ok(())
 }
@@ -32,8 +32,9 @@ pub(crate) fn complete_proxy(url: &str) -> Result<String, &'static str> {
         format!("http://{url}")
     };
     let parts = split(&url).ok_or("it is not an address")?;
-    if !["http", "https", "socks5", "socks5h"].contains(&parts.scheme) {
-        return Err("it does not begin with http://, https://, socks5:// or socks5h://");
+    let schemes = ["http", "https", "socks4", "socks4a", "socks5", "socks5h"];
+    if !schemes.contains(&parts.scheme) {
+        return Err("it does not begin with http://, https:// or socks5://");
     }
     if parts
         .rest
@@ -45,6 +46,14 @@ pub(crate) fn complete_proxy(url: &str) -> Result<String, &'static str> {
         );
     }
     Ok(url)
+}
+
+/// A text; of an address, what stands after a `?` is left out, because it may be a key.
+pub(crate) fn without_query(text: &str) -> String {
+    match text.split_once('?') {
+        Some((address, _)) if address.starts_with("http") => format!("{address}?…"),
+        _ => text.to_owned(),
+    }
 }
 
 /// The address without user and password.
@@ -116,7 +125,6 @@ mod tests {
             "https://host:port",
             "https://a b",
             "https://user:pw@host",
-            "https://host?key=1",
             "https://host/#x",
             "https://[::1",
             "https://[::1]x",

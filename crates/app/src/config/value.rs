@@ -186,7 +186,7 @@ impl Value {
     /// As it may be shown.
     pub(crate) fn shown(&self) -> String {
         match self {
-            Self::Text(text) => text.clone(),
+            Self::Text(text) => url::without_query(text),
             Self::Count(number) => number.to_string(),
             Self::Flag(flag) => flag.to_string(),
             Self::Duration(Duration::ZERO) => "off".to_owned(),

@@ -6,12 +6,13 @@ use crate::config::{self, Provider, Settings};
 use crate::{home, reach, settings};
 use jiff::fmt::rfc2822::DateTimeParser;
 use outlast_engine::Clock;
-use outlast_engine::provider::{Adapter, Checked};
+use outlast_engine::accounts::Account;
+use outlast_engine::provider::{Adapter, Checked, Timeouts};
+use outlast_kernel::Timestamp;
 use outlast_kernel::classify::classify;
 use outlast_kernel::failure::Failure;
 use outlast_kernel::time::Span;
 use outlast_kernel::verdict::{Cause, Class};
-use outlast_kernel::{Timestamp, text};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,6 +20,8 @@ use std::time::Duration;
 /// From here on times that a server states would be misread.
 const MOST_SKEW: Duration = Duration::from_secs(30);
 const MOST_FILES: usize = 1000;
+/// Nobody sits in front of a silent check for longer.
+const LONGEST_LOOK: Duration = Duration::from_secs(15);
 
 /// Looks at everything, in the order in which it is needed.
 pub(super) fn all(arguments: &DoctorArguments) -> anyhow::Result<Vec<Check>> {
@@ -56,11 +59,17 @@ fn files() -> anyhow::Result<Vec<Check>> {
         return Ok(vec![Check::well("files", says)]);
     }
     let open = open_to_others(&home);
-    Ok(vec![if open.is_empty() {
-        Check::well("files", format!("{shown} is private"))
-    } else {
-        let says = format!("others on this machine can read {}", open.join(", "));
-        Check::wrong("files", says, &format!("chmod -R go-rwx '{shown}'"))
+    let remedy = format!("chmod -R go-rwx '{shown}'");
+    Ok(vec![match open.first() {
+        None => Check::well("files", format!("{shown} is private")),
+        Some(first) if *first == shown.to_string() => {
+            let says = format!("others on this machine can look into {}", open.join(", "));
+            Check::wrong("files", says, &remedy)
+        }
+        Some(_) => {
+            let says = format!("only their folder keeps others from {}", open.join(", "));
+            Check::doubtful("files", says, &remedy)
+        }
     }])
 }
 
@@ -71,9 +80,7 @@ fn open_to_others(home: &Path) -> Vec<String> {
     let inside = std::fs::read_dir(home).into_iter().flatten().flatten();
     let inside = inside.take(MOST_FILES).map(|entry| entry.path());
     let is_open = |path: &std::path::PathBuf| {
-        let mode = path
-            .symlink_metadata()
-            .map(|found| found.permissions().mode());
+        let mode = path.metadata().map(|found| found.permissions().mode());
         mode.is_ok_and(|mode| mode & 0o077 != 0)
     };
     std::iter::once(home.to_owned())
@@ -115,13 +122,15 @@ fn provider(settings: &Settings) -> Vec<Check> {
             Check::doubtful("provider", says, "set `model`, or use --model")
         }
     };
-    let key = match (&settings.api_key, &settings.api_key_variable) {
-        (Some(_), _) => Check::well("key", "there is one"),
-        (None, Some(variable)) => {
-            let remedy = format!("set {variable}, or `api_key` in outlast.toml");
+    if !reach::accounts(settings).is_empty() {
+        return vec![model];
+    }
+    let key = match &settings.api_key_variable {
+        Some(variable) => {
+            let remedy = format!("set {variable}, or an account in outlast.toml");
             Check::doubtful("key", "there is none", &remedy)
         }
-        (None, None) => Check::doubtful("key", "there is none", "set `api_key` in outlast.toml"),
+        None => Check::doubtful("key", "there is none", "set an account in outlast.toml"),
     };
     vec![model, key]
 }
@@ -161,31 +170,58 @@ fn way(arguments: &DoctorArguments, settings: &Settings) -> anyhow::Result<Vec<C
             )]);
         }
     };
-    let checked = look(&adapter)?;
-    let mut checks = vec![reached(&checked)];
-    checks.extend(skew(&checked, clock.now()));
-    Ok(checks)
-}
-
-fn look(adapter: &Adapter) -> anyhow::Result<Checked> {
+    let adapter = adapter.with_timeouts(Timeouts {
+        headers: LONGEST_LOOK,
+        ..settings.timeouts
+    });
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
-    Ok(runtime.block_on(adapter.check()))
+    let checks = runtime.block_on(look(&adapter, reach::accounts(settings), &*clock));
+    runtime.shutdown_background();
+    Ok(checks)
 }
 
-fn reached(checked: &Checked) -> Check {
+/// Looks at the provider, with each account that there is.
+async fn look(adapter: &Adapter, accounts: Vec<Account>, clock: &dyn Clock) -> Vec<Check> {
+    let mut checks = Vec::new();
+    let mut seen = None;
+    for account in &accounts {
+        let name = &account.name;
+        match account.source.fetch().await {
+            Ok(key) => {
+                let checked = adapter.clone().with_credential(key).check().await;
+                checks.push(reached(&checked, &format!("account {name}: ")));
+                seen = Some(checked);
+            }
+            Err(problem) => {
+                let says = format!("account {name}: {problem}");
+                checks.push(Check::wrong("key", says, "mend where its key comes from"));
+            }
+        }
+    }
+    if accounts.is_empty() {
+        let checked = adapter.check().await;
+        checks.push(reached(&checked, ""));
+        seen = Some(checked);
+    }
+    checks.extend(seen.and_then(|checked| skew(&checked, clock.now())));
+    checks
+}
+
+fn reached(checked: &Checked, who: &str) -> Check {
     let failure = match &checked.result {
-        Ok(()) => return Check::well("way", "the provider answers and takes the key"),
+        Ok(()) => return Check::well("way", format!("{who}the provider answers")),
         Err(failure) => failure,
     };
     let verdict = classify(failure);
-    let says = format!("{}: {}", verdict.cause.phrase(), failure.message);
+    let says = format!("{who}{}: {}", verdict.cause.phrase(), failure.message);
     match verdict.cause {
         // Not every server of these dialects lists its models.
         Cause::ModelNotFound | Cause::InvalidRequest if failure.status == Some(404) => {
             let remedy = "if prompts fail as well, look at the base URL";
-            Check::doubtful("way", "the server answers, but lists no models", remedy)
+            let says = format!("{who}the server answers, but lists no models");
+            Check::doubtful("way", says, remedy)
         }
         cause => {
             let remedy = remedy(cause, failure);
@@ -206,6 +242,9 @@ fn remedy(cause: Cause, failure: &Failure) -> &'static str {
         Cause::Misconfigured if failure.status.is_some() => "look at the base URL and the proxy",
         Cause::Misconfigured => "look at the proxy and at `http.ca_file` for certificates",
         Cause::Network | Cause::Timeout => "look at the base URL, the proxy and the network",
+        Cause::TruncatedStream => {
+            "something else answers there: look at the base URL and the proxy"
+        }
         _ => "try again later; prompts wait for it",
     }
 }
@@ -217,10 +256,7 @@ fn skew(checked: &Checked, now: Timestamp) -> Option<Check> {
         return None;
     }
     let Ok(server) = DateTimeParser::new().parse_timestamp(date) else {
-        let says = format!(
-            "the server states a date that is none: {}",
-            text::bounded(date, 60)
-        );
+        let says = "the server states a date that is none";
         return Some(Check::doubtful(
             "clock",
             says,

@@ -56,7 +56,7 @@ fn a_provider_that_answers_is_well() {
         let mock = MockServer::start_in(outlast());
         let ran = doctor(&mock, dialect, &[]);
         let checks = checks(&ran);
-        for subject in ["files", "settings", "provider", "key", "way", "clock"] {
+        for subject in ["files", "settings", "provider", "way", "clock"] {
             assert_eq!(
                 state(&checks, subject),
                 "ok",
@@ -123,12 +123,52 @@ fn files_that_others_can_read_are_found() {
     std::fs::write(&file, "model = \"ok\"\n").unwrap();
     std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o644)).unwrap();
     let ran = outlast.run(&["doctor"]);
-    assert_eq!(ran.code, 1);
+    assert_eq!(ran.code, 0);
+    let said = "only their folder keeps others from";
     assert!(
-        ran.stdout.contains("outlast.toml") && ran.stdout.contains("chmod"),
+        ran.stdout.contains(said) && ran.stdout.contains("chmod"),
         "{}",
         ran.stdout
     );
+    // A link is as private as what it leads to.
+    let elsewhere = outlast.folder.path().join("elsewhere.toml");
+    std::fs::rename(&file, &elsewhere).unwrap();
+    std::fs::set_permissions(&elsewhere, std::fs::Permissions::from_mode(0o600)).unwrap();
+    std::os::unix::fs::symlink(&elsewhere, &file).unwrap();
+    assert!(outlast.run(&["doctor"]).stdout.contains("is private"));
+    std::fs::set_permissions(outlast.home(), std::fs::Permissions::from_mode(0o755)).unwrap();
+    let ran = outlast.run(&["doctor"]);
+    assert_eq!(ran.code, 1);
+    assert!(
+        ran.stdout.contains("others on this machine can look into"),
+        "{}",
+        ran.stdout
+    );
+}
+
+#[test]
+fn every_account_is_looked_at() {
+    let mock = MockServer::start();
+    std::fs::create_dir_all(mock.outlast.home()).unwrap();
+    let settings = format!(
+        "[accounts.work]\nprovider = \"openai\"\napi_key_command = \"echo {PLANTED}\"\n\
+         [accounts.home]\nprovider = \"openai\"\napi_key_command = \"echo {PLANTED}; exit 3\"\n"
+    );
+    std::fs::write(mock.outlast.home().join("outlast.toml"), settings).unwrap();
+    let ran = doctor(&mock, "openai", &[]);
+    assert_eq!(ran.code, 1);
+    assert!(
+        ran.stdout.contains("account work: the provider answers"),
+        "{}",
+        ran.stdout
+    );
+    assert!(
+        ran.stdout
+            .contains("account home: the command failed (exit status: 3)"),
+        "{}",
+        ran.stdout
+    );
+    assert!(!ran.stdout.contains(PLANTED));
 }
 
 #[test]

@@ -10,12 +10,14 @@
 mod architecture;
 mod command_line;
 mod config;
+mod crowd;
 mod doctor;
 mod explain;
 mod interrupts;
 mod mock_server;
 mod policies;
 mod providers;
+mod shared;
 mod simulate;
 mod support;
 mod trust;

@@ -82,14 +82,23 @@ impl MockServer {
 
     /// Waits until the log has a request that stands like this.
     pub(crate) fn wait_for_request(&self, ended: &str) {
-        const LIMIT: Duration = Duration::from_secs(20);
         let wanted = format!(r#""ended":"{ended}""#);
-        let start = SystemTime::now();
-        while !self.requests().contains(&wanted) {
-            let waited = start.elapsed().unwrap();
-            assert!(waited < LIMIT, "no request is {ended}: {}", self.requests());
-            std::thread::yield_now();
-        }
+        wait_for(ended, || self.requests().contains(&wanted));
+    }
+
+    /// Waits until so many requests have come.
+    pub(crate) fn wait_for_requests(&self, count: usize) {
+        wait_for("requests", || {
+            self.requests().matches(r#""number":"#).count() >= count
+        });
+    }
+
+    /// Waits until a prompt of this home stands in line.
+    pub(crate) fn wait_for_waiter(&self) {
+        let file = self.outlast.home().join("outlast.db-wal");
+        let size = || std::fs::metadata(&file).map_or(0, |found| found.len());
+        let before = size();
+        wait_for("a prompt in line", || size() > before);
     }
 
     /// Ends it; the answer is what it wrote to stderr.
@@ -110,5 +119,15 @@ impl Drop for MockServer {
     fn drop(&mut self) {
         self.child.kill().ok();
         self.child.wait().ok();
+    }
+}
+
+/// Waits for something that must come.
+fn wait_for(what: &str, is_there: impl Fn() -> bool) {
+    const LIMIT: Duration = Duration::from_secs(20);
+    let start = SystemTime::now();
+    while !is_there() {
+        assert!(start.elapsed().unwrap() < LIMIT, "no {what}");
+        std::thread::yield_now();
     }
 }

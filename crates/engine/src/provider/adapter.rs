@@ -20,6 +20,8 @@ pub struct Adapter {
     pub(super) clock: Arc<dyn Clock>,
     pub(super) timeouts: Timeouts,
     pub(super) credential: Option<Credential>,
+    /// What else may not be passed on, should the provider send it back.
+    hidden: Vec<Credential>,
 }
 
 impl Adapter {
@@ -32,6 +34,7 @@ impl Adapter {
             clock,
             timeouts: Timeouts::default(),
             credential: None,
+            hidden: Vec::new(),
         }
     }
 
@@ -53,6 +56,12 @@ impl Adapter {
     pub fn with_credential(self, credential: Credential) -> Self {
         let credential = Some(credential);
         Self { credential, ..self }
+    }
+
+    /// The same provider; these, which are sent along, are never passed on.
+    #[must_use]
+    pub fn hiding(self, hidden: Vec<Credential>) -> Self {
+        Self { hidden, ..self }
     }
 
     /// Makes one request and hands on each frame of its answer, as it came and as what it says.
@@ -91,8 +100,8 @@ impl Adapter {
 
     /// Without the credential, should the provider have sent it back.
     pub(super) fn scrubbed(&self, mut failure: Box<Failure>) -> Box<Failure> {
-        if let Some(credential) = &self.credential {
-            credential.scrub(&mut failure);
+        for secret in self.credential.iter().chain(&self.hidden) {
+            secret.scrub(&mut failure);
         }
         failure
     }

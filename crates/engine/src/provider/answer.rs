@@ -18,6 +18,8 @@ use std::time::Duration;
 const MAX_EVENT_BYTES: usize = 16 << 20;
 /// After decompression.
 const MAX_ANSWER_BYTES: usize = 256 << 20;
+/// An answer that comes as a whole is read as a whole, which takes many times its size.
+const MAX_WHOLE_BYTES: usize = 16 << 20;
 const MAX_ERROR_BYTES: usize = 64 << 10;
 const ERROR_BODY_TIME: Duration = Duration::from_secs(5);
 /// How long a complete answer is given for its afterword.
@@ -77,6 +79,8 @@ impl Answer {
     }
 
     pub(super) async fn next(&mut self) -> Option<Result<Frame, Failed>> {
+        // A flood of frames that say nothing must not keep others from their turn.
+        tokio::task::consume_budget().await;
         let result = match std::mem::replace(&mut self.stage, Stage::Over) {
             Stage::Over => return None,
             Stage::Unsent(request) => self.begin(request).await,
@@ -98,7 +102,7 @@ impl Answer {
 
     async fn begin(&mut self, request: transport::Request) -> Result<Frame, Failed> {
         let sent = self.adapter.transport.send(request);
-        let limit = self.adapter.timeouts.headers;
+        let limit = self.adapter.timeouts.until_headers();
         let response = match self.adapter.within(limit, sent).await {
             Some(Ok(response)) => response,
             Some(Err(error)) => return Err(self.adapter.broken(&error)),
@@ -108,14 +112,18 @@ impl Answer {
         if !(200..300).contains(&response.status) {
             return Err(self.adapter.refused(response).await);
         }
-        let incoming = Box::new(Incoming::new(&self.adapter, response));
-        match incoming.content_type() {
-            Content::Events => self.read(incoming).await,
-            Content::Json => self.adapter.read_whole(*incoming).await,
-            Content::Page => {
-                let page = self.adapter.error_text(incoming.body).await;
-                let failure =
-                    in_band::no_stream(&self.adapter.name, &page, self.adapter.clock.now());
+        let mut incoming = Box::new(Incoming::new(&self.adapter, response));
+        match incoming.look_at_head(&self.adapter).await? {
+            Content::Events(head) => {
+                incoming.frames.push(&head);
+                self.read(incoming).await
+            }
+            Content::Json(head) => self.adapter.read_whole(*incoming, head).await,
+            Content::Page(head) => {
+                let rest = self.adapter.error_text(incoming.body).await;
+                let page = String::from_utf8_lossy(&head) + rest.as_str();
+                let now = self.adapter.clock.now();
+                let failure = in_band::no_stream(&self.adapter.name, &page, now);
                 Err(with_headers(failure, &incoming.headers))
             }
         }
@@ -137,10 +145,11 @@ impl Answer {
     }
 }
 
+/// What a body is, with as much of it as it took to see that.
 enum Content {
-    Events,
-    Json,
-    Page,
+    Events(Bytes),
+    Json(Bytes),
+    Page(Bytes),
 }
 
 impl Incoming {
@@ -156,16 +165,27 @@ impl Incoming {
         }
     }
 
-    /// A server that says nothing about its answer is taken to have understood the question.
-    fn content_type(&self) -> Content {
-        let named = |(name, _): &&(String, String)| name.eq_ignore_ascii_case("content-type");
-        let value = self.headers.iter().find(named);
-        let value = value.map(|(_, value)| value.to_ascii_lowercase());
-        match value.as_deref().unwrap_or_default() {
-            value if value.starts_with("application/json") => Content::Json,
-            value if value.starts_with("text/html") => Content::Page,
-            value if value.starts_with("text/plain") => Content::Page,
-            _ => Content::Events,
+    /// What comes: the body's own first bytes say it, whatever its headers call it.
+    async fn look_at_head(&mut self, adapter: &Adapter) -> Result<Content, Failed> {
+        let mut head = Vec::new();
+        loop {
+            let first = head.iter().find(|byte: &&u8| !byte.is_ascii_whitespace());
+            if let Some(first) = first.copied() {
+                let head = Bytes::from(head);
+                return Ok(match first {
+                    b'{' | b'[' => Content::Json(head),
+                    b'<' => Content::Page(head),
+                    _ => Content::Events(head),
+                });
+            }
+            match self.wait(adapter).await {
+                Came::Bytes(bytes) => {
+                    self.count(adapter, &bytes)?;
+                    head.extend_from_slice(&bytes);
+                }
+                Came::End => return Ok(Content::Events(Bytes::from(head))),
+                came => return Err(self.failed(adapter, came)),
+            }
         }
     }
 
@@ -215,22 +235,25 @@ impl Incoming {
     fn count(&mut self, adapter: &Adapter, bytes: &Bytes) -> Result<(), Failed> {
         self.received += bytes.len();
         if self.received > MAX_ANSWER_BYTES {
-            let message = format!("the answer is longer than {} MiB", MAX_ANSWER_BYTES >> 20);
-            return Err(adapter.raised(IoKind::Truncated, &message));
+            return Err(adapter.too_long(MAX_ANSWER_BYTES));
         }
         self.watchdog.alive(adapter.clock.now());
         Ok(())
     }
 
     /// There is no more: either the answer is complete, or this is how it failed.
-    fn finish(mut self: Box<Self>, adapter: &Adapter, came: Came) -> Result<Frame, Failed> {
+    fn finish(&mut self, adapter: &Adapter, came: Came) -> Result<Frame, Failed> {
         let deltas = self.reader.end();
         if !deltas.is_empty() {
             let raw = Bytes::copy_from_slice(self.frames.rest());
             return Ok(Frame { raw, deltas });
         }
+        Err(self.failed(adapter, came))
+    }
+
+    fn failed(&self, adapter: &Adapter, came: Came) -> Failed {
         let now = adapter.clock.now();
-        Err(match came {
+        match came {
             Came::Broke(error) => adapter.broken(&error),
             Came::Nothing => {
                 let standstill = Span(self.watchdog.standstill());
@@ -243,13 +266,14 @@ impl Incoming {
                 }
                 stray => in_band::no_stream(&adapter.name, &stray, now),
             },
-        })
+        }
     }
 }
 
 impl Adapter {
-    async fn read_whole(&self, mut incoming: Incoming) -> Result<Frame, Failed> {
-        let mut body = Vec::new();
+    async fn read_whole(&self, mut incoming: Incoming, head: Bytes) -> Result<Frame, Failed> {
+        let mut body = Vec::from(head);
+        incoming.watchdog.progress(self.clock.now());
         loop {
             match incoming.wait(self).await {
                 Came::Bytes(bytes) => {
@@ -259,9 +283,12 @@ impl Adapter {
                         incoming.watchdog.progress(self.clock.now());
                     }
                     body.extend_from_slice(&bytes);
+                    if body.len() > MAX_WHOLE_BYTES {
+                        return Err(self.too_long(MAX_WHOLE_BYTES));
+                    }
                 }
                 Came::End => break,
-                came => return Box::new(incoming).finish(self, came),
+                came => return Err(incoming.failed(self, came)),
             }
         }
         let text = String::from_utf8_lossy(&body);
@@ -271,6 +298,11 @@ impl Adapter {
             .map_err(|failure| with_headers(failure, &incoming.headers))?;
         let raw = Bytes::from(body);
         Ok(Frame { raw, deltas })
+    }
+
+    fn too_long(&self, limit: usize) -> Failed {
+        let message = format!("the answer is longer than {} MiB", limit >> 20);
+        self.raised(IoKind::Truncated, &message)
     }
 
     /// Reads an error body within bounds: a slow or endless one must not hide the status.
@@ -290,7 +322,7 @@ impl Adapter {
         }))
     }
 
-    async fn error_text(&self, mut body: Body) -> String {
+    pub(super) async fn error_text(&self, mut body: Body) -> String {
         let mut text = Vec::new();
         let read = async {
             while let Some(Ok(bytes)) = body.next().await {
@@ -346,10 +378,16 @@ impl Adapter {
 
 /// A redirect is not followed, because the key would go along.
 fn moved(headers: &[(String, String)]) -> String {
-    let place = headers
-        .iter()
-        .find(|(name, _)| name == "location")
-        .map_or("another place", |(_, value)| value.as_str());
+    let named = |(name, _): &&(String, String)| name.eq_ignore_ascii_case("location");
+    let Some((_, place)) = headers.iter().find(named) else {
+        return String::new();
+    };
+    // What stands before an `@` or after a `?` may be a secret.
+    let place = place.split(['?', '#']).next().unwrap_or_default();
+    let place = match (place.split_once("://"), place.rsplit_once('@')) {
+        (Some((scheme, _)), Some((_, host))) => format!("{scheme}://{host}"),
+        _ => place.to_owned(),
+    };
     format!("the server sends us to {place}; if that is right, make it the base URL")
 }
 

@@ -3,6 +3,7 @@
 use super::Adapter;
 use crate::transport::{Method, Request};
 use bytes::Bytes;
+use outlast_dialect::in_band;
 use outlast_kernel::failure::Failure;
 
 const MODELS: &str = "/v1/models";
@@ -26,7 +27,7 @@ impl Adapter {
             body: Bytes::new(),
         };
         let sent = self.transport.send(request);
-        let response = match self.within(self.timeouts.headers, sent).await {
+        let response = match self.within(self.timeouts.until_headers(), sent).await {
             Some(Ok(response)) => response,
             Some(Err(error)) => return self.unreached(self.broken(&error)),
             None => return self.unreached(self.no_response()),
@@ -35,11 +36,20 @@ impl Adapter {
         let date = response.headers.iter().find(named);
         let date = date.map(|(_, value)| value.clone());
         let result = if (200..300).contains(&response.status) {
-            Ok(())
+            self.listed(self.error_text(response.body).await)
         } else {
             Err(self.scrubbed(self.refused(response).await))
         };
         Checked { date, result }
+    }
+
+    /// Whether that is a list of models: a page of somebody in between is none.
+    fn listed(&self, body: String) -> Result<(), Box<Failure>> {
+        if body.trim_start().starts_with(['{', '[']) {
+            return Ok(());
+        }
+        let failure = in_band::no_stream(&self.name, &body, self.clock.now());
+        Err(self.scrubbed(failure))
     }
 
     fn unreached(&self, failure: Box<Failure>) -> Checked {

@@ -165,8 +165,9 @@ fn read(response: reqwest::Response) -> Response {
 
 fn base_url(text: &str) -> Result<Url, SettingError> {
     let wrong = |problem| {
-        // What stands before an `@` may be a password.
+        // What stands before an `@` or after a `?` may be a secret.
         let url = text.rsplit('@').next().unwrap_or_default();
+        let url = url.split(['?', '#']).next().unwrap_or_default();
         let url = outlast_kernel::text::bounded(url, 200).into_owned();
         SettingError::BaseUrl { url, problem }
     };

@@ -102,7 +102,9 @@ impl<'a> AtGate<'a> {
     }
 
     pub(super) async fn renew(&mut self) {
-        if let Some(admission) = &mut self.admission {
+        if let Some(admission) = &mut self.admission
+            && admission.renew_at.is_some()
+        {
             admission.renew_at = Some(self.clock.now() + RENEW_EVERY);
             let alive = Report::Alive(admission.pass);
             self.knowledge.report(&self.key, alive).await;

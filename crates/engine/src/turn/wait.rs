@@ -75,7 +75,7 @@ impl Runner<'_> {
     }
 
     /// Says until when the gate holds the call; small changes are not worth a word.
-    fn say_held(&mut self, until: Timestamp) {
+    pub(super) fn say_held(&mut self, until: Timestamp) {
         const WORTH_SAYING: Duration = Duration::from_secs(1);
         let moved = |said: Timestamp| said.since(until).max(until.since(said)) >= WORTH_SAYING;
         if self.said_held.is_none_or(moved) {

@@ -43,6 +43,9 @@ type Answers = fn(&str) -> Option<Failure>;
 struct ByKey {
     answers: Answers,
     asked: Mutex<Vec<String>>,
+    takes: Duration,
+    under_way: Arc<AtomicU32>,
+    most_under_way: Arc<AtomicU32>,
 }
 
 impl Provider for ByKey {
@@ -69,7 +72,16 @@ impl Provider for ByKey {
                 Ok(Delta::Stopped(StopReason::EndTurn)),
             ],
         };
-        stream::iter(items).boxed()
+        let (takes, under_way) = (self.takes, Arc::clone(&self.under_way));
+        let most = Arc::clone(&self.most_under_way);
+        let answer = async move {
+            let now = under_way.fetch_add(1, Ordering::Relaxed) + 1;
+            most.fetch_max(now, Ordering::Relaxed);
+            tokio::time::sleep(takes).await;
+            under_way.fetch_sub(1, Ordering::Relaxed);
+            stream::iter(items)
+        };
+        stream::once(answer).flatten().boxed()
     }
 }
 
@@ -102,6 +114,9 @@ impl World {
             provider: ByKey {
                 answers,
                 asked: Mutex::default(),
+                takes: Duration::ZERO,
+                under_way: Arc::default(),
+                most_under_way: Arc::default(),
             },
             policy: Policy::named("session").unwrap(),
         }
@@ -252,6 +267,29 @@ async fn an_account_without_a_key_is_passed_over_and_none_at_all_is_an_error() {
         (ended.seal, judged.failure.message.as_str()),
         (Seal::Error, expected)
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_account_has_no_more_calls_under_way_than_it_may() {
+    let mut world = World::new(&[("key-a", false)], |_| None);
+    world.accounts = Accounts::new(
+        vec![Account {
+            name: "first".to_owned(),
+            source: Arc::new(Keys {
+                key: "key-a",
+                renews: false,
+                fetched: AtomicU32::new(0),
+            }),
+            max_in_flight: Some(2),
+        }],
+        world.knowledge.clone(),
+        world.clock.clone(),
+    );
+    world.provider.takes = Duration::from_secs(90);
+    let turns = (0..6).map(|_| world.turn());
+    let ended = futures_util::future::join_all(turns).await;
+    assert!(ended.iter().all(|(ended, _)| ended.seal == Seal::Completed));
+    assert_eq!(world.provider.most_under_way.load(Ordering::Relaxed), 2);
 }
 
 #[tokio::test(start_paused = true)]

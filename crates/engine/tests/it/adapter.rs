@@ -55,7 +55,8 @@ async fn failed(adapter: Adapter) -> (Failure, Duration) {
 async fn no_response_is_a_timeout_before_headers() {
     let (failure, took) = failed(anthropic(Silent)).await;
     let seen = (failure.io, failure.phase, took);
-    let expected = (Some(IoKind::Timeout), Phase::BeforeHeaders, seconds(300));
+    // Ten seconds for the connection, five minutes for the headers.
+    let expected = (Some(IoKind::Timeout), Phase::BeforeHeaders, seconds(310));
     assert_eq!(seen, expected);
 }
 
@@ -288,4 +289,62 @@ async fn every_dialect_is_asked_once_at_its_path_with_its_key() {
         assert!(sent[0].headers.contains(&header));
         assert!(!format!("{sent:?}").contains("k-123456"));
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_body_is_its_own_bytes_say() {
+    let stream = format!("\n\n: hello\n\ndata: {HELLO}\n\ndata: {STOP}\n\n");
+    let whole = r#"{"content":[{"type":"text","text":"Hel"}],"stop_reason":"end_turn"}"#.to_owned();
+    for body in [stream, whole] {
+        for kind in [
+            "text/event-stream",
+            "application/json",
+            "text/plain",
+            "text/html",
+            "application/octet-stream",
+            "",
+        ] {
+            let bytes = Bytes::from(body.clone());
+            let says = Says::new(200, kind, move || {
+                stream::iter(
+                    bytes
+                        .chunks(5)
+                        .map(|chunk| Ok(Bytes::copy_from_slice(chunk)))
+                        .collect::<Vec<_>>(),
+                )
+                .boxed()
+            });
+            let items: Vec<_> = anthropic(says).stream(&question(), None).collect().await;
+            assert_eq!(
+                items.first(),
+                Some(&Ok(Delta::Text("Hel".to_owned()))),
+                "{kind}: {body}"
+            );
+            assert!(
+                matches!(items.last(), Some(Ok(Delta::Stopped(_)))),
+                "{kind}: {body}"
+            );
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_flood_of_nothing_does_not_keep_a_cancel_away() {
+    let flood = Bytes::from("\n".repeat(1 << 16));
+    let says = Says::events(move || {
+        let flood = flood.clone();
+        frames(&[START])
+            .chain(stream::repeat_with(move || Ok(flood.clone())))
+            .boxed()
+    });
+    let mut stream = anthropic(says).stream(&question(), None);
+    // With one thread, the timer is only seen when the stream lets go.
+    let reading = async { while let Some(Ok(_)) = stream.next().await {} };
+    let begun = Instant::now();
+    let ended = tokio::time::timeout(Duration::from_millis(50), reading).await;
+    assert!(
+        ended.is_err() && begun.elapsed() < seconds(2),
+        "{:?}",
+        begun.elapsed()
+    );
 }

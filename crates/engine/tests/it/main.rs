@@ -12,6 +12,7 @@ mod adapter;
 mod conservative_streams;
 mod gate;
 mod http;
+mod knowledge;
 mod recorded;
 mod says;
 mod support;

@@ -149,6 +149,7 @@ impl Shared {
             }
             return Err(Gone);
         };
+        ending.note.answers(head.status);
         let mut response = Response::builder().status(head.status);
         for (name, value) in head.headers {
             response = response.header(name, value);

@@ -1,0 +1,174 @@
+//! What prompts learn for each other, and what happens when the file that they share is in trouble.
+
+use crate::mock_server::MockServer;
+use crate::support::{Outlast, Ran};
+use serde_json::Value;
+use std::process::{Command, Stdio};
+
+const HELLO: &str =
+    "Hello from the scripted provider: no network, no key, no cost. You said: Say hello\n";
+
+/// A mock in whose home something is already.
+fn with_home(prepare: impl FnOnce(&std::path::Path)) -> MockServer {
+    let mock = MockServer::start();
+    // The first prompt makes the home.
+    mock.ask("openai", &["--model", "ok"]);
+    prepare(&mock.outlast.home());
+    mock
+}
+
+fn warnings(ran: &Ran) -> Vec<&str> {
+    let lines = ran.stderr.lines();
+    lines.filter(|line| line.starts_with("warning")).collect()
+}
+
+#[test]
+fn a_file_that_cannot_be_used_never_stops_a_prompt_and_is_named_once() {
+    let remove = |home: &std::path::Path| {
+        for name in ["outlast.db", "outlast.db-wal", "outlast.db-shm"] {
+            std::fs::remove_file(home.join(name)).ok();
+        }
+    };
+    let damaged = with_home(|home| {
+        remove(home);
+        std::fs::write(home.join("outlast.db"), "no database").unwrap();
+    });
+    let ran = damaged.ask("openai", &["--model", "overloaded:1"]);
+    assert_eq!(
+        (ran.code, ran.stdout.as_str()),
+        (0, HELLO),
+        "{}",
+        ran.stderr
+    );
+    assert_eq!(warnings(&ran).len(), 1, "{}", ran.stderr);
+    assert!(
+        ran.stderr
+            .contains("outlast.db.damaged-1, and a new file is begun"),
+        "{}",
+        ran.stderr
+    );
+    let kept = std::fs::read(damaged.outlast.home().join("outlast.db.damaged-1")).unwrap();
+    assert_eq!(kept, b"no database");
+
+    let folder = with_home(|home| {
+        remove(home);
+        std::fs::create_dir(home.join("outlast.db")).unwrap();
+    });
+    let ran = folder.ask("openai", &["--model", "overloaded:1"]);
+    assert_eq!(
+        (ran.code, ran.stdout.as_str()),
+        (0, HELLO),
+        "{}",
+        ran.stderr
+    );
+    assert_eq!(warnings(&ran).len(), 1, "{}", ran.stderr);
+}
+
+#[test]
+fn a_full_disk_never_stops_a_prompt() {
+    let mock = MockServer::start();
+    let inner = mock.command("openai", &["--model", "overloaded:2"]);
+    let mut shell = Command::new("sh");
+    // A file may not grow beyond half a kilobyte; what is written is refused as on a full disk.
+    shell
+        .args(["-c", "trap '' XFSZ; ulimit -f 1; exec \"$0\" \"$@\""])
+        .arg(inner.get_program())
+        .args(inner.get_args())
+        .current_dir(mock.outlast.folder.path())
+        .env_clear();
+    let variables = inner.get_envs();
+    shell.envs(variables.filter_map(|(name, value)| Some((name, value?))));
+    let ran = Ran::of(&mut shell);
+    assert_eq!(
+        (ran.code, ran.stdout.as_str()),
+        (0, HELLO),
+        "{}",
+        ran.stderr
+    );
+    assert_eq!(warnings(&ran).len(), 1, "{}", ran.stderr);
+}
+
+#[test]
+fn when_the_one_that_probes_is_killed_another_takes_over() {
+    let mock = MockServer::start_in(Outlast {
+        scale: "20",
+        ..Outlast::new()
+    });
+    // The first call fails; the second, the probe, hangs.
+    let script = "overloaded:1+hold:86400+ok";
+    let prompt = || {
+        mock.command("openai", &["--model", script, "--policy", "overnight"])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap()
+    };
+    let mut first = prompt();
+    mock.wait_for_requests(2);
+    let second = prompt();
+    mock.wait_for_waiter();
+    first.kill().unwrap();
+    first.wait().unwrap();
+    let ran = Ran::from(second.wait_with_output().unwrap());
+    assert_eq!(
+        (ran.code, ran.stdout.as_str()),
+        (0, HELLO),
+        "{}",
+        ran.stderr
+    );
+    assert!(ran.stderr.contains("waiting in line"), "{}", ran.stderr);
+    let log: Value = serde_json::from_str(&mock.requests()).unwrap();
+    assert_eq!(log["requests"].as_array().unwrap().len(), 3, "{log}");
+}
+
+#[test]
+fn accounts_are_listed_with_their_state_and_can_be_freed() {
+    let mock = with_home(|_| {});
+    mock.control("DELETE", "/_outlast/requests", "");
+    let settings = "[accounts.work]\nprovider = \"openai\"\napi_key_env = \"WORK_KEY\"\n\
+                    [accounts.home]\nprovider = \"openai\"\napi_key_file = \"home.key\"\n";
+    std::fs::write(mock.outlast.home().join("outlast.toml"), settings).unwrap();
+    std::fs::write(mock.outlast.home().join("home.key"), "planted-home-key\n").unwrap();
+    let ask = || {
+        let mut command = mock.command("openai", &["--model", "usage-limit"]);
+        Ran::of(command.env("WORK_KEY", "planted-work-key"))
+    };
+    let ran = ask();
+    assert_eq!(ran.code, 3, "{}", ran.stderr);
+    // One request with each: no account is asked twice.
+    let log: Value = serde_json::from_str(&mock.requests()).unwrap();
+    assert_eq!(log["requests"].as_array().unwrap().len(), 2, "{log}");
+
+    let listed = mock.outlast.run(&["accounts"]);
+    let lines: Vec<&str> = listed.stdout.lines().collect();
+    assert_eq!(lines.len(), 2, "{}", listed.stdout);
+    for (line, (name, key)) in lines
+        .iter()
+        .zip([("home", "file "), ("work", "variable WORK_KEY")])
+    {
+        assert!(line.starts_with(name) && line.contains(key), "{line}");
+        assert!(
+            line.contains("Usage limit reached, next try in 4h"),
+            "{line}"
+        );
+        assert!(line.contains("(the provider says)"), "{line}");
+    }
+    let freed = mock
+        .outlast
+        .run(&["accounts", "--unblock", "work", "--json"]);
+    let rows: Value = serde_json::from_str(&freed.stdout).unwrap();
+    assert_eq!(
+        (&rows[0]["state"], &rows[1]["state"]),
+        (&"blocked".into(), &"free".into())
+    );
+    let unknown = mock.outlast.run(&["accounts", "--unblock", "nobody"]);
+    assert_eq!(unknown.code, 2);
+    assert!(
+        unknown.stderr.contains("there are: home, work"),
+        "{}",
+        unknown.stderr
+    );
+    for ran in [&ran, &listed, &freed] {
+        assert!(!format!("{}{}", ran.stdout, ran.stderr).contains("planted-"));
+    }
+}

@@ -1,0 +1,86 @@
+//! A turn and the limit on calls that an account may have under way, over all processes.
+
+use super::Runner;
+use super::control::Command;
+use super::wait::until;
+use outlast_kernel::Timestamp;
+use outlast_kernel::recovery::Effects;
+use std::time::Duration;
+
+/// How often a holder shows that it lives: well within the life of a seat.
+const RENEW_EVERY: Duration = Duration::from_secs(20);
+/// How often a seat is asked for while all are taken.
+const ASK_EVERY: Duration = Duration::from_secs(1);
+
+/// A call that is counted.
+pub(super) struct Seat {
+    holder: String,
+    renew_at: Timestamp,
+}
+
+impl Runner<'_> {
+    /// Waits for a seat, where the account's are numbered.
+    pub(super) async fn take_seat(&mut self) -> Result<(), Effects> {
+        let (Some(accounts), Some(account)) = (self.turn.accounts, &self.account) else {
+            return Ok(());
+        };
+        let Some(most) = accounts.most_in_flight(&account.name) else {
+            return Ok(());
+        };
+        let (name, holder) = (account.name.clone(), uuid::Uuid::now_v7().to_string());
+        let Some(knowledge) = self.turn.knowledge else {
+            return Ok(());
+        };
+        let mut changes = knowledge.changes();
+        loop {
+            let now = self.turn.clock.now();
+            if knowledge.take_seat(&name, &holder, most).await {
+                let renew_at = now + RENEW_EVERY;
+                self.seat = Some(Seat { holder, renew_at });
+                return Ok(());
+            }
+            let next = now + ASK_EVERY;
+            if self.said_held.is_none() {
+                self.say_held(next);
+            }
+            tokio::select! {
+                biased;
+                command = self.turn.control.next() => if command == Command::Abort {
+                    return Err(self.abort());
+                },
+                () = until(self.turn.clock, Some(next)) => {}
+                _ = changes.changed() => {}
+            }
+        }
+    }
+
+    pub(super) async fn leave_seat(&mut self) {
+        if let (Some(seat), Some(knowledge)) = (self.seat.take(), self.turn.knowledge) {
+            knowledge.leave_seat(&seat.holder).await;
+        }
+    }
+
+    /// When somebody must be shown that this call is alive.
+    pub(super) fn renew_at(&self) -> Option<Timestamp> {
+        let gate = self.gate.as_ref().and_then(super::AtGate::renew_at);
+        let seat = self.seat.as_ref().map(|seat| seat.renew_at);
+        gate.into_iter().chain(seat).min()
+    }
+
+    pub(super) async fn renew(&mut self) {
+        let now = self.turn.clock.now();
+        if let Some(gate) = &mut self.gate {
+            gate.renew().await;
+        }
+        let (Some(seat), Some(accounts)) = (&mut self.seat, self.turn.accounts) else {
+            return;
+        };
+        seat.renew_at = now + RENEW_EVERY;
+        let (Some(account), Some(knowledge)) = (&self.account, self.turn.knowledge) else {
+            return;
+        };
+        if let Some(most) = accounts.most_in_flight(&account.name) {
+            knowledge.take_seat(&account.name, &seat.holder, most).await;
+        }
+    }
+}

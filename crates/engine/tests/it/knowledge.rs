@@ -1,0 +1,156 @@
+//! Knowledge that is shared through a real file, by a clock that runs fast.
+
+use outlast_engine::Clock;
+use outlast_engine::clock::WallClock;
+use outlast_engine::knowledge::{Knowledge, Notice, Report};
+use outlast_kernel::gate::{Answer, Waiter, WaiterId};
+use outlast_kernel::verdict::Cause;
+use std::num::NonZeroU32;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use tempfile::TempDir;
+
+const GATE: &str = "p/a/m";
+const LONG: Duration = Duration::from_secs(20);
+
+struct Process {
+    knowledge: Knowledge,
+    clock: Arc<dyn Clock>,
+    notices: Arc<Mutex<Vec<Notice>>>,
+}
+
+impl Process {
+    async fn start(file: &Path) -> Self {
+        let clock: Arc<dyn Clock> =
+            Arc::new(WallClock::scaled(NonZeroU32::new(50).unwrap()).unwrap());
+        let notices: Arc<Mutex<Vec<Notice>>> = Arc::default();
+        let told = Arc::clone(&notices);
+        let listener = Arc::new(move |notice| told.lock().unwrap().push(notice));
+        let knowledge = Knowledge::shared(file.to_owned(), clock.clone(), listener).await;
+        Self {
+            knowledge,
+            clock,
+            notices,
+        }
+    }
+
+    fn waiter(&self, name: &str) -> Waiter {
+        let now = self.clock.now();
+        Waiter {
+            id: WaiterId(name.to_owned()),
+            since: now,
+            own_wake: now + Duration::from_secs(3600),
+            deadline: None,
+        }
+    }
+
+    /// Fails a call and waits.
+    async fn fail(&self, name: &str) -> Waiter {
+        let waiter = self.waiter(name);
+        if let Answer::Go(pass) = self.knowledge.ask(GATE, &waiter).await {
+            let failed = Report::Failed {
+                pass,
+                cause: Cause::Overloaded,
+                stated: None,
+                waiter: Some(waiter.clone()),
+            };
+            self.knowledge.report(GATE, failed).await;
+        }
+        waiter
+    }
+
+    /// Waits until something is known here.
+    async fn learns(&self, is_so: impl Fn(&Knowledge) -> bool) {
+        let mut changes = self.knowledge.changes();
+        let learning = async {
+            while !is_so(&self.knowledge) {
+                changes.changed().await.unwrap();
+            }
+        };
+        tokio::time::timeout(LONG, learning).await.unwrap();
+    }
+
+    async fn is_told(&self, count: usize) -> Vec<Notice> {
+        let telling = async {
+            while self.notices.lock().unwrap().len() < count {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        tokio::time::timeout(LONG, telling).await.unwrap();
+        self.notices.lock().unwrap().clone()
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_one_process_meets_the_others_learn() {
+    let folder = TempDir::new().unwrap();
+    let file = folder.path().join("outlast.db");
+    let (one, other) = (Process::start(&file).await, Process::start(&file).await);
+    one.fail("a").await;
+    other
+        .learns(|knowledge| knowledge.cause(GATE) == Some(Cause::Overloaded))
+        .await;
+    let answer = other.knowledge.ask(GATE, &other.waiter("b")).await;
+    assert!(matches!(answer, Answer::Hold(_)), "{answer:?}");
+    assert_eq!(*one.notices.lock().unwrap(), []);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_locked_file_is_done_without_and_joined_again() {
+    let folder = TempDir::new().unwrap();
+    let file = folder.path().join("outlast.db");
+    let (one, other) = (Process::start(&file).await, Process::start(&file).await);
+    let holder = rusqlite::Connection::open(&file).unwrap();
+    holder.execute_batch("BEGIN IMMEDIATE").unwrap();
+    one.fail("a").await;
+    // In memory, the same rules hold: it is time to probe by now, but not to go.
+    let answer = one.knowledge.ask(GATE, &one.waiter("b")).await;
+    assert!(
+        matches!(answer, Answer::Hold(_) | Answer::Probe(_)),
+        "{answer:?}"
+    );
+    let told = one.is_told(1).await;
+    assert!(matches!(&told[..], [Notice::Alone { .. }]), "{told:?}");
+    holder.execute_batch("COMMIT").unwrap();
+    assert_eq!(one.is_told(2).await[1], Notice::Joined);
+    // What was learnt alone is now known to all.
+    other
+        .learns(|knowledge| knowledge.wake_time(GATE, &other.waiter("c")).is_none())
+        .await;
+    let answer = other.knowledge.ask(GATE, &other.waiter("c")).await;
+    assert!(!matches!(answer, Answer::TooLate), "{answer:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_folder_that_is_missing_is_joined_when_it_comes() {
+    let folder = TempDir::new().unwrap();
+    let home = folder.path().join("later");
+    let one = Process::start(&home.join("outlast.db")).await;
+    let told = one.is_told(1).await;
+    assert!(matches!(&told[..], [Notice::Alone { .. }]), "{told:?}");
+    one.fail("a").await;
+    std::fs::create_dir(&home).unwrap();
+    assert_eq!(one.is_told(2).await[1], Notice::Joined);
+    let other = Process::start(&home.join("outlast.db")).await;
+    let answer = other.knowledge.ask(GATE, &other.waiter("b")).await;
+    assert!(matches!(answer, Answer::Hold(_)), "{answer:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_a_failure_on_record_nothing_is_asked_of_the_store() {
+    let folder = TempDir::new().unwrap();
+    let file = folder.path().join("outlast.db");
+    let one = Process::start(&file).await;
+    let holder = rusqlite::Connection::open(&file).unwrap();
+    holder.execute_batch("BEGIN IMMEDIATE").unwrap();
+    // The store would be busy for seconds: nobody notices.
+    for _ in 0..100 {
+        let waiter = one.waiter("a");
+        let Answer::Go(pass) = one.knowledge.ask(GATE, &waiter).await else {
+            panic!("nothing is wrong");
+        };
+        one.knowledge.report(GATE, Report::Succeeded(pass)).await;
+    }
+    assert_eq!(*one.notices.lock().unwrap(), []);
+}
