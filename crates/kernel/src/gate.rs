@@ -242,6 +242,14 @@ impl Gate {
         }
     }
 
+    /// So many calls that nobody asked for were accepted since this was last told: whoever finds the gate closed need
+    /// not ask, but a gate that is told every ten seconds or so knows where its next ramp may begin.
+    pub fn carried(&mut self, calls: u32, now: Timestamp) {
+        if self.is_closed() {
+            self.learnt.count(calls, now);
+        }
+    }
+
     /// Someone waits because of a failure that the gate could not be told of when it happened.
     pub fn missed_a_failure(&mut self, now: Timestamp) {
         if self.is_closed() {
@@ -255,7 +263,7 @@ impl Gate {
             return;
         }
         match &mut self.stage {
-            Stage::Closed => self.learnt.count(now),
+            Stage::Closed => self.learnt.count(1, now),
             Stage::Open(_) => {}
             Stage::HalfOpen { open, .. } => {
                 let ramp = Ramp::begin(open.rate, now);

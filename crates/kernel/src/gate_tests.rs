@@ -745,6 +745,23 @@ fn the_ramp_begins_by_what_the_provider_carried_before() {
 }
 
 #[test]
+fn what_several_carried_is_added_up() {
+    let mut gate = Guarded::default();
+    for n in 0..60 {
+        let pass = go(&mut gate, waiter("a", 0), at(n));
+        gate.succeeded(pass, at(n));
+        for calls in [10, 19] {
+            gate.gate.carried(calls, at(n));
+        }
+    }
+    assert_eq!(gate.gate.learnt.rate, 30_000);
+    let mut open = opened(&["a"]);
+    let before = open.clone();
+    open.gate.carried(100, at(30));
+    assert_eq!(open, before, "only of a closed gate");
+}
+
+#[test]
 fn what_was_carried_is_forgotten_slowly() {
     let mut gate = carrying(40);
     let learnt = |gate: &Guarded| gate.gate.learnt.rate;

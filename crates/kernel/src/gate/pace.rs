@@ -74,8 +74,8 @@ pub(super) struct Learnt {
 }
 
 impl Learnt {
-    /// A call was accepted while everyone could pass.
-    pub(super) fn count(&mut self, now: Timestamp) {
+    /// So many more calls were accepted while everyone could pass.
+    pub(super) fn count(&mut self, calls: u32, now: Timestamp) {
         if now < self.since {
             self.start(now);
         }
@@ -87,7 +87,7 @@ impl Learnt {
             self.rate = carried.max(self.rate - self.rate / 64);
             self.start(now);
         }
-        self.accepted = self.accepted.saturating_add(1);
+        self.accepted = self.accepted.saturating_add(calls);
     }
 
     /// Counts from now on.

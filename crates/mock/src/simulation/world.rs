@@ -55,6 +55,9 @@ impl<'a> World<'a> {
             let at = world.chance.u64(0..scenario.cycle());
             world.events.push(at, Event::Want(agent));
         }
+        if strategy.gated {
+            (0..scenario.processes as usize).for_each(|process| world.tally(process));
+        }
         if scenario.outage.is_some() {
             world
                 .events
@@ -97,6 +100,7 @@ impl<'a> World<'a> {
                 self.look(process);
             }
             Event::Poll(_) => {}
+            Event::Tally(process) => self.tally(process),
             Event::StoreChanges => self.store_changes(),
             Event::Recovery => {
                 let agents = self.agents.iter().enumerate();
@@ -139,12 +143,17 @@ impl World<'_> {
 
     /// Asks the gate where there is one, else makes the call.
     fn attempt(&mut self, agent: Index) {
-        if self.has_store(agent) {
-            self.agents[agent].doing = Doing::Asking;
-            let arrives = self.now + self.shared.latency;
-            self.events.push(arrives, Event::Ask(agent));
-        } else {
-            self.call(agent, None);
+        if !self.has_store(agent) {
+            return self.call(agent, None);
+        }
+        let waiter = &self.agents[agent].waiter;
+        match self.shared.pass_unasked(agent, waiter, self.now) {
+            Some(pass) => self.call(agent, Some(pass)),
+            None => {
+                self.agents[agent].doing = Doing::Asking;
+                let arrives = self.now + self.shared.latency;
+                self.events.push(arrives, Event::Ask(agent));
+            }
         }
     }
 
@@ -220,7 +229,9 @@ impl World<'_> {
         self.agents[agent].doing = Doing::Thinking;
         self.record.success(agent, self.now);
         self.record.trace(self.now, 4, agent);
-        if self.has_store(agent) {
+        if self.shared.process(agent).view.is_closed() {
+            self.shared.process(agent).carried += 1;
+        } else if self.has_store(agent) {
             self.tell(agent, Report::Accepted(self.agents[agent].pass));
         }
         let busy = self.busy();

@@ -5,6 +5,9 @@ use crate::simulation::agent::{Doing, Report};
 use crate::simulation::events::{Event, Index};
 use outlast_kernel::gate::Answer;
 
+/// How often a process tells the gate what was carried, in milliseconds.
+const TALLY_EVERY: u64 = 10_000;
+
 impl World<'_> {
     pub(super) fn tell(&mut self, agent: Index, report: Report) {
         let arrives = self.now + self.shared.latency;
@@ -27,7 +30,7 @@ impl World<'_> {
             // No agent has a deadline.
             Answer::TooLate => {}
         }
-        self.waiters_look();
+        self.seen_by(agent);
     }
 
     pub(super) fn report(&mut self, agent: Index, report: Report) {
@@ -47,7 +50,24 @@ impl World<'_> {
             }
             Report::Accepted(_) | Report::Failed { .. } => {}
         }
+        if !down {
+            self.seen_by(agent);
+        }
+    }
+
+    /// An agent's process sees what the store answered it; the others will when they look.
+    fn seen_by(&mut self, agent: Index) {
+        self.shared.see(self.shared.process_of(agent));
         self.waiters_look();
+    }
+
+    /// A process tells the gate what was carried without asking.
+    pub(super) fn tally(&mut self, process: Index) {
+        if !self.shared.is_down(self.now) && !self.shared.processes[process].lost {
+            self.shared.tally(process, self.now);
+        }
+        self.events
+            .push(self.now + TALLY_EVERY, Event::Tally(process));
     }
 
     /// Puts an agent in line.
@@ -81,10 +101,10 @@ impl World<'_> {
         self.sleep(agent, self.time() + delay);
     }
 
-    /// Something changed: every process that has someone in line will see it when it looks next.
+    /// Something changed: every process will see it when it looks next.
     fn waiters_look(&mut self) {
         for process in 0..self.shared.processes.len() {
-            if !self.shared.processes[process].held.is_empty() {
+            if self.shared.should_look(process) {
                 let at = self.shared.next_look(process, self.now);
                 self.look_at(process, at);
             }
@@ -119,6 +139,7 @@ impl World<'_> {
             return;
         }
         self.join_again(process);
+        self.shared.see(process);
         let next = self.shared.next_look(process, self.now);
         let mut looks_at = (!self.shared.processes[process].held.is_empty()).then_some(next);
         let mut due = Vec::new();
