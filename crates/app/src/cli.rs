@@ -1,5 +1,9 @@
 //! What can be typed.
 
+mod simulate;
+
+pub(crate) use simulate::SimulateArguments;
+
 use crate::explain::Came;
 use clap::{Args, Parser, Subcommand};
 use std::net::SocketAddr;
@@ -42,6 +46,8 @@ pub(crate) enum Command {
     Policy(PolicyCommand),
     /// Say what a failure means, what would be done about it, and why
     Explain(ExplainArguments),
+    /// Play an outage or an overload with many agents, and compare what policies make of it
+    Simulate(SimulateArguments),
     /// Check and show the settings
     #[command(subcommand)]
     Config(ConfigCommand),

@@ -5,7 +5,7 @@
 //! Invariant: no secret is in an error, in what is shown, or in the `Debug` of anything here.
 
 mod accounts;
-mod duration;
+pub(crate) mod duration;
 mod file;
 mod key;
 mod layers;

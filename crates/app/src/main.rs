@@ -21,6 +21,8 @@ mod prompt;
 mod reach;
 mod screen;
 mod settings;
+mod simulate_command;
+mod simulate_plot;
 mod trust;
 
 use clap::Parser;
@@ -59,6 +61,7 @@ fn run(arguments: cli::Arguments) -> anyhow::Result<Exit> {
     match (arguments.command, arguments.prompt.prompt.is_some()) {
         (Some(cli::Command::Policy(command)), _) => policy_command::run(command),
         (Some(cli::Command::Explain(arguments)), _) => explain::run(arguments),
+        (Some(cli::Command::Simulate(arguments)), _) => simulate_command::run(arguments),
         (Some(cli::Command::Config(command)), _) => config_command::run(command),
         (Some(cli::Command::Mock(arguments)), _) => mock_command::run(&arguments),
         (Some(cli::Command::Accounts(arguments)), _) => accounts_command::run(&arguments),

@@ -20,6 +20,7 @@ use outlast_kernel::budget::{Chain, Prompt};
 use outlast_kernel::classify::classify;
 use outlast_kernel::decision::{Remedies, Rules, Situation, decide};
 use outlast_kernel::failure::{Failure, Judged};
+use outlast_kernel::gate::{Answer, Gate, Line, Waiter, WaiterId};
 use outlast_kernel::policy::Policy;
 use outlast_kernel::recovery::{Event, State, step};
 use outlast_kernel::verdict::{Authority, Cause, Hint, Scope, Verdict};
@@ -27,7 +28,7 @@ use std::hint::black_box;
 use std::sync::Arc;
 use std::time::Duration;
 
-const CASES: [Case; 8] = [
+const CASES: [Case; 9] = [
     Case {
         name: "decide",
         baseline: 186,
@@ -52,6 +53,13 @@ const CASES: [Case; 8] = [
         baseline: 710,
         limit: 1000,
         run: fail_wait_wake,
+    },
+    // One of five thousand in line asks, is let through, succeeds, and joins the line again.
+    Case {
+        name: "gate_with_5000_in_line",
+        baseline: 2840,
+        limit: 5000,
+        run: gate_with_5000_in_line,
     },
     Case {
         name: "verdict_by_code",
@@ -143,6 +151,29 @@ fn delay_for(rounds: u64) {
         let retry = u32::try_from(round % 21).expect("small");
         black_box(black_box(&overnight).delay_for(black_box(retry)));
     }
+}
+
+fn gate_with_5000_in_line(rounds: u64) {
+    let waiter = |n: u64| Waiter {
+        id: WaiterId(format!("agent-{n:08}")),
+        since: NOW + Duration::from_millis(n),
+        own_wake: NOW,
+        deadline: None,
+    };
+    let (mut gate, mut line) = (Gate::default(), Line::default());
+    gate.missed_a_failure(NOW);
+    (0..5000).for_each(|n| line.wait(waiter(n)));
+    let mut now = NOW + Duration::from_secs(60);
+    for n in 0..rounds {
+        let answer = line.ask(&mut gate, black_box(waiter(n)), now);
+        let (Answer::Go(pass) | Answer::Probe(pass)) = answer else {
+            panic!("{answer:?}")
+        };
+        gate.succeeded(pass, line.len(), now);
+        line.wait(waiter(5000 + n));
+        now = now + Duration::from_secs(1);
+    }
+    black_box((gate, line));
 }
 
 fn fail_wait_wake(rounds: u64) {

@@ -14,7 +14,7 @@ mod pace;
 pub use line::Line;
 
 use crate::Timestamp;
-use pace::{Learnt, Ramp, Rate, SLOWEST_RATE};
+use pace::{Learnt, Ramp, Rate, Refusal, SLOWEST_RATE};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
@@ -229,12 +229,24 @@ impl Gate {
                 self.open(probes, rate, now);
             }
             Stage::Ramp(ramp) => {
-                ramp.refused(pass.rate, &mut self.learnt, now);
+                let refusal = Refusal {
+                    rate: pass.rate,
+                    states_a_time: stated.is_some(),
+                };
+                ramp.refused(refusal, &mut self.learnt, now);
                 if ramp.failures_in_a_row >= FAILURES_THAT_REOPEN {
                     let rate = (ramp.rate / 2).max(SLOWEST_RATE);
                     self.open(0, rate, now);
                 }
             }
+        }
+    }
+
+    /// So many calls that nobody asked for were accepted since this was last told: whoever finds the gate closed need
+    /// not ask, but a gate that is told every ten seconds or so knows where its next ramp may begin.
+    pub fn carried(&mut self, calls: u32, now: Timestamp) {
+        if self.is_closed() {
+            self.learnt.count(calls, now);
         }
     }
 
@@ -251,8 +263,8 @@ impl Gate {
             return;
         }
         match &mut self.stage {
-            Stage::Closed => return self.learnt.count(now),
-            Stage::Open(_) => return,
+            Stage::Closed => self.learnt.count(1, now),
+            Stage::Open(_) => {}
             Stage::HalfOpen { open, .. } => {
                 let ramp = Ramp::begin(open.rate, now);
                 self.enter(Stage::Ramp(ramp));

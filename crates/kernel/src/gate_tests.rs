@@ -157,6 +157,15 @@ fn a_closed_gate_lets_everyone_pass() {
 }
 
 #[test]
+fn who_passes_a_closed_gate_leaves_the_others_in_line() {
+    let mut gate = Guarded::default();
+    line_up(&mut gate, &["a", "b", "c"]);
+    go(&mut gate, waiter("b", 1), at(5));
+    assert_eq!(wakes(&gate, &["a", "c"]), [at(1000), at(1000)]);
+    assert_eq!(gate.waiting(), 2);
+}
+
+#[test]
 fn the_first_failure_opens_the_gate_for_all() {
     let mut gate = Guarded::default();
     let first = go(&mut gate, waiter("a", 0), at(0));
@@ -409,8 +418,8 @@ fn a_stated_time_that_comes_when_all_is_well_again_holds_nobody() {
 #[test]
 fn a_probe_in_flight_holds_everyone_else() {
     let (mut gate, _) = half_open(&["a", "b"]);
-    for (name, expected) in [("a", 62), ("b", 64), ("new", 66)] {
-        let held = gate.ask(waiter(name, expected - 62), at(50));
+    for (name, since, expected) in [("a", 0, 62), ("b", 1, 64), ("new", 2, 66)] {
+        let held = gate.ask(waiter(name, since), at(50));
         assert_eq!(held, Answer::Hold(at(expected)));
     }
     let (mut gate, _) = half_open(&[]);
@@ -476,8 +485,8 @@ fn after_a_probe_succeeded_the_waiters_are_woken_early_and_in_order() {
 }
 
 #[test]
-fn who_comes_less_than_a_slot_late_pushes_nobody_back() {
-    for (comes, next) in [(2000, 2200), (2199, 2200), (2200, 2400), (9000, 9200)] {
+fn who_comes_a_little_late_pushes_nobody_back() {
+    for (comes, next) in [(2000, 2200), (2249, 2200), (2250, 2450), (9000, 9200)] {
         let mut gate = ramping(&["a", "b"]);
         go(&mut gate, waiter("a", 0), ms(comes));
         assert_eq!(wakes(&gate, &["b"]), [ms(next)], "{comes}");
@@ -515,16 +524,50 @@ fn a_refusal_slows_the_ramp_down_and_makes_it_careful() {
     let first = go(&mut gate, waiter("a", 0), at(2));
     let second = go(&mut gate, waiter("b", 1), at(3));
     gate.failed(first, None, at(4));
-    assert_eq!(rate(&gate), 3_750);
-    assert_eq!(wakes(&gate, &["c"]), [ms(4266)]);
+    assert_eq!(rate(&gate), 4_375);
+    assert_eq!(wakes(&gate, &["c"]), [ms(4229)]);
     gate.failed(second, None, at(4));
-    assert_eq!(rate(&gate), 3_750, "it went out at the same rate");
+    assert_eq!(rate(&gate), 4_375, "it went out at the same rate");
     let third = go(&mut gate, waiter("c", 2), at(5));
     gate.wait(waiter("c", 2));
     gate.succeeded(third, at(5));
-    assert_eq!(rate(&gate), 3_808, "without the refusals: 4,218");
+    assert_eq!(rate(&gate), 4_378, "without the refusals: 4,921");
     gate.failed(third, None, at(5));
-    assert_eq!(rate(&gate), 2_811);
+    assert_eq!(rate(&gate), 4_175, "the next cut is smaller");
+    line_up(&mut gate, &["c", "d", "e"]);
+    gate.succeeded(third, at(95));
+    assert_eq!(rate(&gate), 4_178, "still carefully");
+    gate.succeeded(third, at(96));
+    assert_eq!(rate(&gate), 4_208, "the refusal is long ago");
+}
+
+#[test]
+fn a_refusal_costs_more_when_it_ends_a_search_or_states_a_time() {
+    let table = [
+        (1_000, [875, 875, 875]),
+        (5_000, [4_375, 4_800, 4_375]),
+        (25_000, [21_875, 24_800, 24_200]),
+        (250_000, [218_750, 249_024, 242_188]),
+    ];
+    for (rate_before, [first, later, stated]) in table {
+        let refused = |earlier: bool, stated: Option<Timestamp>| {
+            let mut gate = ramping(&["a", "b"]);
+            if earlier {
+                let pass = go(&mut gate, waiter("a", 0), at(2));
+                gate.failed(pass, None, at(2));
+            }
+            let Stage::Ramp(ramp) = &mut gate.gate.stage else {
+                panic!("{gate:?}")
+            };
+            ramp.rate = rate_before;
+            let pass = go(&mut gate, waiter("b", 1), at(4));
+            gate.failed(pass, stated, at(4));
+            rate(&gate)
+        };
+        assert_eq!(refused(false, None), first);
+        assert_eq!(refused(true, None), later);
+        assert_eq!(refused(true, Some(at(5))), stated);
+    }
 }
 
 #[test]
@@ -547,11 +590,21 @@ fn three_failures_in_a_row_reopen_and_the_next_ramp_begins_more_slowly() {
     assert_eq!(wakes(&gate, &["a", "b"]), [at(5), at(7)], "from the start");
     let pass = probe(&mut gate, waiter("a", 0), at(5));
     gate.succeeded(pass, at(6));
-    assert_eq!(rate(&gate), 1_875);
+    assert_eq!(rate(&gate), 2_195);
     let pass = go(&mut gate, waiter("b", 1), at(6));
     gate.wait(waiter("b", 1));
     gate.succeeded(pass, at(6));
-    assert_eq!(rate(&gate), 1_904, "and carefully");
+    assert_eq!(rate(&gate), 2_395, "quickly at first");
+    for _ in 0..100 {
+        gate.succeeded(pass, at(6));
+    }
+    let careful = rate(&gate);
+    assert!(
+        (3_950..4_390).contains(&careful),
+        "near the last pace: {careful}"
+    );
+    gate.succeeded(pass, at(6));
+    assert_eq!(rate(&gate), careful + 3, "then carefully");
 }
 
 #[test]
@@ -576,17 +629,187 @@ fn however_often_it_is_refused_the_ramp_does_not_stand_still() {
 }
 
 #[test]
-fn the_gate_closes_when_a_call_succeeds_and_nobody_waits() {
+fn the_gate_closes_when_nobody_had_to_wait_for_half_a_minute() {
     let mut gate = ramping(&["a", "b"]);
     let a = go(&mut gate, waiter("a", 0), at(2));
-    gate.succeeded(a, at(3));
+    gate.succeeded(a, at(32));
+    assert!(!gate.is_closed(), "one waits");
+    let b = go(&mut gate, waiter("b", 1), at(31));
     assert!(!gate.is_closed());
-    let b = go(&mut gate, waiter("b", 1), at(3));
-    assert!(!gate.is_closed());
-    gate.succeeded(b, at(4));
+    let mut another = gate.clone();
+
+    gate.succeeded(b, ms(31_999));
+    assert!(!gate.is_closed(), "a line was there not long ago");
+    gate.succeeded(b, at(32));
     assert!(gate.is_closed());
-    gate.failed(a, None, at(5));
+    gate.failed(a, None, at(33));
     assert!(gate.is_closed(), "a report from the ramp is old now");
+
+    // Nobody reported, but the next that asks finds it calm.
+    go(&mut another, waiter("c", 40), at(40));
+    assert!(another.is_closed());
+}
+
+#[test]
+fn a_line_to_speak_of_keeps_the_ramp_and_lets_it_grow() {
+    let names = ["a", "b", "c", "d"];
+    // At five calls a second, three in line wait for half a second and more.
+    for (waiting, grows) in [(2, false), (3, true)] {
+        let mut gate = ramping(&names[..=waiting]);
+        let pass = go(&mut gate, waiter("a", 0), at(2));
+        gate.succeeded(pass, at(20));
+        assert_eq!(rate(&gate) > 5_000, grows, "{waiting}");
+        names.iter().for_each(|name| gate.leave(&id(name)));
+        gate.succeeded(pass, at(40));
+        assert_eq!(gate.is_closed(), !grows, "{waiting}");
+    }
+}
+
+#[test]
+fn slots_are_finer_than_a_millisecond() {
+    let mut gate = ramping(&["a"]);
+    let Stage::Ramp(ramp) = &mut gate.gate.stage else {
+        panic!("{gate:?}")
+    };
+    ramp.rate = 700_000;
+    let mut calls = 0;
+    for millis in 2000..3000 {
+        while matches!(gate.ask(waiter("a", 0), ms(millis)), Answer::Go(_)) {
+            calls += 1;
+        }
+    }
+    assert_eq!(calls, 700);
+}
+
+#[test]
+fn how_late_that_is_does_not_depend_on_the_pace() {
+    let mut gate = ramping(&["a"]);
+    let Stage::Ramp(ramp) = &mut gate.gate.stage else {
+        panic!("{gate:?}")
+    };
+    ramp.rate = 100_000;
+    for (late, next) in [(0, 2010), (259, 2020), (270, 2280)] {
+        go(&mut gate, waiter("a", 0), ms(2000 + late));
+        gate.wait(waiter("a", 0));
+        assert_eq!(wakes(&gate, &["a"]), [ms(next)], "{late}");
+    }
+}
+
+// --- what is learnt ---
+
+/// A closed gate that carried so many calls a second for a minute.
+fn carrying(calls: u64) -> Guarded {
+    let mut gate = Guarded::default();
+    for n in 0..=60 * calls {
+        let now = ms(n * 1000 / calls);
+        let pass = go(&mut gate, waiter("a", 0), now);
+        gate.succeeded(pass, now);
+    }
+    gate
+}
+
+/// The rate at which the ramp begins after so many failed probes.
+fn first_rate(mut gate: Guarded, failed_probes: u64) -> Rate {
+    let pass = go(&mut gate, waiter("a", 0), at(60));
+    gate.failed(pass, None, at(60));
+    line_up(&mut gate, &["a", "b"]);
+    for n in 0..=failed_probes {
+        let now = at(100 + 100 * n);
+        let pass = probe(&mut gate, waiter("a", 0), now);
+        gate.wait(waiter("a", 0));
+        if n == failed_probes {
+            gate.succeeded(pass, now);
+        } else {
+            gate.failed(pass, None, now);
+        }
+    }
+    rate(&gate)
+}
+
+#[test]
+fn the_ramp_begins_by_what_the_provider_carried_before() {
+    let table = [
+        (1, 875, 750),
+        (4, 3_500, 3_000),
+        (10, 8_750, 5_000),
+        (40, 35_000, 10_000),
+        (200, 175_000, 50_000),
+    ];
+    for (calls, after_a_hiccup, after_an_outage) in table {
+        let gate = carrying(calls);
+        assert_eq!(first_rate(gate.clone(), 0), after_a_hiccup, "{calls}");
+        assert_eq!(first_rate(gate, 1), after_an_outage, "{calls}");
+    }
+    assert_eq!(first_rate(Guarded::default(), 0), 5_000, "nothing is known");
+    assert_eq!(first_rate(Guarded::default(), 3), 5_000);
+}
+
+#[test]
+fn what_several_carried_is_added_up() {
+    let mut gate = Guarded::default();
+    for n in 0..60 {
+        let pass = go(&mut gate, waiter("a", 0), at(n));
+        gate.succeeded(pass, at(n));
+        for calls in [10, 19] {
+            gate.gate.carried(calls, at(n));
+        }
+    }
+    assert_eq!(gate.gate.learnt.rate, 30_000);
+    let mut open = opened(&["a"]);
+    let before = open.clone();
+    open.gate.carried(100, at(30));
+    assert_eq!(open, before, "only of a closed gate");
+}
+
+#[test]
+fn what_was_carried_is_forgotten_slowly() {
+    let mut gate = carrying(40);
+    let learnt = |gate: &Guarded| gate.gate.learnt.rate;
+    assert_eq!(learnt(&gate), 40_000);
+    for n in 1..=45 {
+        let now = at(60 + 10 * n);
+        let pass = go(&mut gate, waiter("a", 0), now);
+        gate.succeeded(pass, now);
+    }
+    let left = learnt(&gate);
+    assert!((18_000..22_000).contains(&left), "after 450 s: {left}");
+}
+
+#[test]
+fn above_what_is_known_the_ramp_searches_slowly_and_below_it_catches_up() {
+    let mut gate = carrying(40);
+    let pass = go(&mut gate, waiter("a", 0), at(60));
+    gate.failed(pass, None, at(60));
+    line_up(&mut gate, &["a", "b", "c", "d"]);
+    for second in [100, 200] {
+        let pass = probe(&mut gate, waiter("a", 0), at(second));
+        gate.wait(waiter("a", 0));
+        match second {
+            100 => gate.failed(pass, None, at(second)),
+            _ => gate.succeeded(pass, at(second)),
+        }
+    }
+    let pass = go(&mut gate, waiter("a", 0), at(200));
+    let mut grow = |successes| {
+        (0..successes).for_each(|_| gate.succeeded(pass, at(200)));
+        rate(&gate)
+    };
+    assert_eq!(grow(1), 10_200);
+    assert_eq!(grow(129), 36_000);
+    assert_eq!(grow(1), 36_010, "a hundredth of a call");
+}
+
+#[test]
+fn a_failure_that_the_gate_missed_opens_it_if_it_is_closed() {
+    let mut gate = Guarded::default();
+    gate.gate.missed_a_failure(at(7));
+    line_up(&mut gate, &["a", "b"]);
+    assert_eq!(wakes(&gate, &["a"]), [at(9)]);
+    for other in [opened(&["a"]), half_open(&["a"]).0, ramping(&["a"])] {
+        let mut told = other.clone();
+        told.gate.missed_a_failure(at(3));
+        assert_eq!(told, other);
+    }
 }
 
 // --- deadlines, and what is kept ---

@@ -1,1 +1,305 @@
+use super::*;
+use outlast_kernel::policy::Policy;
+use std::time::Duration;
 
+const MINUTE: Duration = Duration::from_secs(60);
+
+fn minutes(count: u32) -> Duration {
+    MINUTE * count
+}
+
+fn ours() -> Strategy {
+    Strategy::gated(Policy::named("overnight").unwrap())
+}
+
+fn overload() -> Scenario {
+    Scenario {
+        load: 200,
+        length: minutes(20),
+        ..Scenario::default()
+    }
+}
+
+/// The four ways in which the provider may count and answer.
+fn variants(scenario: &Scenario) -> [Scenario; 4] {
+    let tokens = Some(scenario.capacity * 10_000);
+    [(None, false), (None, true), (tokens, false), (tokens, true)].map(
+        |(tokens_per_second, retry_after)| Scenario {
+            tokens_per_second,
+            retry_after,
+            ..scenario.clone()
+        },
+    )
+}
+
+/// Plays a scenario with the gate and holds it to what is promised with a store.
+fn keeps_the_promises(scenario: &Scenario) -> Numbers {
+    let numbers = run(scenario, &ours()).unwrap();
+    println!("{scenario:?}: {numbers:?}");
+    assert!(numbers.attempts_per_success <= 1.05);
+    assert!(numbers.peak <= 1.2);
+    assert!(numbers.fairness >= 0.99);
+    assert_eq!(numbers.given_up, 0);
+    if scenario.outage.is_some() {
+        let seconds = 1.5 * numbers.blocked as f64 / f64::from(scenario.capacity) + 20.0;
+        assert!(numbers.first_success.unwrap() <= 20_000);
+        assert!(numbers.drained.unwrap() as f64 <= seconds * 1000.0);
+    }
+    if let Some(goodput) = numbers.goodput {
+        assert!(goodput >= 0.97);
+    }
+    numbers
+}
+
+// --- with the gate ---
+
+#[test]
+fn however_many_agents_there_are_they_make_few_calls_in_an_outage() {
+    for agents in [500, 5000] {
+        let scenario = Scenario {
+            agents,
+            ..Scenario::default()
+        };
+        for scenario in variants(&scenario.with_outage(minutes(30))) {
+            let numbers = keeps_the_promises(&scenario);
+            assert!(numbers.attempts_in_outage <= 150);
+            assert_eq!(numbers.blocked, agents as usize);
+        }
+    }
+}
+
+#[test]
+fn the_promises_hold_for_a_short_and_for_a_long_outage() {
+    for agents in [500, 5000] {
+        for (outage, most) in [(minutes(1), 40), (minutes(240), 1000)] {
+            let scenario = Scenario {
+                agents,
+                ..Scenario::default()
+            };
+            let numbers = keeps_the_promises(&scenario.with_outage(outage));
+            assert!(numbers.attempts_in_outage <= most);
+        }
+    }
+}
+
+#[test]
+fn under_sustained_overload_the_provider_is_used_up_and_hardly_ever_refuses() {
+    for agents in [500, 5000] {
+        let scenario = Scenario {
+            agents,
+            length: minutes(30),
+            ..overload()
+        };
+        for scenario in variants(&scenario) {
+            let numbers = keeps_the_promises(&scenario);
+            assert!(numbers.goodput.is_some());
+        }
+    }
+}
+
+#[test]
+fn ten_times_the_capacity_is_found_as_well() {
+    keeps_the_promises(&Scenario {
+        agents: 5000,
+        capacity: 250,
+        outage: Some(minutes(3)..minutes(5)),
+        length: minutes(10),
+        ..Scenario::default()
+    });
+}
+
+#[test]
+fn a_provider_that_comes_back_with_less_is_paced_by_what_it_has() {
+    for comes_back_at in [40, 80] {
+        let scenario = Scenario {
+            comes_back_at,
+            ..Scenario::default()
+        };
+        let numbers = run(&scenario.with_outage(minutes(5)), &ours()).unwrap();
+        println!("{numbers:?}");
+        let capacity = 25.0 * f64::from(comes_back_at) / 100.0;
+        let seconds = 1.5 * numbers.blocked as f64 / capacity + 20.0;
+        assert!(numbers.drained.unwrap() as f64 <= seconds * 1000.0);
+        assert!(numbers.attempts_per_success <= 1.05);
+        assert!(numbers.peak <= 1.6);
+        assert_eq!(
+            numbers.goodput.is_some(),
+            comes_back_at == 40,
+            "less than is wanted"
+        );
+        assert!(numbers.goodput.is_none_or(|goodput| goodput >= 0.97));
+    }
+}
+
+#[test]
+fn a_dead_probe_holds_the_others_for_its_lease_and_no_longer() {
+    let scenario = Scenario {
+        dead_probes: 5,
+        ..Scenario::default()
+    };
+    let numbers = keeps_the_promises(&scenario.with_outage(minutes(30)));
+    assert_eq!(numbers.blocked, 495);
+    let lively = keeps_the_promises(&Scenario::default().with_outage(minutes(30)));
+    let fewer = lively.attempts_in_outage - numbers.attempts_in_outage;
+    assert!(
+        (10..=25).contains(&fewer),
+        "five minutes without a probe: {fewer}"
+    );
+}
+
+// --- without it ---
+
+#[test]
+fn each_for_itself_makes_hundreds_of_times_the_calls_or_sleeps_on_after_the_recovery() {
+    let scenario = Scenario::default().with_outage(minutes(30));
+    let all: Vec<Numbers> = Strategy::usual()
+        .unwrap()
+        .iter()
+        .map(|strategy| run(&scenario, strategy).unwrap())
+        .collect();
+    let [ours, full_jitter, stepped, sdk] = &all[..] else {
+        panic!("{all:?}")
+    };
+    assert!(full_jitter.attempts_in_outage > 200 * ours.attempts_in_outage);
+    assert!(sdk.attempts_in_outage > 500 * ours.attempts_in_outage);
+    assert!(stepped.attempts_in_outage > 20 * ours.attempts_in_outage);
+    assert!(full_jitter.drained.unwrap() > ours.drained.unwrap());
+    assert!(stepped.drained.unwrap() > 2 * ours.drained.unwrap());
+    assert!(sdk.given_up > 10_000);
+    assert_eq!(ours.given_up + full_jitter.given_up + stepped.given_up, 0);
+    for other in [full_jitter, stepped, sdk] {
+        assert!(other.wasted_tokens > 20 * ours.wasted_tokens);
+    }
+}
+
+#[test]
+fn each_for_itself_is_refused_again_and_again_under_overload() {
+    for strategy in &Strategy::usual().unwrap()[1..] {
+        let numbers = run(&overload(), strategy).unwrap();
+        assert!(numbers.attempts_per_success > 1.5, "{}", strategy.name);
+    }
+}
+
+#[test]
+fn a_policy_without_retries_leaves_it_to_whoever_runs_the_agent() {
+    let none = Policy::named("none").unwrap();
+    let scenario = Scenario::default().with_outage(minutes(1));
+    let numbers = run(&scenario, &Strategy::alone(none)).unwrap();
+    // Each of them twice or three times, thirty seconds apart.
+    assert!((700..1500).contains(&numbers.given_up), "{numbers:?}");
+    assert_eq!(numbers.attempts_in_outage, numbers.given_up as usize);
+}
+
+// --- without the store ---
+
+#[test]
+fn without_the_store_agents_keep_to_their_own_schedule_and_join_again_when_it_is_back() {
+    let outage = Scenario::default().with_outage(minutes(30));
+    let overload = Scenario {
+        length: minutes(60),
+        ..overload()
+    };
+    let table = [
+        ("all the outage", &outage, 9..41),
+        ("a part of the outage", &outage, 15..20),
+        ("the recovery", &outage, 38..42),
+        ("under overload", &overload, 10..20),
+    ];
+    for (case, scenario, down) in table {
+        let scenario = Scenario {
+            store_down: Some(minutes(down.start)..minutes(down.end)),
+            ..scenario.clone()
+        };
+        let numbers = run(&scenario, &ours()).unwrap();
+        println!("{case}: {numbers:?}");
+        assert!(numbers.attempts_per_success <= 1.25, "{case}");
+        assert!(numbers.joined_again.unwrap() <= 10_000, "{case}");
+        if scenario.outage.is_some() {
+            let without = u64::from(down.end).saturating_sub(40) * 60_000;
+            assert!(numbers.drained.unwrap() <= without + 50_000, "{case}");
+        }
+    }
+}
+
+// --- the simulation itself ---
+
+#[test]
+fn the_same_seed_gives_the_same_trace_and_another_another() {
+    let scenario = Scenario {
+        retry_after: true,
+        store_down: Some(minutes(12)..minutes(13)),
+        ..Scenario::default().with_outage(minutes(5))
+    };
+    for strategy in Strategy::usual().unwrap() {
+        let first = run(&scenario, &strategy).unwrap();
+        assert_eq!(run(&scenario, &strategy).unwrap(), first);
+        let other = Scenario {
+            seed: 2,
+            ..scenario.clone()
+        };
+        assert_ne!(run(&other, &strategy).unwrap().trace, first.trace);
+    }
+}
+
+#[test]
+fn a_quiet_day_is_quiet() {
+    let scenario = Scenario {
+        load: 50,
+        length: minutes(20),
+        ..Scenario::default()
+    };
+    for strategy in Strategy::usual().unwrap() {
+        let numbers = run(&scenario, &strategy).unwrap();
+        assert_eq!(numbers.attempts, numbers.successes);
+        // Half of 25 calls a second, for twenty minutes.
+        assert!(numbers.successes.abs_diff(15_000) < 300, "{numbers:?}");
+        let over_time: u32 = numbers.attempts_over_time.iter().sum();
+        assert_eq!(over_time as usize, numbers.attempts);
+        assert_eq!((numbers.first_success, numbers.drained), (None, None));
+    }
+}
+
+#[test]
+fn what_cannot_be_played_says_why_and_what_could() {
+    let table = [
+        (
+            Scenario {
+                agents: 0,
+                ..Scenario::default()
+            },
+            "the number of agents must be between 1 and 100000, not 0",
+        ),
+        (
+            Scenario {
+                tokens_per_second: Some(100),
+                ..Scenario::default()
+            },
+            "the tokens a second must be between 250 and 4294967295, not 100",
+        ),
+        (
+            Scenario {
+                outage: Some(minutes(50)..minutes(70)),
+                ..Scenario::default()
+            },
+            "the outage must end after it begins and before the run of 1h is over",
+        ),
+        (
+            Scenario {
+                store_down: Some(minutes(5)..minutes(5)),
+                ..Scenario::default()
+            },
+            "the store's loss must end after it begins and before the run of 1h is over",
+        ),
+        (
+            Scenario {
+                agents: 3,
+                ..Scenario::default()
+            },
+            "3 agents cannot make 20 calls a second; take more agents, or less load or capacity",
+        ),
+    ];
+    for (scenario, expected) in table {
+        let error = run(&scenario, &ours()).unwrap_err();
+        assert_eq!(error.to_string(), expected);
+    }
+}

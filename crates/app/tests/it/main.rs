@@ -18,5 +18,6 @@ mod mock_server;
 mod policies;
 mod providers;
 mod shared;
+mod simulate;
 mod support;
 mod trust;

@@ -22,7 +22,7 @@ pub(super) const SLOWEST_RATE: Rate = 500;
 /// Below a pace that the provider is known to keep up with.
 const CATCHING_UP: Rate = 200;
 /// Above it. The slower it is, the more there may be to find.
-const SEARCH: (Rate, Rate) = (10, 60);
+const SEARCH: (Rate, Rate) = (10, 30);
 /// Near a pace at which the provider refused something lately.
 const CARE: Rate = 3;
 /// With nothing known, the search falls with the square of the rate, from this at one call a second: from 5/s it
@@ -32,6 +32,17 @@ const BLIND_SEARCH: u64 = 12_500;
 const KNOWING_SEARCH: u64 = 6_250;
 /// No success makes the ramp faster by more than this part of its rate.
 const MOST_GROWTH: Rate = 8;
+
+// What one refusal takes from the rate at which it went out. In balance with the care of the successes, one call in
+// seventy is refused: so the ramp neither gives in to one call that was larger than others nor leaves much of the
+// provider unused.
+
+/// So much, but of a fast ramp at least so small a part: it must get down, too.
+const CUT: (Rate, Rate) = (200, 256);
+/// The same for a refusal that states a time: it stops everyone, and should be rarer.
+const CUT_BY_A_STATED_TIME: (Rate, Rate) = (800, 32);
+/// And never more than this part.
+const MOST_CUT: Rate = 8;
 
 /// A refusal that is older than this says nothing any more.
 const CARE_LASTS: Duration = Duration::from_secs(90);
@@ -44,8 +55,9 @@ const STILL_BUSY: Duration = Duration::from_secs(1);
 /// A ramp without a line for this long is not needed any more. One that ended with the last waiter would let the next
 /// burst meet the provider unpaced, again and again where there is about as much to do as it can carry.
 const CALM: Duration = Duration::from_secs(30);
-/// Who comes this late, or less than a slot, does not push back those behind it. In microseconds.
-const GRACE: u64 = 80_000;
+/// Who comes less late than this, or than a slot, does not push back those behind it. In microseconds: a store may take
+/// that long to be asked, and then everyone comes late.
+const GRACE: u64 = 250_000;
 
 // --- what is known ---
 
@@ -62,8 +74,8 @@ pub(super) struct Learnt {
 }
 
 impl Learnt {
-    /// A call was accepted while everyone could pass.
-    pub(super) fn count(&mut self, now: Timestamp) {
+    /// So many more calls were accepted while everyone could pass.
+    pub(super) fn count(&mut self, calls: u32, now: Timestamp) {
         if now < self.since {
             self.start(now);
         }
@@ -75,7 +87,7 @@ impl Learnt {
             self.rate = carried.max(self.rate - self.rate / 64);
             self.start(now);
         }
-        self.accepted = self.accepted.saturating_add(1);
+        self.accepted = self.accepted.saturating_add(calls);
     }
 
     /// Counts from now on.
@@ -103,6 +115,14 @@ impl Learnt {
 }
 
 // --- the ramp ---
+
+/// A call that was refused.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Refusal {
+    /// The rate of the ramp when it was let through.
+    pub(super) rate: Rate,
+    pub(super) states_a_time: bool,
+}
 
 /// Callers pass in order, one in each slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -174,11 +194,17 @@ impl Ramp {
         self.rate = (self.rate + growth).min(FASTEST_RATE);
     }
 
-    /// A call that went out at `rate` was refused.
-    pub(super) fn refused(&mut self, rate: Rate, learnt: &mut Learnt, now: Timestamp) {
-        // The first refusal ends a search, which is further ahead.
-        let part = if learnt.refused.is_some() { 16 } else { 8 };
-        self.rate = self.rate.min(rate - rate / part).max(SLOWEST_RATE);
+    /// A call that went out at some rate was refused.
+    pub(super) fn refused(&mut self, refusal: Refusal, learnt: &mut Learnt, now: Timestamp) {
+        let most = refusal.rate / MOST_CUT;
+        let (cut, part) = match (learnt.refused, refusal.states_a_time) {
+            // The first refusal ends a search, which may be far ahead.
+            (None, _) => (most, MOST_CUT),
+            (Some(_), true) => CUT_BY_A_STATED_TIME,
+            (Some(_), false) => CUT,
+        };
+        let rate = refusal.rate - cut.max(refusal.rate / part).min(most);
+        self.rate = self.rate.min(rate).max(SLOWEST_RATE);
         self.next_slot = self.next_slot.max(micros(now) + interval(self.rate));
         self.failures_in_a_row += 1;
         self.busy = now;

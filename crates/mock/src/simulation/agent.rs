@@ -41,15 +41,6 @@ pub(super) enum Doing {
     Dead,
 }
 
-/// Whose account a call is on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Account {
-    /// The agent's own schedule.
-    Own,
-    /// The gate's: a probe for all.
-    Gate,
-}
-
 pub(super) struct Agent {
     pub(super) doing: Doing,
     /// Whether it wants something that it has not got yet.
@@ -57,7 +48,6 @@ pub(super) struct Agent {
     pub(super) tokens: u64,
     pub(super) waiter: Waiter,
     pub(super) pass: Option<Pass>,
-    pub(super) account: Account,
     pub(super) reply: Reply,
     /// The only timer that counts.
     pub(super) timer: u32,
@@ -85,7 +75,6 @@ impl Agent {
                 deadline: None,
             },
             pass: None,
-            account: Account::Own,
             reply: Reply::Accepted,
             timer: 0,
             state: State::new(strategy.rules, Prompt::default()),
@@ -101,18 +90,23 @@ impl Agent {
         step(&mut self.state, Event::Started);
     }
 
-    /// The wait is over, for a call on its own account.
-    pub(super) fn wake(&mut self, now: Timestamp) {
-        step(&mut self.state, Event::Woke { now });
+    /// It makes its call: because its wait is over, or because the gate lets it pass before that.
+    pub(super) fn go(&mut self, now: Timestamp) {
+        let early = self.pass.is_some() && now < self.waiter.own_wake;
+        let event = if early {
+            Event::LetPass { now }
+        } else {
+            Event::Woke { now }
+        };
+        step(&mut self.state, event);
     }
 
-    pub(super) fn succeed(&mut self, now: Timestamp) {
-        self.wake(now);
+    pub(super) fn succeed(&mut self) {
         step(&mut self.state, Event::Succeeded);
         self.unserved = false;
     }
 
-    /// A failure of a call on its own account; `own_delay` is where its schedule stands.
+    /// Its call failed; `own_delay` is where its schedule stands.
     pub(super) fn fail(
         &mut self,
         failure: Arc<Judged>,

@@ -21,6 +21,8 @@ pub(super) enum Event {
     Timer(Index, u32),
     /// A process looks for changes of the gate, if it still wants to.
     Poll(Index),
+    /// A process tells the gate how many of its calls were accepted.
+    Tally(Index),
     /// The store is lost, or back.
     StoreChanges,
     /// The provider is back.

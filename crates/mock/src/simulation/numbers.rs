@@ -192,24 +192,23 @@ impl Record {
             }
             most = most.max(last + 1 - first);
         }
-        most as f64 / f64::from(self.scenario.capacity)
+        most as f64 / self.scenario.measured_capacity()
     }
 
     fn goodput(&self) -> Option<f64> {
         let end = millis(self.scenario.length);
         let seconds = end.saturating_sub(self.settled()) as f64 / 1000.0;
-        if self.scenario.load <= 100 || seconds <= 0.0 {
+        let wanted = f64::from(self.scenario.capacity * self.scenario.load) / 100.0;
+        if wanted <= self.scenario.measured_capacity() || seconds <= 0.0 {
             return None;
         }
-        let accepted = match self.scenario.tokens_per_second {
-            Some(tokens) => self.accepted_tokens as f64 / f64::from(tokens),
-            None => {
-                let calls = self.between(&(self.settled()..end));
-                let accepted = calls.iter().filter(|(_, accepted)| *accepted).count();
-                accepted as f64 / f64::from(self.scenario.capacity)
-            }
+        let accepted = if self.scenario.tokens_per_second.is_some() {
+            self.accepted_tokens as f64 / self.scenario.tokens_per_call() as f64
+        } else {
+            let calls = self.between(&(self.settled()..end));
+            calls.iter().filter(|(_, accepted)| *accepted).count() as f64
         };
-        Some(accepted / seconds)
+        Some(accepted / self.scenario.measured_capacity() / seconds)
     }
 
     fn over_time(&self, part: u64) -> Vec<u32> {

@@ -36,6 +36,8 @@ impl Reply {
 pub(super) struct Provider {
     /// Calls or tokens in a second: also what the bucket holds.
     pace: u64,
+    /// The same after the outage.
+    pace_after: u64,
     counts_tokens: bool,
     /// What is in the bucket, in thousandths, and since when.
     level: u64,
@@ -49,6 +51,7 @@ impl Provider {
         let pace = u64::from(scenario.tokens_per_second.unwrap_or(scenario.capacity));
         Self {
             pace,
+            pace_after: (pace * u64::from(scenario.comes_back_at) / 100).max(1),
             counts_tokens: scenario.tokens_per_second.is_some(),
             level: pace * 1000,
             since: 0,
@@ -59,6 +62,9 @@ impl Provider {
 
     /// Answers a call of so many tokens.
     pub(super) fn call(&mut self, tokens: u64, now: u64) -> Reply {
+        if !self.outage.is_empty() && now >= self.outage.end {
+            self.pace = self.pace_after;
+        }
         let full = self.pace * 1000;
         self.level = (self.level + (now - self.since) * self.pace).min(full);
         self.since = now;

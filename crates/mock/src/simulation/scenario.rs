@@ -19,6 +19,8 @@ pub struct Scenario {
     pub load: u32,
     /// When the provider refuses everything.
     pub outage: Option<Range<Duration>>,
+    /// What the provider carries after the outage, in percent of what it carried before.
+    pub comes_back_at: u32,
     /// Whether the provider says when to come back when it is asked too much.
     pub retry_after: bool,
     /// How long each operation of the store takes.
@@ -55,6 +57,7 @@ impl Default for Scenario {
             tokens_per_second: None,
             load: 80,
             outage: None,
+            comes_back_at: 100,
             retry_after: false,
             store_latency: Duration::from_millis(5),
             poll_every: Duration::from_millis(250),
@@ -155,6 +158,12 @@ impl Scenario {
             ("the capacity", u64::from(self.capacity), 1, 1000),
             ("the load in percent", u64::from(self.load), 1, 10_000),
             (
+                "what the provider comes back at in percent",
+                u64::from(self.comes_back_at),
+                1,
+                1000,
+            ),
+            (
                 "the store's latency in ms",
                 millis(self.store_latency),
                 0,
@@ -210,6 +219,12 @@ impl Scenario {
         const USUAL: u64 = 10_000;
         self.tokens_per_second
             .map_or(USUAL, |tokens| u64::from(tokens / self.capacity))
+    }
+
+    /// What can be carried once rates are measured, in calls a second.
+    pub(super) fn measured_capacity(&self) -> f64 {
+        let share = self.outage.as_ref().map_or(100, |_| self.comes_back_at);
+        f64::from(self.capacity) * f64::from(share) / 100.0
     }
 
     /// The outage in milliseconds; empty when there is none.

@@ -3,10 +3,13 @@
 use super::events::Index;
 use super::scenario::{Scenario, in_millis};
 use outlast_kernel::Timestamp;
-use outlast_kernel::gate::{Answer, Gate, Line, Pass, Waiter};
+use outlast_kernel::gate::{Answer, Gate, Line, Pass, Place, Waiter};
 use outlast_kernel::time::millis;
 use std::collections::BTreeSet;
 use std::ops::Range;
+
+/// A process that lost the store tries to find it every so many looks.
+const LOOKS_PER_SEARCH: u64 = 16;
 
 pub(super) struct Shared {
     pub(super) gate: Gate,
@@ -20,13 +23,17 @@ pub(super) struct Shared {
 /// What one process knows of its agents.
 #[derive(Default)]
 pub(super) struct Process {
+    /// The gate as it was when the process last saw it. Where that is closed, nobody asks.
+    pub(super) view: Gate,
+    /// Calls that were accepted without asking, since the gate was last told.
+    pub(super) carried: u32,
     /// Those in line, in order.
     pub(super) held: BTreeSet<(Timestamp, Index)>,
     /// When it looks next.
     pub(super) looks_at: Option<u64>,
     /// Those whom the store still has in line although they went on without it.
     pub(super) stale: Vec<Waiter>,
-    /// Whether some of its agents wait by their own schedule because the store was lost.
+    /// Whether it has lost the store and not found it again.
     pub(super) lost: bool,
 }
 
@@ -48,6 +55,14 @@ impl Shared {
         self.down.contains(&now)
     }
 
+    /// Whether an agent's process reaches the store; one that does not will know.
+    pub(super) fn reaches_store(&mut self, agent: Index, now: u64) -> bool {
+        let down = self.is_down(now);
+        let process = self.process(agent);
+        process.lost |= down;
+        !process.lost
+    }
+
     pub(super) fn process_of(&self, agent: Index) -> Index {
         agent % self.processes.len()
     }
@@ -62,13 +77,53 @@ impl Shared {
         let (all, every) = (self.processes.len() as u64, self.poll_every);
         let phase = process as u64 * every / all;
         let since = (now + every - phase) % every;
-        now - since + every
+        now + every - since
+    }
+
+    /// When a process tries to find the store again: it tries less often than it looks.
+    pub(super) fn next_search(&self, process: Index, now: u64, chance: &mut fastrand::Rng) -> u64 {
+        self.next_look(process, now) + chance.u64(0..LOOKS_PER_SEARCH) * self.poll_every
     }
 
     /// The last of these times that is not after `wake`, or the next one.
     pub(super) fn look_before(&self, process: Index, now: u64, wake: u64) -> u64 {
         let next = self.next_look(process, now);
         next + wake.saturating_sub(next) / self.poll_every * self.poll_every
+    }
+
+    /// Whether a process that reaches the store has not seen the gate as it is, or has someone in line before it.
+    pub(super) fn should_look(&self, process: Index) -> bool {
+        let process = &self.processes[process];
+        !process.lost && (!process.held.is_empty() || process.view != self.gate)
+    }
+
+    /// The right to make a call where nothing is known to be wrong: it costs no operation of the store.
+    pub(super) fn pass_unasked(&mut self, agent: Index, waiter: &Waiter, now: u64) -> Option<Pass> {
+        let view = &mut self.process(agent).view;
+        if !view.is_closed() {
+            return None;
+        }
+        let place = Place {
+            ahead: 0,
+            waiting: 1,
+        };
+        match view.ask(waiter, place, Timestamp::from_millis(now)) {
+            Answer::Go(pass) | Answer::Probe(pass) => Some(pass),
+            Answer::Hold(_) | Answer::TooLate => None,
+        }
+    }
+
+    /// A process sees the gate as it is.
+    pub(super) fn see(&mut self, process: Index) {
+        self.processes[process].view = self.gate.clone();
+    }
+
+    /// A process tells the gate how many of its calls were accepted without asking.
+    pub(super) fn tally(&mut self, process: Index, now: u64) {
+        let carried = std::mem::take(&mut self.processes[process].carried);
+        if carried > 0 {
+            self.gate.carried(carried, Timestamp::from_millis(now));
+        }
     }
 
     // --- the store's operations ---

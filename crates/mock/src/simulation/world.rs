@@ -1,6 +1,8 @@
 //! The world: takes what comes next and lets it happen.
 
-use super::agent::{Account, Agent, Doing, Next, Report};
+mod store;
+
+use super::agent::{Agent, Doing, Next, Report};
 use super::events::{Event, Events, Index};
 use super::numbers::{Numbers, Record};
 use super::provider::{Provider, Reply};
@@ -8,7 +10,7 @@ use super::scenario::Scenario;
 use super::shared::Shared;
 use super::strategy::Strategy;
 use outlast_kernel::Timestamp;
-use outlast_kernel::gate::{Answer, Pass};
+use outlast_kernel::gate::Pass;
 use outlast_kernel::policy::Jitter;
 use outlast_kernel::time::millis;
 
@@ -53,13 +55,21 @@ impl<'a> World<'a> {
             let at = world.chance.u64(0..scenario.cycle());
             world.events.push(at, Event::Want(agent));
         }
+        if strategy.gated {
+            (0..scenario.processes as usize).for_each(|process| world.tally(process));
+        }
         if scenario.outage.is_some() {
             world
                 .events
                 .push(scenario.outage_millis().end, Event::Recovery);
         }
-        for at in [world.shared.down.start, world.shared.down.end] {
-            world.events.push(at, Event::StoreChanges);
+        if !world.shared.down.is_empty() {
+            world
+                .events
+                .push(world.shared.down.start, Event::StoreChanges);
+            world
+                .events
+                .push(world.shared.down.end, Event::StoreChanges);
         }
         world
     }
@@ -90,7 +100,8 @@ impl<'a> World<'a> {
                 self.look(process);
             }
             Event::Poll(_) => {}
-            Event::StoreChanges => self.all_look(),
+            Event::Tally(process) => self.tally(process),
+            Event::StoreChanges => self.store_changes(),
             Event::Recovery => {
                 let agents = self.agents.iter().enumerate();
                 let unserved =
@@ -114,8 +125,8 @@ impl<'a> World<'a> {
         LONGEST_BUSY.min(self.scenario.cycle() / 2)
     }
 
-    fn has_store(&self) -> bool {
-        self.strategy.gated && !self.shared.is_down(self.now)
+    fn has_store(&mut self, agent: Index) -> bool {
+        self.strategy.gated && self.shared.reaches_store(agent, self.now)
     }
 }
 
@@ -132,32 +143,29 @@ impl World<'_> {
 
     /// Asks the gate where there is one, else makes the call.
     fn attempt(&mut self, agent: Index) {
-        if self.has_store() {
-            self.agents[agent].doing = Doing::Asking;
-            let arrives = self.now + self.shared.latency;
-            self.events.push(arrives, Event::Ask(agent));
-        } else {
-            self.call(agent, None, Account::Own);
+        if !self.has_store(agent) {
+            return self.call(agent, None);
+        }
+        let waiter = &self.agents[agent].waiter;
+        match self.shared.pass_unasked(agent, waiter, self.now) {
+            Some(pass) => self.call(agent, Some(pass)),
+            None => {
+                self.agents[agent].doing = Doing::Asking;
+                let arrives = self.now + self.shared.latency;
+                self.events.push(arrives, Event::Ask(agent));
+            }
         }
     }
 
-    fn call(&mut self, agent: Index, pass: Option<Pass>, account: Account) {
+    fn call(&mut self, agent: Index, pass: Option<Pass>) {
         let now = self.time();
         let caller = &mut self.agents[agent];
-        if account == Account::Own {
-            caller.wake(now);
-        }
         let reply = self.provider.call(caller.tokens, self.now);
         let accepted = reply == Reply::Accepted;
-        (caller.pass, caller.account, caller.reply) = (pass, account, reply);
-        caller.doing = Doing::Calling;
+        (caller.pass, caller.reply, caller.doing) = (pass, reply, Doing::Calling);
+        caller.go(now);
         self.record.attempt(self.now, caller.tokens, accepted);
         self.record.trace(self.now, 1 + u64::from(accepted), agent);
-        if account == Account::Gate && self.dead_probes > 0 {
-            self.dead_probes -= 1;
-            self.agents[agent].doing = Doing::Dead;
-            return self.record.unblock(agent, self.now);
-        }
         let takes = if accepted {
             let busy = self.busy();
             self.chance.u64(busy / 30..=busy / 6)
@@ -167,21 +175,23 @@ impl World<'_> {
         self.events.push(self.now + takes, Event::Answer(agent));
     }
 
+    /// Nobody will hear of its probe.
+    fn die(&mut self, agent: Index) {
+        self.dead_probes -= 1;
+        self.agents[agent].doing = Doing::Dead;
+        self.record.unblock(agent, self.now);
+    }
+
     fn answered(&mut self, agent: Index) {
         let now = self.time();
         let Some(failure) = self.agents[agent].reply.judged(now) else {
             return self.accepted(agent);
         };
         let stated = failure.verdict.hint.as_ref().map(|hint| hint.not_before);
-        let next = match self.agents[agent].account {
-            Account::Gate => Next::WaitUntil(self.agents[agent].waiter.own_wake),
-            Account::Own => {
-                let delay = self.own_delay(agent);
-                self.agents[agent].fail(failure, delay, now)
-            }
-        };
+        let delay = self.own_delay(agent);
+        let next = self.agents[agent].fail(failure, delay, now);
         let waits = next != Next::GaveUp;
-        if self.has_store() {
+        if self.has_store(agent) {
             let pass = self.agents[agent].pass;
             self.agents[agent].doing = Doing::Asking;
             self.tell(
@@ -207,7 +217,7 @@ impl World<'_> {
     fn own_delay(&mut self, agent: Index) -> Option<std::time::Duration> {
         let entropy = self.chance.u64(..);
         let delay = self.agents[agent].own_delay(self.strategy, entropy);
-        if self.strategy.gated && !self.has_store() {
+        if self.strategy.gated && !self.has_store(agent) {
             delay.map(|delay| Jitter::Full.apply(delay, entropy))
         } else {
             delay
@@ -215,12 +225,13 @@ impl World<'_> {
     }
 
     fn accepted(&mut self, agent: Index) {
-        let now = self.time();
-        self.agents[agent].succeed(now);
+        self.agents[agent].succeed();
         self.agents[agent].doing = Doing::Thinking;
         self.record.success(agent, self.now);
         self.record.trace(self.now, 4, agent);
-        if self.has_store() {
+        if self.shared.process(agent).view.is_closed() {
+            self.shared.process(agent).carried += 1;
+        } else if self.has_store(agent) {
             self.tell(agent, Report::Accepted(self.agents[agent].pass));
         }
         let busy = self.busy();
@@ -229,7 +240,6 @@ impl World<'_> {
     }
 
     fn sleep(&mut self, agent: Index, until: Timestamp) {
-        self.shared.process(agent).lost |= self.strategy.gated;
         let sleeper = &mut self.agents[agent];
         sleeper.doing = Doing::Sleeping;
         sleeper.waiter.own_wake = until;
@@ -256,161 +266,5 @@ impl World<'_> {
             }
             Doing::Thinking | Doing::Asking | Doing::Calling | Doing::Dead => {}
         }
-    }
-}
-
-// --- the store ---
-
-impl World<'_> {
-    fn tell(&mut self, agent: Index, report: Report) {
-        let arrives = self.now + self.shared.latency;
-        self.events.push(arrives, Event::Report(agent, report));
-    }
-
-    fn ask(&mut self, agent: Index) {
-        if self.shared.is_down(self.now) {
-            return if self.agents[agent].is_retrying() {
-                self.go_on_alone(agent);
-            } else {
-                self.call(agent, None, Account::Own);
-            };
-        }
-        match self.shared.ask(&self.agents[agent].waiter, self.now) {
-            Answer::Go(pass) => self.call(agent, Some(pass), Account::Own),
-            Answer::Probe(pass) => {
-                let alone = self.shared.line.is_empty();
-                let account = if alone { Account::Own } else { Account::Gate };
-                self.call(agent, Some(pass), account);
-            }
-            Answer::Hold(until) => self.hold(agent, until.as_millis()),
-            // No agent has a deadline.
-            Answer::TooLate => {}
-        }
-        self.waiters_look();
-    }
-
-    fn report(&mut self, agent: Index, report: Report) {
-        let down = self.shared.is_down(self.now);
-        match report {
-            Report::Failed { waits: true, .. } if down => return self.go_on_alone(agent),
-            Report::Accepted(Some(pass)) if !down => self.shared.accepted(pass, self.now),
-            Report::Failed {
-                pass,
-                stated,
-                waits,
-            } if !down => {
-                self.shared.failed(pass, stated, self.now);
-                if waits {
-                    self.join(agent);
-                }
-            }
-            Report::Accepted(_) | Report::Failed { .. } => {}
-        }
-        self.waiters_look();
-    }
-
-    /// Puts an agent in line.
-    fn join(&mut self, agent: Index) {
-        let waiter = self.agents[agent].waiter.clone();
-        self.shared.line.wait(waiter.clone());
-        let wake = self.shared.wake_time(&waiter);
-        self.hold(agent, wake);
-    }
-
-    /// Its process will see when its turn comes, unless that is before it looks again.
-    fn hold(&mut self, agent: Index, until: u64) {
-        self.agents[agent].doing = Doing::Held;
-        let key = (self.agents[agent].waiter.since, agent);
-        self.shared.process(agent).held.insert(key);
-        let process = self.shared.process_of(agent);
-        self.stop_timer(agent);
-        if until < self.shared.next_look(process, self.now) {
-            self.set_timer(agent, until);
-        }
-    }
-
-    /// Without the store an agent keeps to its own schedule, spread by chance.
-    fn go_on_alone(&mut self, agent: Index) {
-        let entropy = self.chance.u64(..);
-        let delay = self.agents[agent].lonely_delay(self.strategy, entropy);
-        let waiter = self.agents[agent].waiter.clone();
-        let process = self.shared.process(agent);
-        process.held.remove(&(waiter.since, agent));
-        process.stale.push(waiter);
-        self.sleep(agent, self.time() + delay);
-    }
-
-    /// Something changed: every process that has someone in line will see it when it looks next.
-    fn waiters_look(&mut self) {
-        for process in 0..self.shared.processes.len() {
-            if !self.shared.processes[process].held.is_empty() {
-                let at = self.shared.next_look(process, self.now);
-                self.look_at(process, at);
-            }
-        }
-    }
-
-    fn all_look(&mut self) {
-        for process in 0..self.shared.processes.len() {
-            let at = self.shared.next_look(process, self.now);
-            self.look_at(process, at);
-        }
-    }
-
-    fn look_at(&mut self, process: Index, at: u64) {
-        let looks_at = &mut self.shared.processes[process].looks_at;
-        if looks_at.is_none_or(|planned| at < planned) {
-            *looks_at = Some(at);
-            self.events.push(at, Event::Poll(process));
-        }
-    }
-
-    /// A process looks at the gate and sets the timers of those whose turn comes before it looks again.
-    fn look(&mut self, process: Index) {
-        self.shared.processes[process].looks_at = None;
-        let held: Vec<Index> = self.shared.processes[process]
-            .held
-            .iter()
-            .map(|(_, agent)| *agent)
-            .collect();
-        if self.shared.is_down(self.now) {
-            held.into_iter().for_each(|agent| self.go_on_alone(agent));
-            return;
-        }
-        self.join_again(process);
-        let next = self.shared.next_look(process, self.now);
-        for agent in held {
-            let wake = self.shared.wake_time(&self.agents[agent].waiter);
-            if wake < next {
-                self.set_timer(agent, wake);
-            } else if !self.shared.gate.is_closed() {
-                let at = self.shared.look_before(process, self.now, wake);
-                return self.look_at(process, at);
-            }
-        }
-        if !self.shared.processes[process].held.is_empty() {
-            self.look_at(process, next);
-        }
-    }
-
-    /// The store is back: whoever waits by its own schedule waits in line again.
-    fn join_again(&mut self, process: Index) {
-        if !std::mem::take(&mut self.shared.processes[process].lost) {
-            return;
-        }
-        for waiter in std::mem::take(&mut self.shared.processes[process].stale) {
-            self.shared.line.leave(&waiter);
-        }
-        let ours = (process..self.agents.len()).step_by(self.shared.processes.len());
-        for agent in ours {
-            if self.agents[agent].doing == Doing::Sleeping {
-                if self.agents[agent].is_retrying() {
-                    self.shared.failed(None, None, self.now);
-                }
-                self.join(agent);
-            }
-        }
-        self.record.joined_again = Some(self.now - self.shared.down.end);
-        self.waiters_look();
     }
 }
