@@ -11,9 +11,9 @@ mod poller;
 use crate::Clock;
 use outlast_kernel::Timestamp;
 use outlast_kernel::account::{Block, Blocks};
-use outlast_kernel::gate::{Answer, Config, Waiter};
+use outlast_kernel::gate::{Answer, Waiter};
 use outlast_kernel::verdict::Cause;
-use outlast_store::{Error, Scene, Seat, Store};
+use outlast_store::{Claim, Error, Scene, Seat, Store};
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
@@ -52,7 +52,6 @@ pub struct Knowledge(Arc<Inner>);
 
 struct Inner {
     clock: Arc<dyn Clock>,
-    config: Config,
     path: Option<PathBuf>,
     listener: Listener,
     store: Mutex<Link>,
@@ -61,6 +60,8 @@ struct Inner {
     blocks: Mutex<Blocks>,
     /// Who waits in this process, to be renewed in the store.
     waiters: Mutex<HashMap<String, Vec<Waiter>>>,
+    /// Calls that were accepted while nothing was wrong, and have not been told of.
+    carried: Mutex<HashMap<String, u32>>,
     /// Calls under way, by holder, where there is no store to count them.
     seats: Mutex<HashMap<String, String>>,
     changed: watch::Sender<u64>,
@@ -91,13 +92,13 @@ impl Knowledge {
     fn new(clock: Arc<dyn Clock>, path: Option<PathBuf>, listener: Listener) -> Self {
         Self(Arc::new(Inner {
             clock,
-            config: Config::default(),
             path,
             listener,
             store: Mutex::new(Link::Alone { damaged: false }),
             scenes: Mutex::default(),
             blocks: Mutex::default(),
             waiters: Mutex::default(),
+            carried: Mutex::default(),
             seats: Mutex::default(),
             changed: watch::Sender::new(0),
             first_join: AtomicBool::new(true),
@@ -120,7 +121,7 @@ impl Knowledge {
             return answer;
         }
         if let Some(store) = self.0.store() {
-            let asked = store.ask(gate, self.0.config, waiter.clone(), now);
+            let asked = store.ask(gate, waiter.clone(), now);
             if let Some((answer, state)) = self.0.try_store(asked).await {
                 self.0.scene(gate, |scene| {
                     scene.gate = state;
@@ -165,8 +166,11 @@ impl Knowledge {
     pub async fn report(&self, gate: &str, report: Report) {
         let closed = |scene: &Scene| scene.gate.is_closed();
         let quiet = lock(&self.0.scenes).get(gate).is_none_or(closed);
-        if quiet && !matches!(report, Report::Failed { .. } | Report::Missed(_)) {
-            return;
+        match &report {
+            // Told now and then, so that the next ramp begins at a pace that is known to be carried.
+            Report::Succeeded(_) if quiet => return self.0.count(gate),
+            Report::Alive(_) | Report::Abandoned(_) if quiet => return,
+            _ => {}
         }
         let now = self.0.clock.now();
         if let Some(waiter) = joins(&report) {
@@ -174,7 +178,7 @@ impl Knowledge {
         }
         let told = match self.0.store() {
             Some(store) => {
-                let told = store.report(gate, self.0.config, report.clone(), now);
+                let told = store.report(gate, report.clone(), now);
                 self.0.try_store(told).await
             }
             None => None,
@@ -225,7 +229,7 @@ fn joins(report: &Report) -> Option<&Waiter> {
     match report {
         Report::Failed { waiter, .. } => waiter.as_ref(),
         Report::Missed(waiter) => Some(waiter),
-        Report::Succeeded(_) | Report::Alive(_) | Report::Abandoned(_) => None,
+        Report::Succeeded(_) | Report::Alive(_) | Report::Abandoned(_) | Report::Carried(_) => None,
     }
 }
 
@@ -250,6 +254,7 @@ fn apply(scene: &mut Scene, report: Report, now: Timestamp) {
             gate.renew(pass, now);
         }
         Report::Abandoned(pass) => gate.abandoned(pass, now),
+        Report::Carried(calls) => gate.carried(calls, now),
         Report::Missed(waiter) => {
             gate.missed_a_failure(now);
             line.wait(waiter);
@@ -319,7 +324,12 @@ impl Knowledge {
     pub async fn take_seat(&self, account: &str, holder: &str, most: u32) -> bool {
         let now = self.0.clock.now();
         if let Some(store) = self.0.store() {
-            let taken = store.take_seat(account, holder, most, (now, now + SEAT_LIFE));
+            let claim = Claim {
+                account: account.to_owned(),
+                holder: holder.to_owned(),
+                most,
+            };
+            let taken = store.take_seat(claim, now, now + SEAT_LIFE);
             if let Some(seat) = self.0.try_store(taken).await {
                 return seat == Seat::Taken;
             }
@@ -402,6 +412,12 @@ impl Inner {
             waiters.remove(gate);
         }
         did
+    }
+
+    fn count(&self, gate: &str) {
+        let mut carried = lock(&self.carried);
+        let count = carried.entry(gate.to_owned()).or_default();
+        *count = count.saturating_add(1);
     }
 
     fn say_changed(&self) {

@@ -9,7 +9,7 @@
 )]
 
 use outlast_kernel::Timestamp;
-use outlast_kernel::gate::{Answer, Config, Waiter, WaiterId};
+use outlast_kernel::gate::{Answer, Waiter, WaiterId};
 use outlast_kernel::verdict::Cause;
 use outlast_store::{Report, Store};
 use std::time::{Duration, Instant};
@@ -40,8 +40,7 @@ async fn main() {
         Store::open(&path).unwrap().store,
         Store::open(&path).unwrap().store,
     );
-    let config = Config::default();
-    let (answer, _) = store.ask(GATE, config, waiter(0), at(1)).await.unwrap();
+    let (answer, _) = store.ask(GATE, waiter(0), at(1)).await.unwrap();
     let Answer::Go(pass) = answer else { return };
     let failed = Report::Failed {
         pass,
@@ -49,7 +48,7 @@ async fn main() {
         stated: Some(at(90_000)),
         waiter: Some(waiter(0)),
     };
-    store.report(GATE, config, failed, at(1)).await.unwrap();
+    store.report(GATE, failed, at(1)).await.unwrap();
     for number in 0..WAITERS {
         store.join_line(GATE, waiter(number), at(2)).await.unwrap();
     }
@@ -58,7 +57,7 @@ async fn main() {
         other.join_line(GATE, waiter(1), at(2)).await.unwrap();
         let begun = Instant::now();
         store
-            .ask(GATE, config, waiter(round as u64 % WAITERS), at(3))
+            .ask(GATE, waiter(round as u64 % WAITERS), at(3))
             .await
             .unwrap();
         took.push(begun.elapsed());

@@ -3,7 +3,7 @@
 use crate::line::{self, millis};
 use crate::{Error, Store};
 use outlast_kernel::Timestamp;
-use outlast_kernel::gate::{Answer, Config, Gate, Line, Pass, Waiter};
+use outlast_kernel::gate::{Answer, Gate, Line, Pass, Waiter};
 use outlast_kernel::verdict::Cause;
 use rusqlite::{Connection, OptionalExtension, params};
 use std::time::Duration;
@@ -31,6 +31,8 @@ pub enum Report {
     Alive(Pass),
     /// It was given up.
     Abandoned(Pass),
+    /// So many calls were accepted while nothing was wrong.
+    Carried(u32),
     /// A failure that could not be reported when it happened.
     Missed(Waiter),
 }
@@ -51,11 +53,10 @@ impl Store {
     pub async fn ask(
         &self,
         key: &str,
-        config: Config,
         waiter: Waiter,
         now: Timestamp,
     ) -> Result<(Answer, Gate), Error> {
-        self.with_gate(key, config, now, move |connection, key, gate| {
+        self.with_gate(key, now, move |connection, key, gate| {
             let everyone_passes = gate.is_closed();
             line::join(connection, key, &waiter, now)?;
             let place = line::place(connection, key, &waiter)?;
@@ -75,14 +76,8 @@ impl Store {
     }
 
     /// Tells a gate what came of a call.
-    pub async fn report(
-        &self,
-        key: &str,
-        config: Config,
-        report: Report,
-        now: Timestamp,
-    ) -> Result<Gate, Error> {
-        let changed = self.with_gate(key, config, now, move |connection, key, gate| {
+    pub async fn report(&self, key: &str, report: Report, now: Timestamp) -> Result<Gate, Error> {
+        let changed = self.with_gate(key, now, move |connection, key, gate| {
             match report {
                 Report::Failed {
                     pass,
@@ -104,6 +99,7 @@ impl Store {
                     gate.renew(pass, now);
                 }
                 Report::Abandoned(pass) => gate.abandoned(pass, now),
+                Report::Carried(calls) => gate.carried(calls, now),
                 Report::Missed(waiter) => {
                     gate.missed_a_failure(now);
                     line::join(connection, key, &waiter, now)?;
@@ -150,11 +146,10 @@ impl Store {
     async fn with_gate<R: Send + 'static>(
         &self,
         key: &str,
-        config: Config,
         now: Timestamp,
         change: impl FnOnce(&Connection, &str, &mut Gate) -> Result<R, Error> + Send + 'static,
     ) -> Result<(R, Gate), Error> {
-        let key = key.to_owned();
+        let (key, config) = (key.to_owned(), self.config);
         self.change(move |connection| {
             line::bury(connection, now)?;
             let before = find(connection, &key)?;

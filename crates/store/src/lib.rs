@@ -16,8 +16,9 @@ mod worker;
 
 pub use database::{Error, Opened};
 pub use gates::{Report, Scene};
-pub use seats::Seat;
+pub use seats::{Claim, Seat};
 
+use outlast_kernel::gate::Config;
 use rusqlite::Connection;
 use std::path::{Path, PathBuf};
 use worker::Worker;
@@ -27,6 +28,7 @@ use worker::Worker;
 pub struct Store {
     path: PathBuf,
     worker: Worker,
+    config: Config,
 }
 
 impl Store {
@@ -37,6 +39,7 @@ impl Store {
             store: Self {
                 path: path.to_owned(),
                 worker: Worker::start(connection)?,
+                config: Config::default(),
             },
             replaced,
         })

@@ -17,16 +17,30 @@ pub enum Seat {
     },
 }
 
+/// Who wants a seat, and how many there are.
+#[derive(Clone, Debug)]
+pub struct Claim {
+    /// The account.
+    pub account: String,
+    /// Who wants it.
+    pub holder: String,
+    /// How many the account has.
+    pub most: u32,
+}
+
 impl Store {
-    /// Takes, or renews, one of an account's seats.
+    /// Takes, or renews, one of an account's seats, until `expires` if it is not renewed.
     pub async fn take_seat(
         &self,
-        account: &str,
-        holder: &str,
-        most: u32,
-        (now, expires): (Timestamp, Timestamp),
+        claim: Claim,
+        now: Timestamp,
+        expires: Timestamp,
     ) -> Result<Seat, Error> {
-        let (account, holder) = (account.to_owned(), holder.to_owned());
+        let Claim {
+            account,
+            holder,
+            most,
+        } = claim;
         self.change(move |connection| {
             connection
                 .prepare_cached("DELETE FROM seats WHERE expires <= ?1")?

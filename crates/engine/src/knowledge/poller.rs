@@ -41,6 +41,7 @@ async fn look(inner: &Arc<Inner>, round: u32) {
             }
             if round.is_multiple_of(RENEW_EVERY) {
                 renew(inner, &store).await;
+                tell_carried(inner, &store).await;
             }
         }
         None if round.is_multiple_of(REJOIN_EVERY) => join(inner).await,
@@ -67,6 +68,16 @@ async fn renew(inner: &Inner, store: &Store) {
     for (gate, waiter) in waiting(inner) {
         let now = inner.clock.now();
         inner.try_store(store.join_line(&gate, waiter, now)).await;
+    }
+}
+
+/// Tells the gates at which pace the provider was used while all was well.
+async fn tell_carried(inner: &Inner, store: &Store) {
+    let carried = std::mem::take(&mut *lock(&inner.carried));
+    for (gate, calls) in carried {
+        let now = inner.clock.now();
+        let told = store.report(&gate, Report::Carried(calls), now);
+        inner.try_store(told).await;
     }
 }
 
@@ -122,7 +133,7 @@ fn first_failure(inner: &Inner, why: &str) {
 async fn bring_along(inner: &Inner, store: &Store) {
     for (gate, waiter) in waiting(inner) {
         let missed = Report::Missed(waiter);
-        let told = store.report(&gate, inner.config, missed, inner.clock.now());
+        let told = store.report(&gate, missed, inner.clock.now());
         if inner.try_store(told).await.is_none() {
             return;
         }

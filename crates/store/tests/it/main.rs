@@ -3,9 +3,9 @@
 
 use outlast_kernel::Timestamp;
 use outlast_kernel::account::Block;
-use outlast_kernel::gate::{Answer, Config, Waiter, WaiterId};
+use outlast_kernel::gate::{Answer, Waiter, WaiterId};
 use outlast_kernel::verdict::{Authority, Cause};
-use outlast_store::{Error, Report, Scene, Seat, Store};
+use outlast_store::{Claim, Error, Report, Scene, Seat, Store};
 use std::path::PathBuf;
 use tempfile::TempDir;
 
@@ -45,12 +45,12 @@ impl File {
 const KEY: &str = "p/a/m";
 
 async fn ask(store: &Store, name: &str, now: Timestamp) -> Answer {
-    let asked = store.ask(KEY, Config::default(), waiter(name), now);
+    let asked = store.ask(KEY, waiter(name), now);
     asked.await.unwrap().0
 }
 
 async fn report(store: &Store, report: Report, now: Timestamp) {
-    let reported = store.report(KEY, Config::default(), report, now);
+    let reported = store.report(KEY, report, now);
     reported.await.unwrap();
 }
 
@@ -174,10 +174,14 @@ async fn blocks_are_shared_and_end() {
 async fn seats_are_counted_over_all_and_lost_by_the_dead() {
     let file = File::new();
     let (one, other) = (file.open(), file.open());
-    let times = |now| (at(now), at(now + 60));
     let taken = |store: &Store, holder: &'static str, now| {
         let store = store.clone();
-        async move { store.take_seat("a", holder, 2, times(now)).await.unwrap() }
+        let claim = Claim {
+            account: "a".to_owned(),
+            holder: holder.to_owned(),
+            most: 2,
+        };
+        async move { store.take_seat(claim, at(now), at(now + 60)).await.unwrap() }
     };
     assert_eq!(taken(&one, "x", 0).await, Seat::Taken);
     assert_eq!(taken(&other, "y", 5).await, Seat::Taken);
@@ -229,7 +233,7 @@ async fn a_file_that_somebody_holds_is_an_error_after_a_while() {
     let store = file.open();
     let holder = rusqlite::Connection::open(&file.path).unwrap();
     holder.execute_batch("BEGIN IMMEDIATE").unwrap();
-    let refused = store.ask(KEY, Config::default(), waiter("a"), at(1)).await;
+    let refused = store.ask(KEY, waiter("a"), at(1)).await;
     assert!(matches!(refused, Err(Error::Database(_))), "{refused:?}");
     holder.execute_batch("COMMIT").unwrap();
     fail(&store).await;
