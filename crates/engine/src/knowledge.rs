@@ -105,6 +105,11 @@ impl Knowledge {
         }))
     }
 
+    /// Whether others are there that nothing is known of, because the store is gone.
+    pub fn is_cut_off(&self) -> bool {
+        self.0.path.is_some() && self.0.store().is_none()
+    }
+
     /// Follows changes: whoever waits looks again when this says so.
     pub fn changes(&self) -> watch::Receiver<u64> {
         self.0.changed.subscribe()

@@ -263,8 +263,9 @@ impl Runner<'_> {
 
     async fn fail(&mut self, failure: Failure) -> Effects {
         let retry = self.turn.retry;
-        let own_delay =
-            retry.and_then(|retry| retry.delay_for(self.state.chain().schedule_index()));
+        let own_delay = retry
+            .and_then(|retry| retry.delay_for(self.state.chain().schedule_index()))
+            .map(|delay| self.spread(delay));
         // Judged and decided at one moment, so that a stated wait is announced as it was stated.
         let now = self.turn.clock.now();
         let failure = Judged::new(Failure { at: now, ..failure });

@@ -6,6 +6,7 @@
 use super::Runner;
 use super::control::Command;
 use super::gate::AtGate;
+use crate::knowledge::Knowledge;
 use crate::{CancellationToken, Clock};
 use outlast_kernel::Timestamp;
 use outlast_kernel::event::Body;
@@ -16,6 +17,16 @@ use std::time::Duration;
 use tokio::sync::watch;
 
 impl Runner<'_> {
+    /// A delay of its own schedule. Where others cannot be seen, chance keeps all from coming at once.
+    pub(super) fn spread(&self, delay: Duration) -> Duration {
+        let cut_off = self.turn.knowledge.is_some_and(Knowledge::is_cut_off);
+        if cut_off {
+            delay.mul_f64(fastrand::f64())
+        } else {
+            delay
+        }
+    }
+
     /// Waits until the gate lets the call pass; what else may happen meanwhile ends the call.
     pub(super) async fn pass_the_gate(&mut self) -> Result<(), Effects> {
         loop {
