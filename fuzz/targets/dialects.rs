@@ -1,15 +1,18 @@
 //! Answers in every dialect, in frames and as a whole: any bytes are deltas, nothing, or a failure.
+//! A call that is handed on has all of its arguments.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
 use outlast_dialect::{Delta, Dialect, sse};
 use outlast_kernel::Timestamp;
+use serde_json::value::RawValue;
 
 fuzz_target!(|bytes: &[u8]| {
     for dialect in Dialect::ALL {
         let whole = String::from_utf8_lossy(bytes);
         if let Ok(deltas) = dialect.read_whole("p", &whole, Timestamp::default()) {
             assert!(matches!(deltas.last(), Some(Delta::Stopped(_))));
+            check_calls(&deltas);
         }
         stream(dialect, bytes);
     }
@@ -21,10 +24,23 @@ fn stream(dialect: Dialect, bytes: &[u8]) {
     let mut deltas = Vec::new();
     decoder.push(bytes);
     while let Ok(Some(event)) = decoder.next_event() {
-        if reader.read(&event, Timestamp::default(), &mut deltas).is_err() {
+        let read = reader.read(&event, Timestamp::default(), &mut deltas);
+        check_calls(&deltas);
+        deltas.clear();
+        if read.is_err() {
             return;
         }
     }
     let end = reader.end();
+    check_calls(&end);
     assert!(end.is_empty() || matches!(end.last(), Some(Delta::Stopped(_))));
+}
+
+fn check_calls(deltas: &[Delta]) {
+    for delta in deltas {
+        if let Delta::ToolCall(call) = delta {
+            let whole: Result<&RawValue, _> = serde_json::from_str(&call.arguments);
+            assert!(whole.is_ok(), "{call:?}");
+        }
+    }
 }

@@ -20,6 +20,8 @@ pub enum Dialect {
 pub enum Sign {
     /// A sign of life and nothing more.
     Alive,
+    /// The answer was announced; nothing of it has come yet. No announcement counts twice.
+    Opening,
     /// The answer moved on.
     Progress,
 }
@@ -61,10 +63,9 @@ impl Dialect {
     pub fn request(self, request: &Request) -> Vec<u8> {
         match self {
             Self::Anthropic => anthropic::ask::request(request),
-            Self::OpenaiChat => openai_chat::ask::request(request),
-            Self::OpenaiResponses => openai_responses::ask::request(request),
+            Self::OpenaiChat => openai_chat::ask::request(request).to_string(),
+            Self::OpenaiResponses => openai_responses::ask::request(request).to_string(),
         }
-        .to_string()
         .into_bytes()
     }
 

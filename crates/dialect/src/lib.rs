@@ -7,16 +7,19 @@
 
 mod answer;
 pub mod anthropic;
+mod arguments;
 mod delta;
 mod dialect;
 pub mod error_body;
 pub mod in_band;
+mod lenient;
 pub mod openai_chat;
 pub mod openai_responses;
 mod request;
 pub mod sse;
 #[cfg(test)]
 mod test_support;
+mod usage;
 
 pub use answer::{ErrorForm, Interruption, Problem};
 pub use delta::Delta;

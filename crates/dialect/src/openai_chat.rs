@@ -5,6 +5,7 @@
 //! ended well only if it says `[DONE]` after content.
 
 pub mod ask;
+mod calls;
 mod read;
 pub(crate) mod write;
 

@@ -4,6 +4,8 @@
 //! scripted provider. Invariant: what is unknown in an event is skipped, never fatal.
 
 pub mod ask;
+mod item;
+mod items;
 mod read;
 pub(crate) mod write;
 

@@ -1,6 +1,6 @@
 //! Reads streams to their end, for tests.
 
-use crate::{Delta, Dialect, sse};
+use crate::{Delta, Dialect, Sign, sse};
 use outlast_kernel::Timestamp;
 use outlast_kernel::event::ToolCall;
 use outlast_kernel::failure::Failure;
@@ -20,6 +20,22 @@ pub(crate) fn read_all(dialect: Dialect, wire: &str) -> (Vec<Delta>, Option<Fail
     }
     deltas.extend(reader.end());
     (deltas, None)
+}
+
+/// What each of these frames was good for.
+pub(crate) fn signs(dialect: Dialect, data: &[&str]) -> Vec<Sign> {
+    let mut reader = dialect.reader("p");
+    let sign = |data: &&str| {
+        let (name, data) = (String::new(), (*data).to_owned());
+        let event = sse::Event { name, data };
+        reader.read(&event, NOW, &mut Vec::new()).unwrap()
+    };
+    data.iter().map(sign).collect()
+}
+
+/// What comes of one event with that name.
+pub(crate) fn read_named(dialect: Dialect, name: &str, data: &str) -> Option<Failure> {
+    read_all(dialect, &format!("event: {name}\ndata: {data}\n\n")).1
 }
 
 /// A stream of these data lines.

@@ -1,57 +1,85 @@
 //! To the wire: the body of a request.
 
 use crate::{Delivery, Message, Part, Request, Role, Tool};
-use outlast_kernel::event::{Proof, Reasoning};
-use serde_json::{Value, json};
+use outlast_kernel::event::{Proof, Reasoning, ToolCall};
+use serde::Serialize;
+use serde_json::value::RawValue;
+use serde_json::{Map, Value, json};
 
 /// The API wants a limit; every current model can write this much.
 const MAX_TOKENS: u32 = 8192;
 
 /// The body of a request.
-pub fn request(request: &Request) -> Value {
-    let mut body = json!({
+pub fn request(request: &Request) -> String {
+    let mut settings = json!({
         "model": request.model,
         "max_tokens": request.max_tokens.unwrap_or(MAX_TOKENS),
         "stream": request.delivery == Delivery::Streamed,
-        "messages": request.messages.iter().map(message).collect::<Vec<_>>(),
     });
     if let Some(system) = &request.system {
-        body["system"] = json!(system);
+        settings["system"] = json!(system);
     }
     if !request.tools.is_empty() {
-        body["tools"] = request.tools.iter().map(tool).collect();
+        settings["tools"] = request.tools.iter().map(tool).collect();
     }
-    body
+    let messages = request.messages.iter().map(message).collect();
+    // Only maps with other keys than texts cannot be written, and there are none.
+    serde_json::to_string(&Body { messages, settings }).unwrap_or_default()
+}
+
+#[derive(Serialize)]
+struct Body<'a> {
+    messages: Vec<Said<'a>>,
+    #[serde(flatten)]
+    settings: Value,
+}
+
+#[derive(Serialize)]
+struct Said<'a> {
+    role: &'static str,
+    content: Vec<Content<'a>>,
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Content<'a> {
+    Any(Value),
+    /// What the model wrote goes back as it wrote it: to the letter, or the provider's cache does not know it.
+    Call {
+        r#type: &'static str,
+        id: &'a str,
+        name: &'a str,
+        input: &'a RawValue,
+    },
 }
 
 fn tool(tool: &Tool) -> Value {
     json!({ "name": tool.name, "description": tool.description, "input_schema": tool.parameters })
 }
 
-fn message(message: &Message) -> Value {
+fn message(message: &Message) -> Said<'_> {
     let role = match message.role {
         Role::User => "user",
         Role::Assistant => "assistant",
     };
-    json!({ "role": role, "content": message.parts.iter().filter_map(part).collect::<Vec<_>>() })
+    let content = message.parts.iter().filter_map(part).collect();
+    Said { role, content }
 }
 
-fn part(part: &Part) -> Option<Value> {
-    Some(match part {
+fn part(part: &Part) -> Option<Content<'_>> {
+    Some(Content::Any(match part {
         Part::Text { text } => json!({ "type": "text", "text": text }),
         Part::Image(image) => json!({
             "type": "image",
             "source": { "type": "base64", "media_type": image.media_type, "data": image.data },
         }),
         Part::Reasoning(reasoning) => thinking(reasoning)?,
-        Part::ToolCall(call) => json!({
-            "type": "tool_use", "id": call.id, "name": call.name, "input": input(&call.arguments),
-        }),
+        Part::ToolCall(call) => return Some(tool_use(call)),
         Part::ToolResult(result) => json!({
             "type": "tool_result", "tool_use_id": result.id, "content": result.output,
             "is_error": result.is_error,
         }),
-    })
+    }))
 }
 
 /// Reasoning without a signature of this API is refused by it.
@@ -66,9 +94,24 @@ fn thinking(reasoning: &Reasoning) -> Option<Value> {
 }
 
 /// The API takes an object; what the model wrote and is none goes back as the text that it was.
-fn input(arguments: &str) -> Value {
-    match serde_json::from_str(arguments) {
-        Ok(Value::Object(fields)) => Value::Object(fields),
-        _ => json!({ "text": arguments }),
+fn tool_use(call: &ToolCall) -> Content<'_> {
+    let ToolCall {
+        id,
+        name,
+        arguments,
+    } = call;
+    // What is kept as it is must still be JSON to the strictest reader.
+    let is_object = serde_json::from_str::<Map<String, Value>>(arguments).is_ok();
+    let input: Option<&RawValue> = serde_json::from_str(arguments).ok();
+    match input.filter(|_| is_object) {
+        Some(input) => Content::Call {
+            r#type: "tool_use",
+            id,
+            name,
+            input,
+        },
+        None => Content::Any(json!({
+            "type": "tool_use", "id": id, "name": name, "input": { "text": arguments },
+        })),
     }
 }

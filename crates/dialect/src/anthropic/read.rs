@@ -1,27 +1,52 @@
 //! From the wire: frames and whole messages to deltas.
+//!
+//! A call is handed on when its block ends and its arguments are whole. One without arguments may be one that the
+//! output limit cut off before them: it waits until more comes or the reason for the end is known.
 
+use crate::arguments::{self, complete};
+use crate::lenient::Lenient;
+use crate::usage::{Names, Used};
 use crate::{Delta, Sign, in_band, sse};
 use outlast_kernel::Timestamp;
-use outlast_kernel::event::{Proof, Reasoning, StopReason, ToolCall, Usage};
+use outlast_kernel::event::{Proof, Reasoning, StopReason, ToolCall};
 use outlast_kernel::failure::Failure;
 use serde_json::Value;
 use std::collections::BTreeMap;
+
+const USAGE: Names = Names {
+    input: "/input_tokens",
+    output: "/output_tokens",
+    cache_read: &["/cache_read_input_tokens"],
+    cache_write: Some("/cache_creation_input_tokens"),
+    cache_is_in_input: false,
+};
 
 /// The state of one streamed answer.
 #[derive(Debug)]
 pub struct Stream {
     provider: String,
-    usage: Usage,
+    json: Lenient,
+    used: Used,
     stop_reason: Option<StopReason>,
     /// The blocks that have begun and not ended, by their index.
     blocks: BTreeMap<u64, Block>,
+    /// A call without arguments that has ended, unless the output limit ended it.
+    held: Option<ToolCall>,
+    has_opened: bool,
 }
 
 /// A part of the answer that is still coming.
 #[derive(Debug)]
 enum Block {
-    Tool(ToolCall),
-    Thinking { text: String, signature: String },
+    /// Its arguments come in pieces; the input that it began with counts where no piece comes.
+    Tool {
+        call: ToolCall,
+        input: String,
+    },
+    Thinking {
+        text: String,
+        signature: String,
+    },
 }
 
 impl Stream {
@@ -29,9 +54,12 @@ impl Stream {
     pub fn new(provider: &str) -> Self {
         Self {
             provider: provider.to_owned(),
-            usage: Usage::default(),
+            json: Lenient::default(),
+            used: Used::default(),
             stop_reason: None,
             blocks: BTreeMap::new(),
+            held: None,
+            has_opened: false,
         }
     }
 
@@ -42,52 +70,75 @@ impl Stream {
         now: Timestamp,
         deltas: &mut Vec<Delta>,
     ) -> Result<Sign, Box<Failure>> {
-        let frame = in_band::json(&self.provider, &event.data, now)?;
+        let Some(mut frame) = self.json.parse(&event.data) else {
+            return Err(in_band::unreadable(&self.provider, event, now));
+        };
         let index = frame["index"].as_u64().unwrap_or_default();
         match frame["type"].as_str().unwrap_or(&event.name) {
-            "message_start" => self.used(&frame["message"]["usage"], deltas),
-            "content_block_start" => self.begin(index, &frame["content_block"], deltas),
+            "message_start" => {
+                deltas.extend(self.used.report(&frame["message"]["usage"], &USAGE));
+                if !std::mem::replace(&mut self.has_opened, true) {
+                    return Ok(Sign::Opening);
+                }
+                return Ok(Sign::Alive);
+            }
+            "content_block_start" => {
+                if let Some(block) = frame.get_mut("content_block") {
+                    keep_input(block, || arguments::field(&event.data, "content_block"));
+                    self.begin(index, block, deltas);
+                }
+            }
             "content_block_delta" => self.go_on(index, &frame["delta"], deltas),
-            "content_block_stop" => deltas.extend(self.blocks.remove(&index).map(Block::end)),
+            "content_block_stop" => self.end_block(index, deltas),
             "message_delta" => {
                 let reason = frame["delta"]["stop_reason"].as_str().map(stop_reason);
                 self.stop_reason = reason.or(self.stop_reason);
-                self.used(&frame["usage"], deltas);
+                if self.stop_reason.is_some() {
+                    self.judge_held(deltas);
+                }
+                deltas.extend(self.used.report(&frame["usage"], &USAGE));
             }
-            "message_stop" => {
-                let reason = self.stop_reason.unwrap_or(StopReason::Other);
-                deltas.push(Delta::Stopped(reason));
-            }
-            "ping" => return Ok(Sign::Alive),
-            "error" => return Err(in_band::error(&self.provider, &event.data, now)),
-            _ if frame["type"].is_null() && !frame["error"].is_null() => {
+            "message_stop" => self.end(deltas),
+            _ if in_band::is_error(&frame, &event.name) => {
                 return Err(in_band::error(&self.provider, &event.data, now));
             }
-            _ => {}
+            _ => return Ok(Sign::Alive),
         }
+        self.has_opened = true;
         Ok(Sign::Progress)
     }
 
     /// A block may bring its beginning along.
     fn begin(&mut self, index: u64, block: &Value, deltas: &mut Vec<Delta>) {
-        match block["type"].as_str().unwrap_or_default() {
-            "text" => say(&block["text"], Delta::Text, deltas),
+        deltas.extend(self.held.take().and_then(complete).map(Delta::ToolCall));
+        let begun = match block["type"].as_str().unwrap_or_default() {
+            "text" => {
+                say(&block["text"], Delta::Text, deltas);
+                None
+            }
             "thinking" => {
                 say(&block["thinking"], Delta::Reasoning, deltas);
                 let (text, signature) = (owned(&block["thinking"]), owned(&block["signature"]));
-                self.blocks
-                    .insert(index, Block::Thinking { text, signature });
+                Some(Block::Thinking { text, signature })
             }
-            "redacted_thinking" => deltas.push(redacted(block)),
+            "redacted_thinking" => {
+                deltas.push(redacted(block));
+                None
+            }
             "tool_use" => {
                 let call = ToolCall {
                     id: owned(&block["id"]),
                     name: owned(&block["name"]),
-                    arguments: whole_input(&block["input"]),
+                    arguments: String::new(),
                 };
-                self.blocks.insert(index, Block::Tool(call));
+                let input = arguments::in_field(&block["input"]);
+                Some(Block::Tool { call, input })
             }
-            _ => {}
+            _ => None,
+        };
+        if let Some(begun) = begun {
+            let before = self.blocks.insert(index, begun);
+            deltas.extend(before.and_then(Block::left_open));
         }
     }
 
@@ -102,58 +153,105 @@ impl Stream {
             (Some("signature_delta"), Some(Block::Thinking { signature, .. })) => {
                 signature.push_str(piece("signature"));
             }
-            (Some("input_json_delta"), Some(Block::Tool(call))) => {
+            (Some("input_json_delta"), Some(Block::Tool { call, .. })) => {
                 call.arguments.push_str(piece("partial_json"));
             }
             _ => {}
         }
     }
 
-    /// Each number replaces what was known before, where it is given.
-    fn used(&mut self, usage: &Value, deltas: &mut Vec<Delta>) {
-        if !usage.is_object() {
-            return;
+    fn end_block(&mut self, index: u64, deltas: &mut Vec<Delta>) {
+        match self.blocks.remove(&index) {
+            Some(Block::Tool { call, input }) if call.arguments.is_empty() && input.is_empty() => {
+                let before = self.held.replace(call);
+                deltas.extend(before.and_then(complete).map(Delta::ToolCall));
+            }
+            block => deltas.extend(block.and_then(Block::end)),
         }
-        let known = self.usage;
-        let number = |name: &str, known: u64| usage[name].as_u64().unwrap_or(known);
-        self.usage = Usage {
-            input: number("input_tokens", known.input),
-            output: number("output_tokens", known.output),
-            cache_read: number("cache_read_input_tokens", known.cache_read),
-            cache_write: number("cache_creation_input_tokens", known.cache_write),
-        };
-        deltas.push(Delta::Usage(self.usage));
+    }
+
+    fn judge_held(&mut self, deltas: &mut Vec<Delta>) {
+        let was_cut = matches!(
+            self.stop_reason,
+            Some(StopReason::Length | StopReason::Refusal)
+        );
+        let held = self.held.take().filter(|_| !was_cut);
+        deltas.extend(held.and_then(complete).map(Delta::ToolCall));
+    }
+
+    fn end(&mut self, deltas: &mut Vec<Delta>) {
+        self.judge_held(deltas);
+        let open = std::mem::take(&mut self.blocks).into_values();
+        deltas.extend(open.filter_map(Block::left_open));
+        let reason = self.stop_reason.unwrap_or(StopReason::Other);
+        deltas.push(Delta::Stopped(reason));
     }
 }
 
 impl Block {
-    fn end(self) -> Delta {
+    fn end(self) -> Option<Delta> {
         match self {
-            Self::Tool(call) => Delta::ToolCall(complete(call)),
-            Self::Thinking { text, signature } => Delta::ReasoningDone(Reasoning {
+            Self::Tool { mut call, input } => {
+                if call.arguments.is_empty() {
+                    call.arguments = input;
+                }
+                complete(call).map(Delta::ToolCall)
+            }
+            Self::Thinking { text, signature } => Some(Delta::ReasoningDone(Reasoning {
                 text,
                 proof: (!signature.is_empty()).then_some(Proof::Signature { signature }),
-            }),
+            })),
         }
+    }
+
+    /// A block whose end was not told is whole only if it shows that itself.
+    fn left_open(self) -> Option<Delta> {
+        let shows = match &self {
+            Self::Tool { call, input } => !call.arguments.is_empty() || !input.is_empty(),
+            Self::Thinking { signature, .. } => !signature.is_empty(),
+        };
+        shows.then(|| self.end())?
     }
 }
 
 /// What a message that came as a whole says.
 pub fn read_whole(provider: &str, body: &str, now: Timestamp) -> Result<Vec<Delta>, Box<Failure>> {
-    let message = in_band::json(provider, body, now)?;
-    let Some(blocks) = message["content"].as_array() else {
+    let mut message = in_band::json(provider, body, now)?;
+    let content = message.get_mut("content").map(Value::take);
+    let Some(Value::Array(mut blocks)) = content.filter(|_| !in_band::says(&message["error"]))
+    else {
         return Err(in_band::error(provider, body, now));
     };
     let mut stream = Stream::new(provider);
-    let mut deltas = Vec::new();
-    for block in blocks {
-        stream.begin(0, block, &mut deltas);
-        deltas.extend(stream.blocks.remove(&0).map(Block::end));
+    stream.stop_reason = message["stop_reason"].as_str().map(stop_reason);
+    let is_call = |block: &Value| block["type"] == "tool_use";
+    if stream.stop_reason == Some(StopReason::Length) && blocks.last().is_some_and(is_call) {
+        // The limit was reached within this call.
+        blocks.pop();
     }
-    stream.used(&message["usage"], &mut deltas);
-    let reason = message["stop_reason"].as_str().map(stop_reason);
-    deltas.push(Delta::Stopped(reason.unwrap_or(StopReason::Other)));
+    let source = arguments::field(body, "content").map(arguments::elements);
+    let mut source = source.unwrap_or_default().into_iter();
+    let mut deltas = Vec::new();
+    for mut block in blocks {
+        let text = source.next();
+        keep_input(&mut block, || text);
+        stream.begin(0, &block, &mut deltas);
+        stream.end_block(0, &mut deltas);
+    }
+    stream.judge_held(&mut deltas);
+    deltas.extend(stream.used.report(&message["usage"], &USAGE));
+    stream.end(&mut deltas);
     Ok(deltas)
+}
+
+/// The input of a call in the words of the model; `source` is the text of its block.
+fn keep_input<'a>(block: &mut Value, source: impl FnOnce() -> Option<&'a str>) {
+    let input = block.get_mut("input");
+    let input = input.filter(|input| input.is_object() && in_band::says(input));
+    let text = || arguments::field(source()?, "input");
+    if let Some((input, text)) = input.and_then(|input| Some((input, text()?))) {
+        *input = Value::from(text);
+    }
 }
 
 fn stop_reason(word: &str) -> StopReason {
@@ -164,22 +262,6 @@ fn stop_reason(word: &str) -> StopReason {
         "refusal" => StopReason::Refusal,
         _ => StopReason::Other,
     }
-}
-
-/// A streamed call begins with an empty object that its pieces replace.
-fn whole_input(input: &Value) -> String {
-    match input {
-        Value::Object(fields) if !fields.is_empty() => input.to_string(),
-        _ => String::new(),
-    }
-}
-
-/// A tool without arguments is called with none, not with nothing.
-fn complete(mut call: ToolCall) -> ToolCall {
-    if call.arguments.is_empty() {
-        call.arguments.push_str("{}");
-    }
-    call
 }
 
 fn redacted(block: &Value) -> Delta {

@@ -1,7 +1,8 @@
 use super::*;
 use crate::Dialect;
-use crate::test_support::{NOW, call, read_all, text, wire};
+use crate::test_support::{NOW, call, read_all, read_named, signs, text, wire};
 use outlast_kernel::classify::classify;
+use outlast_kernel::event::Usage;
 use outlast_kernel::failure::IoKind;
 use outlast_kernel::verdict::Cause;
 
@@ -46,13 +47,129 @@ fn a_call_that_was_cut_off_is_not_handed_on() {
     assert_eq!(read(&frames), (vec![], None));
 }
 
+const TOOL: &str = r#"{"type":"content_block_start","index":0,"content_block":{"type":"tool_use","id":"a","name":"run","input":{}}}"#;
+const BLOCK_STOP: &str = r#"{"type":"content_block_stop","index":0}"#;
+const MESSAGE_STOP: &str = r#"{"type":"message_stop"}"#;
+
+fn piece(text: &str) -> String {
+    let delta = serde_json::json!({ "type": "input_json_delta", "partial_json": text });
+    serde_json::json!({ "type": "content_block_delta", "index": 0, "delta": delta }).to_string()
+}
+
+fn because(reason: &str) -> String {
+    format!(r#"{{"type":"message_delta","delta":{{"stop_reason":"{reason}"}}}}"#)
+}
+
 #[test]
-fn a_call_without_arguments_has_none() {
-    let frames = [
-        r#"{"type":"content_block_start","index":0,"content_block":{"type":"tool_use","id":"a","name":"run","input":{}}}"#,
-        r#"{"type":"content_block_stop","index":0}"#,
+fn a_call_without_arguments_has_none_unless_the_limit_took_them() {
+    let none = || call("a", "run", "{}");
+    let ended = |reason: &str| read(&[TOOL, BLOCK_STOP, &because(reason)]).0;
+    assert_eq!(ended("tool_use"), [none()]);
+    assert_eq!(ended("max_tokens"), []);
+    assert_eq!(read(&[TOOL, BLOCK_STOP, TOOL]).0, [none()]);
+    let stopped = Delta::Stopped(StopReason::Other);
+    let expected = [none(), stopped];
+    assert_eq!(read(&[TOOL, BLOCK_STOP, MESSAGE_STOP]).0, expected);
+}
+
+#[test]
+fn half_a_call_is_not_handed_on() {
+    let (half, rest) = (piece(r#"{"x":"#), piece("1}"));
+    let whole = || call("a", "run", r#"{"x":1}"#);
+    let stopped = || Delta::Stopped(StopReason::Other);
+    let table: [(&[&str], &[Delta]); 6] = [
+        (&[TOOL, &half, BLOCK_STOP], &[]),
+        (&[TOOL, &half, &rest, BLOCK_STOP], &[whole()]),
+        // Without the end of the block, what is whole counts.
+        (&[TOOL, &half, MESSAGE_STOP], &[stopped()]),
+        (&[TOOL, MESSAGE_STOP], &[stopped()]),
+        (&[TOOL, &half, &rest, MESSAGE_STOP], &[whole(), stopped()]),
+        (&[TOOL, &half, &rest, TOOL], &[whole()]),
     ];
-    assert_eq!(read(&frames), (vec![call("a", "run", "{}")], None));
+    for (frames, expected) in table {
+        assert_eq!(read(frames).0, expected, "{frames:?}");
+    }
+}
+
+#[test]
+fn thinking_whose_block_did_not_end_is_proven_by_its_signature() {
+    let start = r#"{"type":"content_block_start","index":0,"content_block":{"type":"thinking","thinking":"Hm"}}"#;
+    let signature = r#"{"type":"content_block_delta","index":0,"delta":{"type":"signature_delta","signature":"s=="}}"#;
+    let is_done = |delta: &Delta| matches!(delta, Delta::ReasoningDone(_));
+    let done = |frames: &[&str]| read(frames).0.iter().any(is_done);
+    assert!(done(&[start, signature, MESSAGE_STOP]));
+    assert!(!done(&[start, MESSAGE_STOP]));
+}
+
+#[test]
+fn input_keeps_its_words_and_pieces_win_over_it() {
+    let input = r#"{"z": 1.0, "a": 12345678901234567890123}"#;
+    let block = format!(r#"{{"type":"tool_use","id":"a","name":"run","input":{input}}}"#);
+    let start = format!(r#"{{"type":"content_block_start","index":0,"content_block":{block}}}"#);
+    let exact = || call("a", "run", input);
+    assert_eq!(read(&[&start, BLOCK_STOP]).0, [exact()]);
+    let pieces = [call("a", "run", "[2]")];
+    assert_eq!(read(&[&start, &piece("[2]"), BLOCK_STOP]).0, pieces);
+    let whole = |reason: &str| {
+        let body = format!(r#"{{"content":[{block}],"stop_reason":"{reason}"}}"#);
+        read_whole("p", &body, NOW).unwrap()
+    };
+    assert_eq!(
+        whole("tool_use"),
+        [exact(), Delta::Stopped(StopReason::ToolUse)]
+    );
+    assert_eq!(whole("max_tokens"), [Delta::Stopped(StopReason::Length)]);
+}
+
+#[test]
+fn usage_is_not_taken_back() {
+    let used = |usage: &str| format!(r#"{{"type":"message_delta","usage":{usage}}}"#);
+    let reports = [
+        r#"{"input_tokens":3,"output_tokens":4}"#,
+        "{}",
+        r#"{"input_tokens":-1,"output_tokens":"9"}"#,
+        r#"{"input_tokens":0,"output_tokens":5}"#,
+    ];
+    let frames = reports.map(used);
+    let usage = |output| Usage {
+        input: 3,
+        output,
+        ..Usage::default()
+    };
+    let expected = [4, 5].map(|output| Delta::Usage(usage(output)));
+    assert_eq!(read(&frames.each_ref().map(String::as_str)).0, expected);
+}
+
+#[test]
+fn only_what_belongs_to_an_answer_moves_it_on() {
+    let start = r#"{"type":"message_start","message":{"usage":{"input_tokens":1}}}"#;
+    let frames = [
+        r#"{"type":"ping"}"#,
+        start,
+        start,
+        r#"{"type":"brand_new"}"#,
+        TOOL,
+        BLOCK_STOP,
+        start,
+        MESSAGE_STOP,
+    ];
+    use Sign::{Alive, Opening, Progress};
+    let expected = [
+        Alive, Opening, Alive, Alive, Progress, Progress, Alive, Progress,
+    ];
+    assert_eq!(signs(Dialect::Anthropic, &frames), expected);
+}
+
+#[test]
+fn a_character_in_two_halves_is_whole() {
+    let half = |text: &str| {
+        format!(
+            r#"{{"type":"content_block_delta","index":0,"delta":{{"type":"text_delta","text":"{text}"}}}}"#
+        )
+    };
+    let frames = [half(r"Hi \ud83d"), half(r"\ude00!")];
+    let read = read(&frames.each_ref().map(String::as_str));
+    assert_eq!(read, (vec![text("Hi "), text("😀!")], None));
 }
 
 #[test]
@@ -98,6 +215,12 @@ fn errors_in_the_stream_are_failures_with_their_codes() {
             Cause::RateLimited,
         ),
         ("503 Service Unavailable", Cause::Overloaded),
+        (r#"{"code":429,"message":"slow down"}"#, Cause::RateLimited),
+        (r#"{"detail":"Invalid API key"}"#, Cause::Auth),
+        (
+            r#"{"type":"invalid_request_error","message":"prompt is too long: 9 tokens > 8 maximum"}"#,
+            Cause::ContextOverflow,
+        ),
         ("busy", Cause::TruncatedStream),
         // What the model wrote into a frame that was cut says nothing about the failure.
         (
@@ -142,6 +265,20 @@ fn an_error_or_half_a_message_is_no_answer() {
     let body = r#"{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}"#;
     let failure = read_whole("p", body, NOW).unwrap_err();
     assert_eq!(classify(&failure).cause, Cause::Overloaded);
+    let body = r#"{"content":[],"error":{"type":"overloaded_error","message":"Overloaded"}}"#;
+    let failure = read_whole("p", body, NOW).unwrap_err();
+    assert_eq!(classify(&failure).cause, Cause::Overloaded);
     let failure = read_whole("p", r#"{"content":[{"type":"te"#, NOW).unwrap_err();
     assert_eq!(failure.io, Some(IoKind::Protocol));
+}
+
+#[test]
+fn an_event_that_is_named_an_error_is_one() {
+    for data in [r#"{"oops":1}"#, "Overloaded", r#"{"message":"Overl"#] {
+        assert!(
+            read_named(Dialect::Anthropic, "error", data).is_some(),
+            "{data}"
+        );
+    }
+    assert_eq!(read_named(Dialect::Anthropic, "error", BLOCK_STOP), None);
 }

@@ -1,31 +1,44 @@
 //! From the wire: chunks and whole completions to deltas.
 //!
 //! Servers differ in small ways, and all are met here: reasoning under two names or as content parts, calls without an
-//! index or without an id after their first chunk, usage in a last chunk or in every one.
+//! index or without an id after their first chunk, usage in a last chunk or in every one, a finish reason in every one.
 
 use super::DONE;
+use super::calls::{Calls, TooMany};
+use crate::lenient::Lenient;
+use crate::usage::{Names, Used};
 use crate::{Delta, Sign, in_band, sse};
 use outlast_kernel::Timestamp;
-use outlast_kernel::event::{Reasoning, StopReason, ToolCall, Usage};
+use outlast_kernel::event::{Reasoning, StopReason};
 use outlast_kernel::failure::Failure;
 use serde_json::Value;
+
+const USAGE: Names = Names {
+    input: "/prompt_tokens",
+    output: "/completion_tokens",
+    cache_read: &[
+        "/prompt_tokens_details/cached_tokens",
+        "/prompt_cache_hit_tokens",
+    ],
+    cache_write: None,
+    cache_is_in_input: true,
+};
 
 /// The state of one streamed answer.
 #[derive(Debug)]
 pub struct Stream {
     provider: String,
-    /// The calls that have begun, in their order; they are complete when the answer is.
-    calls: Vec<Call>,
+    json: Lenient,
+    used: Used,
+    calls: Calls,
     reasoning: String,
     has_content: bool,
     refused: bool,
     finish: Option<StopReason>,
-}
-
-#[derive(Debug)]
-struct Call {
-    index: Option<u64>,
-    call: ToolCall,
+    /// Content came after a finish reason: those of this server do not mean that it is done.
+    is_contradicted: bool,
+    has_deltas: bool,
+    has_opened: bool,
 }
 
 impl Stream {
@@ -33,11 +46,16 @@ impl Stream {
     pub fn new(provider: &str) -> Self {
         Self {
             provider: provider.to_owned(),
-            calls: Vec::new(),
+            json: Lenient::default(),
+            used: Used::default(),
+            calls: Calls::default(),
             reasoning: String::new(),
             has_content: false,
             refused: false,
             finish: None,
+            is_contradicted: false,
+            has_deltas: false,
+            has_opened: false,
         }
     }
 
@@ -51,25 +69,59 @@ impl Stream {
         if event.data.trim() == DONE {
             return self.done(now, deltas);
         }
-        let chunk = in_band::json(&self.provider, &event.data, now)?;
-        let choice = &chunk["choices"][0];
-        if is_error(&chunk, choice) {
-            return Err(in_band::error(&self.provider, &event.data, now));
+        let chunk = self.json.parse(&event.data);
+        let failure = match &chunk {
+            None => Some(in_band::unreadable(&self.provider, event, now)),
+            Some(chunk) if is_error(chunk, &event.name) => {
+                Some(in_band::error(&self.provider, &event.data, now))
+            }
+            Some(_) => None,
+        };
+        match (failure, chunk) {
+            // Nothing undoes an answer that is complete.
+            (Some(_), _) if self.is_complete() => Ok(Sign::Alive),
+            (Some(failure), _) => Err(failure),
+            (None, chunk) => self
+                .chunk(&chunk.unwrap_or_default(), &event.data, deltas)
+                .map_err(|TooMany| in_band::too_many(&self.provider, "tool calls", now)),
         }
-        self.message(&choice["delta"], deltas);
-        deltas.extend(usage(&chunk["usage"]));
-        if let Some(reason) = choice["finish_reason"]
-            .as_str()
-            .filter(|word| !word.is_empty())
-        {
-            self.finish = Some(self.stop_reason(reason));
+    }
+
+    fn chunk(
+        &mut self,
+        chunk: &Value,
+        source: &str,
+        deltas: &mut Vec<Delta>,
+    ) -> Result<Sign, TooMany> {
+        let choice = choice(chunk);
+        let delta = &choice["delta"];
+        // A message in place of deltas is one; a message after them only repeats them.
+        let message = match self.has_deltas || in_band::says(delta) {
+            true => delta,
+            false => &choice["message"],
+        };
+        let said = self.message(message, source, deltas)?;
+        self.has_deltas |= said && std::ptr::eq(message, delta);
+        if said && self.finish.take().is_some() {
+            self.is_contradicted = true;
         }
-        Ok(Sign::Progress)
+        let usage = self.used.report(&chunk["usage"], &USAGE);
+        let finish = finish_reason(choice);
+        let moved = said || usage.is_some() || finish.is_some() || has_content(message);
+        deltas.extend(usage);
+        self.finish = finish.or(self.finish);
+        let opens = !self.has_opened && message.is_object();
+        self.has_opened |= opens || moved;
+        Ok(match moved {
+            true => Sign::Progress,
+            false if opens => Sign::Opening,
+            false => Sign::Alive,
+        })
     }
 
     /// Whether the answer is complete; usage and the last frame may still come.
     pub fn is_complete(&self) -> bool {
-        self.finish.is_some()
+        self.finish.is_some() && !self.is_contradicted
     }
 
     /// What is left to say when the stream ends here; nothing when it ends too early.
@@ -83,12 +135,9 @@ impl Stream {
 
     /// The last frame. Some servers leave the finish reason out; what they sent is still all of it.
     fn done(&mut self, now: Timestamp, deltas: &mut Vec<Delta>) -> Result<Sign, Box<Failure>> {
-        let whole = |call: &Call| {
-            serde_json::from_str::<serde::de::IgnoredAny>(&call.call.arguments).is_ok()
-        };
         let reason = match self.finish.take() {
             Some(reason) => reason,
-            None if !self.calls.is_empty() && self.calls.iter().all(whole) => StopReason::ToolUse,
+            None if !self.calls.is_empty() && self.calls.are_whole() => StopReason::ToolUse,
             None if self.calls.is_empty() && self.has_content => StopReason::EndTurn,
             None => return Err(in_band::cut_off(&self.provider, now)),
         };
@@ -98,26 +147,31 @@ impl Stream {
 
     fn close(&mut self, reason: StopReason, deltas: &mut Vec<Delta>) {
         self.end_reasoning(deltas);
-        // Arguments that the output limit or a filter cut short are nobody's wish.
-        let runnable = matches!(reason, StopReason::ToolUse | StopReason::EndTurn);
-        let has_calls = !self.calls.is_empty();
-        for Call { call, .. } in self.calls.drain(..).filter(|_| runnable) {
-            deltas.push(Delta::ToolCall(complete(call)));
-        }
+        // What the output limit or a filter cut short is nobody's wish.
+        let was_cut = matches!(reason, StopReason::Length | StopReason::Refusal);
+        let before = deltas.len();
+        let calls = self.calls.take().filter(|_| !was_cut);
+        deltas.extend(calls.map(Delta::ToolCall));
         let reason = match reason {
             _ if self.refused => StopReason::Refusal,
-            // Some servers call every end a stop.
-            StopReason::EndTurn if has_calls => StopReason::ToolUse,
+            // Some servers call every end a stop, and some have words of their own.
+            StopReason::EndTurn | StopReason::Other if deltas.len() > before => StopReason::ToolUse,
             reason => reason,
         };
         deltas.push(Delta::Stopped(reason));
     }
 
-    /// A delta of a stream, or the message of a whole answer.
-    fn message(&mut self, message: &Value, deltas: &mut Vec<Delta>) {
+    /// A delta of a stream, or the message of a whole answer, from that `source`; whether it said anything.
+    fn message(
+        &mut self,
+        message: &Value,
+        source: &str,
+        deltas: &mut Vec<Delta>,
+    ) -> Result<bool, TooMany> {
+        let before = deltas.len();
         let thought = ["reasoning_content", "reasoning"]
             .iter()
-            .find_map(|name| message[*name].as_str());
+            .find_map(|name| message[*name].as_str().filter(|text| !text.is_empty()));
         self.think(thought.unwrap_or_default(), deltas);
         match &message["content"] {
             Value::String(text) => self.say(text, deltas),
@@ -128,10 +182,17 @@ impl Stream {
             self.refused = true;
             self.say(text, deltas);
         }
+        let mut said = deltas.len() > before;
         if let Some(pieces) = message["tool_calls"].as_array() {
-            self.end_reasoning(deltas);
-            pieces.iter().for_each(|piece| self.call(piece));
+            said |= self.calls.add(pieces, source)?;
         }
+        if message["function_call"].is_object() {
+            said |= self.calls.add_function(&message["function_call"])?;
+        }
+        if !self.calls.is_empty() {
+            self.end_reasoning(deltas);
+        }
+        Ok(said)
     }
 
     /// Some servers send the content in parts, and the reasoning as one of them.
@@ -168,104 +229,62 @@ impl Stream {
             deltas.push(Delta::ReasoningDone(Reasoning { text, proof: None }));
         }
     }
+}
 
-    /// A piece belongs to the call with its index or, without one, with its id; without either, to the last.
-    fn call(&mut self, piece: &Value) {
-        let index = piece["index"].as_u64();
-        let id = piece["id"].as_str().filter(|id| !id.is_empty());
-        let known = self.calls.iter().rposition(|known| match (index, id) {
-            (Some(index), _) => known.index == Some(index),
-            (None, Some(id)) => known.call.id == id,
-            (None, None) => true,
-        });
-        let place = known.unwrap_or_else(|| {
-            self.calls.push(Call {
-                index,
-                call: ToolCall::default(),
-            });
-            self.calls.len() - 1
-        });
-        let call = &mut self.calls[place].call;
-        if let Some(id) = id {
-            id.clone_into(&mut call.id);
-        }
-        let function = &piece["function"];
-        // The name comes once; a server that repeats it does not mean it twice.
-        if let Some(name) = function["name"].as_str().filter(|name| !name.is_empty()) {
-            name.clone_into(&mut call.name);
-        }
-        match &function["arguments"] {
-            Value::String(arguments) => call.arguments.push_str(arguments),
-            arguments @ Value::Object(_) => call.arguments = arguments.to_string(),
-            _ => {}
-        }
-    }
+/// The one choice that was asked for, wherever it stands.
+fn choice(chunk: &Value) -> &Value {
+    let choices = chunk["choices"].as_array().map(Vec::as_slice);
+    let is_first = |choice: &&Value| choice["index"].as_u64().unwrap_or_default() == 0;
+    let first = choices.unwrap_or_default().iter().find(is_first);
+    first.unwrap_or(&Value::Null)
+}
 
-    fn stop_reason(&self, word: &str) -> StopReason {
-        match word {
-            "stop" | "eos" | "end_turn" => StopReason::EndTurn,
-            "tool_calls" | "function_call" => StopReason::ToolUse,
-            "length" | "max_tokens" => StopReason::Length,
-            "content_filter" | "refusal" | "safety" => StopReason::Refusal,
-            _ => StopReason::Other,
-        }
+fn finish_reason(choice: &Value) -> Option<StopReason> {
+    match choice["finish_reason"].as_str()? {
+        "" | "null" => None,
+        "stop" | "eos" | "end_turn" => Some(StopReason::EndTurn),
+        "tool_calls" | "function_call" | "tool_use" => Some(StopReason::ToolUse),
+        "length" | "max_tokens" => Some(StopReason::Length),
+        "content_filter" | "refusal" | "safety" => Some(StopReason::Refusal),
+        _ => Some(StopReason::Other),
     }
 }
 
+/// Whether a delta brings more than whose it is.
+fn has_content(delta: &Value) -> bool {
+    let fields = delta.as_object().into_iter().flatten();
+    fields
+        .filter(|(name, _)| *name != "role")
+        .any(|(_, value)| in_band::says(value))
+}
+
 /// A chunk that reports an error: as one, as the end of its choice, or as something that is no chunk at all.
-fn is_error(chunk: &Value, choice: &Value) -> bool {
-    let says = |value: &Value| !value.is_null() && *value != Value::Bool(false);
-    let is_chunk = chunk["choices"].is_array() || chunk["usage"].is_object();
-    says(&chunk["error"])
-        || says(&choice["error"])
+fn is_error(chunk: &Value, name: &str) -> bool {
+    let choice = choice(chunk);
+    let is_chunk = !choice.is_null() || chunk["usage"].is_object();
+    in_band::says(&chunk["error"])
+        || in_band::says(&choice["error"])
         || choice["finish_reason"] == "error"
-        || (!is_chunk
-            && ["code", "message", "detail", "status"]
-                .iter()
-                .any(|name| says(&chunk[*name])))
-        || chunk["type"] == "error"
-        || chunk["object"] == "error"
+        || (!is_chunk && in_band::is_error(chunk, name))
 }
 
 /// What a completion that came as a whole says.
 pub fn read_whole(provider: &str, body: &str, now: Timestamp) -> Result<Vec<Delta>, Box<Failure>> {
     let completion = in_band::json(provider, body, now)?;
-    let choice = &completion["choices"][0];
-    if !choice["message"].is_object() || is_error(&completion, choice) {
+    let choice = choice(&completion);
+    let message = &choice["message"];
+    if !message.is_object() || is_error(&completion, "") {
         return Err(in_band::error(provider, body, now));
     }
     let mut stream = Stream::new(provider);
     let mut deltas = Vec::new();
-    stream.message(&choice["message"], &mut deltas);
-    deltas.extend(usage(&completion["usage"]));
-    let reason = choice["finish_reason"].as_str().unwrap_or("stop");
-    stream.close(stream.stop_reason(reason), &mut deltas);
+    stream
+        .message(message, body, &mut deltas)
+        .map_err(|TooMany| in_band::too_many(provider, "tool calls", now))?;
+    deltas.extend(stream.used.report(&completion["usage"], &USAGE));
+    stream.finish = finish_reason(choice);
+    stream.done(now, &mut deltas)?;
     Ok(deltas)
-}
-
-/// Here the tokens read from the cache are counted among those read; with us they are counted apart.
-fn usage(usage: &Value) -> Option<Delta> {
-    let number = |value: &Value| value.as_u64().unwrap_or_default();
-    let cached = usage["prompt_tokens_details"]["cached_tokens"]
-        .as_u64()
-        .or_else(|| usage["prompt_cache_hit_tokens"].as_u64())
-        .unwrap_or_default();
-    usage.is_object().then(|| {
-        Delta::Usage(Usage {
-            input: number(&usage["prompt_tokens"]).saturating_sub(cached),
-            output: number(&usage["completion_tokens"]),
-            cache_read: cached,
-            cache_write: 0,
-        })
-    })
-}
-
-/// A tool without arguments is called with none, not with nothing.
-fn complete(mut call: ToolCall) -> ToolCall {
-    if call.arguments.is_empty() {
-        call.arguments.push_str("{}");
-    }
-    call
 }
 
 #[cfg(test)]

@@ -1,7 +1,8 @@
 use super::*;
 use crate::Dialect;
-use crate::test_support::{NOW, call, read_all, text, wire};
+use crate::test_support::{NOW, call, read_all, read_named, signs, text, wire};
 use outlast_kernel::classify::classify;
+use outlast_kernel::event::Usage;
 use outlast_kernel::failure::IoKind;
 use outlast_kernel::verdict::Cause;
 
@@ -66,6 +67,13 @@ fn calls_are_told_apart_by_index_or_id() {
             piece("", "\"id\":\"a\",", "]"),
             piece("", "\"id\":\"b\",", "]"),
         ],
+        // All with the same index.
+        [
+            piece("\"index\":0,", "\"id\":\"a\",", "[1"),
+            piece("\"index\":0,", "\"id\":\"b\",", "[2"),
+            piece("\"index\":0,", "\"id\":\"a\",", "]"),
+            piece("\"index\":0,", "\"id\":\"b\",", "]"),
+        ],
         [
             piece("", "\"id\":\"a\",", "[1"),
             piece("", "", "]"),
@@ -87,6 +95,7 @@ fn reasoning_has_many_forms() {
     let table = [
         r#"{"choices":[{"delta":{"reasoning_content":"Hm"}}]}"#,
         r#"{"choices":[{"delta":{"reasoning":"Hm","content":null}}]}"#,
+        r#"{"choices":[{"delta":{"reasoning_content":"","reasoning":"Hm"}}]}"#,
         r#"{"choices":[{"delta":{"content":[{"type":"thinking","thinking":[{"type":"text","text":"Hm"}]}]}}]}"#,
     ];
     for frame in table {
@@ -141,6 +150,11 @@ fn errors_in_the_stream_are_failures() {
             r#"{"error":{"code":"context_length_exceeded","message":"too long"}}"#,
             Cause::ContextOverflow,
         ),
+        (r#"{"status":"429","message":"slow"}"#, Cause::RateLimited),
+        (
+            r#"{"code":"rate_limit_exceeded","message":"slow"}"#,
+            Cause::RateLimited,
+        ),
         ("upstream connect error", Cause::Network),
     ];
     for (frame, cause) in table {
@@ -158,7 +172,7 @@ fn unknown_chunks_and_fields_are_skipped() {
         r#"{"object":"novel"}"#,
         r#"{"choices":null,"usage":{"prompt_tokens":"many"}}"#,
     ];
-    assert_eq!(read(&frames), (vec![Delta::Usage(Usage::default())], None));
+    assert_eq!(read(&frames), (vec![], None));
 }
 
 #[test]
@@ -187,4 +201,226 @@ fn a_whole_completion_says_the_same() {
     assert_eq!(read_whole("p", body, NOW).unwrap(), expected);
     let failure = read_whole("p", r#"{"error":{"code":429,"message":"x"}}"#, NOW).unwrap_err();
     assert_eq!(classify(&failure).cause, Cause::RateLimited);
+}
+
+const CALL: &str = r#"{"choices":[{"delta":{"tool_calls":[{"index":0,"id":"a","function":{"name":"run","arguments":"{}"}}]}}]}"#;
+
+fn finish(reason: &str) -> String {
+    format!(r#"{{"choices":[{{"delta":{{}},"finish_reason":{reason}}}]}}"#)
+}
+
+#[test]
+fn calls_that_are_whole_are_kept_whatever_the_end_is_called() {
+    let half = CALL.replace("{}", r#"{\"x\":"#);
+    for word in ["stop", "tool_calls", "tool_use", "novel"] {
+        let finish = finish(&format!("\"{word}\""));
+        let stopped = Delta::Stopped(StopReason::ToolUse);
+        let expected = vec![call("a", "run", "{}"), stopped];
+        assert_eq!(read(&[CALL, &finish]), (expected, None), "{word}");
+        let is_call = |delta: &Delta| matches!(delta, Delta::ToolCall(_));
+        assert!(!read(&[&half, &finish]).0.iter().any(is_call), "{word}");
+    }
+}
+
+#[test]
+fn an_end_that_is_none_ends_nothing() {
+    for word in ["null", "\"null\"", "\"\""] {
+        let read = read(&[CONTENT, &finish(word)]);
+        assert_eq!(read, (vec![text("Hi")], None), "{word}");
+    }
+}
+
+#[test]
+fn content_after_the_end_takes_the_end_back() {
+    let mut reader = Dialect::OpenaiChat.reader("p");
+    let mut deltas = Vec::new();
+    let both = CONTENT.replace("null", "\"stop\"");
+    let frames = [
+        (STOP, true),
+        (r#"{"choices":[],"usage":{"prompt_tokens":1}}"#, true),
+        (CONTENT, false),
+        (&both, false),
+        (&both, false),
+    ];
+    for (data, is_complete) in frames {
+        let (name, data) = (String::new(), data.to_owned());
+        reader
+            .read(&sse::Event { name, data }, NOW, &mut deltas)
+            .unwrap();
+        assert_eq!(reader.is_complete(), is_complete);
+    }
+    let texts = deltas.iter().filter(|delta| **delta == text("Hi"));
+    assert_eq!(texts.count(), 3);
+    assert_eq!(reader.end(), [Delta::Stopped(StopReason::EndTurn)]);
+    // Without another end, the answer was cut off.
+    assert_eq!(read(&[STOP, CONTENT]), (vec![text("Hi")], None));
+}
+
+#[test]
+fn nothing_undoes_a_complete_answer() {
+    let expected = vec![text("Hi"), Delta::Stopped(StopReason::EndTurn)];
+    for late in [r#"{"error":{"message":"late"}}"#, "<html>", "{"] {
+        assert_eq!(read(&[CONTENT, STOP, late]), (expected.clone(), None));
+    }
+}
+
+#[test]
+fn reports_that_all_is_well_are_no_errors() {
+    let table = [
+        r#"{"type":"ping","status":"ok"}"#,
+        r#"{"code":0,"message":"success"}"#,
+        r#"{"code":200,"message":"ok"}"#,
+        r#"{"status":"ok","message":"pong"}"#,
+        r#"{"error":null,"detail":""}"#,
+    ];
+    for frame in table {
+        assert_eq!(read(&[frame]), (vec![], None), "{frame}");
+        assert_eq!(
+            signs(Dialect::OpenaiChat, &[frame]),
+            [Sign::Alive],
+            "{frame}"
+        );
+    }
+}
+
+#[test]
+fn an_event_that_is_named_an_error_is_one() {
+    for data in [r#"{"oops":1}"#, "Overloaded", r#"{"message":"Overl"#] {
+        assert!(
+            read_named(Dialect::OpenaiChat, "error", data).is_some(),
+            "{data}"
+        );
+    }
+    assert_eq!(read_named(Dialect::OpenaiChat, "error", CONTENT), None);
+}
+
+#[test]
+fn only_what_belongs_to_an_answer_moves_it_on() {
+    let usage = r#"{"choices":[],"usage":{"prompt_tokens":1}}"#;
+    use Sign::{Alive, Opening, Progress};
+    let table = [
+        (r#"{"choices":[]}"#, Alive),
+        (ROLE, Opening),
+        (ROLE, Alive),
+        (r#"{"choices":[{"delta":{}}]}"#, Alive),
+        (r#"{"object":"novel"}"#, Alive),
+        (
+            r#"{"choices":[{"delta":{"reasoning_details":[1]}}]}"#,
+            Progress,
+        ),
+        (CONTENT, Progress),
+        (CALL, Progress),
+        (STOP, Progress),
+        (usage, Progress),
+        (usage, Alive),
+    ];
+    let frames = table.map(|(frame, _)| frame);
+    let expected = table.map(|(_, sign)| sign);
+    assert_eq!(signs(Dialect::OpenaiChat, &frames), expected);
+}
+
+#[test]
+fn only_the_first_choice_is_read_wherever_it_stands() {
+    let both = r#"{"choices":[{"index":1,"delta":{"content":"No"}},{"index":0,"delta":{"content":"Hi"}}]}"#;
+    let other = r#"{"choices":[{"index":1,"delta":{"content":"No"},"finish_reason":"stop"}]}"#;
+    assert_eq!(read(&[both, other]), (vec![text("Hi")], None));
+}
+
+#[test]
+fn older_and_odder_servers_are_understood() {
+    let stopped = || Delta::Stopped(StopReason::ToolUse);
+    let table = [
+        (
+            r#"{"choices":[{"message":{"content":"Hi"}}]}"#,
+            vec![text("Hi"), Delta::Stopped(StopReason::EndTurn)],
+        ),
+        (
+            r#"{"choices":[{"delta":{"function_call":{"name":"run","arguments":"[1]"}}}]}"#,
+            vec![call("", "run", "[1]"), stopped()],
+        ),
+        (
+            r#"{"choices":[{"delta":{"tool_calls":[{"id":"a","function":{"name":"run","arguments":{"z": 1.0,"a":2}}}]}}]}"#,
+            vec![call("a", "run", r#"{"z": 1.0,"a":2}"#), stopped()],
+        ),
+        (
+            r#"{"choices":[{"delta":{"tool_calls":[{"function":{"name":"run","arguments":"[1]"}},{"function":{"name":"run","arguments":"[2]"}}]}}]}"#,
+            vec![call("", "run", "[1]"), call("", "run", "[2]"), stopped()],
+        ),
+    ];
+    for (frame, expected) in table {
+        assert_eq!(read(&[frame, STOP]), (expected, None), "{frame}");
+    }
+    // A message at the end repeats what the deltas said.
+    let repeated = r#"{"choices":[{"message":{"content":"Hi"},"finish_reason":"stop"}]}"#;
+    let expected = vec![text("Hi"), Delta::Stopped(StopReason::EndTurn)];
+    assert_eq!(read(&[CONTENT, repeated]), (expected, None));
+    // An id of its own for each piece.
+    let more = CALL
+        .replace(r#""a""#, r#""b""#)
+        .replace(r#""name":"run","#, "");
+    let begun = CALL.replace("{}", "[1");
+    let expected = vec![call("a", "run", "[1]"), stopped()];
+    assert_eq!(
+        read(&[&begun, &more.replace("{}", "]"), STOP]),
+        (expected, None)
+    );
+}
+
+#[test]
+fn too_many_calls_are_a_failure_and_are_refused_quickly() {
+    let calls: Vec<String> = (0..80_000)
+        .map(|index| format!(r#"{{"index":{index},"id":"c{index}","function":{{"name":"run"}}}}"#))
+        .collect();
+    let frame = |calls: &[String]| {
+        let calls = calls.join(",");
+        format!(r#"{{"choices":[{{"delta":{{"tool_calls":[{calls}]}}}}]}}"#)
+    };
+    let read = |wire: &str| {
+        let event = sse::Event {
+            name: String::new(),
+            data: wire.to_owned(),
+        };
+        let mut reader = Dialect::OpenaiChat.reader("p");
+        reader.read(&event, NOW, &mut Vec::new())
+    };
+    assert!(read(&frame(&calls[..1000])).is_ok());
+    assert_eq!(read(&frame(&calls)).unwrap_err().io, Some(IoKind::Protocol));
+}
+
+#[test]
+fn usage_is_not_taken_back() {
+    let frames = [
+        r#"{"choices":[],"usage":{"prompt_tokens":10,"completion_tokens":4,"prompt_cache_hit_tokens":6}}"#,
+        r#"{"choices":[],"usage":{}}"#,
+        r#"{"choices":[],"usage":{"prompt_tokens":0,"completion_tokens":"x"}}"#,
+    ];
+    let usage = Usage {
+        input: 4,
+        output: 4,
+        cache_read: 6,
+        cache_write: 0,
+    };
+    assert_eq!(read(&frames), (vec![Delta::Usage(usage)], None));
+}
+
+#[test]
+fn a_whole_completion_without_an_end_is_one_only_with_content() {
+    let read = |content: &str| {
+        let body = format!(
+            r#"{{"choices":[{{"message":{{"content":{content}}},"finish_reason":null}}]}}"#
+        );
+        read_whole("p", &body, NOW)
+    };
+    let expected = [text("Hi"), Delta::Stopped(StopReason::EndTurn)];
+    assert_eq!(read("\"Hi\"").unwrap(), expected);
+    assert_eq!(read("null").unwrap_err().io, Some(IoKind::Truncated));
+}
+
+#[test]
+fn what_other_clients_read_is_read() {
+    let odd = CONTENT.replace("null", r#"null,"x":NaN,"y":1e999"#);
+    let expected = (vec![text("Hi"), Delta::Stopped(StopReason::EndTurn)], None);
+    assert_eq!(read(&[&odd, STOP]), expected);
+    let deep = format!("null,\"x\":{}{}", "[".repeat(500), "]".repeat(500));
+    assert_eq!(read(&[&CONTENT.replace("null", &deep), STOP]), expected);
 }

@@ -100,3 +100,30 @@ fn the_simplest_question_is_the_shortest() {
     );
     assert_eq!(asked(Dialect::OpenaiResponses, &request)["store"], false);
 }
+
+#[test]
+fn arguments_go_back_in_the_words_of_the_model() {
+    let asked_with = |arguments: &str| {
+        let call = Part::ToolCall(ToolCall {
+            id: "a".to_owned(),
+            name: "look".to_owned(),
+            arguments: arguments.to_owned(),
+        });
+        let request = Request {
+            messages: vec![Message {
+                role: Role::Assistant,
+                parts: vec![call],
+            }],
+            ..Request::default()
+        };
+        String::from_utf8(Dialect::Anthropic.request(&request)).unwrap()
+    };
+    let exact = r#"{"z": 1.0, "a": 12345678901234567890123}"#;
+    assert!(asked_with(exact).contains(&format!(r#""input":{exact}"#)));
+    // What the API could not read goes back as a text.
+    for odd in ["[1]", "", r#"{"x":"\ud83d"}"#, r#"{"x":1e999}"#] {
+        let body: Value = serde_json::from_str(&asked_with(odd)).unwrap();
+        let input = &body["messages"][0]["content"][0]["input"];
+        assert_eq!(*input, json!({ "text": odd }));
+    }
+}

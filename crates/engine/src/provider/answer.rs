@@ -200,7 +200,7 @@ impl Incoming {
         let mut deltas = Vec::new();
         if let Some(event) = &frame.event {
             match self.reader.read(event, now, &mut deltas) {
-                Ok(Sign::Progress) => self.watchdog.progress(now),
+                Ok(Sign::Progress | Sign::Opening) => self.watchdog.progress(now),
                 Ok(Sign::Alive) => {}
                 Err(failure) => return Err(with_headers(failure, &self.headers)),
             }

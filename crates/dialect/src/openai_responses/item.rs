@@ -1,0 +1,233 @@
+//! One item of an answer: what was said of it, and what is left to say.
+
+use crate::{Delta, arguments};
+use outlast_kernel::event::{Proof, Reasoning, ToolCall};
+use serde_json::Value;
+use std::collections::BTreeSet;
+
+/// What is known of an item.
+#[derive(Debug, Default)]
+pub(super) struct Item {
+    pub(super) kind: String,
+    pub(super) id: String,
+    /// Its arguments as they came in pieces.
+    pub(super) call: ToolCall,
+    /// Its arguments as they came at once.
+    whole_arguments: Option<String>,
+    /// Its arguments as it began with them, for where none come after that.
+    first_arguments: String,
+    /// Text or reasoning that was handed on.
+    said: String,
+    /// The parts that this was of.
+    parts: BTreeSet<u64>,
+    pub(super) is_done: bool,
+    /// The last event has told of it.
+    pub(super) is_listed: bool,
+}
+
+/// What is left to say at the end of an item.
+#[derive(Debug, Default)]
+pub(super) struct End {
+    pub(super) deltas: Vec<Delta>,
+    pub(super) is_refusal: bool,
+}
+
+/// All that an item tells, as it comes at its end.
+pub(super) struct Told<'a> {
+    item: &'a Value,
+    text: String,
+    arguments: String,
+}
+
+impl Item {
+    pub(super) fn begin(&mut self, item: &Value) {
+        item["name"]
+            .as_str()
+            .unwrap_or_default()
+            .clone_into(&mut self.call.name);
+        self.first_arguments = arguments::in_field(&item["arguments"]);
+    }
+
+    /// A piece of a part, or a whole part that did not come in pieces.
+    pub(super) fn say(&mut self, event: &Value) -> Option<String> {
+        let text = |name: &str| event[name].as_str().filter(|text| !text.is_empty());
+        let number = |name: &str| event[name].as_u64();
+        let part = number("content_index").or_else(|| number("summary_index"));
+        let part = part.unwrap_or_default();
+        let is_new = |text: &&str| {
+            !self.is_done && !self.parts.contains(&part) && !self.said.ends_with(*text)
+        };
+        let whole = text("text").or_else(|| text("refusal"));
+        let said = text("delta").or_else(|| whole.filter(is_new))?;
+        self.parts.insert(part);
+        self.said.push_str(said);
+        Some(said.to_owned())
+    }
+
+    /// Summaries come in paragraphs.
+    pub(super) fn next_paragraph(&mut self) -> Option<String> {
+        let gap = (!self.said.is_empty()).then(|| "\n\n".to_owned())?;
+        self.said.push_str(&gap);
+        Some(gap)
+    }
+
+    /// A piece of the arguments, or all of them.
+    pub(super) fn add_arguments(&mut self, event: &Value) {
+        if let Some(piece) = event["delta"].as_str() {
+            self.call.arguments.push_str(piece);
+        }
+        if !event["arguments"].is_null() {
+            self.whole_arguments = Some(arguments::in_field(&event["arguments"]));
+        }
+        if let Some(name) = event["name"].as_str().filter(|name| !name.is_empty()) {
+            name.clone_into(&mut self.call.name);
+        }
+    }
+
+    /// Whether nothing was said of this item yet.
+    pub(super) fn is_silent(&self) -> bool {
+        self.said.is_empty() && self.call.arguments.is_empty() && self.whole_arguments.is_none()
+    }
+
+    /// Whether what was said of this item is what is told.
+    pub(super) fn has_told(&self, told: &Told<'_>) -> bool {
+        if self.kind != "function_call" {
+            return !self.said.is_empty() && told.text.starts_with(&self.said);
+        }
+        let arguments = self.whole_arguments.as_ref();
+        told.item["name"] == self.call.name.as_str()
+            && *arguments.unwrap_or(&self.call.arguments) == told.arguments
+    }
+
+    /// The item is complete.
+    pub(super) fn end(&mut self, item: &Value) -> End {
+        if std::mem::replace(&mut self.is_done, true) {
+            return End::default();
+        }
+        let told = Told::of(item);
+        match item["type"].as_str().unwrap_or_default() {
+            "message" => self.end_message(&told),
+            "reasoning" => End::of(self.end_reasoning(&told)),
+            "function_call" => End::of(self.end_call(&told).into_iter().collect()),
+            _ => End::default(),
+        }
+    }
+
+    fn end_message(&mut self, told: &Told<'_>) -> End {
+        let rest = match told.text.strip_prefix(&self.said) {
+            Some(rest) => rest.to_owned(),
+            None => {
+                let unsaid = (0..).zip(told.parts("content"));
+                let unsaid = unsaid.filter(|(part, _)| !self.parts.contains(part));
+                unsaid.map(|(_, text)| text).collect()
+            }
+        };
+        self.said.push_str(&rest);
+        let is_refusal = |part: &Value| part["refusal"].is_string();
+        let said = Some(Delta::Text(rest)).filter(Delta::is_content);
+        End {
+            deltas: said.into_iter().collect(),
+            is_refusal: told.list("content").iter().any(is_refusal),
+        }
+    }
+
+    fn end_reasoning(&mut self, told: &Told<'_>) -> Vec<Delta> {
+        let mut deltas = Vec::new();
+        let rest = told.text.strip_prefix(&self.said).unwrap_or_default();
+        if !rest.is_empty() {
+            self.said.push_str(rest);
+            deltas.push(Delta::Reasoning(rest.to_owned()));
+        }
+        let proof = told.item["id"].as_str().map(|id| Proof::Encrypted {
+            id: id.to_owned(),
+            content: told.item["encrypted_content"].as_str().map(str::to_owned),
+        });
+        let text = self.said.clone();
+        deltas.push(Delta::ReasoningDone(Reasoning { text, proof }));
+        deltas
+    }
+
+    /// A call, unless the limit cut it short.
+    fn end_call(&mut self, told: &Told<'_>) -> Option<Delta> {
+        let text = |name: &str| told.item[name].as_str().filter(|text| !text.is_empty());
+        if let Some(name) = text("name") {
+            name.clone_into(&mut self.call.name);
+        }
+        if self.call.id.is_empty() {
+            text("id").unwrap_or_default().clone_into(&mut self.call.id);
+        }
+        if !told.arguments.is_empty() {
+            self.whole_arguments = Some(told.arguments.clone());
+        }
+        self.whole_arguments.get_or_insert_default();
+        (told.item["status"] != "incomplete").then(|| self.call_if_told())?
+    }
+
+    /// The call, if all of its arguments were told in one way or another.
+    pub(super) fn call_if_told(&mut self) -> Option<Delta> {
+        let whole = self.whole_arguments.as_deref();
+        let ways = [
+            whole.unwrap_or_default(),
+            &self.call.arguments,
+            &self.first_arguments,
+        ];
+        let arguments = match ways.iter().all(|way| way.is_empty()) {
+            true => whole?.to_owned(),
+            false => ways
+                .into_iter()
+                .find(|way| arguments::are_whole(way))?
+                .to_owned(),
+        };
+        self.whole_arguments = Some(arguments.clone());
+        let call = ToolCall {
+            arguments,
+            ..self.call.clone()
+        };
+        let call = arguments::complete(call).filter(|call| !call.name.is_empty())?;
+        Some(Delta::ToolCall(call))
+    }
+}
+
+impl End {
+    pub(super) fn of(deltas: Vec<Delta>) -> Self {
+        Self {
+            deltas,
+            is_refusal: false,
+        }
+    }
+}
+
+impl<'a> Told<'a> {
+    pub(super) fn of(item: &'a Value) -> Self {
+        let mut told = Self {
+            item,
+            text: String::new(),
+            arguments: arguments::in_field(&item["arguments"]),
+        };
+        told.text = match item["type"].as_str() {
+            Some("message") => told.parts("content").collect(),
+            _ => {
+                let joined = |name: &str| told.parts(name).collect::<Vec<_>>().join("\n\n");
+                let summary = joined("summary");
+                match summary.is_empty() {
+                    true => joined("content"),
+                    false => summary,
+                }
+            }
+        };
+        told
+    }
+
+    fn list(&self, name: &str) -> &'a [Value] {
+        self.item[name].as_array().map_or(&[], Vec::as_slice)
+    }
+
+    /// The texts of its parts, those that are refusals included.
+    fn parts(&self, name: &str) -> impl Iterator<Item = &'a str> + use<'a> {
+        let text = |part: &'a Value| {
+            let text = part["text"].as_str().or_else(|| part["refusal"].as_str());
+            text.unwrap_or_default()
+        };
+        self.list(name).iter().map(text)
+    }
+}

@@ -1,0 +1,177 @@
+//! The items of an answer, and which of them an event is about.
+//!
+//! An item is known by its id or its call's, and only then by its place: some servers leave the places out, some number
+//! all items alike, and some give an item another id in each event. So a list of what was already told is also compared
+//! by what it says. Invariant: what is said of an item is said once.
+
+use super::item::{End, Item, Told};
+use serde_json::Value;
+use std::collections::HashMap;
+
+/// More items than that in one answer are nobody's wish.
+const MOST: usize = 1000;
+
+/// There are more items than are accepted.
+pub(super) struct TooMany;
+
+#[derive(Debug, Default)]
+pub(super) struct Items {
+    items: Vec<Item>,
+    by_id: HashMap<String, usize>,
+    by_index: HashMap<u64, usize>,
+}
+
+/// How an event names its item.
+struct Key<'a> {
+    id: &'a str,
+    call_id: &'a str,
+    kind: &'a str,
+    index: Option<u64>,
+}
+
+impl Items {
+    /// The item of an event about a part of it.
+    pub(super) fn of_event(&mut self, event: &Value, kind: &str) -> Result<&mut Item, TooMany> {
+        let key = Key {
+            id: text(&event["item_id"]),
+            call_id: text(&event["call_id"]),
+            kind,
+            index: event["output_index"].as_u64(),
+        };
+        let known = self.find(&key);
+        self.known_or_new(known, &key)
+    }
+
+    /// An item that begins. What has the same place and another id is another item.
+    pub(super) fn begun(&mut self, item: &Value, index: Option<u64>) -> Result<(), TooMany> {
+        let key = Key::of(item, index);
+        let known = self.find(&key).filter(|place| {
+            let known = &self.items[*place];
+            !known.is_done && (known.id.is_empty() || known.id == key.id)
+        });
+        let known = self.known_or_new(known, &key)?;
+        known.begin(item);
+        Ok(())
+    }
+
+    /// An item that is complete.
+    pub(super) fn done(&mut self, item: &Value, index: Option<u64>) -> Result<&mut Item, TooMany> {
+        let key = Key::of(item, index);
+        let known = self.find(&key);
+        let known = known.or_else(|| self.alike(item, &key, |known| !known.is_done));
+        self.known_or_new(known, &key)
+    }
+
+    /// An item in the list of all.
+    pub(super) fn listed(&mut self, item: &Value, place: u64) -> Result<&mut Item, TooMany> {
+        let key = Key::of(item, Some(place));
+        let is_free =
+            |place: &usize| key.fits(&self.items[*place]) && !self.items[*place].is_listed;
+        let is_silent = |place: &usize| self.items[*place].is_silent();
+        let by_id = self.by_id(&key).filter(is_free);
+        let by_index = || self.by_index.get(&place).copied().filter(is_free);
+        let known = by_id
+            .or_else(|| self.alike(item, &key, |known| !known.is_listed))
+            .or_else(by_index)
+            .or_else(|| self.open(&key).filter(is_free).filter(is_silent));
+        let known = self.known_or_new(known, &key)?;
+        known.is_listed = true;
+        Ok(known)
+    }
+
+    /// The calls whose end was not told.
+    pub(super) fn open_calls(&mut self) -> End {
+        let is_open = |item: &&mut Item| !item.is_done && item.kind == "function_call";
+        let open = self.items.iter_mut().filter(is_open);
+        End::of(open.filter_map(|item| item.call_if_told()).collect())
+    }
+
+    fn find(&self, key: &Key<'_>) -> Option<usize> {
+        let fits = |place: &usize| key.fits(&self.items[*place]);
+        let is_open = |place: &usize| !self.items[*place].is_done;
+        let by_id = self.by_id(key).filter(fits);
+        match key.index {
+            _ if by_id.is_some() => by_id,
+            Some(index) => self
+                .by_index
+                .get(&index)
+                .copied()
+                .filter(fits)
+                .filter(is_open),
+            None => self.open(key),
+        }
+    }
+
+    fn by_id(&self, key: &Key<'_>) -> Option<usize> {
+        let ids = [key.call_id, key.id].into_iter();
+        ids.filter(|id| !id.is_empty())
+            .find_map(|id| self.by_id.get(id).copied())
+    }
+
+    /// The last item that has not ended, where there is nothing else to know it by.
+    fn open(&self, key: &Key<'_>) -> Option<usize> {
+        self.items.iter().rposition(|item| {
+            let is_nameless = item.id.is_empty() || key.id.is_empty();
+            !item.is_done && is_nameless && key.fits(item)
+        })
+    }
+
+    /// An item that has already said what this one says.
+    fn alike(&self, item: &Value, key: &Key<'_>, is_free: fn(&Item) -> bool) -> Option<usize> {
+        let told = Told::of(item);
+        self.items.iter().position(|known| {
+            is_free(known) && known.kind == key.kind && key.fits(known) && known.has_told(&told)
+        })
+    }
+
+    fn known_or_new(&mut self, known: Option<usize>, key: &Key<'_>) -> Result<&mut Item, TooMany> {
+        let place = known.unwrap_or(self.items.len());
+        if place == MOST {
+            return Err(TooMany);
+        }
+        if known.is_none() {
+            self.items.push(Item::default());
+        }
+        for id in [key.id, key.call_id] {
+            if !id.is_empty() && self.by_id.get(id) != Some(&place) {
+                self.by_id.insert(id.to_owned(), place);
+            }
+        }
+        if let Some(index) = key.index {
+            self.by_index.insert(index, place);
+        }
+        let item = &mut self.items[place];
+        for (known, new) in [
+            (&mut item.kind, key.kind),
+            (&mut item.id, key.id),
+            (&mut item.call.id, key.call_id),
+        ] {
+            if known.is_empty() {
+                new.clone_into(known);
+            }
+        }
+        Ok(item)
+    }
+}
+
+impl Key<'_> {
+    fn fits(&self, item: &Item) -> bool {
+        let may_be = |known: &str, new: &str| known.is_empty() || new.is_empty() || known == new;
+        may_be(&item.kind, self.kind) && may_be(&item.call.id, self.call_id)
+    }
+}
+
+impl<'a> Key<'a> {
+    fn of(item: &'a Value, index: Option<u64>) -> Self {
+        Self {
+            id: text(&item["id"]),
+            call_id: text(&item["call_id"]),
+            kind: text(&item["type"]),
+            index,
+        }
+    }
+}
+
+fn text(value: &Value) -> &str {
+    value.as_str().unwrap_or_default()
+}
