@@ -200,14 +200,15 @@ impl Incoming {
         let mut deltas = Vec::new();
         if let Some(event) = &frame.event {
             match self.reader.read(event, now, &mut deltas) {
-                Ok(Sign::Progress | Sign::Opening) => self.watchdog.progress(now),
+                Ok(Sign::Progress) => self.watchdog.progress(now),
+                Ok(Sign::Opening) => self.watchdog.opening(now),
                 Ok(Sign::Alive) => {}
                 Err(failure) => return Err(with_headers(failure, &self.headers)),
             }
         }
-        if self.reader.is_complete() {
-            self.complete_at.get_or_insert(now);
-        }
+        // What follows an end takes it back.
+        let ended = self.complete_at.unwrap_or(now);
+        self.complete_at = self.reader.is_complete().then_some(ended);
         let raw = Bytes::copy_from_slice(frame.raw);
         Ok(Some(Frame { raw, deltas }))
     }

@@ -1,7 +1,7 @@
 //! How long the next sign of life is waited for.
 //!
 //! Events move an answer on. Pings, comments and pieces of an event only show that somebody is there, and that counts
-//! for three limits at most: a provider that does nothing but breathe has stalled.
+//! for three idle limits at most: a provider that does nothing but breathe has stalled.
 
 use super::Timeouts;
 use outlast_kernel::Timestamp;
@@ -12,6 +12,7 @@ const BREATHS: u32 = 3;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Watchdog {
     timeouts: Timeouts,
+    announced: bool,
     begun: bool,
     progress_at: Timestamp,
     alive_at: Timestamp,
@@ -22,6 +23,7 @@ impl Watchdog {
     pub(super) fn new(timeouts: Timeouts, now: Timestamp) -> Self {
         Self {
             timeouts,
+            announced: false,
             begun: false,
             progress_at: now,
             alive_at: now,
@@ -29,6 +31,13 @@ impl Watchdog {
     }
 
     pub(super) fn alive(&mut self, now: Timestamp) {
+        self.alive_at = now;
+    }
+
+    /// The answer was announced: what is waited for is still its first event.
+    pub(super) fn opening(&mut self, now: Timestamp) {
+        self.announced = true;
+        self.progress_at = now;
         self.alive_at = now;
     }
 
@@ -40,14 +49,18 @@ impl Watchdog {
 
     /// Whether there was any event at all.
     pub(super) fn has_begun(&self) -> bool {
-        self.begun
+        self.announced || self.begun
     }
 
     /// Until when it waits, if there is a limit.
     pub(super) fn deadline(&self) -> Option<Timestamp> {
         let limit = self.limit();
         let silent = self.alive_at + limit;
-        let only_breathing = self.progress_at + limit * BREATHS;
+        let breaths = match self.timeouts.idle {
+            Duration::ZERO => limit * BREATHS,
+            idle => limit.max(idle * BREATHS),
+        };
+        let only_breathing = self.progress_at + breaths;
         (!limit.is_zero()).then(|| silent.min(only_breathing))
     }
 
@@ -89,6 +102,15 @@ mod tests {
         assert_eq!(watchdog.deadline(), Some(at(50)));
         watchdog.progress(at(20));
         assert_eq!(watchdog.deadline(), Some(at(30)));
+    }
+
+    #[test]
+    fn an_announcement_is_not_the_first_event() {
+        let mut watchdog = Watchdog::new(timeouts(50, 10), at(0));
+        watchdog.opening(at(20));
+        assert_eq!(watchdog.deadline(), Some(at(70)));
+        watchdog.progress(at(60));
+        assert_eq!(watchdog.deadline(), Some(at(70)));
     }
 
     #[test]

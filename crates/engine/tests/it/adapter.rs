@@ -70,7 +70,8 @@ async fn each_silence_has_a_limit_of_its_own() {
     };
     let table = [
         (vec![], Phase::BeforeContent, 20),
-        (vec![START], Phase::BeforeContent, 7),
+        // That an answer was announced is not its first event.
+        (vec![START], Phase::BeforeContent, 20),
         (vec![START, HELLO], Phase::AfterContent, 7),
     ];
     for (events, phase, after) in table {
@@ -93,7 +94,11 @@ async fn pings_keep_a_stream_alive_for_three_limits() {
         ": comment\n\n",
         "\n",
     ] {
-        let body = move || frames(&[START]).chain(pings(ping, seconds(20))).boxed();
+        let body = move || {
+            frames(&[START, HELLO])
+                .chain(pings(ping, seconds(20)))
+                .boxed()
+        };
         let (failure, took) = failed(anthropic(Says::events(body)).with_timeouts(limits)).await;
         assert_eq!(
             (failure.io, took),
