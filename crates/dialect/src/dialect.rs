@@ -113,6 +113,8 @@ impl Reader {
     }
 
     /// Whether the answer is complete and only its afterword is missing: a stream that falls silent now may be ended.
+    ///
+    /// Content that comes after all takes this back, and then a stream is complete only when it ends.
     pub fn is_complete(&self) -> bool {
         match &self.0 {
             State::OpenaiChat(stream) => stream.is_complete(),

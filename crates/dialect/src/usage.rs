@@ -24,6 +24,7 @@ pub(crate) struct Used {
 impl Used {
     /// What a report adds to what was told before.
     pub(crate) fn report(&mut self, usage: &Value, names: &Names) -> Option<Delta> {
+        usage.as_object()?;
         let number = |name: &str| usage.pointer(name)?.as_u64();
         let numbers = [
             number(names.input),

@@ -74,7 +74,7 @@ impl Stream {
             _ if is_end(kind) && has_failed(&frame["response"]) => {
                 return Err(self.error(&frame, now));
             }
-            _ if is_known(kind) => {}
+            _ if is_known(kind) || OPENINGS.contains(&kind) => {}
             _ if in_band::is_error(&frame, &event.name) => return Err(self.error(&frame, now)),
             _ => {}
         }

@@ -464,3 +464,57 @@ fn too_many_items_are_a_failure() {
     assert_eq!(read(&frames[..1000]).1, None);
     assert_eq!(read(&frames).1.unwrap().io, Some(IoKind::Protocol));
 }
+
+/// The events of an answer as a server with that habit would send them.
+fn with_habit(habit: &str, number: usize, mut event: Value) -> Vec<Value> {
+    let is_piece = event["delta"].is_string();
+    let fields = event.as_object_mut().unwrap();
+    match habit {
+        "no places" => fields.retain(|name, _| name != "output_index"),
+        "no ids" => fields.retain(|name, _| name != "item_id"),
+        "one place" if fields.contains_key("output_index") => event["output_index"] = 0.into(),
+        "new ids" if fields.contains_key("item_id") => event["item_id"] = number.to_string().into(),
+        "no list" if event["type"] == "response.completed" => {
+            event["response"]["output"] = Value::Null;
+        }
+        "no items" if event["type"] == "response.output_item.done" => return Vec::new(),
+        "twice" if !is_piece => return vec![event.clone(), event],
+        _ => {}
+    }
+    vec![event]
+}
+
+#[test]
+fn the_habits_of_servers_change_nothing() {
+    let deltas = [
+        text("Hel"),
+        text("lo"),
+        call("a", "run", r#"{"one":1,"x":2}"#),
+        call("b", "run", r#"{"one":1,"x":2}"#),
+        Delta::Stopped(StopReason::ToolUse),
+    ];
+    let frames = Dialect::OpenaiResponses.frames("m", &deltas).concat();
+    let data = frames
+        .lines()
+        .filter_map(|line| line.strip_prefix("data: "));
+    let events: Vec<Value> = data
+        .map(|data| serde_json::from_str(data).unwrap())
+        .collect();
+    for habit in [
+        "no places",
+        "no ids",
+        "one place",
+        "new ids",
+        "no list",
+        "no items",
+        "twice",
+    ] {
+        let events = events.iter().cloned().enumerate();
+        let events = events.flat_map(|(number, event)| with_habit(habit, number, event));
+        let frames: Vec<String> = events.map(|event| event.to_string()).collect();
+        let frames: Vec<&str> = frames.iter().map(String::as_str).collect();
+        let (read, failure) = read(&frames);
+        assert_eq!(failure, None, "{habit}");
+        assert_eq!(read[..deltas.len()], deltas, "{habit}");
+    }
+}
