@@ -224,5 +224,8 @@ pub fn read_whole(provider: &str, body: &str, now: Timestamp) -> Result<Vec<Delt
 }
 
 #[cfg(test)]
+#[path = "items_tests.rs"]
+mod items_tests;
+#[cfg(test)]
 #[path = "read_tests.rs"]
 mod tests;
