@@ -4,7 +4,7 @@ use crate::cli::AccountsArguments;
 use crate::config::{self, AccountSettings, KeyFrom, Provider, Settings};
 use crate::exit::{Exit, Usage};
 use crate::output::print;
-use crate::{home, knowledge, settings};
+use crate::{home, knowledge, reach, settings};
 use outlast_engine::Clock;
 use outlast_kernel::account::{Block, Blocks};
 use outlast_kernel::time::Span;
@@ -22,7 +22,7 @@ struct Row {
 }
 
 pub(crate) fn run(arguments: &AccountsArguments) -> anyhow::Result<Exit> {
-    let settings = config::load(&[])?;
+    let settings = config::load(&arguments.flags.overrides())?;
     let clock: Arc<dyn Clock> = Arc::new(settings::clock()?);
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -31,8 +31,7 @@ pub(crate) fn run(arguments: &AccountsArguments) -> anyhow::Result<Exit> {
         let home = home::prepare()?;
         let knowledge = knowledge::open(Some(home), &clock).await;
         if let Some(name) = &arguments.unblock {
-            known(&settings, name)?;
-            knowledge.unblock(name).await;
+            knowledge.unblock(&known(&settings, name)?).await;
         }
         let rows = rows(&settings, &knowledge.blocks());
         anyhow::Ok((rows, clock.now()))
@@ -48,41 +47,47 @@ pub(crate) fn run(arguments: &AccountsArguments) -> anyhow::Result<Exit> {
     print(&text::plain(&lines))
 }
 
-fn known(settings: &Settings, name: &str) -> Result<(), Usage> {
-    let names: Vec<String> = accounts(settings).map(|(name, _, _)| name).collect();
-    if names.iter().any(|known| known == name) {
-        return Ok(());
+/// The account of that name; the place where it is need not be typed.
+fn known(settings: &Settings, typed: &str) -> Result<String, Usage> {
+    let names: Vec<String> = accounts(settings)
+        .into_iter()
+        .map(|(name, _, _)| name)
+        .collect();
+    let is_meant = |name: &&String| *name == typed || name.split('@').next() == Some(typed);
+    if let Some(name) = names.iter().find(is_meant) {
+        return Ok(name.clone());
     }
     let known = names.join(", ");
     Err(Usage(format!(
-        "there is no account `{name}`; there are: {known}"
+        "there is no account `{typed}`; there are: {known}"
     )))
 }
 
-/// All accounts: those that are named, and the single keys of providers without any.
-fn accounts(settings: &Settings) -> impl Iterator<Item = (String, Provider, String)> {
-    let named = settings.accounts.iter().map(|account: &AccountSettings| {
-        (
-            account.name.clone(),
-            account.provider,
-            account.key.to_string(),
-        )
-    });
-    let has_named = |provider| {
-        settings
-            .accounts
-            .iter()
-            .any(|account| account.provider == provider)
+/// All accounts: those that are named, and the single key of the provider in use. Of that provider, they are those at
+/// the place where it is.
+fn accounts(settings: &Settings) -> Vec<(String, Provider, String)> {
+    let in_use = reach::accounts(settings, None);
+    let row = |account: &AccountSettings| {
+        let of_use = in_use.iter().find(|other| {
+            let name = other.name.split('@').next();
+            name == Some(account.name.as_str()) && Some(account.provider) == settings.provider
+        });
+        let name = of_use.map_or(&account.name, |other| &other.name);
+        (name.clone(), account.provider, account.key.to_string())
     };
-    let single = settings.provider.filter(|provider| !has_named(*provider));
-    let single = single
-        .filter(|_| settings.api_key.is_some())
-        .map(|provider| {
+    let mut rows: Vec<_> = settings.accounts.iter().map(row).collect();
+    for account in &in_use {
+        let (known, provider) = (
+            rows.iter().any(|(name, _, _)| *name == account.name),
+            settings.provider,
+        );
+        if let (false, Some(provider)) = (known, provider) {
             let variable = settings.api_key_variable.clone().map(KeyFrom::Variable);
             let key = variable.map_or_else(|| "settings".to_owned(), |from| from.to_string());
-            (provider.name().to_owned(), provider, key)
-        });
-    named.chain(single)
+            rows.push((account.name.clone(), provider, key));
+        }
+    }
+    rows
 }
 
 fn rows(settings: &Settings, blocks: &Blocks) -> Vec<Row> {
@@ -96,7 +101,7 @@ fn rows(settings: &Settings, blocks: &Blocks) -> Vec<Row> {
             blocks,
         }
     };
-    accounts(settings).map(row).collect()
+    accounts(settings).into_iter().map(row).collect()
 }
 
 impl Row {

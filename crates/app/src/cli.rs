@@ -209,6 +209,9 @@ impl SettingFlags {
 
 #[derive(Debug, Args)]
 pub(crate) struct AccountsArguments {
+    #[command(flatten)]
+    pub(crate) flags: SettingFlags,
+
     /// Forget what is held against that account
     #[arg(long, value_name = "NAME")]
     pub(crate) unblock: Option<String>,

@@ -80,6 +80,8 @@ async fn run(command: &str) -> Result<String, String> {
     let run = async {
         let mut stdout = stdout.take(MOST_KEY_BYTES);
         stdout.read_to_string(&mut text).await?;
+        // Whoever writes on hears that nobody reads.
+        drop(stdout);
         child.wait().await
     };
     match tokio::time::timeout(COMMAND_TIME, run).await {

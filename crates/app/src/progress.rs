@@ -20,7 +20,17 @@ pub(crate) struct Progress<Out: Write> {
     wait: Option<Wait>,
     /// Since when an answer is awaited.
     asking_since: Option<Timestamp>,
+    held: Option<Held>,
     shown: String,
+}
+
+/// A wait at the gate.
+#[derive(Clone, Copy)]
+struct Held {
+    until: Timestamp,
+    cause: Option<Cause>,
+    /// The time that was printed where lines stay.
+    printed: Timestamp,
 }
 
 #[derive(Clone)]
@@ -39,6 +49,7 @@ impl<Out: Write> Progress<Out> {
             is_terminal,
             wait: None,
             asking_since: None,
+            held: None,
             shown: String::new(),
         }
     }
@@ -69,18 +80,7 @@ impl<Out: Write> Progress<Out> {
                     self.print(&line);
                 }
             }
-            Body::Held { until, cause } if self.wait.is_none() => {
-                let phrase = cause.map_or("Others are ahead", Cause::phrase);
-                let left = Span(Duration::from_secs(until.since(now).as_secs() + 1));
-                let line =
-                    format!("⚠ {phrase}, waiting in line, next try in {left}… (Ctrl-C cancels)");
-                if self.is_terminal {
-                    self.redraw(line);
-                } else if self.asking_since.is_none() {
-                    self.print(&line);
-                }
-                self.asking_since = self.asking_since.or(Some(now));
-            }
+            Body::Held { until, cause } => self.hold(*until, *cause, now),
             Body::AccountBlocked { name, cause, until } => {
                 let left = Span(Duration::from_secs(until.since(now).as_secs()));
                 let phrase = cause.phrase();
@@ -88,11 +88,13 @@ impl<Out: Write> Progress<Out> {
             }
             Body::AttemptStarted { .. } => {
                 self.end_wait();
+                self.held = None;
                 self.asking_since = Some(now);
             }
             Body::RetryEnded { .. } => self.end_wait(),
             Body::Sealed { .. } => {
                 self.asking_since = None;
+                self.held = None;
                 if self.is_terminal {
                     self.redraw(String::new());
                 }
@@ -109,6 +111,8 @@ impl<Out: Write> Progress<Out> {
         if let Some(wait) = &self.wait {
             let line = wait.line(now);
             self.redraw(line);
+        } else if let Some(held) = self.held {
+            self.redraw(held.line(now));
         } else if let Some(silence) = self.asking_since.map(|since| now.since(since))
             && silence >= LONG_SILENCE
         {
@@ -116,6 +120,32 @@ impl<Out: Write> Progress<Out> {
             self.redraw(format!(
                 "… waiting for the answer ({silence}, Ctrl-C cancels)"
             ));
+        }
+    }
+
+    /// The gate holds the call. Before its own time, the wait that is shown is its own.
+    fn hold(&mut self, until: Timestamp, cause: Option<Cause>, now: Timestamp) {
+        if self.wait.as_ref().is_some_and(|wait| wait.at > now) {
+            return;
+        }
+        self.end_wait();
+        let far =
+            |held: Held| held.printed.since(until).max(until.since(held.printed)) >= LONG_WAIT;
+        let news = self.held.is_none_or(far);
+        let printed = match self.held {
+            Some(held) if !news => held.printed,
+            _ => until,
+        };
+        let held = Held {
+            until,
+            cause,
+            printed,
+        };
+        self.held = Some(held);
+        if self.is_terminal {
+            self.redraw(held.line(now));
+        } else if news {
+            self.print(&held.line(now));
         }
     }
 
@@ -141,6 +171,14 @@ impl<Out: Write> Progress<Out> {
         self.redraw(wait.line(wait.since));
         self.shown.clear();
         writeln!(self.out).ok();
+    }
+}
+
+impl Held {
+    fn line(&self, now: Timestamp) -> String {
+        let phrase = self.cause.map_or("Others are ahead", Cause::phrase);
+        let left = Span(Duration::from_secs(self.until.since(now).as_secs() + 1));
+        format!("⚠ {phrase}, waiting in line, next try in {left}… (Ctrl-C cancels)")
     }
 }
 

@@ -43,7 +43,7 @@ pub(crate) fn model(
         let remedy = "choose one with --model, OUTLAST_MODEL or `model` in outlast.toml";
         return Err(Usage(format!("no model is set; {remedy}")).into());
     };
-    let accounts = accounts(settings);
+    let accounts = accounts(settings, base_url);
     let is_shared = true;
     Ok(Reached {
         adapter,
@@ -53,27 +53,58 @@ pub(crate) fn model(
     })
 }
 
-/// The accounts of the provider in use: those that the settings name, else the one key that it has.
-pub(crate) fn accounts(settings: &Settings) -> Vec<Account> {
+/// The accounts of the provider in use: those that the settings name, else the one key that it has. At another place
+/// than the provider's own they are others: what is learnt there says nothing about the real ones.
+pub(crate) fn accounts(settings: &Settings, base_url: Option<&str>) -> Vec<Account> {
+    let place = place(settings, base_url);
+    let at_place = |name: &str| match place.as_str() {
+        "" => name.to_owned(),
+        place => format!("{name}@{place}"),
+    };
     let own = settings
         .accounts
         .iter()
         .filter(|account| Some(account.provider) == settings.provider);
     let named: Vec<Account> = own
         .map(|account| Account {
-            name: account.name.clone(),
+            name: at_place(&account.name),
             source: Arc::new(account.key.clone()),
             max_in_flight: account.max_in_flight,
         })
         .collect();
     match (&settings.api_key, settings.provider) {
-        (Some(key), Some(provider)) if named.is_empty() => vec![Account {
-            name: provider.name().to_owned(),
-            source: Arc::new(Fixed(key.clone())),
-            max_in_flight: None,
-        }],
+        (Some(key), Some(provider)) if named.is_empty() => {
+            // Another key is another account.
+            let mark = fingerprint(key.expose_secret());
+            vec![Account {
+                name: at_place(&format!("{}-{mark:05x}", provider.name())),
+                source: Arc::new(Fixed(key.clone())),
+                max_in_flight: None,
+            }]
+        }
         _ => named,
     }
+}
+
+/// A few bits by which keys are told apart, and from which none can be guessed (FNV-1a, folded to 20 bits).
+fn fingerprint(key: &str) -> u64 {
+    let hash = key.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    });
+    (hash >> 40 ^ hash >> 20 ^ hash) & 0xf_ffff
+}
+
+/// The host and port of an address that is not the provider's own; else nothing.
+fn place(settings: &Settings, base_url: Option<&str>) -> String {
+    let Some(url) = base_url.or(settings.base_url.as_deref()) else {
+        return String::new();
+    };
+    let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
+    let host = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    host.rsplit('@')
+        .next()
+        .unwrap_or_default()
+        .to_ascii_lowercase()
 }
 
 /// The provider that the settings name, unless it is the scripted one. A key is needed only where the address is the
@@ -91,13 +122,14 @@ pub(crate) fn provider(
         return Ok(None);
     };
     let own_url = base_url.or(settings.base_url.as_deref());
-    if own_url.is_none() && accounts(settings).is_empty() {
+    if own_url.is_none() && accounts(settings, None).is_empty() {
         return Err(Usage(no_key(settings, dialect.name())).into());
     }
     let http = http(settings, own_url.unwrap_or_else(|| home_of(dialect)))?;
     let secrets = settings.headers.iter();
     let secrets = secrets.map(|(_, value)| Credential::new(value.expose_secret().to_owned()));
     let adapter = Adapter::new(dialect, Arc::new(http), clock)
+        .at(&place(settings, base_url))
         .with_timeouts(settings.timeouts)
         .hiding(secrets.collect());
     Ok(Some(adapter))

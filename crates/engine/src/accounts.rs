@@ -7,6 +7,7 @@
 use crate::credential::Credential;
 use crate::knowledge::Knowledge;
 use crate::{BoxFuture, Clock};
+use outlast_kernel::Timestamp;
 use outlast_kernel::account::{Block, Choice, choose, with_first_free};
 use outlast_kernel::failure::Judged;
 use outlast_kernel::verdict::{Cause, Verdict};
@@ -36,6 +37,7 @@ pub struct Accounts {
     knowledge: Knowledge,
     clock: Arc<dyn Clock>,
     keys: Mutex<HashMap<String, Credential>>,
+    fetching: tokio::sync::Mutex<()>,
 }
 
 /// An account and its key.
@@ -66,26 +68,39 @@ impl Accounts {
             knowledge,
             clock,
             keys: Mutex::default(),
+            fetching: tokio::sync::Mutex::default(),
         }
     }
 
     /// The account to ask that model with: the one in use while it is free, else a free one, else the one that will be
-    /// free first. An account whose key cannot be had is passed over; the answer is why when none can.
-    pub async fn choose(&self, in_use: Option<&str>, model: &str) -> Result<Chosen, String> {
-        let mut names: Vec<&str> = self
-            .list
-            .iter()
-            .map(|account| account.name.as_str())
-            .collect();
+    /// free first. Those that were left are taken only when there is no other, and one whose key cannot be had is
+    /// passed over; the answer is why when none can be had.
+    pub async fn choose(
+        &self,
+        in_use: Option<&str>,
+        left: &[String],
+        model: &str,
+    ) -> Result<Chosen, String> {
+        let is_left = |name: &&str| left.iter().any(|other| other == name);
+        let (last, first): (Vec<&str>, Vec<&str>) = self.names().into_iter().partition(is_left);
         let mut problems = Vec::new();
-        while let Some(name) = self.best(&names, in_use, model) {
-            match self.key(&name).await {
-                Ok(credential) => return Ok(Chosen { name, credential }),
-                Err(problem) => problems.push(format!("{name}: {problem}")),
+        for mut names in [first, last] {
+            while let Some(name) = self.best(&names, in_use, model) {
+                match self.key(&name).await {
+                    Ok(credential) => return Ok(Chosen { name, credential }),
+                    Err(problem) => problems.push(format!("{name}: {problem}")),
+                }
+                names.retain(|other| *other != name);
             }
-            names.retain(|other| *other != name);
         }
         Err(problems.join("; "))
+    }
+
+    fn names(&self) -> Vec<&str> {
+        self.list
+            .iter()
+            .map(|account| account.name.as_str())
+            .collect()
     }
 
     fn best(&self, names: &[&str], in_use: Option<&str>, model: &str) -> Option<String> {
@@ -95,17 +110,28 @@ impl Accounts {
         Some(name.to_owned())
     }
 
+    /// Whether that account is blocked for that model.
+    pub fn is_blocked(&self, name: &str, model: &str) -> bool {
+        self.knowledge
+            .blocks()
+            .on(name, model, self.clock.now())
+            .is_some()
+    }
+
+    /// Whether another account than this one, and than those that were left, is free for that model and has a key.
+    pub async fn has_free_sibling(&self, name: &str, left: &[String], model: &str) -> bool {
+        for other in self.names() {
+            let is_new = other != name && !left.iter().any(|known| known == other);
+            if is_new && !self.is_blocked(other, model) && self.key(other).await.is_ok() {
+                return true;
+            }
+        }
+        false
+    }
+
     /// Whether there is more than one.
     pub fn are_several(&self) -> bool {
         self.list.len() > 1
-    }
-
-    /// Whether another account than this one is free for that model.
-    pub fn has_free_sibling(&self, name: &str, model: &str) -> bool {
-        let (blocks, now) = (self.knowledge.blocks(), self.clock.now());
-        let is_free = |account: &Account| blocks.on(&account.name, model, now).is_none();
-        let mut others = self.list.iter().filter(|account| account.name != name);
-        others.any(is_free)
     }
 
     /// How many calls that account may have under way.
@@ -114,9 +140,15 @@ impl Accounts {
         account.max_in_flight
     }
 
-    /// Takes note of what a failure says about an account, for everyone.
-    pub async fn failed(&self, chosen: &Chosen, model: &str, judged: &Judged) -> Standing {
-        if judged.verdict.cause == Cause::Auth && self.was_renewed(chosen).await {
+    /// Takes note of what a failure says about an account, for everyone. A refused key is fetched again if it may be.
+    pub async fn failed(
+        &self,
+        chosen: &Chosen,
+        model: &str,
+        (judged, may_refresh): (&Judged, bool),
+    ) -> Standing {
+        let refused = judged.verdict.cause == Cause::Auth;
+        if refused && may_refresh && self.was_renewed(chosen).await {
             return Standing::Renewed;
         }
         let now = self.clock.now();
@@ -127,21 +159,19 @@ impl Accounts {
         Standing::Blocked(block)
     }
 
-    /// A call with that account was answered.
-    pub async fn succeeded(&self, name: &str, model: &str) {
-        self.knowledge.heal(name, model).await;
+    /// A call with that account, begun then, was answered.
+    pub async fn succeeded(&self, name: &str, model: &str, begun: Timestamp) {
+        self.knowledge.heal(name, model, begun).await;
     }
 
-    /// The verdict as it stands with all accounts in view: where every one is blocked, the first of them is waited for.
+    /// The verdict as it stands with all accounts in view: where every one is at its limit, the first to be free again
+    /// is waited for.
     pub fn seen_together(&self, verdict: &Verdict, model: &str) -> Verdict {
         let (blocks, now) = (self.knowledge.blocks(), self.clock.now());
-        let names: Vec<&str> = self
-            .list
-            .iter()
-            .map(|account| account.name.as_str())
-            .collect();
-        match choose(&names, None, |name| blocks.on(name, model, now)) {
-            Some(Choice::Blocked(_, first)) if verdict.cause == Cause::UsageLimit => {
+        match choose(&self.names(), None, |name| blocks.on(name, model, now)) {
+            Some(Choice::Blocked(_, first))
+                if verdict.cause == Cause::UsageLimit && first.cause == Cause::UsageLimit =>
+            {
                 with_first_free(verdict, first)
             }
             _ => verdict.clone(),
@@ -165,8 +195,13 @@ impl Accounts {
         Ok(key)
     }
 
-    /// Fetches a refused key again; `true` when it is another one now.
+    /// Whether a refused key is another one now. Of many that ask at once, one fetches it.
     async fn was_renewed(&self, chosen: &Chosen) -> bool {
+        let _one = self.fetching.lock().await;
+        let known = lock(&self.keys).get(&chosen.name).cloned();
+        if known.is_some_and(|key| !key.is_same(&chosen.credential)) {
+            return true;
+        }
         match self.fetch(&chosen.name).await {
             Ok(key) => !key.is_same(&chosen.credential),
             Err(_) => false,

@@ -123,6 +123,8 @@ impl Knowledge {
     pub async fn ask(&self, gate: &str, waiter: &Waiter) -> Answer {
         let now = self.0.clock.now();
         if let Some(answer) = self.ask_closed(gate, waiter, now) {
+            // Who waited until it was over waits no more.
+            self.leave(gate, waiter).await;
             return answer;
         }
         if let Some(store) = self.0.store() {
@@ -174,7 +176,7 @@ impl Knowledge {
         match &report {
             // Told now and then, so that the next ramp begins at a pace that is known to be carried.
             Report::Succeeded(_) if quiet => return self.0.count(gate),
-            Report::Alive(_) | Report::Abandoned(_) if quiet => return,
+            Report::Alive(_) | Report::Abandoned(_) | Report::Proved if quiet => return,
             _ => {}
         }
         let now = self.0.clock.now();
@@ -234,7 +236,7 @@ fn joins(report: &Report) -> Option<&Waiter> {
     match report {
         Report::Failed { waiter, .. } => waiter.as_ref(),
         Report::Missed(waiter) => Some(waiter),
-        Report::Succeeded(_) | Report::Alive(_) | Report::Abandoned(_) | Report::Carried(_) => None,
+        _ => None,
     }
 }
 
@@ -259,6 +261,7 @@ fn apply(scene: &mut Scene, report: Report, now: Timestamp) {
             gate.renew(pass, now);
         }
         Report::Abandoned(pass) => gate.abandoned(pass, now),
+        Report::Proved => gate.proved_well(line.len(), now),
         Report::Carried(calls) => gate.carried(calls, now),
         Report::Missed(waiter) => {
             gate.missed_a_failure(now);
@@ -281,14 +284,14 @@ impl Knowledge {
         self.change_blocks(move |blocks| blocks.add(block)).await;
     }
 
-    /// A call with that account succeeded: what was held against it is over.
-    pub async fn heal(&self, account: &str, model: &str) {
-        if !lock(&self.0.blocks).heal(account, model) {
+    /// A call with that account, begun then, succeeded: what was held against it is over.
+    pub async fn heal(&self, account: &str, model: &str, begun: Timestamp) {
+        if !lock(&self.0.blocks).heal(account, model, begun) {
             return;
         }
         let (account, model) = (account.to_owned(), model.to_owned());
         self.change_blocks(move |blocks| {
-            blocks.heal(&account, &model);
+            blocks.heal(&account, &model, begun);
         })
         .await;
     }
@@ -303,6 +306,15 @@ impl Knowledge {
                 .collect();
         };
         forget(account, &mut lock(&self.0.blocks));
+        let of_account = |gate: &&String| gate.split('/').nth(1) == Some(account);
+        let gates: Vec<String> = lock(&self.0.scenes)
+            .keys()
+            .filter(of_account)
+            .cloned()
+            .collect();
+        for gate in gates {
+            self.report(&gate, Report::Proved).await;
+        }
         let account = account.to_owned();
         self.change_blocks(move |blocks| forget(&account, blocks))
             .await;

@@ -22,6 +22,11 @@ pub trait Provider: Send + Sync {
     /// The name that failures and events carry.
     fn name(&self) -> &str;
 
+    /// What tells it from others of the same name, such as its address: what is learnt of one is not true of another.
+    fn place(&self) -> &str {
+        ""
+    }
+
     /// Makes one request, with that credential or else the provider's own. A failure comes boxed, being many times the
     /// size of a delta, and rare. The stream ends after its first failure or after [`Delta::Stopped`].
     fn stream(

@@ -81,6 +81,10 @@ pub async fn run_turn(turn: Turn<'_>, sink: Sink<'_>) -> Ended {
         gate: None,
         rules,
         account: None,
+        left: Vec::new(),
+        refreshed: Vec::new(),
+        unanswered: None,
+        held_since: None,
         seat: None,
         said_held: None,
         state,
@@ -97,6 +101,13 @@ struct Runner<'a> {
     rules: Rules,
     /// The account that is asked with.
     account: Option<Chosen>,
+    /// The accounts that this turn has switched away from, and those whose key was fetched again.
+    left: Vec<String>,
+    refreshed: Vec<String>,
+    /// When the running call began, until the provider has begun to answer it.
+    unanswered: Option<Timestamp>,
+    /// Since when the call is held at the gate.
+    held_since: Option<Timestamp>,
     seat: Option<Seat>,
     /// The time at the gate that was said last.
     said_held: Option<Timestamp>,
@@ -164,6 +175,7 @@ impl Runner<'_> {
             }
             // The next call chooses anew; what else there is to switch to is not the turn's.
             Effect::Apply(Remedy::Switch(Target::Account)) => {
+                self.leave_account();
                 step(&mut self.state, Event::RemedyDone)
             }
             Effect::Apply(_) => step(&mut self.state, Event::RemedyFailed),
@@ -182,13 +194,7 @@ impl Runner<'_> {
         if self.turn.control.is_aborted() {
             return self.abort();
         }
-        if let Err(problem) = self.choose_account().await {
-            return self.fail(self.no_key(&problem)).await;
-        }
-        if let Err(effects) = self.pass_the_gate().await {
-            return effects;
-        }
-        if let Err(effects) = self.take_seat().await {
+        if let Err(effects) = self.be_admitted().await {
             return effects;
         }
         let effects = self.stream().await;
@@ -199,6 +205,8 @@ impl Runner<'_> {
     /// Follows the stream of one call to its end.
     async fn stream(&mut self) -> Effects {
         self.emitter.start_attempt();
+        (self.said_held, self.held_since) = (None, None);
+        self.unanswered = Some(self.turn.clock.now());
         self.answer.begin_attempt();
         let credential = self.account.as_ref().map(|account| &account.credential);
         let mut stream = self.turn.provider.stream(self.turn.request, credential);
@@ -269,9 +277,10 @@ impl Runner<'_> {
         // Judged and decided at one moment, so that a stated wait is announced as it was stated.
         let now = self.turn.clock.now();
         let failure = Judged::new(Failure { at: now, ..failure });
+        let own = Arc::clone(&failure);
         let (failure, remedies) = self.with_accounts(failure).await;
         let event = Event::Failed {
-            failure: Arc::clone(&failure),
+            failure,
             own_delay,
             remedies,
             now,
@@ -282,7 +291,7 @@ impl Runner<'_> {
                 Effect::SleepUntil(at) => Some(*at),
                 _ => None,
             });
-            gate.failed(&failure, waits_until).await;
+            gate.failed(&own, waits_until).await;
         }
         effects
     }

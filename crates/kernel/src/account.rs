@@ -5,7 +5,7 @@
 //! a block is over. Not here: keys (see the engine) and where blocks are kept (see the store).
 
 use crate::Timestamp;
-use crate::verdict::{Authority, Cause, Hint, Scope, Verdict};
+use crate::verdict::{Authority, Cause, Class, Hint, Scope, Verdict};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
@@ -93,16 +93,24 @@ impl Blocks {
         }
     }
 
-    /// A call with that account succeeded; the answer is whether that was news.
-    pub fn heal(&mut self, account: &str, model: &str) -> bool {
+    /// A call with that account, begun then, succeeded; the answer is whether that was news. What was learnt after the
+    /// call had begun may well be true all the same.
+    pub fn heal(&mut self, account: &str, model: &str, begun: Timestamp) -> bool {
         let before = self.0.len();
-        self.0.retain(|block| !block.concerns(account, model));
+        let proved_wrong = |block: &Block| block.concerns(account, model) && block.since <= begun;
+        self.0.retain(|block| !proved_wrong(block));
         self.0.len() != before
     }
 
-    /// Forgets what is over.
+    /// Forgets what is over, and cuts guesses that a clock which was wrong has left too long.
     pub fn prune(&mut self, now: Timestamp) {
         self.0.retain(|block| block.until > now);
+        let longest = now + LONGEST_GUESS;
+        for block in &mut self.0 {
+            if block.authority == Authority::Guessed {
+                block.until = block.until.min(longest);
+            }
+        }
     }
 
     /// What keeps that account from being used now, the longest of it.
@@ -151,8 +159,10 @@ pub fn choose<'a>(
     let blocks = accounts
         .iter()
         .filter_map(|account| Some((*account, blocked(account)?)));
+    // A limit passes by itself; whether a key is taken again is anybody's guess.
+    let is_hopeless = |block: &Block| block.cause.class() != Class::Transient;
     blocks
-        .min_by_key(|(_, block)| block.until)
+        .min_by_key(|(_, block)| (is_hopeless(block), block.until))
         .map(|(account, block)| Choice::Blocked(account, block))
 }
 
@@ -246,7 +256,16 @@ mod tests {
     fn success_heals_and_time_does_too() {
         let mut blocks: Blocks = [block("a", 50, Authority::Stated)].into_iter().collect();
         assert!(blocks.on("a", "m", at(50)).is_none());
-        assert!(blocks.heal("a", "m") && !blocks.heal("a", "m"));
+        assert!(!blocks.heal("other", "m", at(9)));
+        assert!(blocks.heal("a", "m", at(9)) && !blocks.heal("a", "m", at(9)));
+        // What was learnt while the call was under way is not disproved by it.
+        let mut later: Blocks = [Block {
+            since: at(10),
+            ..block("a", 50, Authority::Stated)
+        }]
+        .into_iter()
+        .collect();
+        assert!(!later.heal("a", "m", at(9)));
         blocks.add(block("a", 50, Authority::Stated));
         blocks.prune(at(50));
         assert_eq!(blocks.iter().count(), 0);
@@ -272,6 +291,15 @@ mod tests {
         assert_eq!(choose(&["a", "c", "d"], Some("d")), ("d", None));
         assert_eq!(choose(&["a", "c", "d"], Some("a")), ("c", None));
         assert_eq!(choose(&["a", "b"], Some("a")), ("b", Some(at(300))));
+        let revoked = Block {
+            cause: Cause::Auth,
+            ..block("b", 300, Authority::Guessed)
+        };
+        let blocks: Blocks = [block("a", 900, Authority::Stated), revoked]
+            .into_iter()
+            .collect();
+        let first = super::choose(&["a", "b"], None, |account| blocks.on(account, "m", at(1)));
+        assert!(matches!(first, Some(Choice::Blocked("a", _))), "{first:?}");
     }
 
     #[test]

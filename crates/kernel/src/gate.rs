@@ -307,6 +307,37 @@ impl Gate {
         }
     }
 
+    /// The provider answered somebody who had not asked the gate: whatever it stated is over.
+    pub fn proved_well(&mut self, waiting: u32, now: Timestamp) {
+        self.not_before = Timestamp::default();
+        if let Stage::Open(open) | Stage::HalfOpen { open, .. } = &self.stage {
+            let ramp = Ramp::begin(open.rate, now);
+            self.enter(Stage::Ramp(ramp));
+        }
+        if waiting == 0 && !self.is_closed() {
+            self.close(now);
+        }
+    }
+
+    /// The gate as it can be at that time: a clock that was wrong may have left times that never come.
+    #[must_use]
+    pub fn at(mut self, now: Timestamp) -> Self {
+        let lease = self.config.lease;
+        let sane = |open: &mut Open| {
+            open.opened = open.opened.min(now);
+            open.next_probe = open.next_probe.min(now + LONGEST_PROBE_GAP);
+        };
+        match &mut self.stage {
+            Stage::Closed | Stage::Ramp(_) => {}
+            Stage::Open(open) => sane(open),
+            Stage::HalfOpen { open, expires } => {
+                sane(open);
+                *expires = (*expires).min(now + lease);
+            }
+        }
+        self
+    }
+
     /// A probe was given up before it could show anything: the next may probe at once.
     pub fn abandoned(&mut self, pass: Pass, now: Timestamp) {
         if let Stage::HalfOpen { open, .. } = &self.stage

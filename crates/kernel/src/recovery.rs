@@ -12,7 +12,7 @@ use crate::Timestamp;
 use crate::budget::{Chain, Cost, Prompt};
 use crate::decision::{Decision, GiveUp, Remedies, Remedy, Rules, Situation, Target, decide};
 use crate::failure::{Judged, Phase};
-use crate::verdict::Class;
+use crate::verdict::{Class, Scope};
 use arrayvec::ArrayVec;
 use std::sync::Arc;
 use std::time::Duration;
@@ -271,7 +271,9 @@ fn failed(state: &mut State, event: Event, committed: bool, within: Option<Wait>
         now,
     };
     if let Some(wait) = within {
-        let may_wait = !committed && failure.verdict.class() == Class::Transient;
+        // Where another account is free, its own limit need not be waited out.
+        let rotates = remedies.switch.account && failure.verdict.scope == Scope::Credential;
+        let may_wait = !committed && !rotates && failure.verdict.class() == Class::Transient;
         if may_wait && failure.failure.retryable != Some(false) && now < wait.until {
             return wait_on(state, wait, now);
         }

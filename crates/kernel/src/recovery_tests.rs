@@ -287,6 +287,21 @@ fn what_the_gates_try_shows_to_be_hopeless_is_not_waited_for() {
     assert_eq!(effects.last(), Some(&settled));
 }
 
+#[test]
+fn a_limit_that_the_gates_try_meets_is_not_waited_out_where_another_account_is_free() {
+    let mut run = Run::new("session");
+    run.fail(overloaded(), Remedies::NONE);
+    run.step(Event::LetPass { now: NOW });
+    run.now = NOW;
+    let free = Remedies {
+        switch: Switches::ALL,
+        ..Remedies::NONE
+    };
+    let effects = run.fail(judged(Cause::UsageLimit, Scope::Credential), free);
+    let switch = Effect::Apply(Remedy::Switch(Target::Account));
+    assert_eq!(effects.last(), Some(&switch), "{effects:?}");
+}
+
 // --- all sequences ---
 
 const WORDS: usize = 17;

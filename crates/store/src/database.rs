@@ -46,6 +46,12 @@ pub enum Error {
     /// The store's thread could not be started.
     #[error("the store's thread could not be started: {0}")]
     Thread(std::io::Error),
+    /// Another file has taken its place.
+    #[error("another file has taken the place of {path}")]
+    Moved {
+        /// The place.
+        path: PathBuf,
+    },
     /// The store's thread has ended.
     #[error("the store is closed")]
     Gone,
@@ -77,11 +83,55 @@ pub struct Opened {
 /// Opens the file; a damaged one is put aside and a new one made.
 pub(crate) fn open(path: &Path) -> Result<(Connection, Option<PathBuf>), Error> {
     match try_open(path) {
-        Err(error) if error.is_corruption() => {
-            let aside = put_aside(path)?;
-            Ok((try_open(path)?, Some(aside)))
-        }
+        Err(error) if error.is_corruption() => replace(path),
         opened => Ok((opened?, None)),
+    }
+}
+
+/// Makes a new file in the place of a damaged one, unless somebody else has done so meanwhile. One process at a time.
+pub(crate) fn replace(path: &Path) -> Result<(Connection, Option<PathBuf>), Error> {
+    let _lock = lock(path)?;
+    if let Ok(connection) = try_open(path)
+        && is_whole(&connection)
+    {
+        return Ok((connection, None));
+    }
+    let aside = put_aside(path)?;
+    Ok((try_open(path)?, Some(aside)))
+}
+
+/// Held until it is dropped, or its process dies.
+fn lock(path: &Path) -> Result<fs::File, Error> {
+    let mut name = OsString::from(path);
+    name.push(".lock");
+    let path = PathBuf::from(name);
+    make_private(&path)?;
+    let failed = |source| Error::File {
+        path: path.clone(),
+        source,
+    };
+    let file = fs::File::open(&path).map_err(failed)?;
+    file.lock().map_err(failed)?;
+    Ok(file)
+}
+
+fn is_whole(connection: &Connection) -> bool {
+    let check = connection.query_row("PRAGMA quick_check(1)", [], |row| row.get::<_, String>(0));
+    check.is_ok_and(|said| said == "ok")
+}
+
+/// What tells one file at a path from another that took its place.
+pub(crate) fn identity(path: &Path) -> Option<(u64, u64)> {
+    let found = fs::metadata(path).ok()?;
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::MetadataExt;
+        Some((found.dev(), found.ino()))
+    }
+    #[cfg(not(unix))]
+    {
+        // There an open file cannot be taken away.
+        found.is_file().then_some((0, 0))
     }
 }
 
@@ -110,14 +160,22 @@ fn make_private(path: &Path) -> Result<(), Error> {
 }
 
 fn bring_up_to_date(connection: &mut Connection, path: &Path) -> Result<(), Error> {
-    let transaction =
-        connection.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
-    let found: i64 = transaction.query_row("PRAGMA user_version", [], |row| row.get(0))?;
     let known = i64::try_from(STEPS.len()).unwrap_or(i64::MAX);
+    let format = |connection: &Connection| -> Result<i64, Error> {
+        Ok(connection.query_row("PRAGMA user_version", [], |row| row.get(0))?)
+    };
+    let found = format(connection)?;
     if found > known {
         let path = path.to_owned();
         return Err(Error::Newer { path, found, known });
     }
+    if found == known {
+        return Ok(());
+    }
+    let transaction =
+        connection.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
+    // Somebody else may have been faster.
+    let found = format(&transaction)?;
     for step in STEPS.iter().skip(usize::try_from(found).unwrap_or(0)) {
         transaction.execute_batch(step)?;
     }
@@ -127,7 +185,7 @@ fn bring_up_to_date(connection: &mut Connection, path: &Path) -> Result<(), Erro
 }
 
 /// Gives the damaged file, and what belongs to it, another name. Nothing is deleted.
-pub(crate) fn put_aside(path: &Path) -> Result<PathBuf, Error> {
+fn put_aside(path: &Path) -> Result<PathBuf, Error> {
     let named = |suffix: &str| {
         let mut name = OsString::from(path);
         name.push(suffix);

@@ -31,6 +31,8 @@ pub enum Report {
     Alive(Pass),
     /// It was given up.
     Abandoned(Pass),
+    /// The provider answered somebody who had not asked the gate.
+    Proved,
     /// So many calls were accepted while nothing was wrong.
     Carried(u32),
     /// A failure that could not be reported when it happened.
@@ -99,6 +101,7 @@ impl Store {
                     gate.renew(pass, now);
                 }
                 Report::Abandoned(pass) => gate.abandoned(pass, now),
+                Report::Proved => gate.proved_well(line::waiting(connection, key)?, now),
                 Report::Carried(calls) => gate.carried(calls, now),
                 Report::Missed(waiter) => {
                     gate.missed_a_failure(now);
@@ -132,13 +135,16 @@ impl Store {
                 let cause: Option<String> = row.get(2)?;
                 Ok((row.get::<_, String>(0)?, row.get::<_, String>(1)?, cause))
             })?;
-            rows.map(|row| {
+            let mut scenes = Vec::new();
+            for row in rows {
                 let (key, state, cause) = row?;
-                let (gate, line) = (read(&state)?, line::all(connection, &key, now)?);
+                // A row that cannot be read says nothing; the next change replaces it.
+                let Some(gate) = read(&state) else { continue };
+                let (gate, line) = (gate.at(now), line::all(connection, &key, now)?);
                 let cause = cause.and_then(|word| Cause::named(&word));
-                Ok((key, Scene { gate, line, cause }))
-            })
-            .collect()
+                scenes.push((key, Scene { gate, line, cause }));
+            }
+            Ok(scenes)
         })
         .await
     }
@@ -153,7 +159,10 @@ impl Store {
         self.change(move |connection| {
             line::bury(connection, now)?;
             let before = find(connection, &key)?;
-            let mut gate = before.clone().unwrap_or_else(|| Gate::new(config));
+            let mut gate = match &before {
+                Some(before) => before.clone().at(now),
+                None => Gate::new(config),
+            };
             let result = change(connection, &key, &mut gate)?;
             if before.as_ref() != Some(&gate) {
                 save(connection, &key, &gate, now)?;
@@ -174,11 +183,11 @@ fn blame(connection: &Connection, key: &str, cause: Cause) -> Result<(), Error> 
 fn find(connection: &Connection, key: &str) -> Result<Option<Gate>, Error> {
     let mut statement = connection.prepare_cached("SELECT state FROM gates WHERE key = ?1")?;
     let state: Option<String> = statement.query_row([key], |row| row.get(0)).optional()?;
-    state.as_deref().map(read).transpose()
+    Ok(state.as_deref().and_then(read))
 }
 
-fn read(state: &str) -> Result<Gate, Error> {
-    serde_json::from_str(state).map_err(|_| Error::Unreadable { what: "gate" })
+fn read(state: &str) -> Option<Gate> {
+    serde_json::from_str(state).ok()
 }
 
 fn save(connection: &Connection, key: &str, gate: &Gate, now: Timestamp) -> Result<(), Error> {

@@ -27,6 +27,7 @@ use worker::Worker;
 #[derive(Clone, Debug)]
 pub struct Store {
     path: PathBuf,
+    identity: Option<(u64, u64)>,
     worker: Worker,
     config: Config,
 }
@@ -34,25 +35,25 @@ pub struct Store {
 impl Store {
     /// Opens the file at that path, or makes it. Blocks for as long as the disk takes.
     pub fn open(path: &Path) -> Result<Opened, Error> {
-        let (connection, replaced) = database::open(path)?;
-        Ok(Opened {
-            store: Self {
-                path: path.to_owned(),
-                worker: Worker::start(connection)?,
-                config: Config::default(),
-            },
-            replaced,
-        })
+        Self::with(path, database::open(path)?)
     }
 
-    /// Puts the file at that path aside, because it is known to be damaged, and makes a new one.
+    /// Makes a new file in the place of one that is known to be damaged, unless that was done already.
     pub fn replace(path: &Path) -> Result<Opened, Error> {
-        let aside = database::put_aside(path)?;
-        let opened = Self::open(path)?;
-        Ok(Opened {
-            replaced: Some(aside),
-            ..opened
-        })
+        Self::with(path, database::replace(path)?)
+    }
+
+    fn with(
+        path: &Path,
+        (connection, replaced): (Connection, Option<PathBuf>),
+    ) -> Result<Opened, Error> {
+        let store = Self {
+            path: path.to_owned(),
+            identity: database::identity(path),
+            worker: Worker::start(connection)?,
+            config: Config::default(),
+        };
+        Ok(Opened { store, replaced })
     }
 
     /// Where it is.
@@ -62,6 +63,10 @@ impl Store {
 
     /// Whether another process has changed anything since this was asked last.
     pub async fn was_changed(&self) -> Result<bool, Error> {
+        if database::identity(&self.path) != self.identity {
+            let path = self.path.clone();
+            return Err(Error::Moved { path });
+        }
         self.worker
             .run(|connection, seen| {
                 let version: i64 =

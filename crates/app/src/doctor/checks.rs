@@ -122,7 +122,7 @@ fn provider(settings: &Settings) -> Vec<Check> {
             Check::doubtful("provider", says, "set `model`, or use --model")
         }
     };
-    if !reach::accounts(settings).is_empty() {
+    if !reach::accounts(settings, None).is_empty() {
         return vec![model];
     }
     let key = match &settings.api_key_variable {
@@ -177,7 +177,7 @@ fn way(arguments: &DoctorArguments, settings: &Settings) -> anyhow::Result<Vec<C
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
-    let checks = runtime.block_on(look(&adapter, reach::accounts(settings), &*clock));
+    let checks = runtime.block_on(look(&adapter, reach::accounts(settings, None), &*clock));
     runtime.shutdown_background();
     Ok(checks)
 }

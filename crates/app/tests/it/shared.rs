@@ -125,8 +125,12 @@ fn when_the_one_that_probes_is_killed_another_takes_over() {
 fn accounts_are_listed_with_their_state_and_can_be_freed() {
     let mock = with_home(|_| {});
     mock.control("DELETE", "/_outlast/requests", "");
-    let settings = "[accounts.work]\nprovider = \"openai\"\napi_key_env = \"WORK_KEY\"\n\
-                    [accounts.home]\nprovider = \"openai\"\napi_key_file = \"home.key\"\n";
+    let settings = format!(
+        "provider = \"openai\"\n[providers.openai]\nbase_url = \"{}\"\n\
+         [accounts.work]\nprovider = \"openai\"\napi_key_env = \"WORK_KEY\"\n\
+         [accounts.home]\nprovider = \"openai\"\napi_key_file = \"home.key\"\n",
+        mock.url()
+    );
     std::fs::write(mock.outlast.home().join("outlast.toml"), settings).unwrap();
     std::fs::write(mock.outlast.home().join("home.key"), "planted-home-key\n").unwrap();
     let ask = || {
@@ -164,7 +168,7 @@ fn accounts_are_listed_with_their_state_and_can_be_freed() {
     let unknown = mock.outlast.run(&["accounts", "--unblock", "nobody"]);
     assert_eq!(unknown.code, 2);
     assert!(
-        unknown.stderr.contains("there are: home, work"),
+        unknown.stderr.contains("there are: home@"),
         "{}",
         unknown.stderr
     );

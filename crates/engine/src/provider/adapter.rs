@@ -15,6 +15,7 @@ use std::sync::Arc;
 #[derive(Clone)]
 pub struct Adapter {
     pub(super) name: String,
+    place: String,
     pub(super) dialect: Dialect,
     pub(super) transport: Arc<dyn Transport>,
     pub(super) clock: Arc<dyn Clock>,
@@ -29,6 +30,7 @@ impl Adapter {
     pub fn new(dialect: Dialect, transport: Arc<dyn Transport>, clock: Arc<dyn Clock>) -> Self {
         Self {
             name: dialect.name().to_owned(),
+            place: String::new(),
             dialect,
             transport,
             clock,
@@ -43,6 +45,13 @@ impl Adapter {
     pub fn named(self, name: &str) -> Self {
         let name = name.to_owned();
         Self { name, ..self }
+    }
+
+    /// The same provider at another place than its usual one.
+    #[must_use]
+    pub fn at(self, place: &str) -> Self {
+        let place = place.to_owned();
+        Self { place, ..self }
     }
 
     /// The same provider with other limits.
@@ -110,6 +119,10 @@ impl Adapter {
 impl Provider for Adapter {
     fn name(&self) -> &str {
         &self.name
+    }
+
+    fn place(&self) -> &str {
+        &self.place
     }
 
     fn stream(

@@ -15,7 +15,7 @@ impl Runner<'_> {
         let model = &self.turn.request.model;
         if let Some(accounts) = self.turn.accounts {
             let in_use = self.account.as_ref().map(|account| account.name.as_str());
-            let chosen = accounts.choose(in_use, model).await?;
+            let chosen = accounts.choose(in_use, &self.left, model).await?;
             if self
                 .account
                 .as_ref()
@@ -30,7 +30,8 @@ impl Runner<'_> {
             return Ok(());
         };
         let account = self.account.as_ref().map_or("", |account| &account.name);
-        let key = format!("{}/{account}/{model}", self.turn.provider.name());
+        let provider = self.turn.provider;
+        let key = format!("{}@{}/{account}/{model}", provider.name(), provider.place());
         if !self.gate.as_ref().is_some_and(|gate| gate.is_named(&key)) {
             if let Some(mut gate) = self.gate.take() {
                 gate.leave().await;
@@ -41,14 +42,39 @@ impl Runner<'_> {
         Ok(())
     }
 
+    /// Goes on without the account in use, unless it has a new key.
+    pub(super) fn leave_account(&mut self) {
+        let Some(account) = &self.account else { return };
+        if self.refreshed.last() == Some(&account.name) && !self.left.contains(&account.name) {
+            // Once for a new key; the next time it is left.
+            return;
+        }
+        self.left.push(account.name.clone());
+    }
+
+    /// Whether the account in use is blocked while another is free.
+    pub(super) async fn has_better_account(&self) -> bool {
+        let (Some(accounts), Some(account)) = (self.turn.accounts, &self.account) else {
+            return false;
+        };
+        let model = &self.turn.request.model;
+        accounts.is_blocked(&account.name, model)
+            && accounts
+                .has_free_sibling(&account.name, &self.left, model)
+                .await
+    }
+
     /// The provider has begun to answer: whatever was held against it or the account is over.
     pub(super) async fn accepted(&mut self) {
+        let Some(begun) = self.unanswered.take() else {
+            return;
+        };
         if let Some(gate) = &mut self.gate {
             gate.accepted().await;
         }
         if let (Some(accounts), Some(account)) = (self.turn.accounts, &self.account) {
             accounts
-                .succeeded(&account.name, &self.turn.request.model)
+                .succeeded(&account.name, &self.turn.request.model, begun)
                 .await;
         }
     }
@@ -60,9 +86,16 @@ impl Runner<'_> {
             return (judged, Remedies::NONE);
         };
         let model = &self.turn.request.model;
-        let standing = accounts.failed(account, model, &judged).await;
+        let may_refresh = !self.refreshed.contains(&account.name);
+        let standing = accounts
+            .failed(account, model, (&judged, may_refresh))
+            .await;
         let renewed = standing == Standing::Renewed;
-        let another = renewed || accounts.has_free_sibling(&account.name, model);
+        let left = &self.left;
+        let another = renewed || accounts.has_free_sibling(&account.name, left, model).await;
+        if renewed {
+            self.refreshed.push(account.name.clone());
+        }
         // One that has no sibling is asked all the same, and its error says enough.
         if let (Standing::Blocked(block), true) = (standing, accounts.are_several()) {
             self.emitter.emit(Body::AccountBlocked {

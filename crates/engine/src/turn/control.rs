@@ -41,6 +41,11 @@ impl Control {
         )
     }
 
+    /// What is cancelled when the turn is to end.
+    pub(super) fn token(&self) -> CancellationToken {
+        self.abort.clone()
+    }
+
     pub(super) fn is_aborted(&self) -> bool {
         self.abort.is_cancelled()
     }

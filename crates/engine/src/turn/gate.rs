@@ -7,11 +7,13 @@ use crate::knowledge::{Knowledge, Report};
 use outlast_kernel::Timestamp;
 use outlast_kernel::failure::Judged;
 use outlast_kernel::gate::{Answer, Pass, Waiter, WaiterId};
-use outlast_kernel::verdict::{Authority, Cause};
+use outlast_kernel::verdict::{Authority, Cause, Class};
 use std::time::Duration;
 
 /// How often the holder of a probe shows that it lives: well within its lease.
 const RENEW_EVERY: Duration = Duration::from_secs(20);
+/// A turn that ends is not kept longer by what others should know.
+const LONGEST_GOODBYE: Duration = Duration::from_millis(150);
 
 pub(super) struct AtGate<'a> {
     pub(super) knowledge: &'a Knowledge,
@@ -113,16 +115,21 @@ impl<'a> AtGate<'a> {
 
     /// The provider took the call; everyone may know.
     pub(super) async fn accepted(&mut self) {
-        if let Some(admission) = self.admission.take() {
-            let succeeded = Report::Succeeded(admission.pass);
-            self.knowledge.report(&self.key, succeeded).await;
-        }
+        let report = match self.admission.take() {
+            Some(admission) => Report::Succeeded(admission.pass),
+            None => Report::Proved,
+        };
+        self.knowledge.report(&self.key, report).await;
     }
 
     /// The call failed. `waits_until` is when its own schedule would have it try again.
     pub(super) async fn failed(&mut self, judged: &Judged, waits_until: Option<Timestamp>) {
         if !is_shared(judged) {
-            // Whatever was wrong with it, the provider was there.
+            // Whatever was wrong with it, the provider was there, unless nothing came of it.
+            let nothing_came = judged.verdict.class() == Class::Transient;
+            if nothing_came || self.admission.is_none() {
+                return self.give_back().await;
+            }
             return self.accepted().await;
         }
         if let Some(own_wake) = waits_until {
@@ -145,14 +152,22 @@ impl<'a> AtGate<'a> {
         self.knowledge.report(&self.key, report).await;
     }
 
-    /// The turn ends or the call is given up: nobody may wait for it.
+    /// The turn ends or the call is given up: nobody may wait for it. A store that is slow to hear of it is not waited
+    /// for either.
     pub(super) async fn leave(&mut self) {
+        let leaving = async {
+            self.give_back().await;
+            if std::mem::take(&mut self.in_line) {
+                self.knowledge.leave(&self.key, &self.waiter).await;
+            }
+        };
+        tokio::time::timeout(LONGEST_GOODBYE, leaving).await.ok();
+    }
+
+    async fn give_back(&mut self) {
         if let Some(admission) = self.admission.take() {
             let abandoned = Report::Abandoned(admission.pass);
             self.knowledge.report(&self.key, abandoned).await;
-        }
-        if std::mem::take(&mut self.in_line) {
-            self.knowledge.leave(&self.key, &self.waiter).await;
         }
     }
 }

@@ -19,39 +19,50 @@ pub(super) struct Seat {
 }
 
 impl Runner<'_> {
-    /// Waits for a seat, where the account's are numbered.
-    pub(super) async fn take_seat(&mut self) -> Result<(), Effects> {
+    /// Takes a seat, where the account's are numbered. When all are taken, `false` after a while: by then the gate may
+    /// have closed, and another account may be free.
+    pub(super) async fn take_seat(&mut self) -> Result<bool, Effects> {
         let (Some(accounts), Some(account)) = (self.turn.accounts, &self.account) else {
-            return Ok(());
+            return Ok(true);
         };
-        let Some(most) = accounts.most_in_flight(&account.name) else {
-            return Ok(());
+        let (Some(most), Some(knowledge)) =
+            (accounts.most_in_flight(&account.name), self.turn.knowledge)
+        else {
+            return Ok(true);
         };
         let (name, holder) = (account.name.clone(), uuid::Uuid::now_v7().to_string());
-        let Some(knowledge) = self.turn.knowledge else {
-            return Ok(());
-        };
         let mut changes = knowledge.changes();
-        loop {
-            let now = self.turn.clock.now();
-            if knowledge.take_seat(&name, &holder, most).await {
-                let renew_at = now + RENEW_EVERY;
-                self.seat = Some(Seat { holder, renew_at });
-                return Ok(());
-            }
-            let next = now + ASK_EVERY;
-            if self.said_held.is_none() {
-                self.say_held(next);
-            }
-            tokio::select! {
-                biased;
-                command = self.turn.control.next() => if command == Command::Abort {
-                    return Err(self.abort());
-                },
-                () = until(self.turn.clock, Some(next)) => {}
-                _ = changes.changed() => {}
-            }
+        let now = self.turn.clock.now();
+        if knowledge.take_seat(&name, &holder, most).await {
+            let renew_at = now + RENEW_EVERY;
+            self.seat = Some(Seat { holder, renew_at });
+            return Ok(true);
         }
+        // Nobody may wait for a call that waits for others.
+        if let Some(gate) = &mut self.gate {
+            gate.leave().await;
+        }
+        if self
+            .turn
+            .budget
+            .deadline()
+            .is_some_and(|deadline| now >= deadline)
+        {
+            return Err(self.fail(self.too_late()).await);
+        }
+        let next = now + ASK_EVERY;
+        if self.said_held.is_none() {
+            self.say_held(next);
+        }
+        tokio::select! {
+            biased;
+            command = self.turn.control.next() => if command == Command::Abort {
+                return Err(self.abort());
+            },
+            () = until(self.turn.clock, Some(next)) => {}
+            _ = changes.changed() => {}
+        }
+        Ok(false)
     }
 
     pub(super) async fn leave_seat(&mut self) {

@@ -27,39 +27,61 @@ impl Runner<'_> {
         }
     }
 
-    /// Waits until the gate lets the call pass; what else may happen meanwhile ends the call.
-    pub(super) async fn pass_the_gate(&mut self) -> Result<(), Effects> {
+    /// Chooses an account, waits for the gate and for a seat; what else may happen meanwhile ends the call.
+    pub(super) async fn be_admitted(&mut self) -> Result<(), Effects> {
         loop {
-            let now = self.turn.clock.now();
-            let Some(gate) = self.gate.as_mut().filter(|gate| !gate.is_admitted()) else {
-                return Ok(());
+            let abort = self.turn.control.token();
+            let chosen = tokio::select! {
+                biased;
+                () = abort.cancelled() => return Err(self.abort()),
+                chosen = self.choose_account() => chosen,
             };
-            let answer = gate.ask(now).await;
-            match answer {
-                Answer::Go(_) | Answer::Probe(_) => return Ok(()),
-                Answer::TooLate => return Err(self.fail(self.too_late()).await),
-                // Whoever will not wait that long asks for itself, and hears it from the provider.
-                Answer::Hold(until) if !self.accepts(until) => {
-                    if let Some(gate) = &mut self.gate {
-                        gate.leave().await;
-                    }
-                    return Ok(());
-                }
-                Answer::Hold(until) => match self.hold(until).await {
-                    None => {}
-                    Some(Command::RetryNow) => return Ok(()),
-                    Some(_) => return Err(self.abort()),
-                },
+            if let Err(problem) = chosen {
+                return Err(self.fail(self.no_key(&problem)).await);
+            }
+            if !self.pass_the_gate().await? {
+                continue;
+            }
+            if self.take_seat().await? {
+                return Ok(());
             }
         }
     }
 
-    /// Whether the policy would wait that long.
-    fn accepts(&self, until: Timestamp) -> bool {
+    /// Waits until the gate lets the call pass; `false` when it is time to choose an account anew.
+    async fn pass_the_gate(&mut self) -> Result<bool, Effects> {
+        let now = self.turn.clock.now();
+        let Some(gate) = self.gate.as_mut().filter(|gate| !gate.is_admitted()) else {
+            return Ok(true);
+        };
+        match gate.ask(now).await {
+            Answer::Go(_) | Answer::Probe(_) => Ok(true),
+            Answer::TooLate => Err(self.fail(self.too_late()).await),
+            // Whoever will not wait that long asks for itself, and hears it from the provider.
+            Answer::Hold(until) if !self.accepts(until) => {
+                if let Some(gate) = &mut self.gate {
+                    gate.leave().await;
+                }
+                Ok(true)
+            }
+            Answer::Hold(until) => match self.hold(until).await {
+                None => Ok(false),
+                Some(Command::RetryNow) => Ok(true),
+                Some(_) => Err(self.abort()),
+            },
+        }
+    }
+
+    /// Whether the policy would wait that long, all that the call was held before included.
+    fn accepts(&mut self, until: Timestamp) -> bool {
+        let since = *self.held_since.get_or_insert(self.turn.clock.now());
         let rules = &self.rules;
-        let longest = rules.longest_stated_wait.or(rules.sleep_budget);
-        let wait = until.since(self.turn.clock.now());
-        let short = longest.is_none_or(|longest| wait <= longest);
+        let slept = self.state.chain().scheduled_sleep();
+        let left = rules
+            .sleep_budget
+            .map(|budget| budget.saturating_sub(slept));
+        let longest = rules.longest_stated_wait.or(left);
+        let short = longest.is_none_or(|longest| until.since(since) <= longest);
         rules.retries != Some(0) && (short || rules.wait_for_reset)
     }
 
@@ -77,7 +99,7 @@ impl Runner<'_> {
                 () = until(self.turn.clock, Some(until_time)) => return None,
                 _ = changes.changed() => {
                     until_time = self.gate.as_ref()?.wake_time()?;
-                    if !self.accepts(until_time) {
+                    if !self.accepts(until_time) || self.has_better_account().await {
                         return None;
                     }
                 }
@@ -126,7 +148,8 @@ impl Runner<'_> {
                     }
                     Err(not_before) => asked_in_vain = Some(not_before),
                 },
-                () = changed(changes.as_mut()) => {}
+                // What was said before may not hold any more.
+                () = changed(changes.as_mut()) => asked_in_vain = None,
             }
         };
         cancel.cancel();
@@ -159,7 +182,7 @@ impl Runner<'_> {
     }
 
     /// The prompt's time ran out at the gate.
-    fn too_late(&self) -> Failure {
+    pub(super) fn too_late(&self) -> Failure {
         let message = "the deadline came while the provider was not to be asked";
         let failure = Failure::thrown(self.turn.provider.name(), message, self.turn.clock.now());
         failure.with_io(IoKind::Timeout)

@@ -296,11 +296,59 @@ async fn an_account_has_no_more_calls_under_way_than_it_may() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_sibling_without_a_key_is_nothing_to_switch_to() {
+    let world = World::new(&[("key-a", false), ("", false)], |_| Some(limit("2 hours")));
+    let (ended, _) = world.turn().await;
+    assert_eq!(
+        (ended.seal, world.asked()),
+        (Seal::Error, vec!["key-a".to_owned()])
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rate_limit_too_long_to_wait_for_is_left_for_a_sibling_and_not_asked_again() {
+    let world = World::new(&[("key-a", false), ("key-b", false)], |key| {
+        let slow = Failure::http("p", 429, "Rate limit reached", START);
+        (key == "key-a").then(|| slow.with_headers([("retry-after", "500")]))
+    });
+    let (ended, _) = world.turn().await;
+    assert_eq!(ended.seal, Seal::Completed);
+    assert_eq!(world.asked(), ["key-a", "key-b"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_revoked_sibling_does_not_shorten_the_wait_for_a_stated_reset() {
+    let mut world = World::new(&[("key-a", false), ("key-b", false)], |key| match key {
+        "key-a" => Some(Failure::http("p", 401, "invalid key", START)),
+        _ => Some(limit("2 hours")),
+    });
+    let wait = Overrides {
+        wait_for_reset: Some(true),
+        ..Overrides::default()
+    };
+    world.policy = world.policy.with(wait).unwrap();
+    let (_, events) = world.turn().await;
+    assert_eq!(delays(&events)[..2], [0, 7200], "{:?}", delays(&events));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_key_that_is_new_every_time_is_tried_once_more_and_then_left() {
+    let answers: Answers = |key| {
+        let bad = key != "key-b";
+        bad.then(|| Failure::http("p", 401, "expired", START))
+    };
+    let world = World::new(&[("key-a", true), ("key-b", false)], answers);
+    let (ended, _) = world.turn().await;
+    assert_eq!(ended.seal, Seal::Completed);
+    assert_eq!(world.asked(), ["key-a-0", "key-a-1", "key-b"]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn success_lifts_a_block() {
     let world = World::new(&[("key-a", false)], |_| None);
     let judged = outlast_kernel::failure::Judged::new(limit("2 hours"));
-    let chosen = world.accounts.choose(None, "m").await.unwrap();
-    world.accounts.failed(&chosen, "m", &judged).await;
+    let chosen = world.accounts.choose(None, &[], "m").await.unwrap();
+    world.accounts.failed(&chosen, "m", (&judged, true)).await;
     assert_eq!(world.knowledge.blocks().iter().count(), 1);
     world.turn().await;
     assert_eq!(world.knowledge.blocks().iter().count(), 0);

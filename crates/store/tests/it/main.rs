@@ -164,7 +164,7 @@ async fn blocks_are_shared_and_end() {
     assert_eq!(seen.on("a", "m", at(2)), Some(&same));
     assert_eq!(other.blocks(at(100)).await.unwrap().iter().count(), 0);
     other
-        .change_blocks(at(3), |blocks| assert!(blocks.heal("a", "m")))
+        .change_blocks(at(3), |blocks| assert!(blocks.heal("a", "m", at(3))))
         .await
         .unwrap();
     assert_eq!(one.blocks(at(3)).await.unwrap().iter().count(), 0);
