@@ -154,3 +154,57 @@ async fn without_a_failure_on_record_nothing_is_asked_of_the_store() {
     }
     assert_eq!(*one.notices.lock().unwrap(), []);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_file_that_is_taken_away_or_damaged_is_left_by_all_for_the_same_new_one() {
+    use std::os::unix::fs::MetadataExt;
+    for damage in [false, true] {
+        let folder = TempDir::new().unwrap();
+        let file = folder.path().join("outlast.db");
+        let mut processes = Vec::new();
+        for _ in 0..4 {
+            processes.push(Process::start(&file).await);
+        }
+        let before = std::fs::metadata(&file).unwrap().ino();
+        for suffix in ["", "-wal", "-shm"] {
+            let part = folder.path().join(format!("outlast.db{suffix}"));
+            match damage {
+                true => std::fs::write(part, vec![0x5a; 100_000]).unwrap(),
+                false => std::fs::remove_file(part).unwrap(),
+            }
+        }
+        for process in &processes {
+            process.fail("a").await;
+            let joined = async {
+                while process.notices.lock().unwrap().last() != Some(&Notice::Joined) {
+                    tokio::time::sleep(Duration::from_millis(5)).await;
+                }
+            };
+            tokio::time::timeout(LONG, joined).await.unwrap();
+        }
+        assert_ne!(std::fs::metadata(&file).unwrap().ino(), before);
+        // All are on the new one: what one meets now the others learn.
+        let again = |knowledge: &Knowledge| knowledge.cause("q/b/n") == Some(Cause::RateLimited);
+        let waiter = processes[0].waiter("z");
+        let Answer::Go(pass) = processes[0].knowledge.ask("q/b/n", &waiter).await else {
+            panic!("nothing is wrong there");
+        };
+        let failed = Report::Failed {
+            pass,
+            cause: Cause::RateLimited,
+            stated: None,
+            waiter: None,
+        };
+        processes[0].knowledge.report("q/b/n", failed).await;
+        for process in &processes[1..] {
+            process.learns(again).await;
+        }
+        let aside = std::fs::read_dir(folder.path()).unwrap();
+        let damaged = aside.filter(|entry| {
+            let name = entry.as_ref().unwrap().file_name();
+            let name = name.to_string_lossy().into_owned();
+            name.contains("damaged") && !name.ends_with("-wal") && !name.ends_with("-shm")
+        });
+        assert_eq!(damaged.count(), usize::from(damage));
+    }
+}
