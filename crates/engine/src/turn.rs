@@ -83,6 +83,7 @@ pub async fn run_turn(turn: Turn<'_>, sink: Sink<'_>) -> Ended {
         account: None,
         left: Vec::new(),
         refreshed: Vec::new(),
+        has_new_key: false,
         unanswered: None,
         held_since: None,
         seat: None,
@@ -104,6 +105,7 @@ struct Runner<'a> {
     /// The accounts that this turn has switched away from, and those whose key was fetched again.
     left: Vec<String>,
     refreshed: Vec<String>,
+    has_new_key: bool,
     /// When the running call began, until the provider has begun to answer it.
     unanswered: Option<Timestamp>,
     /// Since when the call is held at the gate.

@@ -42,14 +42,11 @@ impl Runner<'_> {
         Ok(())
     }
 
-    /// Goes on without the account in use, unless it has a new key.
+    /// Goes on without the account in use, unless it has just got a new key.
     pub(super) fn leave_account(&mut self) {
-        let Some(account) = &self.account else { return };
-        if self.refreshed.last() == Some(&account.name) && !self.left.contains(&account.name) {
-            // Once for a new key; the next time it is left.
-            return;
+        if let Some(account) = self.account.as_ref().filter(|_| !self.has_new_key) {
+            self.left.push(account.name.clone());
         }
-        self.left.push(account.name.clone());
     }
 
     /// Whether the account in use is blocked while another is free.
@@ -93,6 +90,7 @@ impl Runner<'_> {
         let renewed = standing == Standing::Renewed;
         let left = &self.left;
         let another = renewed || accounts.has_free_sibling(&account.name, left, model).await;
+        self.has_new_key = renewed;
         if renewed {
             self.refreshed.push(account.name.clone());
         }
