@@ -21,7 +21,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::watch;
 
-pub use outlast_store::Report;
+pub use outlast_kernel::gate::Report;
 
 /// How long the store may take for one answer before work goes on without it.
 const STORE_PATIENCE: Duration = Duration::from_secs(3);
@@ -180,7 +180,7 @@ impl Knowledge {
             _ => {}
         }
         let now = self.0.clock.now();
-        if let Some(waiter) = joins(&report) {
+        if let Some(waiter) = report.joins() {
             self.0.remember(gate, waiter, true);
         }
         let told = match self.0.store() {
@@ -190,17 +190,17 @@ impl Knowledge {
             }
             None => None,
         };
-        self.0.scene(gate, |scene| match told {
-            Some(state) => {
-                if let Report::Failed { cause, .. } = &report {
-                    scene.cause = Some(*cause);
-                }
-                if let Some(waiter) = joins(&report) {
-                    scene.line.wait(waiter.clone());
-                }
-                scene.gate = state;
+        self.0.scene(gate, |scene| {
+            match told {
+                Some(state) => scene.gate = state,
+                None => scene.gate.hear(&report, scene.line.len(), now),
             }
-            None => apply(scene, report, now),
+            if let Report::Failed { cause, .. } = &report {
+                scene.cause = Some(*cause);
+            }
+            if let Some(waiter) = report.joins() {
+                scene.line.wait(waiter.clone());
+            }
         });
         self.0.say_changed();
     }
@@ -228,45 +228,6 @@ impl Knowledge {
         let scenes = lock(&self.0.scenes);
         let scene = scenes.get(gate).filter(|scene| !scene.gate.is_closed())?;
         scene.line.wake_time(&scene.gate, waiter)
-    }
-}
-
-/// Who stands in line after this.
-fn joins(report: &Report) -> Option<&Waiter> {
-    match report {
-        Report::Failed { waiter, .. } => waiter.as_ref(),
-        Report::Missed(waiter) => Some(waiter),
-        _ => None,
-    }
-}
-
-/// What a report changes where there is no store.
-fn apply(scene: &mut Scene, report: Report, now: Timestamp) {
-    let (gate, line) = (&mut scene.gate, &mut scene.line);
-    match report {
-        Report::Failed {
-            pass,
-            cause,
-            stated,
-            waiter,
-        } => {
-            gate.failed(pass, stated, now);
-            scene.cause = Some(cause);
-            if let Some(waiter) = waiter {
-                line.wait(waiter);
-            }
-        }
-        Report::Succeeded(pass) => gate.succeeded(pass, line.len(), now),
-        Report::Alive(pass) => {
-            gate.renew(pass, now);
-        }
-        Report::Abandoned(pass) => gate.abandoned(pass, now),
-        Report::Proved => gate.proved_well(line.len(), now),
-        Report::Carried(calls) => gate.carried(calls, now),
-        Report::Missed(waiter) => {
-            gate.missed_a_failure(now);
-            line.wait(waiter);
-        }
     }
 }
 

@@ -10,8 +10,10 @@
 
 mod line;
 mod pace;
+mod report;
 
 pub use line::Line;
+pub use report::Report;
 
 use crate::Timestamp;
 use pace::{Learnt, Ramp, Rate, Refusal, SLOWEST_RATE};

@@ -9,9 +9,9 @@
 )]
 
 use outlast_kernel::Timestamp;
-use outlast_kernel::gate::{Answer, Waiter, WaiterId};
+use outlast_kernel::gate::{Answer, Report, Waiter, WaiterId};
 use outlast_kernel::verdict::Cause;
-use outlast_store::{Report, Store};
+use outlast_store::Store;
 use std::time::{Duration, Instant};
 
 const WAITERS: u64 = 200;

@@ -3,41 +3,13 @@
 use crate::line::{self, millis};
 use crate::{Error, Store};
 use outlast_kernel::Timestamp;
-use outlast_kernel::gate::{Answer, Gate, Line, Pass, Waiter};
+use outlast_kernel::gate::{Answer, Gate, Line, Report, Waiter};
 use outlast_kernel::verdict::Cause;
 use rusqlite::{Connection, OptionalExtension, params};
 use std::time::Duration;
 
 /// A gate that has been quiet for this long is forgotten; its fences are then of no use to anybody.
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(7 * 86_400);
-
-/// What came of a call that a gate had let pass.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Report {
-    /// It met the trouble that the gate is about; who made it waits in line from now on, if it does.
-    Failed {
-        /// The pass.
-        pass: Pass,
-        /// What went wrong.
-        cause: Cause,
-        /// When the provider says to come back.
-        stated: Option<Timestamp>,
-        /// Who waits.
-        waiter: Option<Waiter>,
-    },
-    /// The provider accepted it.
-    Succeeded(Pass),
-    /// It is still under way.
-    Alive(Pass),
-    /// It was given up.
-    Abandoned(Pass),
-    /// The provider answered somebody who had not asked the gate.
-    Proved,
-    /// So many calls were accepted while nothing was wrong.
-    Carried(u32),
-    /// A failure that could not be reported when it happened.
-    Missed(Waiter),
-}
 
 /// A gate and the line before it, as they were just now.
 #[derive(Clone, Debug, Default)]
@@ -80,33 +52,13 @@ impl Store {
     /// Tells a gate what came of a call.
     pub async fn report(&self, key: &str, report: Report, now: Timestamp) -> Result<Gate, Error> {
         let changed = self.with_gate(key, now, move |connection, key, gate| {
-            match report {
-                Report::Failed {
-                    pass,
-                    cause,
-                    stated,
-                    waiter,
-                } => {
-                    gate.failed(pass, stated, now);
-                    save(connection, key, gate, now)?;
-                    blame(connection, key, cause)?;
-                    if let Some(waiter) = waiter {
-                        line::join(connection, key, &waiter, now)?;
-                    }
-                }
-                Report::Succeeded(pass) => {
-                    gate.succeeded(pass, line::waiting(connection, key)?, now);
-                }
-                Report::Alive(pass) => {
-                    gate.renew(pass, now);
-                }
-                Report::Abandoned(pass) => gate.abandoned(pass, now),
-                Report::Proved => gate.proved_well(line::waiting(connection, key)?, now),
-                Report::Carried(calls) => gate.carried(calls, now),
-                Report::Missed(waiter) => {
-                    gate.missed_a_failure(now);
-                    line::join(connection, key, &waiter, now)?;
-                }
+            gate.hear(&report, line::waiting(connection, key)?, now);
+            if let Report::Failed { cause, .. } = &report {
+                save(connection, key, gate, now)?;
+                blame(connection, key, *cause)?;
+            }
+            if let Some(waiter) = report.joins() {
+                line::join(connection, key, waiter, now)?;
             }
             Ok(())
         });

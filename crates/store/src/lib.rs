@@ -15,7 +15,7 @@ mod seats;
 mod worker;
 
 pub use database::{Error, Opened};
-pub use gates::{Report, Scene};
+pub use gates::Scene;
 pub use seats::{Claim, Seat};
 
 use outlast_kernel::gate::Config;

@@ -1,7 +1,8 @@
 //! The one task of this process that looks what others have learnt, and joins the store again when it was lost.
 
 use super::{Inner, Link, Notice, lock};
-use outlast_store::{Opened, Report, Store};
+use outlast_kernel::gate::Report;
+use outlast_store::{Opened, Store};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 

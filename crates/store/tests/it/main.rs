@@ -3,9 +3,9 @@
 
 use outlast_kernel::Timestamp;
 use outlast_kernel::account::Block;
-use outlast_kernel::gate::{Answer, Waiter, WaiterId};
+use outlast_kernel::gate::{Answer, Report, Waiter, WaiterId};
 use outlast_kernel::verdict::{Authority, Cause};
-use outlast_store::{Claim, Error, Report, Scene, Seat, Store};
+use outlast_store::{Claim, Error, Scene, Seat, Store};
 use std::path::PathBuf;
 use tempfile::TempDir;
 

@@ -1,0 +1,61 @@
+//! What a gate is told.
+
+use super::{Gate, Pass, Waiter};
+use crate::Timestamp;
+use crate::verdict::Cause;
+
+/// What came of a call that a gate had let pass.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Report {
+    /// It met the trouble that the gate is about; who made it waits in line from now on, if it does.
+    Failed {
+        /// The pass.
+        pass: Pass,
+        /// What went wrong.
+        cause: Cause,
+        /// When the provider says to come back.
+        stated: Option<Timestamp>,
+        /// Who waits.
+        waiter: Option<Waiter>,
+    },
+    /// The provider accepted it.
+    Succeeded(Pass),
+    /// It is still under way.
+    Alive(Pass),
+    /// It was given up.
+    Abandoned(Pass),
+    /// The provider answered somebody who had not asked the gate.
+    Proved,
+    /// So many calls were accepted while nothing was wrong.
+    Carried(u32),
+    /// A failure that could not be reported when it happened.
+    Missed(Waiter),
+}
+
+impl Report {
+    /// Who stands in line after this.
+    pub fn joins(&self) -> Option<&Waiter> {
+        match self {
+            Self::Failed { waiter, .. } => waiter.as_ref(),
+            Self::Missed(waiter) => Some(waiter),
+            _ => None,
+        }
+    }
+}
+
+impl Gate {
+    /// Takes in what came of a call, while so many are in line.
+    pub fn hear(&mut self, report: &Report, waiting: u32, now: Timestamp) {
+        match report {
+            Report::Failed { pass, stated, .. } => self.failed(*pass, *stated, now),
+            Report::Succeeded(pass) => self.succeeded(*pass, waiting, now),
+            Report::Alive(pass) => {
+                self.renew(*pass, now);
+            }
+            Report::Abandoned(pass) => self.abandoned(*pass, now),
+            Report::Proved => self.proved_well(waiting, now),
+            Report::Carried(calls) => self.carried(*calls, now),
+            Report::Missed(_) => self.missed_a_failure(now),
+        }
+    }
+}
