@@ -37,9 +37,9 @@ pub enum Error {
         /// The newest format that is known here.
         known: i64,
     },
-    /// What is stored cannot be read.
-    #[error("a stored {what} cannot be read")]
-    Unreadable {
+    /// What is to be stored has no form for it.
+    #[error("a {what} cannot be written")]
+    Unwritable {
         /// What it was to be.
         what: &'static str,
     },

@@ -143,7 +143,7 @@ fn read(state: &str) -> Option<Gate> {
 }
 
 fn save(connection: &Connection, key: &str, gate: &Gate, now: Timestamp) -> Result<(), Error> {
-    let state = serde_json::to_string(gate).map_err(|_| Error::Unreadable { what: "gate" })?;
+    let state = serde_json::to_string(gate).map_err(|_| Error::Unwritable { what: "gate" })?;
     connection
         .prepare_cached(
             "INSERT INTO gates (key, state, changed) VALUES (?1, ?2, ?3)

@@ -56,11 +56,6 @@ impl Store {
         Ok(Opened { store, replaced })
     }
 
-    /// Where it is.
-    pub fn path(&self) -> &Path {
-        &self.path
-    }
-
     /// Whether another process has changed anything since this was asked last.
     pub async fn was_changed(&self) -> Result<bool, Error> {
         if database::identity(&self.path) != self.identity {

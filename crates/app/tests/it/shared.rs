@@ -118,7 +118,52 @@ fn when_the_one_that_probes_is_killed_another_takes_over() {
     );
     assert!(ran.stderr.contains("waiting in line"), "{}", ran.stderr);
     let log: Value = serde_json::from_str(&mock.requests()).unwrap();
-    assert_eq!(log["requests"].as_array().unwrap().len(), 3, "{log}");
+    let requests = log["requests"].as_array().unwrap();
+    assert_eq!(requests.len(), 3, "{log}");
+    // The lease is a minute, and the probe was its last sign of life but for renewals of twenty seconds.
+    let at = |number: usize| {
+        let time = requests[number]["time"].as_str().unwrap();
+        let parts: Vec<f64> = time[11..]
+            .trim_end_matches('Z')
+            .split(':')
+            .map(|part| part.parse().unwrap())
+            .collect();
+        parts[0] * 3600.0 + parts[1] * 60.0 + parts[2]
+    };
+    let taken_over = (at(2) - at(1)).rem_euclid(86_400.0);
+    assert!(taken_over <= 90.0, "taken over after {taken_over} s");
+}
+
+#[test]
+fn what_is_learnt_in_one_place_says_nothing_about_another() {
+    let (limited, well) = (MockServer::start(), MockServer::start());
+    let ask = |mock: &MockServer| {
+        let url = mock.url();
+        let mut command = limited.outlast.command(&[
+            "-p",
+            "Say hello",
+            "--provider",
+            "openai",
+            "--base-url",
+            &url,
+            "--model",
+            "m",
+            "--policy",
+            "overnight",
+        ]);
+        Ran::of(command.env("OPENAI_API_KEY", "planted-key-0123456789"))
+    };
+    limited.control(
+        "POST",
+        "/_outlast/script",
+        r#"{"script":"usage-limit:reset=36000"}"#,
+    );
+    assert_eq!(ask(&limited).code, 3);
+    let ran = ask(&well);
+    assert_eq!(
+        (ran.code, ran.stdout.as_str(), ran.stderr.as_str()),
+        (0, HELLO, "")
+    );
 }
 
 #[test]
