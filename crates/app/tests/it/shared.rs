@@ -137,7 +137,7 @@ fn when_the_one_that_probes_is_killed_another_takes_over() {
 #[test]
 fn what_is_learnt_in_one_place_says_nothing_about_another() {
     let (limited, well) = (MockServer::start(), MockServer::start());
-    let ask = |mock: &MockServer| {
+    let ask = |mock: &MockServer, policy: &str| {
         let url = mock.url();
         let mut command = limited.outlast.command(&[
             "-p",
@@ -149,17 +149,17 @@ fn what_is_learnt_in_one_place_says_nothing_about_another() {
             "--model",
             "m",
             "--policy",
-            "overnight",
+            policy,
         ]);
         Ran::of(command.env("OPENAI_API_KEY", "planted-key-0123456789"))
     };
     limited.control(
         "POST",
         "/_outlast/script",
-        r#"{"script":"usage-limit:reset=36000"}"#,
+        r#"{"script":"usage-limit:reset=7200"}"#,
     );
-    assert_eq!(ask(&limited).code, 3);
-    let ran = ask(&well);
+    assert_eq!(ask(&limited, "session").code, 3);
+    let ran = ask(&well, "overnight");
     assert_eq!(
         (ran.code, ran.stdout.as_str(), ran.stderr.as_str()),
         (0, HELLO, "")
