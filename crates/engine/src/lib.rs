@@ -13,6 +13,7 @@ pub mod knowledge;
 pub mod provider;
 pub mod strategy;
 pub mod stream_retry;
+pub mod tools;
 pub mod transport;
 pub mod turn;
 

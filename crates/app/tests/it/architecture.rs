@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
 
 /// What each crate may use of the workspace. Arrows point down only.
-const ARROWS: [(&str, &[&str]); 6] = [
+const ARROWS: [(&str, &[&str]); 7] = [
     ("outlast-kernel", &[]),
     ("outlast-dialect", &["outlast-kernel"]),
     ("outlast-store", &["outlast-kernel"]),
@@ -14,12 +14,22 @@ const ARROWS: [(&str, &[&str]); 6] = [
         &["outlast-dialect", "outlast-kernel", "outlast-store"],
     ),
     (
+        "outlast-agent",
+        &[
+            "outlast-dialect",
+            "outlast-engine",
+            "outlast-kernel",
+            "outlast-store",
+        ],
+    ),
+    (
         "outlast-mock",
         &["outlast-dialect", "outlast-engine", "outlast-kernel"],
     ),
     (
         "outlast-app",
         &[
+            "outlast-agent",
             "outlast-dialect",
             "outlast-engine",
             "outlast-kernel",

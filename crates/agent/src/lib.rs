@@ -1,0 +1,4 @@
+//! Works: everything that is longer than a turn.
+#![warn(missing_docs)]
+
+pub mod tools;
