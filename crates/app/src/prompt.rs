@@ -13,9 +13,8 @@ use anyhow::Context;
 use outlast_dialect::{Delivery, Message, Part, Request, Role};
 use outlast_engine::accounts::Accounts;
 use outlast_engine::strategy::PolicyRetry;
-use outlast_engine::turn::{Control, Ended, Ids, Turn};
+use outlast_engine::turn::{Control, Ended, Turn};
 use outlast_engine::{CancellationToken, Clock, RetryStrategy, run_turn};
-use outlast_kernel::budget::Prompt;
 use outlast_kernel::event::Event;
 use outlast_kernel::policy::Policy;
 use std::io::Read;
@@ -129,15 +128,11 @@ impl Asking {
         let accounts = (!accounts.is_empty())
             .then(|| Accounts::new(accounts, knowledge.clone(), self.clock.clone()));
         let turn = Turn {
-            provider: &adapter,
-            request: &self.request,
             retry,
-            budget: Prompt::default(),
-            clock: &*self.clock,
-            ids: Ids::fresh(),
             control,
             accounts: accounts.as_ref(),
             knowledge: is_shared.then_some(&knowledge),
+            ..Turn::new(&adapter, &self.request, &*self.clock)
         };
         let screen = Mutex::new(Screen::new(self.json, handle));
         let ended = show_while_running(turn, &screen, &*self.clock).await;

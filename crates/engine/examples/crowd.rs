@@ -15,9 +15,8 @@ use outlast_engine::knowledge::Knowledge;
 use outlast_engine::provider::Adapter;
 use outlast_engine::strategy::PolicyRetry;
 use outlast_engine::transport::{Http, HttpSettings};
-use outlast_engine::turn::{Control, Ids, Turn};
-use outlast_engine::{CancellationToken, Clock, run_turn};
-use outlast_kernel::budget::Prompt;
+use outlast_engine::turn::Turn;
+use outlast_engine::{Clock, run_turn};
 use outlast_kernel::event::Seal;
 use outlast_kernel::policy::Policy;
 use std::error::Error;
@@ -49,15 +48,9 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let ask = || async {
         let retry = PolicyRetry::new(policy.clone(), clock.clone());
         let turn = Turn {
-            provider: &adapter,
-            request: &request,
             retry: Some(&retry),
-            budget: Prompt::default(),
-            clock: &*clock,
-            ids: Ids::fresh(),
-            control: Control::new(CancellationToken::new()).0,
-            accounts: None,
             knowledge: Some(&knowledge),
+            ..Turn::new(&adapter, &request, &*clock)
         };
         run_turn(turn, &mut |_| {}).await.seal == Seal::Completed
     };

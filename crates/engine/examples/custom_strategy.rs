@@ -7,11 +7,10 @@ use outlast_dialect::{Delta, Message, Request};
 use outlast_engine::clock::WallClock;
 use outlast_engine::credential::Credential;
 use outlast_engine::strategy::Aborted;
-use outlast_engine::turn::{Control, Ids, Turn};
+use outlast_engine::turn::{Control, Turn};
 use outlast_engine::{
     BoxFuture, BoxStream, CancellationToken, Clock, Provider, RetryStrategy, run_turn,
 };
-use outlast_kernel::budget::Prompt;
 use outlast_kernel::event::{Body, StopReason};
 use outlast_kernel::failure::Failure;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -80,18 +79,14 @@ async fn main() {
         ..Request::default()
     };
     let (control, _handle) = Control::new(CancellationToken::new());
+    let moody = Moody {
+        calls: AtomicU32::new(0),
+    };
+    let clock = WallClock::default();
     let turn = Turn {
-        provider: &Moody {
-            calls: AtomicU32::new(0),
-        },
-        request: &request,
         retry: Some(&Fibonacci),
-        budget: Prompt::default(),
-        clock: &WallClock::default(),
-        ids: Ids::fresh(),
         control,
-        accounts: None,
-        knowledge: None,
+        ..Turn::new(&moody, &request, &clock)
     };
     let ended = run_turn(turn, &mut |event| {
         if let Body::RetryScheduled {

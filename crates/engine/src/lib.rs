@@ -9,6 +9,7 @@
 pub mod accounts;
 pub mod clock;
 pub mod credential;
+pub mod journal;
 pub mod knowledge;
 pub mod provider;
 pub mod strategy;

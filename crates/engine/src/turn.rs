@@ -1,36 +1,44 @@
-//! One turn: a model call and its retries.
+//! One turn: steps of a model call, with its retries, and the tools that it wants, until the model stops.
 //!
 //! The kernel's reducer decides; this loop carries its effects out and reports back what happened.
-//! Invariants: every turn is sealed exactly once; each retry is announced before its wait begins; an abort is noticed
-//! in every wait and between any two pieces of a stream, and closes the stream.
+//! Invariants: every turn is sealed exactly once; each retry is written down and announced before its wait begins; an
+//! abort is noticed in every wait, between any two pieces of a stream and while a tool runs; a step is handed on when
+//! it is written down.
 
 mod account;
+mod call;
 mod control;
 mod emit;
 mod gate;
+mod scribe;
 mod seat;
+mod tools;
 mod wait;
 
 use crate::accounts::{Accounts, Chosen};
+use crate::journal::{Entry, Journal, Problem};
 use crate::knowledge::Knowledge;
-use crate::{Clock, Provider, RetryStrategy};
+use crate::tools::Toolbox;
+use crate::{CancellationToken, Clock, Provider, RetryStrategy};
+use call::Answer;
 use emit::Emitter;
-use futures_util::StreamExt;
 use gate::AtGate;
-use outlast_dialect::{Delta, Message, Part, Request, Role};
+use outlast_dialect::{Message, Request, Role};
 use outlast_kernel::Timestamp;
-use outlast_kernel::budget::Prompt;
+use outlast_kernel::budget::{Chain, Prompt};
 use outlast_kernel::decision::{GiveUp, Remedy, Rules, Target};
 use outlast_kernel::event::{Body, Seal, StopReason, Usage};
-use outlast_kernel::failure::{Failure, IoKind, Judged, Phase};
-use outlast_kernel::recovery::{Effect, Effects, Event, Outcome, State, step};
+use outlast_kernel::failure::Judged;
+use outlast_kernel::recovery::{Effect, Effects, Event, Outcome, State, Wait, step};
+use scribe::Scribe;
 use seat::Seat;
+use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::sync::Arc;
-use wait::until;
 
 pub use control::{Control, Handle};
 pub use emit::{Ids, Sink};
+pub use tools::{Outstanding, SoFar};
 
 /// Everything that a turn needs.
 pub struct Turn<'a> {
@@ -52,6 +60,53 @@ pub struct Turn<'a> {
     pub accounts: Option<&'a Accounts>,
     /// What is known of the provider beyond this turn; without it, the turn keeps to its own schedule.
     pub knowledge: Option<&'a Knowledge>,
+    /// What runs the tools that the model calls; without it, the turn ends with the first answer.
+    pub tools: Option<&'a dyn Toolbox>,
+    /// Where it is written down.
+    pub journal: Option<&'a dyn Journal>,
+    /// What is written down first.
+    pub opening: Vec<Entry>,
+    /// Where an earlier process left it.
+    pub taken_up: TakenUp,
+}
+
+impl<'a> Turn<'a> {
+    /// A turn with no retries, no tools, no journal and no limits; the other fields can be set.
+    pub fn new(provider: &'a dyn Provider, request: &'a Request, clock: &'a dyn Clock) -> Self {
+        Self {
+            provider,
+            request,
+            retry: None,
+            budget: Prompt::default(),
+            clock,
+            ids: Ids::fresh(),
+            control: Control::new(CancellationToken::new()).0,
+            accounts: None,
+            knowledge: None,
+            tools: None,
+            journal: None,
+            opening: Vec::new(),
+            taken_up: TakenUp::default(),
+        }
+    }
+}
+
+/// Where an earlier process left a turn. The messages of its steps are in the request already, those of the tools that
+/// are outstanding are not.
+#[derive(Clone, Debug, Default)]
+pub struct TakenUp {
+    /// The calls that were made.
+    pub attempts: u32,
+    /// What they used.
+    pub usage: Usage,
+    /// What the open chain of retries has spent.
+    pub chain: Chain,
+    /// The wait that was under way.
+    pub wait: Option<Wait>,
+    /// The accounts that were switched away from.
+    pub left: Vec<String>,
+    /// The calls of the last answer, when their results are not complete.
+    pub calls: Vec<Outstanding>,
 }
 
 /// What came of a turn.
@@ -59,8 +114,10 @@ pub struct Turn<'a> {
 pub struct Ended {
     /// How it ended.
     pub seal: Seal,
-    /// The answer of the attempt that succeeded, or as much of it as was handed on, to go on from.
+    /// The last answer, or as much of it as was handed on, to go on from.
     pub message: Message,
+    /// What all of its steps add to the conversation: answers, and the results of tools.
+    pub messages: Vec<Message>,
     /// Why the model stopped, if it did.
     pub stop_reason: Option<StopReason>,
     /// What all attempts used together.
@@ -69,19 +126,27 @@ pub struct Ended {
     pub error: Option<(Arc<Judged>, GiveUp)>,
     /// What is left of the budget.
     pub budget: Prompt,
+    /// Whether all of it is written down; `true` without a journal.
+    pub recorded: bool,
 }
 
 /// Runs one turn to its end. Every event is handed to `sink` before the next thing happens.
-pub async fn run_turn(turn: Turn<'_>, sink: Sink<'_>) -> Ended {
+pub async fn run_turn(mut turn: Turn<'_>, sink: Sink<'_>) -> Ended {
     let rules = turn.retry.map_or(Rules::NONE, RetryStrategy::rules);
-    let state = State::new(rules, turn.budget.clone());
-    let emitter = Emitter::new(turn.ids.clone(), turn.clock, sink);
+    let taken_up = std::mem::take(&mut turn.taken_up);
+    let state = State::new(rules, turn.budget.clone()).with_chain(taken_up.chain);
+    let mut emitter = Emitter::new(turn.ids.clone(), turn.clock, sink);
+    emitter.attempt = taken_up.attempts;
+    let scribe = Scribe::new(turn.journal, std::mem::take(&mut turn.opening));
     let mut runner = Runner {
+        request: Cow::Borrowed(turn.request),
+        messages: Vec::new(),
+        scribe,
         turn,
         gate: None,
         rules,
         account: None,
-        left: Vec::new(),
+        left: taken_up.left,
         refreshed: Vec::new(),
         has_new_key: false,
         unanswered: None,
@@ -90,14 +155,20 @@ pub async fn run_turn(turn: Turn<'_>, sink: Sink<'_>) -> Ended {
         said_held: None,
         state,
         emitter,
-        answer: Answer::default(),
+        answer: Answer::after(taken_up.usage),
         error: None,
     };
-    runner.run().await
+    // The state of a turn is large; it is kept off the stack of whoever runs it.
+    Box::pin(runner.run(taken_up.wait, taken_up.calls)).await
 }
 
 struct Runner<'a> {
     turn: Turn<'a>,
+    /// What is asked next: the conversation grows with each step.
+    request: Cow<'a, Request>,
+    /// What the steps have added to it.
+    messages: Vec<Message>,
+    scribe: Scribe<'a>,
     gate: Option<AtGate<'a>>,
     rules: Rules,
     /// The account that is asked with.
@@ -119,41 +190,54 @@ struct Runner<'a> {
     error: Option<(Arc<Judged>, GiveUp)>,
 }
 
-/// What the attempts have produced.
-#[derive(Default)]
-struct Answer {
-    parts: Vec<Part>,
-    stop_reason: Option<StopReason>,
-    earlier_usage: Usage,
-    usage: Usage,
-}
-
 impl Runner<'_> {
-    async fn run(&mut self) -> Ended {
-        let input = self.turn.request.messages.last().map(Message::text);
+    async fn run(&mut self, wait: Option<Wait>, calls: Vec<Outstanding>) -> Ended {
+        self.say_start();
+        self.commit().await;
+        if !calls.is_empty() {
+            self.run_calls(calls).await;
+        }
+        let mut effects = match wait {
+            Some(wait) => {
+                let now = self.turn.clock.now();
+                self.state.take_up(wait, now)
+            }
+            None => step(&mut self.state, Event::Started),
+        };
+        loop {
+            let outcome = self.carry_out_all(effects).await;
+            let calls = self.calls_to_run();
+            match calls.filter(|_| outcome == Outcome::Completed) {
+                Some(calls) => self.run_calls(calls).await,
+                None => return self.seal(outcome).await,
+            }
+            effects = step(&mut self.state, Event::Started);
+        }
+    }
+
+    fn say_start(&mut self) {
+        let input = self.turn.request.messages.iter().rev();
+        let mut input = input
+            .filter(|message| message.role == Role::User)
+            .map(Message::text);
+        let text = input.find(|text| !text.is_empty()).unwrap_or_default();
         let (provider, model) = (
             self.turn.provider.name().to_owned(),
             self.turn.request.model.clone(),
         );
         self.emitter.emit(Body::Start { provider, model });
-        self.emitter.emit(Body::Input {
-            text: input.unwrap_or_default(),
-        });
+        self.emitter.emit(Body::Input { text });
+    }
 
-        let mut todo = VecDeque::from_iter(step(&mut self.state, Event::Started));
+    /// Carries effects out until a call is over for good.
+    async fn carry_out_all(&mut self, effects: Effects) -> Outcome {
+        let mut todo = VecDeque::from_iter(effects);
         loop {
-            let Some(effect) = todo.pop_front() else {
+            match todo.pop_front() {
                 // The reducer always ends in `Settle`; should it not, the turn is still sealed.
-                return self.seal(Outcome::Aborted);
-            };
-            match effect {
-                Effect::Settle(outcome) => {
-                    if let Some(gate) = &mut self.gate {
-                        gate.leave().await;
-                    }
-                    return self.seal(outcome);
-                }
-                effect => todo.extend(self.carry_out(effect).await),
+                None => return Outcome::Aborted,
+                Some(Effect::Settle(outcome)) => return outcome,
+                Some(effect) => todo.extend(self.carry_out(effect).await),
             }
         }
     }
@@ -162,8 +246,16 @@ impl Runner<'_> {
         match effect {
             Effect::Call => self.call().await,
             Effect::SleepUntil(at) => {
-                let event = self.sleep(at).await;
-                step(&mut self.state, event)
+                let event = match self.scribe.lost() {
+                    None => self.sleep(at).await,
+                    Some(_) => Event::RetryAborted {
+                        now: self.turn.clock.now(),
+                    },
+                };
+                let effects = step(&mut self.state, event);
+                let spent = self.spent();
+                self.scribe.note(Entry::WaitEnded { spent });
+                effects
             }
             Effect::AnnounceRetry(retry) => {
                 self.emitter.emit_at(retry.decided_at, retry.into());
@@ -191,169 +283,62 @@ impl Runner<'_> {
         Effects::new()
     }
 
-    /// Makes one call and follows its stream to the end.
-    async fn call(&mut self) -> Effects {
-        if self.turn.control.is_aborted() {
-            return self.abort();
-        }
-        if let Err(effects) = self.be_admitted().await {
-            return effects;
-        }
-        let effects = self.stream().await;
-        self.leave_seat().await;
-        effects
-    }
-
-    /// Follows the stream of one call to its end.
-    async fn stream(&mut self) -> Effects {
-        self.emitter.start_attempt();
-        (self.said_held, self.held_since) = (None, None);
-        self.unanswered = Some(self.turn.clock.now());
-        self.answer.begin_attempt();
-        let credential = self.account.as_ref().map(|account| &account.credential);
-        let mut stream = self.turn.provider.stream(self.turn.request, credential);
-        loop {
-            let renewal = self.renew_at();
-            let item = tokio::select! {
-                biased;
-                () = self.turn.control.aborted() => return self.abort(),
-                item = stream.next() => item,
-                () = until(self.turn.clock, renewal) => {
-                    self.renew().await;
-                    continue;
-                }
-            };
-            let delta = match item {
-                Some(Ok(delta)) => delta,
-                Some(Err(failure)) => return self.fail(*failure).await,
-                None => return self.fail(self.cut_off()).await,
-            };
-            if delta.is_content() {
-                step(&mut self.state, Event::ContentSent);
-            }
-            if delta.is_answer() {
-                self.accepted().await;
-            }
-            if let Some(stop_reason) = self.take_in(delta) {
-                self.emitter.emit(Body::StepComplete { stop_reason });
-                return step(&mut self.state, Event::Succeeded);
-            }
-        }
-    }
-
-    /// Hands a delta on; the answer is the stop reason, if it was the last one.
-    fn take_in(&mut self, delta: Delta) -> Option<StopReason> {
-        let body = match delta {
-            Delta::Text(text) => {
-                self.answer.say(&text);
-                Body::TextDelta { text }
-            }
-            Delta::Reasoning(text) => Body::ReasoningDelta { text },
-            Delta::ReasoningDone(reasoning) => {
-                self.answer.parts.push(Part::Reasoning(reasoning.clone()));
-                Body::ReasoningDone(reasoning)
-            }
-            Delta::ToolCall(call) => {
-                self.answer.parts.push(Part::ToolCall(call.clone()));
-                Body::ToolCall(call)
-            }
-            Delta::Usage(usage) => {
-                self.answer.usage = usage;
-                Body::Usage(usage)
-            }
-            Delta::Stopped(stop_reason) => {
-                self.answer.stop_reason = Some(stop_reason);
-                return Some(stop_reason);
-            }
-            _ => return None,
-        };
-        self.emitter.emit(body);
-        None
-    }
-
-    async fn fail(&mut self, failure: Failure) -> Effects {
-        let retry = self.turn.retry;
-        let own_delay = retry
-            .and_then(|retry| retry.delay_for(self.state.chain().schedule_index()))
-            .map(|delay| self.spread(delay));
-        // Judged and decided at one moment, so that a stated wait is announced as it was stated.
-        let now = self.turn.clock.now();
-        let failure = Judged::new(Failure { at: now, ..failure });
-        let own = Arc::clone(&failure);
-        let (failure, remedies) = self.with_accounts(failure).await;
-        let event = Event::Failed {
-            failure,
-            own_delay,
-            remedies,
-            now,
-        };
-        let effects = step(&mut self.state, event);
-        if let Some(gate) = &mut self.gate {
-            let waits_until = effects.iter().find_map(|effect| match effect {
-                Effect::SleepUntil(at) => Some(*at),
-                _ => None,
-            });
-            gate.failed(&own, waits_until).await;
-        }
-        effects
-    }
-
     fn abort(&mut self) -> Effects {
         let now = self.turn.clock.now();
         step(&mut self.state, Event::Aborted { now })
     }
 
-    /// A provider that ends its stream without a stop reason has not finished.
-    fn cut_off(&self) -> Failure {
-        let message = "the stream ended without a stop reason";
-        let failure = Failure::thrown(self.turn.provider.name(), message, self.turn.clock.now());
-        Failure {
-            phase: Phase::BeforeContent,
-            ..failure.with_io(IoKind::Truncated)
-        }
+    /// Adds a message to the conversation.
+    fn say_message(&mut self, message: Message) {
+        self.request.to_mut().messages.push(message.clone());
+        self.messages.push(message);
     }
 
-    fn seal(&mut self, outcome: Outcome) -> Ended {
+    /// Whether the prompt's time is over.
+    fn is_too_late(&self) -> bool {
+        let deadline = self.state.prompt().deadline();
+        deadline.is_some_and(|deadline| self.turn.clock.now() >= deadline)
+    }
+
+    async fn seal(&mut self, outcome: Outcome) -> Ended {
+        if let Some(gate) = &mut self.gate {
+            gate.leave().await;
+        }
         let seal = match outcome {
             Outcome::Completed => Seal::Completed,
             Outcome::Failed(_) => Seal::Error,
             Outcome::Aborted => Seal::Aborted,
         };
+        // A last answer is settled together with its message.
+        if seal != Seal::Completed {
+            self.settle(seal);
+            self.commit().await;
+        }
         if let (Seal::Completed, Some(stop_reason)) = (seal, self.answer.stop_reason) {
             self.emitter.emit(Body::Done { stop_reason });
         }
         self.emitter.emit(Body::Sealed { status: seal });
+        let recorded = !self.scribe.is_behind();
         let answer = std::mem::take(&mut self.answer);
         Ended {
             seal,
-            message: Message {
-                role: Role::Assistant,
-                parts: answer.parts,
-            },
+            usage: answer.usage_in_all(),
             stop_reason: answer.stop_reason,
-            usage: answer.earlier_usage.plus(answer.usage),
+            message: answer.into_message(),
+            messages: std::mem::take(&mut self.messages),
             error: self.error.take(),
             budget: self.state.prompt().clone(),
-        }
-    }
-}
-
-impl Answer {
-    fn say(&mut self, piece: &str) {
-        if let Some(Part::Text { text }) = self.parts.last_mut() {
-            text.push_str(piece);
-        } else {
-            let text = piece.to_owned();
-            self.parts.push(Part::Text { text });
+            recorded,
         }
     }
 
-    /// A new attempt starts from nothing, but what earlier ones used was used.
-    fn begin_attempt(&mut self) {
-        let earlier_usage = self.earlier_usage.plus(self.usage);
-        *self = Self {
-            earlier_usage,
-            ..Self::default()
-        };
+    fn settle(&mut self, seal: Seal) {
+        let error = self.error.as_ref().map(|(judged, why)| Problem {
+            cause: judged.verdict.cause,
+            message: judged.failure.message.clone(),
+            reason: why.to_string(),
+        });
+        let usage = self.answer.usage_in_all();
+        self.scribe.note(Entry::Settled { seal, usage, error });
     }
 }

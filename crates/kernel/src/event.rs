@@ -85,6 +85,27 @@ pub enum Body {
     ReasoningDone(Reasoning),
     /// The model wants a tool to run.
     ToolCall(ToolCall),
+    /// A tool begins to run.
+    ToolStarted {
+        /// The call's id.
+        id: String,
+        /// The tool's name.
+        name: String,
+    },
+    /// What came of a tool call.
+    ToolResult {
+        /// The call's id.
+        id: String,
+        /// What the tool said.
+        output: String,
+        /// Whether it failed, or was not run.
+        is_error: bool,
+    },
+    /// What happens could not be written down: a restart would not know of it. It goes on, and is tried again.
+    Unrecorded {
+        /// Why.
+        message: String,
+    },
     /// What the call has used so far.
     Usage(Usage),
     /// One call of the turn ended well.

@@ -278,7 +278,7 @@ fn is_kept(name: &str, kept: &str) -> bool {
 }
 
 /// A failure together with its verdict, as it travels from the classifier to the consumer.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Judged {
     /// What was seen.
     pub failure: Failure,

@@ -158,11 +158,14 @@ enum Stage {
 }
 
 /// A wait that has begun.
-#[derive(Clone, Debug)]
-struct Wait {
-    since: Timestamp,
-    until: Timestamp,
-    failure: Arc<Judged>,
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wait {
+    /// When it began.
+    pub since: Timestamp,
+    /// When it ends.
+    pub until: Timestamp,
+    /// What it is for.
+    pub failure: Arc<Judged>,
 }
 
 impl State {
@@ -173,6 +176,36 @@ impl State {
             chain: Chain::default(),
             prompt,
             stage: Stage::Idle,
+        }
+    }
+
+    /// Goes on from where an earlier process left a call: with what its open chain has spent.
+    #[must_use]
+    pub fn with_chain(mut self, chain: Chain) -> Self {
+        self.chain = chain;
+        self
+    }
+
+    /// Takes up a wait that an earlier process began; it ends when it would have ended. Only for a state in which
+    /// nothing is under way.
+    pub fn take_up(&mut self, wait: Wait, now: Timestamp) -> Effects {
+        // The clock may have been set back meanwhile: no wait grows longer than it was.
+        let until = wait.until.min(now + wait.until.since(wait.since));
+        let announcement = scheduled(self, now, until, &wait.failure);
+        self.stage = Stage::Waiting(Wait { until, ..wait });
+        Effects::from_iter([announcement, Effect::SleepUntil(until)])
+    }
+
+    /// The rules may change between one failure and the next.
+    pub const fn set_rules(&mut self, rules: Rules) {
+        self.rules = rules;
+    }
+
+    /// The failure that is waited out, if one is.
+    pub const fn waits_for(&self) -> Option<&Arc<Judged>> {
+        match &self.stage {
+            Stage::Waiting(wait) => Some(&wait.failure),
+            _ => None,
         }
     }
 

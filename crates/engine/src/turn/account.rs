@@ -3,6 +3,7 @@
 use super::Runner;
 use super::gate::AtGate;
 use crate::accounts::Standing;
+use crate::journal::Entry;
 use outlast_kernel::decision::Remedies;
 use outlast_kernel::event::Body;
 use outlast_kernel::failure::{Failure, IoKind, Judged};
@@ -12,7 +13,7 @@ use std::sync::Arc;
 impl Runner<'_> {
     /// Chooses the account of the next call, and the gate that belongs to it.
     pub(super) async fn choose_account(&mut self) -> Result<(), String> {
-        let model = &self.turn.request.model;
+        let model = &self.request.model;
         if let Some(accounts) = self.turn.accounts {
             let in_use = self.account.as_ref().map(|account| account.name.as_str());
             let chosen = accounts.choose(in_use, &self.left, model).await?;
@@ -45,7 +46,10 @@ impl Runner<'_> {
     /// Goes on without the account in use, unless it has just got a new key.
     pub(super) fn leave_account(&mut self) {
         if let Some(account) = self.account.as_ref().filter(|_| !self.has_new_key) {
-            self.left.push(account.name.clone());
+            let left = account.name.clone();
+            self.left.push(left.clone());
+            let spent = self.spent();
+            self.scribe.note(Entry::Switched { left, spent });
         }
     }
 
@@ -54,7 +58,7 @@ impl Runner<'_> {
         let (Some(accounts), Some(account)) = (self.turn.accounts, &self.account) else {
             return false;
         };
-        let model = &self.turn.request.model;
+        let model = &self.request.model;
         accounts.is_blocked(&account.name, model)
             && accounts
                 .has_free_sibling(&account.name, &self.left, model)
@@ -71,7 +75,7 @@ impl Runner<'_> {
         }
         if let (Some(accounts), Some(account)) = (self.turn.accounts, &self.account) {
             accounts
-                .succeeded(&account.name, &self.turn.request.model, begun)
+                .succeeded(&account.name, &self.request.model, begun)
                 .await;
         }
     }
@@ -82,7 +86,7 @@ impl Runner<'_> {
         let (Some(accounts), Some(account)) = (self.turn.accounts, &self.account) else {
             return (judged, Remedies::NONE);
         };
-        let model = &self.turn.request.model;
+        let model = &self.request.model;
         let may_refresh = !self.refreshed.contains(&account.name);
         let standing = accounts
             .failed(account, model, (&judged, may_refresh))

@@ -14,6 +14,8 @@ pub struct Ids {
     pub session: String,
     /// The turn.
     pub turn: String,
+    /// How many events of the session came before.
+    pub events: u64,
 }
 
 impl Ids {
@@ -22,6 +24,7 @@ impl Ids {
         Self {
             session: uuid::Uuid::now_v7().to_string(),
             turn: uuid::Uuid::now_v7().to_string(),
+            events: 0,
         }
     }
 }
@@ -29,7 +32,8 @@ impl Ids {
 pub(super) struct Emitter<'a> {
     ids: Ids,
     seq: u64,
-    attempt: u32,
+    /// The number of the last attempt.
+    pub(super) attempt: u32,
     clock: &'a dyn Clock,
     sink: Sink<'a>,
 }
@@ -37,8 +41,8 @@ pub(super) struct Emitter<'a> {
 impl<'a> Emitter<'a> {
     pub(super) fn new(ids: Ids, clock: &'a dyn Clock, sink: Sink<'a>) -> Self {
         Self {
+            seq: ids.events,
             ids,
-            seq: 0,
             attempt: 0,
             clock,
             sink,

@@ -7,9 +7,8 @@ use outlast_engine::accounts::{Account, Accounts, KeySource};
 use outlast_engine::credential::Credential;
 use outlast_engine::knowledge::Knowledge;
 use outlast_engine::strategy::PolicyRetry;
-use outlast_engine::turn::{Control, Ended, Ids, Turn};
-use outlast_engine::{BoxFuture, BoxStream, CancellationToken, Clock, Provider, run_turn};
-use outlast_kernel::budget::Prompt;
+use outlast_engine::turn::{Ended, Turn};
+use outlast_engine::{BoxFuture, BoxStream, Clock, Provider, run_turn};
 use outlast_kernel::event::{Body, Event, Seal, StopReason};
 use outlast_kernel::failure::Failure;
 use outlast_kernel::policy::{Overrides, Policy};
@@ -130,15 +129,10 @@ impl World {
             ..Request::default()
         };
         let turn = Turn {
-            provider: &self.provider,
-            request: &request,
             retry: Some(&retry),
-            budget: Prompt::default(),
-            clock: &*self.clock,
-            ids: Ids::fresh(),
-            control: Control::new(CancellationToken::new()).0,
             accounts: Some(&self.accounts),
             knowledge: Some(&self.knowledge),
+            ..Turn::new(&self.provider, &request, &*self.clock)
         };
         let mut events = Vec::new();
         let ended = run_turn(turn, &mut |event| events.push(event)).await;

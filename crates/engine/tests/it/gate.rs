@@ -7,7 +7,7 @@ use outlast_dialect::{Delta, Message, Request};
 use outlast_engine::credential::Credential;
 use outlast_engine::knowledge::Knowledge;
 use outlast_engine::strategy::PolicyRetry;
-use outlast_engine::turn::{Control, Ended, Ids, Turn};
+use outlast_engine::turn::{Control, Ended, Turn};
 use outlast_engine::{BoxStream, CancellationToken, Clock, Provider, run_turn};
 use outlast_kernel::Timestamp;
 use outlast_kernel::budget::{Limits, Prompt};
@@ -105,15 +105,11 @@ impl Crowd {
         let retry = PolicyRetry::new(Policy::named("overnight").unwrap(), self.clock.clone());
         let request = question();
         let turn = Turn {
-            provider: &self.provider,
-            request: &request,
             retry: Some(&retry),
             budget,
-            clock: &*self.clock,
-            ids: Ids::fresh(),
             control: Control::new(abort).0,
-            accounts: None,
             knowledge: Some(&self.knowledge),
+            ..Turn::new(&self.provider, &request, &*self.clock)
         };
         let mut events = Vec::new();
         let ended = run_turn(turn, &mut |event| events.push(event)).await;

@@ -11,7 +11,6 @@ use outlast_engine::{
     BoxFuture, BoxStream, CancellationToken, Clock, Provider, RetryStrategy, run_turn,
 };
 use outlast_kernel::Timestamp;
-use outlast_kernel::budget::Prompt;
 use outlast_kernel::event::{Body, Event, StopReason};
 use outlast_kernel::failure::Failure;
 use outlast_kernel::policy::Policy;
@@ -197,19 +196,15 @@ pub(crate) async fn run_with(
     let (control, handle) = Control::new(CancellationToken::new());
     let request = question();
     let ids = Ids {
+        events: 0,
         session: "s".to_owned(),
         turn: "t".to_owned(),
     };
     let turn = Turn {
-        provider,
-        request: &request,
         retry,
-        budget: Prompt::default(),
-        clock: &*clock,
         ids,
         control,
-        accounts: None,
-        knowledge: None,
+        ..Turn::new(provider, &request, &*clock)
     };
     let mut events = Vec::new();
     let mut sink = |event: Event| {

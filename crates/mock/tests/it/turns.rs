@@ -4,10 +4,9 @@ use outlast_dialect::{Dialect, Message, Request};
 use outlast_engine::clock::TimerClock;
 use outlast_engine::provider::Adapter;
 use outlast_engine::strategy::PolicyRetry;
-use outlast_engine::turn::{Control, Ended, Ids, Turn};
-use outlast_engine::{CancellationToken, Clock, run_turn};
+use outlast_engine::turn::{Ended, Turn};
+use outlast_engine::{Clock, run_turn};
 use outlast_kernel::Timestamp;
-use outlast_kernel::budget::Prompt;
 use outlast_kernel::decision::GiveUp;
 use outlast_kernel::event::{Body, Event, Seal};
 use outlast_kernel::policy::Policy;
@@ -39,15 +38,8 @@ async fn play_in(dialect: Dialect, script: &str, policy: &str) -> Played {
         ..Request::default()
     };
     let turn = Turn {
-        provider: &provider,
-        request: &request,
         retry: Some(&retry),
-        budget: Prompt::default(),
-        clock: &*clock,
-        ids: Ids::fresh(),
-        control: Control::new(CancellationToken::new()).0,
-        accounts: None,
-        knowledge: None,
+        ..Turn::new(&provider, &request, &*clock)
     };
     let (start, mut causes) = (Instant::now(), Vec::new());
     let ended = run_turn(turn, &mut |event: Event| {

@@ -1,0 +1,179 @@
+//! What a turn writes down while it runs, so that another process can carry it on.
+//!
+//! Invariants: the prompt is written down before the first request, a wait before its first second, a tool before it
+//! starts; a turn is settled once. State is a fold over the entries, in order.
+//! Not here: where they are kept (see the store) and how they are folded (see the agent's `session`).
+
+use crate::BoxFuture;
+use crate::tools::Effect;
+use outlast_dialect::Message;
+use outlast_kernel::Timestamp;
+use outlast_kernel::budget::{Chain, Prompt};
+use outlast_kernel::event::{Seal, StopReason, Usage};
+use outlast_kernel::failure::Judged;
+use outlast_kernel::verdict::Cause;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// One thing that happened.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Entry {
+    /// A turn begins.
+    Prompt {
+        /// The turn.
+        turn_id: String,
+        /// What was said; a turn that goes on from an earlier one says nothing.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        message: Option<Message>,
+        /// What the turn may spend.
+        budget: Prompt,
+        /// What the door needs to carry it on: its own business.
+        #[serde(default, skip_serializing_if = "Value::is_null")]
+        options: Value,
+    },
+    /// A call is about to be made.
+    AttemptStarted {
+        /// Its number within the turn, from 1.
+        attempt: u32,
+    },
+    /// A call failed, or was cancelled.
+    AttemptFailed {
+        /// Its number.
+        attempt: u32,
+        /// What went wrong; nothing when a person cancelled it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        judged: Option<Judged>,
+        /// As much of its answer as came. It is kept, and never sent again.
+        message: Message,
+        /// What it used.
+        usage: Usage,
+    },
+    /// A wait is about to begin.
+    WaitScheduled {
+        /// When it began.
+        since: Timestamp,
+        /// When it ends.
+        until: Timestamp,
+        /// What it is for.
+        cause: Cause,
+        /// What is spent, the wait included.
+        spent: Spent,
+    },
+    /// The wait is over.
+    WaitEnded {
+        /// What is spent, less what was not slept.
+        spent: Spent,
+    },
+    /// Another account is asked from here on.
+    Switched {
+        /// The account that is left.
+        left: String,
+        /// What is spent.
+        spent: Spent,
+    },
+    /// A step's answer.
+    Message {
+        /// It.
+        message: Message,
+        /// Why the model stopped.
+        stop_reason: StopReason,
+        /// What its attempt used.
+        usage: Usage,
+        /// Who was asked.
+        #[serde(default)]
+        model: String,
+    },
+    /// A tool is about to run.
+    ToolStarted {
+        /// Which call of the last message.
+        index: usize,
+        /// The call's id.
+        id: String,
+        /// What running it again would do.
+        effect: Effect,
+    },
+    /// A tool has run, or will not.
+    ToolFinished {
+        /// Which call of the last message.
+        index: usize,
+        /// The call's id.
+        id: String,
+        /// What it said.
+        output: String,
+        /// Whether it failed, or was not run.
+        is_error: bool,
+    },
+    /// The turn is over.
+    Settled {
+        /// How.
+        seal: Seal,
+        /// What all of its attempts used.
+        usage: Usage,
+        /// The error that ended it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        error: Option<Problem>,
+    },
+}
+
+/// What a turn has spent.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Spent {
+    /// In the open chain of retries.
+    pub chain: Chain,
+    /// In all.
+    pub prompt: Prompt,
+}
+
+/// The error that ended a turn.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Problem {
+    /// What went wrong.
+    pub cause: Cause,
+    /// The provider's message.
+    pub message: String,
+    /// Why nothing more was tried.
+    pub reason: String,
+}
+
+impl Entry {
+    /// The word for its kind.
+    pub const fn kind(&self) -> &'static str {
+        match self {
+            Self::Prompt { .. } => "prompt",
+            Self::AttemptStarted { .. } => "attempt_started",
+            Self::AttemptFailed { .. } => "attempt_failed",
+            Self::WaitScheduled { .. } => "wait_scheduled",
+            Self::WaitEnded { .. } => "wait_ended",
+            Self::Switched { .. } => "switched",
+            Self::Message { .. } => "message",
+            Self::ToolStarted { .. } => "tool_started",
+            Self::ToolFinished { .. } => "tool_finished",
+            Self::Settled { .. } => "settled",
+        }
+    }
+}
+
+/// Why entries were not written down.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Unrecorded {
+    /// The turn belongs to another process now: it must be left alone.
+    #[error("{why}")]
+    Lost {
+        /// What is known of it.
+        why: String,
+    },
+    /// It may work another time.
+    #[error("{why}")]
+    Failed {
+        /// What went wrong.
+        why: String,
+    },
+}
+
+/// Where a turn writes down what happens.
+pub trait Journal: Send + Sync {
+    /// Writes the entries down, all or none. Once this is `Ok` they survive a crash.
+    fn append<'a>(&'a self, entries: &'a [Entry]) -> BoxFuture<'a, Result<(), Unrecorded>>;
+}

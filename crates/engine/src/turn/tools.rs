@@ -1,0 +1,165 @@
+//! The tool calls of a step.
+//!
+//! Invariants: a call is written down as started before it starts; every call gets exactly one result, in order, so
+//! that what is sent next is always well-formed; a call that began in an earlier process begins again only when that
+//! does no harm.
+
+use super::Runner;
+use super::wait::until;
+use crate::CancellationToken;
+use crate::journal::Entry;
+use crate::tools::{Effect, Output, Toolbox};
+use outlast_dialect::{Message, Part, Role, ToolResult};
+use outlast_kernel::event::{Body, StopReason, ToolCall};
+use std::time::Duration;
+
+/// A tool that does not end when it is told to is left behind after that long.
+const LONGEST_GOODBYE: Duration = Duration::from_millis(230);
+
+const INTERRUPTED: &str =
+    "it was interrupted by a restart and may have partly run; it was not run again";
+const CANCELLED: &str = "it was not run: the turn was cancelled before it began";
+const TOO_LATE: &str = "it was not run: the time for this prompt was over before it began";
+const LEFT_BEHIND: &str = "it was interrupted and may have partly run";
+
+/// A call of the last answer, and what is known of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Outstanding {
+    /// The call.
+    pub call: ToolCall,
+    /// How far it came.
+    pub so_far: SoFar,
+}
+
+/// How far a tool call came.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SoFar {
+    /// It has not begun.
+    NotStarted,
+    /// It began, and nobody knows how it ended.
+    Started(Effect),
+    /// It is over.
+    Finished(Output),
+}
+
+impl Runner<'_> {
+    /// The calls that the last answer makes, if they are to be run.
+    pub(super) fn calls_to_run(&self) -> Option<Vec<Outstanding>> {
+        self.turn.tools?;
+        let runs = |reason| !matches!(reason, StopReason::Length | StopReason::Refusal);
+        if !self.answer.stop_reason.is_some_and(runs) {
+            return None;
+        }
+        let calls = self.answer.parts.iter().filter_map(|part| match part {
+            Part::ToolCall(call) => Some(Outstanding {
+                call: call.clone(),
+                so_far: SoFar::NotStarted,
+            }),
+            _ => None,
+        });
+        let calls: Vec<Outstanding> = calls.collect();
+        (!calls.is_empty()).then_some(calls)
+    }
+
+    /// Gets a result for each call and adds them to the conversation.
+    pub(super) async fn run_calls(&mut self, calls: Vec<Outstanding>) {
+        let mut parts = Vec::with_capacity(calls.len());
+        for (index, Outstanding { call, so_far }) in calls.into_iter().enumerate() {
+            let output = match so_far {
+                SoFar::Finished(output) => output,
+                SoFar::Started(effect) if !effect.may_repeat() => {
+                    self.finish((index, &call), Output::error(INTERRUPTED))
+                        .await
+                }
+                SoFar::NotStarted | SoFar::Started(_) => self.run_one(index, &call).await,
+            };
+            parts.push(Part::ToolResult(ToolResult {
+                id: call.id,
+                output: output.text,
+                is_error: output.is_error,
+            }));
+        }
+        self.say_message(Message {
+            role: Role::User,
+            parts,
+        });
+    }
+
+    async fn run_one(&mut self, index: usize, call: &ToolCall) -> Output {
+        let output = match self.turn.tools {
+            _ if self.turn.control.is_aborted() => Output::error(CANCELLED),
+            _ if self.is_too_late() => Output::error(TOO_LATE),
+            Some(tools) => match self.admit(tools, call).await {
+                Ok(effect) => self.start(tools, (index, call), effect).await,
+                Err(refusal) => Output::error(refusal),
+            },
+            None => Output::error("there are no tools here"),
+        };
+        self.finish((index, call), output).await
+    }
+
+    /// Asks whether the call may run; a person may take long to answer, and may cancel instead.
+    async fn admit(&mut self, tools: &dyn Toolbox, call: &ToolCall) -> Result<Effect, String> {
+        let deadline = self.state.prompt().deadline();
+        tokio::select! {
+            biased;
+            () = self.turn.control.aborted() => Err(CANCELLED.to_owned()),
+            () = until(self.turn.clock, deadline) => Err(TOO_LATE.to_owned()),
+            admitted = tools.admit(call) => admitted,
+        }
+    }
+
+    async fn start(
+        &mut self,
+        tools: &dyn Toolbox,
+        (index, call): (usize, &ToolCall),
+        effect: Effect,
+    ) -> Output {
+        let id = call.id.clone();
+        self.scribe.note(Entry::ToolStarted { index, id, effect });
+        let recorded = self.commit().await;
+        // Without a record, nobody could know after a crash that it ran.
+        if !recorded && (!effect.may_repeat() || self.scribe.lost().is_some()) {
+            let name = &call.name;
+            return Output::error(format!(
+                "`{name}` was not run: that it runs could not be written down first"
+            ));
+        }
+        let (id, name) = (call.id.clone(), call.name.clone());
+        self.emitter.emit(Body::ToolStarted { id, name });
+        self.run_to_its_end(tools, call).await
+    }
+
+    async fn run_to_its_end(&mut self, tools: &dyn Toolbox, call: &ToolCall) -> Output {
+        let cancel = CancellationToken::new();
+        let deadline = self.state.prompt().deadline();
+        let mut running = tools.run(call, cancel.clone());
+        tokio::select! {
+            biased;
+            () = self.turn.control.aborted() => {}
+            () = until(self.turn.clock, deadline) => {}
+            output = &mut running => return output,
+        }
+        cancel.cancel();
+        let ended = tokio::time::timeout(LONGEST_GOODBYE, running).await;
+        ended.unwrap_or_else(|_| Output::error(LEFT_BEHIND))
+    }
+
+    /// Writes the result down, then says it.
+    async fn finish(&mut self, (index, call): (usize, &ToolCall), output: Output) -> Output {
+        let (id, is_error) = (call.id.clone(), output.is_error);
+        self.scribe.note(Entry::ToolFinished {
+            index,
+            id: id.clone(),
+            output: output.text.clone(),
+            is_error,
+        });
+        self.commit().await;
+        self.emitter.emit(Body::ToolResult {
+            id,
+            output: output.text.clone(),
+            is_error,
+        });
+        output
+    }
+}
