@@ -1,4 +1,7 @@
 //! Works: everything that is longer than a turn.
 #![warn(missing_docs)]
 
+pub mod session;
 pub mod tools;
+
+pub use session::Session;

@@ -1,0 +1,219 @@
+//! From the entries of a journal to where a session stands.
+//!
+//! Invariants: what failed is not part of the conversation; every tool call of the conversation is followed by its
+//! result, whatever was lost; the same entries always make the same state.
+
+use outlast_dialect::{Message, Part, Role, ToolResult};
+use outlast_engine::journal::{Entry, Spent};
+use outlast_engine::tools::Output;
+use outlast_engine::turn::{Outstanding, SoFar, TakenUp};
+use outlast_kernel::budget::{Chain, Prompt};
+use outlast_kernel::event::{Seal, ToolCall, Usage};
+use outlast_kernel::failure::Judged;
+use outlast_kernel::recovery::Wait;
+use serde_json::Value;
+use std::sync::Arc;
+
+const NOT_RUN: &str = "it was not run: the turn ended before it began";
+const INTERRUPTED: &str = "it was interrupted and may have partly run";
+
+/// Where a session stands.
+#[derive(Clone, Debug, Default)]
+pub struct Standing {
+    /// The conversation, as it is sent.
+    pub messages: Vec<Message>,
+    /// How many turns there were.
+    pub turns: u64,
+    /// What all turns used.
+    pub usage: Usage,
+    /// The turn that is not settled.
+    pub unfinished: Option<Unfinished>,
+    /// How the last turn was settled.
+    pub last_seal: Option<Seal>,
+    /// What the door gave the last turn.
+    pub options: Value,
+}
+
+/// A turn that an earlier process left.
+#[derive(Clone, Debug)]
+pub struct Unfinished {
+    /// Its id.
+    pub turn_id: String,
+    /// What it may spend.
+    pub budget: Prompt,
+    /// How far it came.
+    pub taken_up: TakenUp,
+    /// The last failure, which a wait is for.
+    failure: Option<Judged>,
+}
+
+impl Standing {
+    /// Where the entries lead.
+    pub fn after(entries: impl IntoIterator<Item = Entry>) -> Self {
+        let mut standing = Self::default();
+        for entry in entries {
+            standing.take_in(entry);
+        }
+        standing
+    }
+
+    /// One more entry.
+    pub fn take_in(&mut self, entry: Entry) {
+        match entry {
+            Entry::Prompt {
+                turn_id,
+                message,
+                budget,
+                options,
+            } => {
+                self.pair_up();
+                self.turns += 1;
+                self.messages.extend(message);
+                self.options = options;
+                self.last_seal = None;
+                self.unfinished = Some(Unfinished {
+                    turn_id,
+                    budget,
+                    taken_up: TakenUp::default(),
+                    failure: None,
+                });
+            }
+            Entry::Settled { seal, usage, .. } => {
+                self.pair_up();
+                self.usage = self.usage.plus(usage);
+                self.last_seal = Some(seal);
+                self.unfinished = None;
+            }
+            Entry::Message {
+                message, usage, ..
+            } => {
+                self.answered(&message, usage);
+                self.messages.push(message);
+            }
+            Entry::ToolStarted { index, effect, .. } => {
+                self.call_came(index, SoFar::Started(effect));
+            }
+            Entry::ToolFinished {
+                index,
+                output,
+                is_error,
+                ..
+            } => {
+                let text = output;
+                self.call_came(index, SoFar::Finished(Output { text, is_error }));
+                if self.calls().iter().all(is_finished) {
+                    self.pair_up();
+                }
+            }
+            entry => {
+                if let Some(turn) = &mut self.unfinished {
+                    turn.take_in(entry);
+                }
+            }
+        }
+    }
+
+    fn answered(&mut self, message: &Message, usage: Usage) {
+        self.pair_up();
+        let Some(turn) = &mut self.unfinished else {
+            return;
+        };
+        let taken_up = &mut turn.taken_up;
+        taken_up.usage = taken_up.usage.plus(usage);
+        taken_up.chain = Chain::default();
+        taken_up.wait = None;
+        taken_up.calls = message.tool_calls().map(not_started).collect();
+    }
+
+    fn calls(&self) -> &[Outstanding] {
+        let turn = self.unfinished.as_ref();
+        turn.map_or(&[], |turn| &turn.taken_up.calls)
+    }
+
+    fn call_came(&mut self, index: usize, so_far: SoFar) {
+        let turn = self.unfinished.as_mut();
+        if let Some(call) = turn.and_then(|turn| turn.taken_up.calls.get_mut(index)) {
+            call.so_far = so_far;
+        }
+    }
+
+    /// Gives every call of the last answer a result, and ends its step.
+    fn pair_up(&mut self) {
+        let Some(turn) = &mut self.unfinished else {
+            return;
+        };
+        let calls = std::mem::take(&mut turn.taken_up.calls);
+        if !calls.is_empty() {
+            let parts = calls.into_iter().map(result).collect();
+            let role = Role::User;
+            self.messages.push(Message { role, parts });
+        }
+    }
+}
+
+impl Unfinished {
+    fn take_in(&mut self, entry: Entry) {
+        let taken_up = &mut self.taken_up;
+        match entry {
+            Entry::AttemptStarted { attempt } => {
+                taken_up.attempts = attempt;
+                taken_up.wait = None;
+            }
+            Entry::AttemptFailed { judged, usage, .. } => {
+                taken_up.usage = taken_up.usage.plus(usage);
+                self.failure = judged;
+            }
+            Entry::WaitScheduled {
+                since,
+                until,
+                spent,
+                ..
+            } => {
+                self.has_spent(spent);
+                self.taken_up.wait = self.failure.clone().map(|failure| Wait {
+                    since,
+                    until,
+                    failure: Arc::new(failure),
+                });
+            }
+            Entry::WaitEnded { spent } => {
+                taken_up.wait = None;
+                self.has_spent(spent);
+            }
+            Entry::Switched { left, spent } => {
+                taken_up.left.push(left);
+                self.has_spent(spent);
+            }
+            _ => {}
+        }
+    }
+
+    fn has_spent(&mut self, spent: Spent) {
+        self.taken_up.chain = spent.chain;
+        self.budget = spent.prompt;
+    }
+}
+
+fn not_started(call: &ToolCall) -> Outstanding {
+    Outstanding {
+        call: call.clone(),
+        so_far: SoFar::NotStarted,
+    }
+}
+
+fn is_finished(call: &Outstanding) -> bool {
+    matches!(call.so_far, SoFar::Finished(_))
+}
+
+fn result(outstanding: Outstanding) -> Part {
+    let output = match outstanding.so_far {
+        SoFar::Finished(output) => output,
+        SoFar::Started(_) => Output::error(INTERRUPTED),
+        SoFar::NotStarted => Output::error(NOT_RUN),
+    };
+    Part::ToolResult(ToolResult {
+        id: outstanding.call.id,
+        output: output.text,
+        is_error: output.is_error,
+    })
+}

@@ -1,0 +1,140 @@
+//! Where a session's entries go: into the store's journal, if it has one, and into where the session stands.
+//!
+//! Invariant: every entry is folded once, in order, whether it could be written down at once or not.
+
+use super::Error;
+use super::fold::Standing;
+use outlast_engine::journal::{Entry, Journal, Unrecorded};
+use outlast_engine::{BoxFuture, Clock};
+use outlast_store::journal::{Hold, Line, Stored};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+pub(super) struct Record {
+    kept: Option<(outlast_store::Journal, Hold)>,
+    clock: Arc<dyn Clock>,
+    state: Mutex<State>,
+}
+
+struct State {
+    standing: Standing,
+    /// The turn that entries belong to.
+    turn: u64,
+    /// How many of the entries that come next were folded already, when they could not be written down.
+    ahead: usize,
+}
+
+impl Record {
+    pub(super) fn in_memory(clock: Arc<dyn Clock>) -> Self {
+        Self::new(None, Standing::default(), clock)
+    }
+
+    pub(super) fn kept(
+        kept: (outlast_store::Journal, Hold),
+        standing: Standing,
+        clock: Arc<dyn Clock>,
+    ) -> Self {
+        Self::new(Some(kept), standing, clock)
+    }
+
+    fn new(
+        kept: Option<(outlast_store::Journal, Hold)>,
+        standing: Standing,
+        clock: Arc<dyn Clock>,
+    ) -> Self {
+        let state = Mutex::new(State {
+            standing,
+            turn: 0,
+            ahead: 0,
+        });
+        Self { kept, clock, state }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What is true of where the session stands.
+    pub(super) fn look<R>(&self, look: impl FnOnce(&Standing) -> R) -> R {
+        look(&self.lock().standing)
+    }
+
+    /// From here on entries belong to that turn.
+    pub(super) fn begin_turn(&self, number: u64) {
+        self.lock().turn = number;
+    }
+
+    pub(super) async fn release(self) -> Result<(), Error> {
+        match self.kept {
+            Some((journal, hold)) => Ok(journal.release(hold).await?),
+            None => Ok(()),
+        }
+    }
+
+    fn fold(&self, entries: &[Entry]) {
+        let mut state = self.lock();
+        let new = entries.iter().skip(state.ahead).cloned();
+        new.for_each(|entry| state.standing.take_in(entry));
+        state.ahead = entries.len();
+    }
+
+    async fn write(&self, entries: &[Entry]) -> Result<(), Unrecorded> {
+        let Some((journal, hold)) = &self.kept else {
+            return Ok(());
+        };
+        let failed = |why: String| Unrecorded::Failed { why };
+        let turn = self.lock().turn;
+        let lines: Result<Vec<Line>, _> = entries
+            .iter()
+            .map(|entry| self.line(turn, entry))
+            .collect();
+        let lines = lines.map_err(|error| failed(error.to_string()))?;
+        match journal.append(hold, lines).await {
+            Ok(()) => Ok(()),
+            Err(error @ outlast_store::Error::Fenced { .. }) => Err(Unrecorded::Lost {
+                why: error.to_string(),
+            }),
+            Err(error) => Err(failed(error.to_string())),
+        }
+    }
+
+    fn line(&self, turn: u64, entry: &Entry) -> Result<Line, serde_json::Error> {
+        Ok(Line {
+            turn,
+            kind: entry.kind().to_owned(),
+            time: self.clock.now(),
+            body: serde_json::to_string(entry)?,
+        })
+    }
+}
+
+impl Journal for Record {
+    fn append<'a>(&'a self, entries: &'a [Entry]) -> BoxFuture<'a, Result<(), Unrecorded>> {
+        Box::pin(async move {
+            self.fold(entries);
+            self.write(entries).await?;
+            self.lock().ahead = 0;
+            Ok(())
+        })
+    }
+}
+
+/// Where a session stands that the journal keeps.
+pub(super) async fn standing(
+    journal: &outlast_store::Journal,
+    session: &str,
+) -> Result<Standing, Error> {
+    let mut standing = Standing::default();
+    for stored in journal.context(session).await? {
+        standing.take_in(read(session, &stored)?);
+    }
+    Ok(standing)
+}
+
+/// The entry that a line holds.
+pub fn read(session: &str, stored: &Stored) -> Result<Entry, Error> {
+    serde_json::from_str(&stored.line.body).map_err(|source| Error::Unreadable {
+        session: session.to_owned(),
+        seq: stored.seq,
+        source,
+    })
+}

@@ -1,0 +1,132 @@
+//! What a session is made of, and what is asked of it.
+
+use outlast_dialect::{Delivery, Message, Request, Tool};
+use outlast_engine::accounts::Accounts;
+use outlast_engine::knowledge::Knowledge;
+use outlast_engine::strategy::Aborted;
+use outlast_engine::tools::Toolbox;
+use outlast_engine::{BoxFuture, CancellationToken, Clock, Provider, RetryStrategy};
+use outlast_kernel::budget::Limits;
+use outlast_kernel::decision::Rules;
+use serde_json::Value;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// What a session is made of.
+#[derive(Clone)]
+pub struct Setup {
+    /// Who answers.
+    pub provider: Arc<dyn Provider>,
+    /// The model that is asked.
+    pub model: String,
+    /// The time.
+    pub clock: Arc<dyn Clock>,
+    /// What the model is told before the conversation.
+    pub system: Option<String>,
+    /// The most tokens that an answer may have.
+    pub max_tokens: Option<u32>,
+    /// Whether answers come as a whole or in pieces.
+    pub delivery: Delivery,
+    /// When to try again; without it nothing is tried again.
+    pub retry: Option<Arc<dyn RetryStrategy>>,
+    /// Whether failures are retried, until that is switched.
+    pub retry_enabled: bool,
+    /// The accounts to ask with.
+    pub accounts: Option<Arc<Accounts>>,
+    /// What is known of the provider beyond this session.
+    pub knowledge: Option<Knowledge>,
+    /// What runs the tools.
+    pub tools: Option<Arc<dyn Toolbox>>,
+    /// The tools that the model is offered.
+    pub offered: Vec<Tool>,
+}
+
+impl Setup {
+    /// A session with that model, without retries and tools; the other fields can be set.
+    pub fn new(
+        provider: Arc<dyn Provider>,
+        model: impl Into<String>,
+        clock: Arc<dyn Clock>,
+    ) -> Self {
+        Self {
+            provider,
+            model: model.into(),
+            clock,
+            system: None,
+            max_tokens: None,
+            delivery: Delivery::default(),
+            retry: None,
+            retry_enabled: true,
+            accounts: None,
+            knowledge: None,
+            tools: None,
+            offered: Vec::new(),
+        }
+    }
+
+    pub(super) fn request(&self, messages: Vec<Message>) -> Request {
+        Request {
+            model: self.model.clone(),
+            system: self.system.clone(),
+            messages,
+            tools: self.offered.clone(),
+            max_tokens: self.max_tokens,
+            delivery: self.delivery,
+        }
+    }
+}
+
+/// What is asked of a session.
+#[derive(Clone, Debug, Default)]
+pub struct Ask {
+    /// What is said.
+    pub message: Option<Message>,
+    /// What the turn may spend.
+    pub limits: Limits,
+    /// What the door needs to carry the turn on after a restart.
+    pub options: Value,
+}
+
+impl From<&str> for Ask {
+    fn from(text: &str) -> Self {
+        Self {
+            message: Some(Message::user(text)),
+            ..Self::default()
+        }
+    }
+}
+
+/// A strategy that can be switched off while a turn runs.
+pub(super) struct Switchable<'a> {
+    pub(super) strategy: Option<&'a dyn RetryStrategy>,
+    pub(super) on: &'a AtomicBool,
+}
+
+impl Switchable<'_> {
+    fn in_force(&self) -> Option<&dyn RetryStrategy> {
+        self.strategy.filter(|_| self.on.load(Ordering::Relaxed))
+    }
+}
+
+impl RetryStrategy for Switchable<'_> {
+    fn delay_for(&self, attempt: u32) -> Option<Duration> {
+        self.in_force()?.delay_for(attempt)
+    }
+
+    fn sleep<'a>(
+        &'a self,
+        delay: Duration,
+        cancel: &'a CancellationToken,
+    ) -> BoxFuture<'a, Result<(), Aborted>> {
+        // A wait that has begun goes on.
+        match self.strategy {
+            Some(strategy) => strategy.sleep(delay, cancel),
+            None => Box::pin(std::future::ready(Err(Aborted))),
+        }
+    }
+
+    fn rules(&self) -> Rules {
+        self.in_force().map_or(Rules::NONE, RetryStrategy::rules)
+    }
+}

@@ -1,0 +1,162 @@
+//! What a session tells those who watch it: events as they happen, and where it stands at any moment.
+//!
+//! Invariant: a snapshot and the events after its number say everything; listeners are told in the order in which they
+//! came, before anything else happens.
+
+use outlast_kernel::Timestamp;
+use outlast_kernel::event::{Body, Event, Usage};
+use outlast_kernel::verdict::Cause;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+/// Where a session stands.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Snapshot {
+    /// The number of the last event; the next one that a listener hears has the next number.
+    pub events: u64,
+    /// The turn that is running.
+    pub turn_id: Option<String>,
+    /// The number of the call that was made last in it.
+    pub attempt: u32,
+    /// The retry that is waited for or under way.
+    pub retry: Option<Retry>,
+    /// Until when the gate holds the call, and why.
+    pub held: Option<Held>,
+    /// Whether failures are retried.
+    pub auto_retry_enabled: bool,
+    /// What all turns used, failed attempts included.
+    pub usage: Usage,
+}
+
+/// A retry.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Retry {
+    /// Its number, from 1.
+    pub attempt: u32,
+    /// How many there can be.
+    pub max_attempts: Option<u32>,
+    /// What went wrong.
+    pub cause: Cause,
+    /// The provider's message.
+    pub message: String,
+    /// When it will happen, while it is waited for.
+    pub wake_at: Option<Timestamp>,
+}
+
+/// A wait at the gate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Held {
+    /// Until then, as things are.
+    pub until: Timestamp,
+    /// What is wrong there.
+    pub cause: Option<Cause>,
+}
+
+type Listener = Box<dyn FnMut(&Event) + Send>;
+
+/// Ends when it is dropped.
+pub struct Subscription {
+    id: u64,
+    board: Weak<Board>,
+}
+
+impl Drop for Subscription {
+    fn drop(&mut self) {
+        if let Some(board) = self.board.upgrade() {
+            lock(&board.listeners).retain(|(id, _)| *id != self.id);
+        }
+    }
+}
+
+/// Where events are put up.
+#[derive(Default)]
+pub(super) struct Board {
+    snapshot: Mutex<Snapshot>,
+    listeners: Mutex<Vec<(u64, Option<Listener>)>>,
+    next_id: Mutex<u64>,
+}
+
+impl Board {
+    pub(super) fn snapshot(&self) -> Snapshot {
+        lock(&self.snapshot).clone()
+    }
+
+    pub(super) fn change(&self, change: impl FnOnce(&mut Snapshot)) {
+        change(&mut lock(&self.snapshot));
+    }
+
+    pub(super) fn subscribe(self: &Arc<Self>, listener: Listener) -> Subscription {
+        let mut next_id = lock(&self.next_id);
+        *next_id += 1;
+        lock(&self.listeners).push((*next_id, Some(listener)));
+        Subscription {
+            id: *next_id,
+            board: Arc::downgrade(self),
+        }
+    }
+
+    /// Takes note of an event, then tells everyone. A listener is out of the list while it is told, so that it may
+    /// subscribe others or unsubscribe.
+    pub(super) fn post(&self, event: &Event) {
+        lock(&self.snapshot).take_in(event);
+        let ids: Vec<u64> = lock(&self.listeners).iter().map(|(id, _)| *id).collect();
+        for id in ids {
+            let find = |listeners: &mut Vec<(u64, Option<Listener>)>| {
+                let found = listeners.iter_mut().find(|(other, _)| *other == id);
+                found.and_then(|(_, listener)| listener.take())
+            };
+            let Some(mut listener) = find(&mut lock(&self.listeners)) else {
+                continue;
+            };
+            listener(event);
+            let mut listeners = lock(&self.listeners);
+            if let Some((_, place)) = listeners.iter_mut().find(|(other, _)| *other == id) {
+                *place = Some(listener);
+            }
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Snapshot {
+    fn take_in(&mut self, event: &Event) {
+        self.events = event.seq;
+        match &event.body {
+            Body::Start { .. } => self.turn_id = Some(event.turn_id.clone()),
+            Body::AttemptStarted { attempt } => {
+                self.attempt = *attempt;
+                self.held = None;
+                if let Some(retry) = &mut self.retry {
+                    retry.wake_at = None;
+                }
+            }
+            Body::RetryScheduled {
+                attempt,
+                max_attempts,
+                retry_at,
+                cause,
+                message,
+                ..
+            } => {
+                self.retry = Some(Retry {
+                    attempt: *attempt,
+                    max_attempts: *max_attempts,
+                    cause: *cause,
+                    message: message.clone(),
+                    wake_at: Some(*retry_at),
+                });
+            }
+            Body::Held { until, cause } => {
+                self.held = Some(Held {
+                    until: *until,
+                    cause: *cause,
+                });
+            }
+            Body::RetryEnded { .. } => self.retry = None,
+            Body::Sealed { .. } => (self.turn_id, self.retry, self.held) = (None, None, None),
+            _ => {}
+        }
+    }
+}
