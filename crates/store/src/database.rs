@@ -1,75 +1,37 @@
-//! The file itself: opening, making, replacing.
+//! The files themselves: opening, making, replacing. What is in them is described by a `Format`.
 
-use crate::Store;
-use rusqlite::{Connection, ErrorCode, OpenFlags};
+use crate::{Error, Store};
+use rusqlite::{Connection, OpenFlags, TransactionBehavior};
 use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// How long another process may hold the file before we call it locked.
-const BUSY_TIMEOUT: Duration = Duration::from_secs(2);
-/// The format of the file. Every step from one to the next is kept, so that an older file is brought up to date.
-const STEPS: [&str; 1] = [include_str!("schema/1.sql")];
-
-/// Something that the store could not do.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum Error {
-    /// The database refused.
-    #[error("the store refused: {0}")]
-    Database(#[from] rusqlite::Error),
-    /// The file could not be reached.
-    #[error("cannot reach {path}: {source}")]
-    File {
-        /// Which one.
-        path: PathBuf,
-        /// Why.
-        source: std::io::Error,
-    },
-    /// The file was made by a newer version.
-    #[error("{path} was made by a newer version (format {found}, known is {known})")]
-    Newer {
-        /// The file.
-        path: PathBuf,
-        /// Its format.
-        found: i64,
-        /// The newest format that is known here.
-        known: i64,
-    },
-    /// What is to be stored has no form for it.
-    #[error("a {what} cannot be written")]
-    Unwritable {
-        /// What it was to be.
-        what: &'static str,
-    },
-    /// The store's thread could not be started.
-    #[error("the store's thread could not be started: {0}")]
-    Thread(std::io::Error),
-    /// Another file has taken its place.
-    #[error("another file has taken the place of {path}")]
-    Moved {
-        /// The place.
-        path: PathBuf,
-    },
-    /// The store's thread has ended.
-    #[error("the store is closed")]
-    Gone,
+/// What a file holds, and what its writes may cost.
+#[derive(Debug)]
+pub(crate) struct Format {
+    /// Every step from one format to the next is kept, so that an older file is brought up to date.
+    steps: &'static [&'static str],
+    /// When a write counts as done.
+    writing: &'static str,
+    /// How long another process may hold the file before we call it locked.
+    patience: Duration,
 }
 
-impl Error {
-    /// Whether the file itself is damaged.
-    pub fn is_corruption(&self) -> bool {
-        let code = match self {
-            Self::Database(error) => error.sqlite_error_code(),
-            _ => None,
-        };
-        matches!(
-            code,
-            Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase)
-        )
-    }
-}
+/// What is known of providers. It can be learned again, so no write waits for the disk.
+pub(crate) const KNOWLEDGE: Format = Format {
+    steps: &[include_str!("schema/1.sql")],
+    writing: "PRAGMA synchronous = normal",
+    patience: Duration::from_secs(2),
+};
+
+/// What happened in sessions. It cannot be had again, so every write is on the disk before it counts.
+pub(crate) const JOURNAL: Format = Format {
+    steps: &[include_str!("schema/journal-1.sql")],
+    // The second is for machines whose ordinary flush stops at the drive's own memory.
+    writing: "PRAGMA synchronous = full; PRAGMA fullfsync = on",
+    patience: Duration::from_secs(10),
+};
 
 /// An open store.
 #[derive(Debug)]
@@ -81,35 +43,60 @@ pub struct Opened {
 }
 
 /// Opens the file; a damaged one is put aside and a new one made.
-pub(crate) fn open(path: &Path) -> Result<(Connection, Option<PathBuf>), Error> {
-    match try_open(path) {
-        Err(error) if error.is_corruption() => replace(path),
+pub(crate) fn open(path: &Path, format: &Format) -> Result<(Connection, Option<PathBuf>), Error> {
+    match open_or_make(path, format) {
+        Err(error) if error.is_corruption() => replace(path, format),
         opened => Ok((opened?, None)),
     }
 }
 
+/// Opens the file if there is one; a damaged one stays where it is.
+pub(crate) fn open_existing(path: &Path, format: &Format) -> Result<Option<Connection>, Error> {
+    match path.try_exists() {
+        Ok(true) => try_open(path, format).map(Some),
+        Ok(false) => Ok(None),
+        Err(source) => Err(Error::file(path, source)),
+    }
+}
+
 /// Makes a new file in the place of a damaged one, unless somebody else has done so meanwhile. One process at a time.
-pub(crate) fn replace(path: &Path) -> Result<(Connection, Option<PathBuf>), Error> {
+pub(crate) fn replace(
+    path: &Path,
+    format: &Format,
+) -> Result<(Connection, Option<PathBuf>), Error> {
     let _lock = lock(path)?;
-    if let Ok(connection) = try_open(path)
+    if let Ok(connection) = open_or_make(path, format)
         && is_whole(&connection)
     {
         return Ok((connection, None));
     }
     let aside = put_aside(path)?;
-    Ok((try_open(path)?, Some(aside)))
+    Ok((open_or_make(path, format)?, Some(aside)))
+}
+
+/// Runs a change as one transaction: all of it happens, or nothing.
+pub(crate) fn transact<R>(
+    connection: &mut Connection,
+    change: impl FnOnce(&Connection) -> Result<R, Error>,
+) -> Result<R, Error> {
+    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    let result = change(&transaction)?;
+    transaction.commit()?;
+    Ok(result)
+}
+
+/// A path that differs in what is added to its end.
+pub(crate) fn beside(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = OsString::from(path);
+    name.push(suffix);
+    PathBuf::from(name)
 }
 
 /// Held until it is dropped, or its process dies.
 fn lock(path: &Path) -> Result<fs::File, Error> {
-    let mut name = OsString::from(path);
-    name.push(".lock");
-    let path = PathBuf::from(name);
+    let path = beside(path, ".lock");
     make_private(&path)?;
-    let failed = |source| Error::File {
-        path: path.clone(),
-        source,
-    };
+    let failed = |source| Error::file(&path, source);
     let file = fs::File::open(&path).map_err(failed)?;
     file.lock().map_err(failed)?;
     Ok(file)
@@ -135,15 +122,23 @@ pub(crate) fn identity(path: &Path) -> Option<(u64, u64)> {
     }
 }
 
-fn try_open(path: &Path) -> Result<Connection, Error> {
+fn open_or_make(path: &Path, format: &Format) -> Result<Connection, Error> {
     make_private(path)?;
+    try_open(path, format)
+}
+
+fn try_open(path: &Path, format: &Format) -> Result<Connection, Error> {
+    prepare(path, format).map_err(|error| error.of(path))
+}
+
+fn prepare(path: &Path, format: &Format) -> Result<Connection, Error> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let mut connection = Connection::open_with_flags(path, flags)?;
     // Before the first statement: another process may be in the middle of its own first one.
-    connection.busy_timeout(BUSY_TIMEOUT)?;
+    connection.busy_timeout(format.patience)?;
     connection.pragma_update(None, "journal_mode", "wal")?;
-    connection.pragma_update(None, "synchronous", "normal")?;
-    bring_up_to_date(&mut connection, path)?;
+    connection.execute_batch(format.writing)?;
+    bring_up_to_date(&mut connection, path, format.steps)?;
     Ok(connection)
 }
 
@@ -153,14 +148,12 @@ fn make_private(path: &Path) -> Result<(), Error> {
     options.read(true).append(true).create(true);
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    options.open(path).map(drop).map_err(|source| Error::File {
-        path: path.to_owned(),
-        source,
-    })
+    let made = options.open(path).map(drop);
+    made.map_err(|source| Error::file(path, source))
 }
 
-fn bring_up_to_date(connection: &mut Connection, path: &Path) -> Result<(), Error> {
-    let known = i64::try_from(STEPS.len()).unwrap_or(i64::MAX);
+fn bring_up_to_date(connection: &mut Connection, path: &Path, steps: &[&str]) -> Result<(), Error> {
+    let known = i64::try_from(steps.len()).unwrap_or(i64::MAX);
     let format = |connection: &Connection| -> Result<i64, Error> {
         Ok(connection.query_row("PRAGMA user_version", [], |row| row.get(0))?)
     };
@@ -172,35 +165,25 @@ fn bring_up_to_date(connection: &mut Connection, path: &Path) -> Result<(), Erro
     if found == known {
         return Ok(());
     }
-    let transaction =
-        connection.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
-    // Somebody else may have been faster.
-    let found = format(&transaction)?;
-    for step in STEPS.iter().skip(usize::try_from(found).unwrap_or(0)) {
-        transaction.execute_batch(step)?;
-    }
-    transaction.pragma_update(None, "user_version", known)?;
-    transaction.commit()?;
-    Ok(())
+    transact(connection, |connection| {
+        // Somebody else may have been faster.
+        let found = format(connection)?;
+        for step in steps.iter().skip(usize::try_from(found).unwrap_or(0)) {
+            connection.execute_batch(step)?;
+        }
+        Ok(connection.pragma_update(None, "user_version", known)?)
+    })
 }
 
 /// Gives the damaged file, and what belongs to it, another name. Nothing is deleted.
 fn put_aside(path: &Path) -> Result<PathBuf, Error> {
-    let named = |suffix: &str| {
-        let mut name = OsString::from(path);
-        name.push(suffix);
-        PathBuf::from(name)
-    };
-    let free = |number: &u32| !named(&format!(".damaged-{number}")).exists();
-    let number = (1..).find(free).unwrap_or(u32::MAX);
-    let aside = named(&format!(".damaged-{number}"));
-    fs::rename(path, &aside).map_err(|source| Error::File {
-        path: path.to_owned(),
-        source,
-    })?;
+    let named = |number: u32| beside(path, &format!(".damaged-{number}"));
+    let number = (1..).find(|number| !named(*number).exists());
+    let aside = named(number.unwrap_or(u32::MAX));
+    fs::rename(path, &aside).map_err(|source| Error::file(path, source))?;
     for part in ["-wal", "-shm"] {
         // What is not there need not be moved.
-        fs::rename(named(part), named(&format!(".damaged-{number}{part}"))).ok();
+        fs::rename(beside(path, part), beside(&aside, part)).ok();
     }
     Ok(aside)
 }

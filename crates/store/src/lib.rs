@@ -1,4 +1,5 @@
-//! Remembers: what all processes on a machine know of their providers, in one SQLite file.
+//! Remembers, in two SQLite files: what all processes on a machine know of their providers (`Store`), and what happened
+//! in their sessions (`Journal`). The first can be learned again, the second cannot: its writes wait for the disk.
 //!
 //! Every change is one short transaction, made by one thread per process, so that a process that dies leaves nothing
 //! half written and a slow disk holds up nobody but who asked.
@@ -9,15 +10,20 @@
 
 mod blocks;
 mod database;
+mod error;
 mod gates;
+pub mod journal;
 mod line;
 mod seats;
 mod worker;
 
-pub use database::{Error, Opened};
+pub use database::Opened;
+pub use error::Error;
 pub use gates::Scene;
+pub use journal::Journal;
 pub use seats::{Claim, Seat};
 
+use database::KNOWLEDGE;
 use outlast_kernel::gate::Config;
 use rusqlite::Connection;
 use std::path::{Path, PathBuf};
@@ -35,12 +41,12 @@ pub struct Store {
 impl Store {
     /// Opens the file at that path, or makes it. Blocks for as long as the disk takes.
     pub fn open(path: &Path) -> Result<Opened, Error> {
-        Self::with(path, database::open(path)?)
+        Self::with(path, database::open(path, &KNOWLEDGE)?)
     }
 
     /// Makes a new file in the place of one that is known to be damaged, unless that was done already.
     pub fn replace(path: &Path) -> Result<Opened, Error> {
-        Self::with(path, database::replace(path)?)
+        Self::with(path, database::replace(path, &KNOWLEDGE)?)
     }
 
     fn with(
@@ -50,7 +56,7 @@ impl Store {
         let store = Self {
             path: path.to_owned(),
             identity: database::identity(path),
-            worker: Worker::start(connection)?,
+            worker: Worker::start(path, connection)?,
             config: Config::default(),
         };
         Ok(Opened { store, replaced })
@@ -77,13 +83,7 @@ impl Store {
         change: impl FnOnce(&Connection) -> Result<R, Error> + Send + 'static,
     ) -> Result<R, Error> {
         self.worker
-            .run(move |connection, _| {
-                let transaction = connection
-                    .transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
-                let result = change(&transaction)?;
-                transaction.commit()?;
-                Ok(result)
-            })
+            .run(move |connection, _| database::transact(connection, change))
             .await
     }
 

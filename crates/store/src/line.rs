@@ -109,6 +109,7 @@ pub(crate) fn millis(time: Timestamp) -> i64 {
     i64::try_from(time.as_millis()).unwrap_or(i64::MAX)
 }
 
-fn timestamp(millis: i64) -> Timestamp {
+/// A time from the file.
+pub(crate) fn timestamp(millis: i64) -> Timestamp {
     Timestamp::from_millis(u64::try_from(millis).unwrap_or_default())
 }

@@ -1,6 +1,8 @@
 //! The store from outside: real files, more than one connection, damage of every kind.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test may stop at once")]
 
+mod journal;
+
 use outlast_kernel::Timestamp;
 use outlast_kernel::account::Block;
 use outlast_kernel::gate::{Answer, Report, Waiter, WaiterId};

@@ -1,0 +1,189 @@
+//! Owning a session: beginning, claiming and letting go of it.
+//!
+//! Invariant: every change of owner raises the fence, in the transaction in which the owner before is found dead. Who
+//! writes shows fence and owner (`Key`), so one who was believed dead and wakes up writes nothing more.
+
+use super::Journal;
+use super::owner::{Life, Owner};
+use crate::line::millis;
+use crate::{Error, database};
+use outlast_kernel::Timestamp;
+use rusqlite::{Connection, OptionalExtension, params};
+use std::sync::Arc;
+
+/// A session that is to be begun.
+#[derive(Clone, Debug)]
+pub struct NewSession {
+    /// Its name, which no other has.
+    pub id: String,
+    /// Where it works.
+    pub directory: String,
+    /// When it begins.
+    pub now: Timestamp,
+}
+
+/// A session that this process owns. When this is dropped the session is let go of, unless the process ends first.
+#[derive(Debug)]
+#[must_use = "a session is let go of when its hold is dropped"]
+pub struct Hold {
+    key: Key,
+    /// Where it is to be let go of; `None` once that is under way.
+    journal: Option<Journal>,
+}
+
+impl Hold {
+    /// The name of the session.
+    pub fn session(&self) -> &str {
+        &self.key.session
+    }
+
+    pub(super) fn key(&self) -> Key {
+        self.key.clone()
+    }
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        if let Some(journal) = self.journal.take() {
+            // It is under way when this returns; nobody is left to be told what came of it.
+            drop(journal.let_go(self.key()));
+        }
+    }
+}
+
+/// What an owner shows when it writes.
+#[derive(Clone, Debug)]
+pub(super) struct Key {
+    pub(super) session: String,
+    fence: i64,
+    owner: String,
+}
+
+impl Key {
+    /// Whether it still opens; asked in the transaction that writes.
+    pub(super) fn check(&self, connection: &Connection) -> Result<(), Error> {
+        let is_ours = connection
+            .prepare_cached("SELECT 1 FROM sessions WHERE id = ?1 AND fence = ?2 AND owner = ?3")?
+            .exists(params![self.session, self.fence, self.owner])?;
+        if is_ours {
+            return Ok(());
+        }
+        let session = self.session.clone();
+        Err(Error::Fenced { session })
+    }
+}
+
+impl Journal {
+    /// Begins a session, which this process then owns.
+    pub async fn begin(&self, session: NewSession) -> Result<Hold, Error> {
+        let id = session.id.clone();
+        self.own(id, move |connection, owner| {
+            insert(connection, &session, &owner.name()?)
+        })
+        .await
+    }
+
+    /// Takes over a session that nobody owns, or whose owner has died.
+    pub async fn claim(&self, id: &str) -> Result<Hold, Error> {
+        let session = id.to_owned();
+        self.own(id.to_owned(), move |connection, owner| {
+            take_over(connection, &session, owner)
+        })
+        .await
+    }
+
+    /// Lets go of a session, so that it can be claimed. It is done even if nobody waits for it.
+    pub fn release(
+        &self,
+        mut hold: Hold,
+    ) -> impl Future<Output = Result<(), Error>> + Send + 'static {
+        hold.journal = None;
+        self.let_go(hold.key())
+    }
+
+    fn let_go(&self, key: Key) -> impl Future<Output = Result<(), Error>> + Send + 'static {
+        self.change(move |connection| {
+            key.check(connection)?;
+            connection
+                .prepare_cached("UPDATE sessions SET owner = NULL WHERE id = ?1")?
+                .execute([&key.session])?;
+            Ok(())
+        })
+    }
+
+    /// Makes this process the owner of a session; `own` tells fence and owner as they then are.
+    async fn own(
+        &self,
+        session: String,
+        own: impl FnOnce(&Connection, &Owner) -> Result<(i64, String), Error> + Send + 'static,
+    ) -> Result<Hold, Error> {
+        let journal = self.clone();
+        let work = self.worker.run(move |connection, _| {
+            journal.place.check()?;
+            let owner = Arc::clone(&journal.owner);
+            let owned = database::transact(connection, |connection| own(connection, &owner));
+            let (fence, owner) = owned?;
+            // Made here: should the caller have left, it is dropped, and the session let go of.
+            Ok(Hold {
+                key: Key {
+                    session,
+                    fence,
+                    owner,
+                },
+                journal: Some(journal),
+            })
+        });
+        work.await
+    }
+}
+
+fn insert(
+    connection: &Connection,
+    session: &NewSession,
+    owner: &str,
+) -> Result<(i64, String), Error> {
+    const FIRST_FENCE: i64 = 1;
+    let now = millis(session.now);
+    let inserted = connection
+        .prepare_cached(
+            "INSERT INTO sessions (id, created, changed, directory, title, fence, owner, last_turn, entries)
+             VALUES (?1, ?2, ?2, ?3, '', ?4, ?5, 0, 0) ON CONFLICT (id) DO NOTHING",
+        )?
+        .execute(params![session.id, now, session.directory, FIRST_FENCE, owner])?;
+    if inserted == 0 {
+        let session = session.id.clone();
+        return Err(Error::SessionExists { session });
+    }
+    Ok((FIRST_FENCE, owner.to_owned()))
+}
+
+fn take_over(
+    connection: &Connection,
+    session: &str,
+    owner: &Owner,
+) -> Result<(i64, String), Error> {
+    if let Some(before) = owner_of(connection, session)?
+        && owner.bury(&before)? == Life::Alive
+    {
+        let session = session.to_owned();
+        return Err(Error::InUse { session });
+    }
+    let name = owner.name()?;
+    let fence = connection
+        .prepare_cached(
+            "UPDATE sessions SET fence = fence + 1, owner = ?2 WHERE id = ?1 RETURNING fence",
+        )?
+        .query_row(params![session, name], |row| row.get(0))?;
+    Ok((fence, name))
+}
+
+/// Who owns a session, alive or dead.
+pub(super) fn owner_of(connection: &Connection, session: &str) -> Result<Option<String>, Error> {
+    let owner = connection
+        .prepare_cached("SELECT owner FROM sessions WHERE id = ?1")?
+        .query_row([session], |row| row.get(0))
+        .optional()?;
+    owner.ok_or_else(|| Error::NoSuchSession {
+        session: session.to_owned(),
+    })
+}

@@ -1,0 +1,105 @@
+//! Writing down what happened.
+//!
+//! Every call is one transaction that begins by asking whether the session is still ours. A call that was made is
+//! carried out, in its turn and once, whether or not its caller stays to hear of it.
+
+use super::hold::{self, Hold, Key};
+use super::owner::Life;
+use super::{Journal, Line, integer};
+use crate::Error;
+use crate::line::millis;
+use rusqlite::{Connection, ErrorCode, params};
+use std::sync::Arc;
+
+impl Journal {
+    /// Writes lines at the end of a session: all of them, or none.
+    pub fn append(
+        &self,
+        hold: &Hold,
+        lines: Vec<Line>,
+    ) -> impl Future<Output = Result<(), Error>> + Send + 'static {
+        let key = hold.key();
+        self.change(move |connection| {
+            key.check(connection)?;
+            lines.iter().try_for_each(|line| {
+                let seq = count(connection, &key, line)?;
+                insert(connection, &key, seq, line)
+            })
+        })
+    }
+
+    /// Gives a session another title.
+    pub fn set_title(
+        &self,
+        hold: &Hold,
+        title: String,
+    ) -> impl Future<Output = Result<(), Error>> + Send + 'static {
+        let key = hold.key();
+        self.change(move |connection| {
+            key.check(connection)?;
+            connection
+                .prepare_cached("UPDATE sessions SET title = ?2 WHERE id = ?1")?
+                .execute(params![key.session, title])?;
+            Ok(())
+        })
+    }
+
+    /// Removes a session and all its entries, unless a living process owns it.
+    pub fn delete(&self, id: &str) -> impl Future<Output = Result<(), Error>> + Send + 'static {
+        let (session, owner) = (id.to_owned(), Arc::clone(&self.owner));
+        self.change(move |connection| {
+            if let Some(name) = hold::owner_of(connection, &session)?
+                && owner.life(&name)? == Life::Alive
+            {
+                return Err(Error::InUse { session });
+            }
+            connection.execute("DELETE FROM entries WHERE session = ?1", [&session])?;
+            connection.execute("DELETE FROM sessions WHERE id = ?1", [&session])?;
+            Ok(())
+        })
+    }
+}
+
+/// Tells the session of a line that follows, and gives the line its number.
+fn count(connection: &Connection, key: &Key, line: &Line) -> Result<i64, Error> {
+    let mut statement = connection.prepare_cached(
+        "UPDATE sessions SET
+             entries = entries + 1,
+             changed = max(changed, ?2),
+             last_turn = CASE ?4 WHEN 'prompt' THEN max(last_turn, ?3) ELSE last_turn END,
+             open_turn = CASE
+                 WHEN ?4 = 'prompt' THEN ?3
+                 WHEN ?4 = 'settled' AND open_turn = ?3 THEN NULL
+                 ELSE open_turn END
+         WHERE id = ?1 RETURNING entries",
+    )?;
+    let (time, turn) = (millis(line.time), integer(line.turn));
+    let values = params![key.session, time, turn, line.kind];
+    Ok(statement.query_row(values, |row| row.get(0))?)
+}
+
+fn insert(connection: &Connection, key: &Key, seq: i64, line: &Line) -> Result<(), Error> {
+    let inserted = connection
+        .prepare_cached(
+            "INSERT INTO entries (session, seq, turn, kind, time, body)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+        )?
+        .execute(params![
+            key.session,
+            seq,
+            integer(line.turn),
+            line.kind,
+            millis(line.time),
+            line.body,
+        ]);
+    match inserted {
+        Err(error) if error.sqlite_error_code() == Some(ErrorCode::ConstraintViolation) => {
+            Err(Error::Repeated {
+                session: key.session.clone(),
+                turn: line.turn,
+                kind: line.kind.clone(),
+            })
+        }
+        inserted => Ok(inserted.map(drop)?),
+    }
+}

@@ -1,0 +1,83 @@
+//! The journal from outside: what the tests of it share.
+
+mod entries;
+mod ownership;
+
+use super::at;
+use outlast_store::journal::{Hold, Journal, Line, NewSession, Page, Stored};
+use std::path::PathBuf;
+use std::pin::Pin;
+use std::task::{Context, Waker};
+use tempfile::TempDir;
+
+const ALL: Page = Page {
+    after: 0,
+    limit: u32::MAX,
+    kinds: None,
+};
+
+struct Place {
+    folder: TempDir,
+}
+
+impl Place {
+    fn new() -> Self {
+        let folder = TempDir::new().unwrap();
+        Self { folder }
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn path(&self) -> PathBuf {
+        self.file("journal.db")
+    }
+
+    fn open(&self) -> Journal {
+        Journal::open(&self.path()).unwrap().journal
+    }
+
+    /// The lock files that there are.
+    fn owners(&self) -> Vec<PathBuf> {
+        match std::fs::read_dir(self.file("journal.db.owners")) {
+            Ok(found) => found.map(|entry| entry.unwrap().path()).collect(),
+            Err(_) => Vec::new(),
+        }
+    }
+}
+
+fn line(turn: u64, kind: &str) -> Line {
+    Line {
+        turn,
+        kind: kind.to_owned(),
+        time: at(100 + turn),
+        body: format!(r#"{{"of":{turn}}}"#),
+    }
+}
+
+async fn begin(journal: &Journal, id: &str) -> Hold {
+    let session = NewSession {
+        id: id.to_owned(),
+        directory: "/somewhere".to_owned(),
+        now: at(1),
+    };
+    journal.begin(session).await.unwrap()
+}
+
+async fn append(journal: &Journal, hold: &Hold, lines: &[(u64, &str)]) {
+    let lines = lines.iter().map(|(turn, kind)| line(*turn, kind));
+    journal.append(hold, lines.collect()).await.unwrap();
+}
+
+/// The entries as `seq turn kind`.
+fn told(entries: &[Stored]) -> Vec<String> {
+    let tell = |entry: &Stored| format!("{} {} {}", entry.seq, entry.line.turn, entry.line.kind);
+    entries.iter().map(tell).collect()
+}
+
+/// Begins a future, and says whether it has nothing to tell yet.
+fn is_pending(future: Pin<&mut impl Future>) -> bool {
+    let mut context = Context::from_waker(Waker::noop());
+    future.poll(&mut context).is_pending()
+}

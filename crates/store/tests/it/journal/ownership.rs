@@ -1,0 +1,121 @@
+//! A session has one owner, and nobody else writes to it.
+
+use super::{ALL, Place, append, begin, is_pending, line};
+use crate::at;
+use outlast_store::Error;
+use outlast_store::journal::{NewSession, State};
+use std::pin::pin;
+
+#[tokio::test]
+async fn a_name_is_given_once() {
+    let place = Place::new();
+    let journal = place.open();
+    let hold = begin(&journal, "s").await;
+    append(&journal, &hold, &[(1, "prompt")]).await;
+    let again = NewSession {
+        id: "s".to_owned(),
+        directory: String::new(),
+        now: at(9),
+    };
+    let error = place.open().begin(again).await.unwrap_err();
+    assert!(matches!(error, Error::SessionExists { .. }), "{error}");
+    append(&journal, &hold, &[(1, "settled")]).await;
+}
+
+#[tokio::test]
+async fn a_session_has_one_owner_until_it_is_released() {
+    let place = Place::new();
+    let (one, other) = (place.open(), place.open());
+    let hold = begin(&one, "s").await;
+    assert_eq!(hold.session(), "s");
+    for journal in [&one, &other] {
+        let refused = journal.claim("s").await.unwrap_err();
+        assert!(matches!(&refused, Error::InUse { session } if session == "s"));
+        let refused = journal.delete("s").await.unwrap_err();
+        assert!(matches!(refused, Error::InUse { .. }), "{refused}");
+        assert_eq!(journal.summary("s").await.unwrap().state, State::InUse);
+    }
+    one.release(hold).await.unwrap();
+    assert_eq!(one.summary("s").await.unwrap().state, State::Free);
+    let hold = other.claim("s").await.unwrap();
+    append(&other, &hold, &[(1, "prompt")]).await;
+    assert!(matches!(one.claim("s").await, Err(Error::InUse { .. })));
+}
+
+#[tokio::test]
+async fn a_hold_that_is_dropped_lets_go() {
+    let place = Place::new();
+    let journal = place.open();
+    drop(begin(&journal, "s").await);
+    let hold = journal.claim("s").await.unwrap();
+    append(&journal, &hold, &[(1, "prompt")]).await;
+}
+
+#[tokio::test]
+async fn who_leaves_while_its_claim_is_under_way_owns_nothing() {
+    let place = Place::new();
+    let journal = place.open();
+    drop(begin(&journal, "s").await);
+    let state = async || journal.summary("s").await.unwrap().state;
+    {
+        let mut claim = pin!(journal.claim("s"));
+        assert!(is_pending(claim.as_mut()));
+        // The claim comes first in line, so it is done when this is answered.
+        assert_eq!(state().await, State::InUse);
+    }
+    assert_eq!(state().await, State::Free);
+}
+
+#[tokio::test]
+async fn who_lost_its_session_writes_nothing_more() {
+    let place = Place::new();
+    let (one, other) = (place.open(), place.open());
+    let stale = begin(&one, "s").await;
+    append(&one, &stale, &[(1, "prompt")]).await;
+    // As if its process had died: nobody holds its lock any more.
+    std::fs::remove_file(&place.owners()[0]).unwrap();
+    assert_eq!(other.summary("s").await.unwrap().state, State::Abandoned);
+    let hold = other.claim("s").await.unwrap();
+    let refusals = [
+        one.append(&stale, vec![line(1, "settled")]).await,
+        one.append(&stale, Vec::new()).await,
+        one.set_title(&stale, "mine".to_owned()).await,
+        one.release(stale).await,
+    ];
+    for refused in refusals {
+        let refused = refused.unwrap_err();
+        assert!(matches!(&refused, Error::Fenced { session } if session == "s"));
+    }
+    append(&other, &hold, &[(1, "settled")]).await;
+    let summary = other.summary("s").await.unwrap();
+    assert_eq!((summary.entries, summary.title.as_str()), (2, ""));
+    assert_eq!(summary.state, State::InUse);
+}
+
+#[tokio::test]
+async fn who_claims_again_after_losing_its_lock_is_alive_to_others() {
+    let place = Place::new();
+    let (one, other) = (place.open(), place.open());
+    let stale = begin(&one, "s").await;
+    std::fs::remove_file(&place.owners()[0]).unwrap();
+    let hold = one.claim("s").await.unwrap();
+    assert!(matches!(other.claim("s").await, Err(Error::InUse { .. })));
+    let refused = one.append(&stale, vec![line(1, "prompt")]).await;
+    assert!(matches!(refused, Err(Error::Fenced { .. })));
+    append(&one, &hold, &[(1, "prompt")]).await;
+}
+
+#[tokio::test]
+async fn a_deleted_session_leaves_nothing() {
+    let place = Place::new();
+    let journal = place.open();
+    let (hold, kept) = (begin(&journal, "s").await, begin(&journal, "t").await);
+    append(&journal, &hold, &[(1, "prompt")]).await;
+    append(&journal, &kept, &[(1, "prompt")]).await;
+    journal.release(hold).await.unwrap();
+    journal.delete("s").await.unwrap();
+    let hold = begin(&journal, "s").await;
+    assert_eq!(journal.read("s", ALL).await.unwrap(), []);
+    append(&journal, &hold, &[(1, "prompt")]).await;
+    assert_eq!(journal.read("t", ALL).await.unwrap().len(), 1);
+}
