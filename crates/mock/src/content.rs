@@ -1,5 +1,7 @@
 //! What the answers say: each kind as deltas, made from what was asked.
 
+mod agent;
+
 use crate::facts::Facts;
 use crate::reply::Kind;
 use outlast_dialect::{Delta, Dialect};
@@ -32,7 +34,11 @@ pub(crate) fn deltas(kind: Kind, dialect: Dialect, facts: &Facts) -> Vec<Delta> 
         Kind::Long => (1..=LONG)
             .map(|number| Delta::Text(format!("word {number}, ")))
             .collect(),
+        Kind::Agent => agent::step(facts),
     };
+    let called = deltas
+        .iter()
+        .any(|delta| matches!(delta, Delta::ToolCall(_)));
     let output = u64::try_from(deltas.len()).unwrap_or(u64::MAX);
     if facts.wants_usage || !facts.streamed {
         deltas.push(Delta::Usage(Usage {
@@ -42,7 +48,7 @@ pub(crate) fn deltas(kind: Kind, dialect: Dialect, facts: &Facts) -> Vec<Delta> 
         }));
     }
     deltas.push(Delta::Stopped(match kind {
-        Kind::Tool | Kind::Tools => StopReason::ToolUse,
+        _ if called => StopReason::ToolUse,
         Kind::Refusal => StopReason::Refusal,
         Kind::Length => StopReason::Length,
         _ => StopReason::EndTurn,
@@ -51,7 +57,7 @@ pub(crate) fn deltas(kind: Kind, dialect: Dialect, facts: &Facts) -> Vec<Delta> 
 }
 
 fn greeting(facts: &Facts) -> String {
-    let prompt = text::bounded(&facts.prompt, ECHO_LIMIT);
+    let prompt = text::bounded(&facts.conversation.prompt, ECHO_LIMIT);
     format!("Hello from the scripted provider: no network, no key, no cost. You said: {prompt}")
 }
 

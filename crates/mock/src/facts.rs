@@ -1,5 +1,6 @@
 //! What a request says that an answer depends on, read from its dialect.
 
+use crate::conversation::Conversation;
 use crate::script::BYTES_PER_TOKEN;
 use outlast_dialect::Dialect;
 use serde_json::Value;
@@ -9,8 +10,8 @@ use serde_json::Value;
 pub(crate) struct Facts {
     pub(crate) model: String,
     pub(crate) streamed: bool,
-    /// The last thing that the user said.
-    pub(crate) prompt: String,
+    /// What was said before.
+    pub(crate) conversation: Conversation,
     pub(crate) images: Vec<Image>,
     /// The tools that are offered: their names and the schemas of their arguments.
     pub(crate) tools: Vec<(String, Value)>,
@@ -49,7 +50,7 @@ impl Facts {
         Self {
             model: text(&body["model"]),
             streamed: body["stream"] == true,
-            prompt: prompt(messages),
+            conversation: Conversation::read(messages),
             images: images(messages),
             tools: array(&body["tools"]).iter().filter_map(tool).collect(),
             wants_usage: dialect != Dialect::OpenaiChat || usage_asked,
@@ -73,24 +74,6 @@ fn array(value: &Value) -> &[Value] {
 
 fn text(value: &Value) -> String {
     value.as_str().unwrap_or_default().to_owned()
-}
-
-/// The text of the user's last message that has any.
-fn prompt(messages: &Value) -> String {
-    if let Value::String(prompt) = messages {
-        return prompt.clone();
-    }
-    let said = array(messages)
-        .iter()
-        .filter(|message| message["role"] == "user")
-        .map(|message| match &message["content"] {
-            Value::String(text) => text.clone(),
-            parts => array(parts)
-                .iter()
-                .map(|part| text(&part["text"]))
-                .collect(),
-        });
-    said.rev().find(|text| !text.is_empty()).unwrap_or_default()
 }
 
 fn images(messages: &Value) -> Vec<Image> {
@@ -177,7 +160,12 @@ mod tests {
             let expected = Facts {
                 model: "m".to_owned(),
                 streamed: true,
-                prompt: "What is this?".to_owned(),
+                conversation: Conversation {
+                    prompts: 2,
+                    prompt: "What is this?".to_owned(),
+                    answers: 0,
+                    outputs: vec!["a result".to_owned()],
+                },
                 images: vec![image],
                 tools: vec![("look".to_owned(), serde_json::json!({ "type": "object" }))],
                 wants_usage: true,

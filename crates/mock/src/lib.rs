@@ -7,6 +7,7 @@
 mod book;
 mod compress;
 mod content;
+mod conversation;
 mod facts;
 mod log;
 mod plan;

@@ -1,4 +1,5 @@
 use super::*;
+use crate::conversation::Conversation;
 use crate::script::{ROWS, Script};
 use outlast_dialect::sse;
 use outlast_kernel::classify::classify;
@@ -10,10 +11,15 @@ use proptest::prelude::*;
 const NOW: Timestamp = Timestamp::from_millis(1_800_000_000_000);
 
 fn facts(streamed: bool) -> Facts {
+    let prompt = "Say hello".to_owned();
     Facts {
         model: "m".to_owned(),
         streamed,
-        prompt: "Say hello".to_owned(),
+        conversation: Conversation {
+            prompts: 1,
+            prompt,
+            ..Conversation::default()
+        },
         wants_usage: true,
         ..Facts::default()
     }
@@ -208,7 +214,11 @@ fn json() -> impl Strategy<Value = serde_json::Value> {
             "input_image",
             "text",
             "data:x;base64,===",
-            "é"
+            "é",
+            "assistant",
+            "tool_result",
+            "function_call",
+            "call look {}\nand look",
         ])
         .prop_map(Into::into),
     ];

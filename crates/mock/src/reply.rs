@@ -175,10 +175,12 @@ pub enum Kind {
     UnknownFrames,
     /// Thousands of pieces.
     Long,
+    /// Calls of the tools that the prompt names, one step after the other, then what came of them.
+    Agent,
 }
 
 impl Kind {
-    pub(crate) const WORDS: [Word<Self>; 11] = [
+    pub(crate) const WORDS: [Word<Self>; 12] = [
         ("text", Self::Text, "a sentence"),
         (
             "reasoning",
@@ -202,6 +204,11 @@ impl Kind {
             "a sentence between frames that nobody knows",
         ),
         ("long", Self::Long, "thousands of pieces"),
+        (
+            "agent",
+            Self::Agent,
+            "calls of the tools that the prompt names",
+        ),
     ];
 }
 

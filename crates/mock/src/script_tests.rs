@@ -121,10 +121,28 @@ fn a_fault_names_the_answer_that_it_damages() {
     let reply = |text: &str| script(text).reply(at(0), 0);
     assert_eq!(reply("ok:tools").of, Kind::Tools);
     assert_eq!(reply("drop-after:1,of=reasoning").of, Kind::Reasoning);
+    assert_eq!(reply("flaky:0,of=agent").of, Kind::Agent);
+    assert_eq!(reply("capacity:requests=1,of=agent").of, Kind::Agent);
     assert_eq!(reply("ok+stall").fault, "ok");
     for (word, kind, _) in Kind::WORDS {
         assert_eq!(reply(&format!("ok:{word}")).of, kind);
     }
+}
+
+#[test]
+fn an_answer_is_of_its_kind_once_or_for_ever() {
+    let kinds = |text: &str| {
+        let mut script = script(text);
+        (0..4)
+            .map(|_| script.reply(at(0), 0).of)
+            .collect::<Vec<_>>()
+    };
+    use Kind::{Agent, Text};
+    assert_eq!(kinds("overloaded+ok:agent"), [Text, Agent, Text, Text]);
+    assert_eq!(
+        kinds("overloaded:2+ok:agent,times=always"),
+        [Text, Text, Agent, Agent]
+    );
 }
 
 #[test]

@@ -4,6 +4,15 @@ use super::table::ROWS;
 use crate::reply::{HintForm, Kind, Trouble, Word};
 use std::fmt::Write;
 
+const NOTES: &str = "
+PIECES are counted after the opening of the answer. A fault strikes once, N times, or with
+times=always for ever; when all are over, the answers are of the kind `text`.
+
+An agent takes each line `call NAME {arguments}` of the prompt for a step, and a line
+`and NAME {arguments}` right after it for one more call of the same step; at the end it says what
+the tools said. To keep it after other faults: overloaded:2+ok:agent,times=always
+";
+
 /// All faults and their words, for a command's help.
 pub fn help() -> String {
     let mut help =
@@ -22,9 +31,7 @@ pub fn help() -> String {
         help.push_str(&format!("\n{title}:\n"));
         list(&mut help, &words);
     }
-    help.push_str(
-        "\nPIECES are counted after the opening of the answer. times=always never ends.\n",
-    );
+    help.push_str(NOTES);
     help
 }
 

@@ -260,7 +260,7 @@ pub(crate) const ROWS: [Row; 30] = [
     ),
     row!(
         "flaky",
-        ":SHARE[,seed=NUMBER]",
+        ":SHARE[,seed=NUMBER][,of=KIND]",
         "that share of all calls fails",
         |a| {
             let share: f64 = a.positional("SHARE")?.ok_or("it needs a SHARE")?;
@@ -268,17 +268,17 @@ pub(crate) const ROWS: [Row; 30] = [
                 return Err("SHARE lies between 0 and 1".to_owned());
             }
             let rng = fastrand::Rng::with_seed(a.named("seed")?.unwrap_or(0));
-            Ok(Course::Flaky { share, rng }.into())
+            answering(a, Course::Flaky { share, rng })
         }
     ),
     row!(
         "capacity",
-        ":requests=N[,tokens=N]",
+        ":requests=N[,tokens=N][,of=KIND]",
         "429 beyond that much a second",
         |a| {
             let requests = a.named("requests")?.ok_or("it needs requests=N")?;
             let capacity = Capacity::new(requests, a.named("tokens")?);
-            Ok(Course::Capacity(capacity).into())
+            answering(a, Course::Capacity(capacity))
         }
     ),
     row!(
@@ -299,8 +299,20 @@ fn strikes(arguments: &mut Arguments<'_>, act: Act) -> Result<Fault, String> {
 
 /// So many calls get such an answer, damaged.
 fn damages(arguments: &mut Arguments<'_>, act: Act) -> Result<Fault, String> {
-    let of = arguments.named_word("of", &Kind::WORDS)?;
-    struck(arguments, act, of.unwrap_or_default())
+    let of = kind(arguments)?;
+    struck(arguments, act, of)
+}
+
+/// A course without end has to say itself what its answers are like: nothing comes after it.
+fn answering(arguments: &mut Arguments<'_>, course: Course) -> Result<Fault, String> {
+    let of = kind(arguments)?;
+    Ok(Fault { course, of })
+}
+
+fn kind(arguments: &mut Arguments<'_>) -> Result<Kind, String> {
+    Ok(arguments
+        .named_word("of", &Kind::WORDS)?
+        .unwrap_or_default())
 }
 
 fn struck(arguments: &mut Arguments<'_>, act: Act, of: Kind) -> Result<Fault, String> {

@@ -380,6 +380,7 @@ async fn the_server_and_the_transport_in_process_send_the_same() {
         for script in [
             "ok:tools",
             "ok:reasoning",
+            "ok:agent",
             "cut:300",
             "malformed:2",
             "garbage",

@@ -8,6 +8,7 @@
     reason = "a test may stop at once, and its tables are long"
 )]
 
+mod agent;
 mod client;
 mod control;
 mod faults;

@@ -16,8 +16,8 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 
-struct Played {
-    ended: Ended,
+pub(crate) struct Played {
+    pub(crate) ended: Ended,
     causes: Vec<Cause>,
     took: Duration,
 }
@@ -27,19 +27,25 @@ async fn play(script: &str, policy: &str) -> Played {
 }
 
 async fn play_in(dialect: Dialect, script: &str, policy: &str) -> Played {
-    let clock: Arc<dyn Clock> =
-        Arc::new(TimerClock::new(Timestamp::from_millis(1_800_000_000_000)));
-    let transport = Arc::new(Scripted::new(script.parse().unwrap(), Arc::clone(&clock)));
-    let provider = Adapter::new(dialect, transport, Arc::clone(&clock));
-    let retry = PolicyRetry::new(Policy::named(policy).unwrap(), Arc::clone(&clock));
     let request = Request {
         model: script.to_owned(),
         messages: vec![Message::user("Say hello")],
         ..Request::default()
     };
+    play_request(dialect, &request, policy).await
+}
+
+/// One turn with a provider of its own, which plays what the request's model says.
+pub(crate) async fn play_request(dialect: Dialect, request: &Request, policy: &str) -> Played {
+    let clock: Arc<dyn Clock> =
+        Arc::new(TimerClock::new(Timestamp::from_millis(1_800_000_000_000)));
+    let script = request.model.parse().unwrap();
+    let transport = Arc::new(Scripted::new(script, Arc::clone(&clock)));
+    let provider = Adapter::new(dialect, transport, Arc::clone(&clock));
+    let retry = PolicyRetry::new(Policy::named(policy).unwrap(), Arc::clone(&clock));
     let turn = Turn {
         retry: Some(&retry),
-        ..Turn::new(&provider, &request, &*clock)
+        ..Turn::new(&provider, request, &*clock)
     };
     let (start, mut causes) = (Instant::now(), Vec::new());
     let ended = run_turn(turn, &mut |event: Event| {
