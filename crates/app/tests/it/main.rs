@@ -18,6 +18,8 @@ mod interrupts;
 mod mock_server;
 mod policies;
 mod providers;
+#[cfg(target_os = "linux")]
+mod recorder;
 mod shared;
 mod simulate;
 mod support;

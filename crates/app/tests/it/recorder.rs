@@ -1,0 +1,335 @@
+//! Runs the command with its writes recorded, and kills it at any one of them.
+//!
+//! The recorder is a library that is put before libc (`tests/crash/recorder.c`), compiled once for each run of the tests.
+//! What a crash would have left of the recorded files is in `disk`.
+
+pub(crate) mod disk;
+
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+use tempfile::TempDir;
+
+/// The folder for one recording.
+pub(crate) struct Recorder {
+    folder: TempDir,
+    counted: Counted,
+}
+
+/// Which calls are counted.
+#[derive(Clone, Copy)]
+pub(crate) enum Counted {
+    /// All that are recorded.
+    Everything,
+    /// Those that make a file durable whose name ends in one of these, joined by commas.
+    Syncs(&'static str),
+}
+
+/// Whether the call at which the process is killed is carried out.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Moment {
+    Before,
+    After,
+}
+
+/// One call that changed something.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Record {
+    /// The file, in the home; nothing for stdout.
+    pub(crate) path: PathBuf,
+    pub(crate) call: Call,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Call {
+    Create,
+    Write {
+        offset: usize,
+        data: Vec<u8>,
+    },
+    Truncate {
+        length: usize,
+    },
+    /// Of a file, or of a folder.
+    Sync,
+    Remove,
+    Rename {
+        to: PathBuf,
+    },
+    /// To stdout.
+    Output {
+        data: Vec<u8>,
+    },
+}
+
+impl Recorder {
+    pub(crate) fn new(counted: Counted) -> Self {
+        let folder = TempDir::new().unwrap();
+        Self { folder, counted }
+    }
+
+    /// Has the command recorded, after what was recorded before.
+    pub(crate) fn record<'a>(&self, command: &'a mut Command) -> &'a mut Command {
+        command
+            .env("LD_PRELOAD", library())
+            .env("RECORDER_LOG", self.log_file())
+            .env("RECORDER_COUNT_FILE", self.count_file());
+        match self.counted {
+            Counted::Everything => command.env("RECORDER_COUNT", "all"),
+            Counted::Syncs(files) => command.env("RECORDER_FILES", files),
+        }
+    }
+
+    /// Has it killed at that counted call too, the first being 1.
+    pub(crate) fn kill<'a>(
+        &self,
+        command: &'a mut Command,
+        (at, moment): (u64, Moment),
+    ) -> &'a mut Command {
+        let moment = match moment {
+            Moment::Before => "before",
+            Moment::After => "after",
+        };
+        self.record(command)
+            .env("RECORDER_KILL", format!("{at},{moment}"))
+    }
+
+    /// How many calls of the last command were counted.
+    pub(crate) fn counted(&self) -> u64 {
+        let text = fs::read_to_string(self.count_file()).unwrap();
+        // Nothing is written before the first.
+        text.trim().parse().unwrap_or(0)
+    }
+
+    /// What was recorded, in order.
+    pub(crate) fn log(&self) -> Vec<Record> {
+        let bytes = fs::read(self.log_file()).unwrap_or_default();
+        let mut rest = bytes.as_slice();
+        std::iter::from_fn(|| record(&mut rest)).collect()
+    }
+
+    fn log_file(&self) -> PathBuf {
+        self.folder.path().join("log")
+    }
+
+    fn count_file(&self) -> PathBuf {
+        self.folder.path().join("count")
+    }
+}
+
+/// The next record: four numbers, the path, the data.
+fn record(rest: &mut &[u8]) -> Option<Record> {
+    let kind = number(rest)?;
+    let (path_length, offset, length) = (number(rest)?, number(rest)?, number(rest)?);
+    let path = name(rest.split_off(..path_length)?);
+    let data = rest.split_off(..length)?;
+    let call = match u8::try_from(kind).unwrap() {
+        b'c' => Call::Create,
+        b'w' => Call::Write {
+            offset,
+            data: data.to_vec(),
+        },
+        b't' => Call::Truncate { length: offset },
+        b's' => Call::Sync,
+        b'u' => Call::Remove,
+        b'r' => Call::Rename { to: name(data) },
+        b'o' => Call::Output {
+            data: data.to_vec(),
+        },
+        kind => panic!("there is no kind {kind}"),
+    };
+    Some(Record { path, call })
+}
+
+fn number(rest: &mut &[u8]) -> Option<usize> {
+    let bytes = rest.split_off(..8)?.try_into().unwrap();
+    Some(usize::try_from(u64::from_ne_bytes(bytes)).unwrap())
+}
+
+fn name(bytes: &[u8]) -> PathBuf {
+    PathBuf::from(OsStr::from_bytes(bytes))
+}
+
+/// The recorder, compiled.
+fn library() -> &'static Path {
+    static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
+    LIBRARY.get_or_init(|| {
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
+        let library = folder.join("recorder.so");
+        let made = folder.join(format!("recorder-{}.so", std::process::id()));
+        compile("recorder.c", &["-shared", "-fPIC"], &made);
+        // Another run of the tests may have the old one open.
+        fs::rename(made, &library).unwrap();
+        library
+    })
+}
+
+/// Compiles a file of `tests/crash`.
+fn compile(source: &str, options: &[&str], made: &Path) {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/crash");
+    let compiled = Command::new("cc")
+        .args(["-O1", "-Wall", "-Wextra", "-Werror"])
+        .args(options)
+        .arg("-o")
+        .args([made, &folder.join(source)])
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&compiled.stderr);
+    assert!(compiled.status.success(), "{said}");
+}
+
+mod tests {
+    use super::disk::{self, Disk};
+    use super::*;
+    use crate::mock_server::MockServer;
+    use crate::support::Ran;
+
+    /// What `Ran` has for a process that a signal ended.
+    const KILLED: i32 = -1;
+
+    /// A prompt that fails once, so that the store is written, in that home.
+    fn prompt(mock: &MockServer, home: &Path) -> Command {
+        mock.control("DELETE", "/_outlast/script", "");
+        let mut command = mock.command("openai", &["--model", "overloaded:1"]);
+        command.env("OUTLAST_HOME", home);
+        command
+    }
+
+    fn replayed(mut disk: Disk, log: &[Record]) -> Disk {
+        log.iter().for_each(|record| disk.apply(record));
+        disk
+    }
+
+    #[test]
+    fn what_is_recorded_is_what_the_files_hold_and_what_was_said() {
+        let (mock, home) = (MockServer::start(), TempDir::new().unwrap());
+        // The second prompt finds what the first one left.
+        for round in ["first", "second"] {
+            let before = Disk::of(&disk::read(home.path()));
+            let recorder = Recorder::new(Counted::Everything);
+            let ran = Ran::of(recorder.record(&mut prompt(&mock, home.path())));
+            assert_eq!(ran.code, 0, "{}", ran.stderr);
+            let log = recorder.log();
+            assert_eq!(recorder.counted(), log.len() as u64, "{round}");
+            let said = log.iter().filter_map(|record| match &record.call {
+                Call::Output { data } => Some(data.as_slice()),
+                _ => None,
+            });
+            let said = said.collect::<Vec<_>>().concat();
+            assert_eq!(String::from_utf8(said).unwrap(), ran.stdout, "{round}");
+            let (expected, found) = (replayed(before, &log).files(), disk::read(home.path()));
+            assert!(found.contains_key(Path::new("outlast.db")), "{round}");
+            assert!(found == expected, "{round}: {log:?}");
+        }
+    }
+
+    #[test]
+    fn the_command_is_killed_at_any_of_its_writes() {
+        let mock = MockServer::start();
+        let recorder = Recorder::new(Counted::Everything);
+        let home = TempDir::new().unwrap();
+        let ran = Ran::of(recorder.record(&mut prompt(&mock, home.path())));
+        assert_eq!(ran.code, 0, "{}", ran.stderr);
+        let count = recorder.counted();
+        // The last of them are made while the process ends, and not always the same.
+        for at in [1, 2, count / 3, count / 2] {
+            for moment in [Moment::Before, Moment::After] {
+                let (recorder, home) =
+                    (Recorder::new(Counted::Everything), TempDir::new().unwrap());
+                let mut command = prompt(&mock, home.path());
+                let ran = Ran::of(recorder.kill(&mut command, (at, moment)));
+                assert_eq!(ran.code, KILLED, "{at} {moment:?}: {}", ran.stderr);
+                assert_eq!(recorder.counted(), at, "{moment:?}");
+                let log = recorder.log();
+                let done = at - u64::from(moment == Moment::Before);
+                assert_eq!(log.len() as u64, done, "{at} {moment:?}");
+                let expected = replayed(Disk::default(), &log).files();
+                assert!(
+                    disk::read(home.path()) == expected,
+                    "{at} {moment:?}: {log:?}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn syncs_of_chosen_files_are_counted_and_after_each_the_power_may_fail() {
+        let (mock, home) = (MockServer::start(), TempDir::new().unwrap());
+        let recorder = Recorder::new(Counted::Syncs("outlast.db-wal,outlast.db"));
+        let ran = Ran::of(recorder.record(&mut prompt(&mock, home.path())));
+        assert_eq!(ran.code, 0, "{}", ran.stderr);
+        let log = recorder.log();
+        let is_sync = |record: &&Record| {
+            let names = ["outlast.db-wal", "outlast.db"];
+            record.call == Call::Sync && names.iter().any(|name| record.path == Path::new(name))
+        };
+        assert_eq!(
+            recorder.counted(),
+            log.iter().filter(is_sync).count() as u64
+        );
+        assert_ne!(recorder.counted(), 0);
+
+        // Whatever is left of the home, the next prompt can live with it.
+        let middle = replayed(Disk::default(), &log[..log.len() / 2]);
+        for unsynced in [0, middle.unsynced() / 2, usize::MAX] {
+            let home = TempDir::new().unwrap();
+            disk::write(&middle.survivors(unsynced), home.path());
+            let ran = Ran::of(&mut prompt(&mock, home.path()));
+            assert_eq!(ran.code, 0, "{unsynced}: {}", ran.stderr);
+        }
+
+        let (recorder, home) = (Recorder::new(recorder.counted), TempDir::new().unwrap());
+        let mut command = prompt(&mock, home.path());
+        let ran = Ran::of(recorder.kill(&mut command, (1, Moment::After)));
+        assert_eq!(ran.code, KILLED, "{}", ran.stderr);
+        assert_eq!(recorder.log().iter().filter(is_sync).count(), 1);
+    }
+
+    #[test]
+    fn every_way_of_writing_is_recorded() {
+        let (recorder, folder) = (Recorder::new(Counted::Everything), TempDir::new().unwrap());
+        let (program, home) = (folder.path().join("outlast"), folder.path().join("home"));
+        compile("exercise.c", &[], &program);
+        fs::create_dir(&home).unwrap();
+        let mut command = Command::new(program);
+        let ran = Ran::of(recorder.record(command.env("OUTLAST_HOME", &home)));
+        let said = (ran.stdout.as_str(), ran.stderr.as_str());
+        assert_eq!((ran.code, said), (0, ("a child\ndone\n", "")));
+        let (log, found) = (recorder.log(), disk::read(&home));
+        let names: Vec<_> = found.keys().collect();
+        assert_eq!(
+            names,
+            ["appended", "kept", "placed"]
+                .map(Path::new)
+                .iter()
+                .collect::<Vec<_>>()
+        );
+        assert_eq!(replayed(Disk::default(), &log).files(), found, "{log:?}");
+        let of = |call: Call| log.iter().filter(|record| record.call == call).count();
+        let counts = [Call::Create, Call::Sync, Call::Remove].map(of);
+        assert_eq!(counts, [7, 3, 3], "{log:?}");
+        // What a child says before it is another program is not ours.
+        let data = b"done\n".to_vec();
+        assert_eq!(log.last().unwrap().call, Call::Output { data });
+        assert!(
+            !log.iter().any(
+                |record| matches!(&record.call, Call::Output { data } if data == b"a child\n")
+            )
+        );
+    }
+
+    #[test]
+    fn other_programs_are_left_alone() {
+        let (recorder, home) = (Recorder::new(Counted::Everything), TempDir::new().unwrap());
+        let mut shell = Command::new("sh");
+        shell
+            .args(["-c", "echo said; echo written >\"$OUTLAST_HOME/file\""])
+            .env("OUTLAST_HOME", home.path());
+        let ran = Ran::of(recorder.kill(&mut shell, (1, Moment::Before)));
+        assert_eq!((ran.code, ran.stdout.as_str()), (0, "said\n"));
+        assert_eq!(recorder.log(), []);
+    }
+}
