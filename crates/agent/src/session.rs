@@ -18,7 +18,7 @@ pub use status::{Held, Retry, Snapshot, Subscription};
 use outlast_dialect::Message;
 use outlast_engine::journal::Entry;
 use outlast_engine::turn::{Control, Ended, Handle, Ids, TakenUp, Turn};
-use outlast_engine::{CancellationToken, run_turn};
+use outlast_engine::{CancellationToken, Clock, run_turn};
 use outlast_kernel::budget::Prompt;
 use outlast_kernel::event::{Body, Event, Seal};
 use outlast_store::Journal;
@@ -81,8 +81,12 @@ impl Session {
         Self::with(uuid::Uuid::now_v7().to_string(), setup, record)
     }
 
-    /// A new session in the journal, which belongs to that folder.
-    pub async fn begin(journal: &Journal, directory: &str, setup: Setup) -> Result<Self, Error> {
+    /// A new session in the journal, which belongs to that folder and has that title.
+    pub async fn begin(
+        journal: &Journal,
+        (directory, title): (&str, &str),
+        setup: Setup,
+    ) -> Result<Self, Error> {
         let id = uuid::Uuid::now_v7().to_string();
         let new = NewSession {
             id: id.clone(),
@@ -90,6 +94,7 @@ impl Session {
             now: setup.clock.now(),
         };
         let hold = journal.begin(new).await?;
+        journal.set_title(&hold, title.to_owned()).await?;
         let kept = (journal.clone(), hold);
         let record = Record::kept(kept, Standing::default(), setup.clock.clone());
         Ok(Self::with(id, setup, record))
@@ -305,6 +310,16 @@ impl Session {
     /// Tells the listener of every event from here on, until the subscription is dropped.
     pub fn subscribe(&self, listener: impl FnMut(&Event) + Send + 'static) -> Subscription {
         self.board.subscribe(Box::new(listener))
+    }
+
+    /// Whether it is written down, and can be carried on by another process.
+    pub const fn is_kept(&self) -> bool {
+        self.record.is_kept()
+    }
+
+    /// The clock that it goes by.
+    pub fn clock(&self) -> &dyn Clock {
+        &*self.setup.clock
     }
 
     /// Its id.

@@ -14,7 +14,8 @@ const EXIT_CODES: &str = "Exit codes:
   1    failed: trying again cannot help, the model refused or said nothing, or something is wrong here
   2    usage: the command line or a setting is wrong
   3    budget spent: it could have passed, but retries or waiting were used up
-  130  cancelled (Ctrl-C)
+  4    answered, but the session could not be written down
+  130  cancelled (Ctrl-C); 129 and 143: hung up or terminated, `outlast resume` carries it on
 
 Environment:
   OUTLAST_HOME        the folder where Outlast keeps everything (default: the platform's data folder)
@@ -26,6 +27,9 @@ Examples:
   outlast -p \"Say hello\"
   outlast -p \"Say hello\" --model rate-limited:retry-after=2 --policy overnight
   outlast -p - --json < prompt.txt
+  outlast -p \"Fix the failing test\" --allow write,bash --policy overnight
+  outlast -p \"And now the other one\" --continue
+  outlast resume
   outlast policy show overnight";
 
 /// Keeps LLM agents running through provider failure.
@@ -54,6 +58,11 @@ pub(crate) enum Command {
     /// Serve the scripted provider over HTTP, in three dialects, to rehearse an outage
     #[command(after_help = outlast_mock::help())]
     Mock(MockArguments),
+    /// Carry on what a crash, a reboot or a signal has interrupted
+    Resume(ResumeArguments),
+    /// List, show, export and delete sessions
+    #[command(subcommand)]
+    Sessions(SessionsCommand),
     /// Show the accounts: which are free, which are blocked, why and until when
     Accounts(AccountsArguments),
     /// Check the settings, the key, the way to the provider, the clock and the files
@@ -86,6 +95,82 @@ pub(crate) struct PromptArguments {
     /// Print every event as one line of JSON instead of the answer
     #[arg(long, requires = "prompt")]
     pub(crate) json: bool,
+
+    /// Go on with the last session of this folder
+    #[arg(long = "continue", requires = "prompt", conflicts_with_all = ["session", "no_session"])]
+    pub(crate) go_on: bool,
+
+    /// Go on with that session; the beginning of its id is enough
+    #[arg(long, value_name = "ID", requires = "prompt", conflicts_with = "no_session")]
+    pub(crate) session: Option<String>,
+
+    /// Write nothing down: what a crash interrupts cannot be carried on
+    #[arg(long, requires = "prompt")]
+    pub(crate) no_session: bool,
+
+    /// What may run without being asked about: write, bash, outside; separated by commas
+    #[arg(long, value_name = "NAMES", requires = "prompt")]
+    pub(crate) allow: Option<String>,
+
+    /// Offer the model no tools
+    #[arg(long, requires = "prompt")]
+    pub(crate) no_tools: bool,
+
+    /// How long the prompt may take in all, such as 8h [default: as long as it takes]
+    #[arg(long, value_name = "DURATION", requires = "prompt")]
+    pub(crate) deadline: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ResumeArguments {
+    /// Only that session; the beginning of its id is enough [default: all that are not finished]
+    pub(crate) session: Option<String>,
+
+    /// Print every event as one line of JSON instead of the answers
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum SessionsCommand {
+    /// One line for each session, the newest first
+    List {
+        /// As JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// What was said and done in a session
+    Show {
+        /// Its id, or the beginning of it [default: the newest one]
+        session: Option<String>,
+    },
+    /// A session as a document, on stdout
+    Export {
+        /// Its id, or the beginning of it [default: the newest one]
+        session: Option<String>,
+        /// As what
+        #[arg(long, value_enum, default_value = "markdown")]
+        format: ExportFormat,
+    },
+    /// Remove sessions for good
+    Delete {
+        /// Their ids, or the beginnings of them
+        #[arg(required_unless_present = "older_than")]
+        sessions: Vec<String>,
+        /// All in which nothing has happened for that long, such as 30d; those that are not finished stay
+        #[arg(long, value_name = "DURATION", conflicts_with = "sessions")]
+        older_than: Option<String>,
+    },
+}
+
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+pub(crate) enum ExportFormat {
+    /// Every entry as one line of JSON
+    Jsonl,
+    /// To be read and edited
+    Markdown,
+    /// One page, complete in itself
+    Html,
 }
 
 const EXPLAIN_EXAMPLES: &str = "Examples:

@@ -51,7 +51,12 @@ pub(crate) struct Source {
 ///
 /// A flag is given by the path of its setting, such as `("retry.policy", "overnight")`.
 pub(crate) fn load(flags: &[(&str, &str)]) -> anyhow::Result<Settings> {
-    let gathered = gather(flags)?;
+    load_in(std::env::current_dir().ok().as_deref(), flags)
+}
+
+/// The settings that count in that folder.
+pub(crate) fn load_in(folder: Option<&Path>, flags: &[(&str, &str)]) -> anyhow::Result<Settings> {
+    let gathered = gather_in(folder, flags)?;
     if let Some(warning) = gathered.warning() {
         complain(&format!("warning: {warning}"));
     }
@@ -61,6 +66,10 @@ pub(crate) fn load(flags: &[(&str, &str)]) -> anyhow::Result<Settings> {
 
 /// Reads all layers; what is wrong in them is among what was found.
 pub(crate) fn gather(flags: &[(&str, &str)]) -> anyhow::Result<Gathered> {
+    gather_in(std::env::current_dir().ok().as_deref(), flags)
+}
+
+fn gather_in(folder: Option<&Path>, flags: &[(&str, &str)]) -> anyhow::Result<Gathered> {
     let mut layers = Layers::defaults();
     let mut user = None;
     if let Some(path) = places::user_file().filter(|file| places::is_there(file)) {
@@ -70,7 +79,7 @@ pub(crate) fn gather(flags: &[(&str, &str)]) -> anyhow::Result<Gathered> {
     }
     let mut project = None;
     let mut trust = Trust::Trusted;
-    if let Some(path) = project_file() {
+    if let Some(path) = folder.and_then(places::project_file) {
         let (entries, source) = read(path);
         if entries
             .keys()

@@ -1,5 +1,6 @@
 //! How the process ends. The numbers are documented in `--help` and are a contract.
 
+use crate::interrupt::Signal;
 use outlast_engine::turn::Ended;
 use outlast_kernel::event::Seal;
 use std::process::ExitCode;
@@ -10,7 +11,9 @@ pub(crate) enum Exit {
     Failed,
     Usage,
     BudgetSpent,
-    Cancelled,
+    /// Answered, but not written down.
+    Unrecorded,
+    Signalled(Signal),
 }
 
 /// Something that the user typed or set is wrong.
@@ -26,13 +29,14 @@ impl std::fmt::Display for Usage {
 impl std::error::Error for Usage {}
 
 impl Exit {
-    const fn code(self) -> u8 {
+    pub(crate) const fn code(self) -> u8 {
         match self {
             Self::Success => 0,
             Self::Failed => 1,
             Self::Usage => 2,
             Self::BudgetSpent => 3,
-            Self::Cancelled => 130,
+            Self::Unrecorded => 4,
+            Self::Signalled(signal) => signal.code(),
         }
     }
 
@@ -45,8 +49,9 @@ impl Exit {
 impl From<&Ended> for Exit {
     fn from(ended: &Ended) -> Self {
         match (ended.seal, &ended.error) {
-            (Seal::Completed, _) => Self::Success,
-            (Seal::Aborted, _) => Self::Cancelled,
+            (Seal::Completed, _) if ended.recorded => Self::Success,
+            (Seal::Completed, _) => Self::Unrecorded,
+            (Seal::Aborted, _) => Self::Signalled(Signal::Interrupt),
             (Seal::Error, Some((_, why))) if why.is_budget() => Self::BudgetSpent,
             (Seal::Error, _) => Self::Failed,
         }

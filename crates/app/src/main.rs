@@ -1,25 +1,32 @@
 //! The `outlast` command: reads arguments and environment, assembles the crates, answers with an exit code.
 
 mod accounts_command;
+mod approval;
+mod assemble;
 mod cli;
 mod config;
 mod config_command;
 mod doctor;
 mod exit;
 mod explain;
+mod follow;
 mod home;
 mod image;
 mod interrupt;
+mod journal;
 mod keys;
 mod knowledge;
 mod mock_command;
+mod options;
 mod output;
 mod policy_command;
 mod policy_plot;
 mod progress;
 mod prompt;
 mod reach;
+mod resume_command;
 mod screen;
+mod sessions_command;
 mod settings;
 mod simulate_command;
 mod simulate_plot;
@@ -64,6 +71,8 @@ fn run(arguments: cli::Arguments) -> anyhow::Result<Exit> {
         (Some(cli::Command::Simulate(arguments)), _) => simulate_command::run(arguments),
         (Some(cli::Command::Config(command)), _) => config_command::run(command),
         (Some(cli::Command::Mock(arguments)), _) => mock_command::run(&arguments),
+        (Some(cli::Command::Resume(arguments)), _) => resume_command::run(&arguments),
+        (Some(cli::Command::Sessions(command)), _) => sessions_command::run(command),
         (Some(cli::Command::Accounts(arguments)), _) => accounts_command::run(&arguments),
         (Some(cli::Command::Doctor(arguments)), _) => doctor::run(&arguments),
         (Some(cli::Command::Trust(arguments)), _) => trust::run(arguments),

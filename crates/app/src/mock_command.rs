@@ -22,7 +22,12 @@ pub(crate) fn run(arguments: &MockArguments) -> anyhow::Result<Exit> {
         let server = Server::bind(arguments.listen, clock, Options::new(script)).await?;
         print(&format!("listening on http://{}\n", server.address()))?;
         let stop = CancellationToken::new();
-        interrupt::cancel_on_signal(stop.clone());
+        let mut signals = interrupt::signals();
+        let stopping = stop.clone();
+        tokio::spawn(async move {
+            signals.recv().await;
+            stopping.cancel();
+        });
         server.serve(stop).await;
         Ok(Exit::Success)
     })

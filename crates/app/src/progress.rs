@@ -6,6 +6,7 @@ use outlast_kernel::event::Body;
 use outlast_kernel::time::{Span, millis};
 use outlast_kernel::verdict::Cause;
 use outlast_kernel::{Timestamp, text};
+use std::collections::HashMap;
 use std::io::Write;
 use std::time::Duration;
 
@@ -13,6 +14,9 @@ use std::time::Duration;
 const LONG_SILENCE: Duration = Duration::from_secs(3);
 /// From this on the time of day is shown as well.
 const LONG_WAIT: Duration = Duration::from_secs(60);
+
+/// The most of a tool's arguments that is shown.
+const LONGEST_ARGUMENTS: usize = 100;
 
 pub(crate) struct Progress<Out: Write> {
     out: Out,
@@ -22,6 +26,10 @@ pub(crate) struct Progress<Out: Write> {
     asking_since: Option<Timestamp>,
     held: Option<Held>,
     shown: String,
+    /// What every line begins with.
+    label: String,
+    /// What the tools are called with, by the ids of the calls.
+    calls: HashMap<String, String>,
 }
 
 /// A wait at the gate.
@@ -51,6 +59,16 @@ impl<Out: Write> Progress<Out> {
             asking_since: None,
             held: None,
             shown: String::new(),
+            label: String::new(),
+            calls: HashMap::new(),
+        }
+    }
+
+    /// For one of several: lines stay, and begin with the label.
+    pub(crate) fn labelled(out: Out, label: &str) -> Self {
+        Self {
+            label: format!("[{label}] "),
+            ..Self::new(out, false)
         }
     }
 
@@ -85,6 +103,20 @@ impl<Out: Write> Progress<Out> {
                 let left = Span(Duration::from_secs(until.since(now).as_secs()));
                 let phrase = cause.phrase();
                 self.print(&format!("⚠ account {name}: {phrase}, set aside for {left}"));
+            }
+            Body::ToolCall(call) => {
+                let arguments = text::bounded(&call.arguments, LONGEST_ARGUMENTS).into_owned();
+                self.calls.insert(call.id.clone(), arguments);
+            }
+            Body::ToolStarted { id, name } => {
+                self.asking_since = None;
+                let arguments = self.calls.remove(id).unwrap_or_default();
+                self.print(&format!("● {name} {arguments}"));
+            }
+            Body::Unrecorded { message } => {
+                self.print(&format!(
+                    "warning: this cannot be written down, and could not be carried on after a crash: {message}"
+                ));
             }
             Body::AttemptStarted { .. } => {
                 self.end_wait();
@@ -150,8 +182,11 @@ impl<Out: Write> Progress<Out> {
     }
 
     pub(crate) fn print(&mut self, line: &str) {
+        if self.is_terminal {
+            self.redraw(String::new());
+        }
         // A stderr that is gone cannot be told so.
-        writeln!(self.out, "{}", text::plain(line)).ok();
+        writeln!(self.out, "{}{}", self.label, text::plain(line)).ok();
     }
 
     fn redraw(&mut self, line: String) {

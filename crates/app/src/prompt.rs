@@ -3,83 +3,254 @@
 //! Invariant: stdout carries the answer (or, with `--json`, the events) and nothing else. The answer is printed when it
 //! is whole.
 
+use crate::approval::Terminal;
+use crate::assemble::{Attendance, Parts};
 use crate::cli::PromptArguments;
-use crate::config::{self, Settings};
 use crate::exit::{Exit, Usage};
-use crate::reach::{self, FIRST_RUN, Reached};
+use crate::follow::{Followed, follow};
+use crate::options::Options;
+use crate::reach::FIRST_RUN;
 use crate::screen::Screen;
-use crate::{complain, home, image, interrupt, knowledge, settings};
+use crate::{complain, config, home, image, interrupt, journal, knowledge, settings};
 use anyhow::Context;
-use outlast_dialect::{Delivery, Message, Part, Request, Role};
-use outlast_engine::accounts::Accounts;
-use outlast_engine::strategy::PolicyRetry;
-use outlast_engine::turn::{Control, Ended, Turn};
-use outlast_engine::{CancellationToken, Clock, RetryStrategy, run_turn};
-use outlast_kernel::event::Event;
-use outlast_kernel::policy::Policy;
+use outlast_agent::Session;
+use outlast_agent::session::{Ask, Setup};
+use outlast_dialect::{Message, Part, Role};
+use outlast_engine::Clock;
+use outlast_kernel::text;
+use outlast_store::Journal;
+use outlast_store::journal::{State, Summary};
 use std::io::Read;
-use std::path::PathBuf;
-use std::pin::pin;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 const MAX_PROMPT_BYTES: u64 = 16 << 20;
-const TICK: Duration = Duration::from_millis(100);
 
 pub(crate) fn run(arguments: &PromptArguments) -> anyhow::Result<Exit> {
-    let settings = config::load(&arguments.flags.overrides())?;
     let clock: Arc<dyn Clock> = Arc::new(settings::clock()?);
-    let reached = reach::model(&settings, arguments.base_url.as_deref(), clock.clone())?;
-    let request = request(arguments, &settings, reached.model.clone())?;
-    if settings.provider.is_none() && settings.model.is_none() && !arguments.json {
-        complain(&format!(
-            "No provider is configured: using the scripted one (--provider mock --model {FIRST_RUN})."
-        ));
-    }
-    let home = home::prepare()
-        .inspect_err(|error| complain(&format!("warning: {error:#}")))
-        .ok();
-    let asking = Asking {
-        request,
-        reached,
-        home,
-        policy: settings.retry.policy,
-        retries: settings.retry.enabled,
-        clock,
-        json: arguments.json,
-    };
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()
         .build()?;
-    let exit = runtime.block_on(asking.run());
-    // Whatever is still looked up or connected is of no use any more.
+    let exit = runtime.block_on(async {
+        let asking = match arguments.go_on || arguments.session.is_some() {
+            true => Asking::going_on(arguments, clock).await?,
+            false => Asking::anew(arguments, clock).await?,
+        };
+        asking.run(arguments).await
+    });
+    // Whatever is still looked up, connected or read from the terminal is of no use any more.
     runtime.shutdown_background();
     exit
 }
 
-fn request(
-    arguments: &PromptArguments,
-    settings: &Settings,
-    model: String,
-) -> anyhow::Result<Request> {
+/// A prompt, and the session that it is for.
+struct Asking {
+    options: Options,
+    parts: Parts,
+    message: Message,
+    folder: PathBuf,
+    home: Option<PathBuf>,
+    clock: Arc<dyn Clock>,
+    place: Place,
+}
+
+/// Where the session is written down.
+enum Place {
+    /// Nowhere, as it was asked for.
+    Nowhere,
+    /// Nowhere, because it cannot be.
+    Refused,
+    New(Journal),
+    Known(Journal, Summary),
+}
+
+impl Asking {
+    /// A prompt that begins a session. What is wrong with it is said before anything is made.
+    async fn anew(arguments: &PromptArguments, clock: Arc<dyn Clock>) -> anyhow::Result<Self> {
+        let options = Options::of(arguments);
+        let settings = config::load(&options.overrides())?;
+        if settings.provider.is_none() && settings.model.is_none() && !arguments.json {
+            complain(&format!(
+                "No provider is configured: using the scripted one (--provider mock --model {FIRST_RUN})."
+            ));
+        }
+        let parts = Parts::new(settings, &options, clock.clone())?;
+        let message = message(arguments)?;
+        let home = home::prepare();
+        let home = home.inspect_err(|error| complain(&format!("warning: {error:#}")));
+        let home = home.ok();
+        let place = match home.as_deref().map(journal::open) {
+            _ if arguments.no_session => Place::Nowhere,
+            Some(Ok(journal)) => {
+                say_unfinished(&journal, arguments).await;
+                Place::New(journal)
+            }
+            Some(Err(error)) => unwritten(&error.to_string()),
+            None => unwritten("there is no folder to keep it in"),
+        };
+        Ok(Self {
+            options,
+            parts,
+            message,
+            folder: current_folder()?,
+            home,
+            clock,
+            place,
+        })
+    }
+
+    /// A prompt for a session that is there. It stays in the folder where it began.
+    async fn going_on(arguments: &PromptArguments, clock: Arc<dyn Clock>) -> anyhow::Result<Self> {
+        let journal = journal::existing()?.context("there is no session yet")?;
+        let summary = known(&journal, arguments).await?;
+        let earlier = crate::resume_command::options(&journal, &summary.id).await?;
+        let options = Options::of(arguments).after(earlier);
+        let folder = PathBuf::from(&summary.directory);
+        let settings = config::load_in(Some(&folder), &options.overrides())?;
+        let parts = Parts::new(settings, &options, clock.clone())?;
+        Ok(Self {
+            options,
+            parts,
+            message: message(arguments)?,
+            folder,
+            home: Some(home::prepare()?),
+            clock,
+            place: Place::Known(journal, summary),
+        })
+    }
+
+    async fn run(self, arguments: &PromptArguments) -> anyhow::Result<Exit> {
+        let policy = self.parts.settings.retry.policy.clone();
+        let ask = Ask {
+            limits: self.parts.limits(),
+            options: serde_json::to_value(&self.options)?,
+            message: Some(self.message.clone()),
+        };
+        let shared = self.home.filter(|_| self.parts.is_shared());
+        let knowledge = knowledge::open(shared, &self.clock).await;
+        let attended = !arguments.json && arguments.prompt.as_deref() != Some("-");
+        let attendance = match attended && Terminal::is_attended() {
+            true => Attendance::Attended,
+            false => Attendance::Unattended,
+        };
+        let setup = self
+            .parts
+            .setup(&self.options, &knowledge, (&self.folder, attendance));
+        let is_wanted = !matches!(self.place, Place::Nowhere);
+        let session = begin(self.place, &self.folder, (&self.message, setup)).await?;
+        let is_refused = is_wanted && !session.is_kept();
+        let screen = Screen::new(arguments.json);
+        let turn = session.prompt(ask);
+        let followed = follow(&session, turn, screen, &mut interrupt::signals()).await?;
+        let exit = match followed {
+            Followed::Ended { mut screen, ended } => {
+                let exit = screen.finish(&ended, &policy)?;
+                session.close().await?;
+                exit
+            }
+            Followed::Stopped(signal) => Exit::Signalled(signal),
+        };
+        Ok(match exit {
+            Exit::Success if is_refused => Exit::Unrecorded,
+            exit => exit,
+        })
+    }
+}
+
+async fn begin(
+    place: Place,
+    folder: &Path,
+    (message, setup): (&Message, Setup),
+) -> anyhow::Result<Session> {
+    let session = match place {
+        Place::Nowhere | Place::Refused => return Ok(Session::in_memory(setup)),
+        Place::Known(journal, summary) => Session::open(&journal, &summary.id, setup).await?,
+        Place::New(journal) => {
+            let folder = folder.to_string_lossy();
+            let title = title(&message.text());
+            let begun = Session::begin(&journal, (&folder, &title), setup.clone()).await;
+            match begun {
+                Ok(session) => session,
+                Err(error) => {
+                    unwritten(&error.to_string());
+                    Session::in_memory(setup)
+                }
+            }
+        }
+    };
+    Ok(session)
+}
+
+fn unwritten(why: &str) -> Place {
+    complain(&format!(
+        "warning: this session cannot be written down, and could not be carried on after a crash: {why}"
+    ));
+    Place::Refused
+}
+
+/// The session that is meant.
+async fn known(journal: &Journal, arguments: &PromptArguments) -> anyhow::Result<Summary> {
+    let summary = match &arguments.session {
+        Some(id) => journal.summary(id).await?,
+        None => {
+            let here = current_folder()?.to_string_lossy().into_owned();
+            let mut sessions = journal.sessions().await?.into_iter();
+            sessions
+                .find(|session| session.directory == here)
+                .with_context(|| format!("there is no session that began in {here}"))?
+        }
+    };
+    match (summary.open_turn, summary.state) {
+        (_, State::InUse) => Err(Usage(format!(
+            "session {} is in use by another process",
+            summary.id
+        ))
+        .into()),
+        (Some(_), _) => Err(Usage(format!(
+            "the last turn of session {0} is not finished; `outlast resume {0}` carries it on",
+            summary.id
+        ))
+        .into()),
+        (None, _) => Ok(summary),
+    }
+}
+
+/// What an earlier process left is only said here; carrying it on is another command.
+async fn say_unfinished(journal: &Journal, arguments: &PromptArguments) {
+    let unfinished = journal.unfinished().await.unwrap_or_default();
+    let left = unfinished
+        .iter()
+        .filter(|session| session.state != State::InUse)
+        .count();
+    if left > 0 && !arguments.json {
+        let turns = if left == 1 { "turn is" } else { "turns are" };
+        complain(&format!(
+            "{left} earlier {turns} not finished: `outlast resume` carries on."
+        ));
+    }
+}
+
+fn current_folder() -> anyhow::Result<PathBuf> {
+    std::env::current_dir().context("cannot tell the current folder")
+}
+
+/// The first line of what was said.
+fn title(prompt: &str) -> String {
+    const LONGEST: usize = 80;
+    let line = prompt.lines().find(|line| !line.trim().is_empty());
+    let line = text::plain(line.unwrap_or_default().trim()).into_owned();
+    text::bounded(&line, LONGEST).into_owned()
+}
+
+fn message(arguments: &PromptArguments) -> anyhow::Result<Message> {
     let text = read_prompt(arguments.prompt.as_deref().unwrap_or_default())?;
     let mut parts = vec![Part::Text { text }];
     for path in &arguments.image {
         parts.push(Part::Image(image::read(path)?));
     }
     let role = Role::User;
-    Ok(Request {
-        model,
-        messages: vec![Message { role, parts }],
-        max_tokens: settings.max_tokens,
-        delivery: if arguments.no_stream {
-            Delivery::Whole
-        } else {
-            Delivery::Streamed
-        },
-        ..Request::default()
-    })
+    Ok(Message { role, parts })
 }
 
 fn read_prompt(argument: &str) -> anyhow::Result<String> {
@@ -99,58 +270,4 @@ fn read_prompt(argument: &str) -> anyhow::Result<String> {
         .into());
     }
     Ok(prompt)
-}
-
-struct Asking {
-    request: Request,
-    reached: Reached,
-    home: Option<PathBuf>,
-    policy: Policy,
-    retries: bool,
-    clock: Arc<dyn Clock>,
-    json: bool,
-}
-
-impl Asking {
-    async fn run(self) -> anyhow::Result<Exit> {
-        let retry = PolicyRetry::new(self.policy.clone(), self.clock.clone());
-        let retry: Option<&dyn RetryStrategy> = if self.retries { Some(&retry) } else { None };
-        let cancel = CancellationToken::new();
-        interrupt::cancel_on_signal(cancel.clone());
-        let (control, handle) = Control::new(cancel);
-        let Reached {
-            adapter,
-            accounts,
-            is_shared,
-            ..
-        } = self.reached;
-        let knowledge = knowledge::open(self.home.filter(|_| is_shared), &self.clock).await;
-        let accounts = (!accounts.is_empty())
-            .then(|| Accounts::new(accounts, knowledge.clone(), self.clock.clone()));
-        let turn = Turn {
-            retry,
-            control,
-            accounts: accounts.as_ref(),
-            knowledge: is_shared.then_some(&knowledge),
-            ..Turn::new(&adapter, &self.request, &*self.clock)
-        };
-        let screen = Mutex::new(Screen::new(self.json, handle));
-        let ended = show_while_running(turn, &screen, &*self.clock).await;
-        let mut screen = screen.into_inner().unwrap_or_else(PoisonError::into_inner);
-        screen.finish(&ended, &self.policy)
-    }
-}
-
-/// Runs the turn while the countdown ticks.
-async fn show_while_running(turn: Turn<'_>, screen: &Mutex<Screen>, clock: &dyn Clock) -> Ended {
-    let lock = || screen.lock().unwrap_or_else(PoisonError::into_inner);
-    let mut sink = |event: Event| lock().event(&event);
-    let mut running = pin!(run_turn(turn, &mut sink));
-    let mut ticks = tokio::time::interval(TICK);
-    loop {
-        tokio::select! {
-            ended = &mut running => return ended,
-            _ = ticks.tick() => lock().progress.tick(clock.now()),
-        }
-    }
 }

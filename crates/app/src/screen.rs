@@ -3,7 +3,7 @@
 use crate::exit::Exit;
 use crate::progress::Progress;
 use anyhow::Context;
-use outlast_engine::turn::{Ended, Handle};
+use outlast_engine::turn::Ended;
 use outlast_kernel::decision::GiveUp;
 use outlast_kernel::event::{Event, Seal, StopReason};
 use outlast_kernel::policy::Policy;
@@ -14,20 +14,35 @@ use std::io::{IsTerminal, Write};
 pub(crate) struct Screen {
     pub(crate) progress: Progress<std::io::Stderr>,
     json: bool,
-    handle: Handle,
+    /// What is said before the answer, where there are several.
+    heading: Option<String>,
     lost_stdout: Option<std::io::Error>,
 }
 
 impl Screen {
-    pub(crate) fn new(json: bool, handle: Handle) -> Self {
+    pub(crate) fn new(json: bool) -> Self {
         let stderr = std::io::stderr();
         let is_terminal = stderr.is_terminal();
         Self {
             progress: Progress::new(stderr, is_terminal),
             json,
-            handle,
+            heading: None,
             lost_stdout: None,
         }
+    }
+
+    /// One of several: its lines stay, and begin with its label.
+    pub(crate) fn one_of_several(json: bool, label: &str, heading: String) -> Self {
+        Self {
+            progress: Progress::labelled(std::io::stderr(), label),
+            heading: Some(heading),
+            ..Self::new(json)
+        }
+    }
+
+    /// Whether nobody reads on: to go on would spend money for nothing.
+    pub(crate) const fn is_lost(&self) -> bool {
+        self.lost_stdout.is_some()
     }
 
     pub(crate) fn event(&mut self, event: &Event) {
@@ -39,9 +54,7 @@ impl Screen {
             .map_err(std::io::Error::from)
             .and_then(|line| say(&safe_json(&line)));
         if let (Err(error), None) = (written, &self.lost_stdout) {
-            // Nobody reads on: to go on would spend money for nothing.
             self.lost_stdout = Some(error);
-            self.handle.abort();
         }
     }
 
@@ -50,7 +63,7 @@ impl Screen {
         let answer = text::plain(&answer);
         let answer = answer.trim_end_matches('\n');
         if !self.json && ended.seal == Seal::Completed && !answer.is_empty() {
-            self.lost_stdout = say(answer).err();
+            self.lost_stdout = self.say_answer(answer).err();
         }
         match self.lost_stdout.take() {
             None => {}
@@ -70,6 +83,20 @@ impl Screen {
             Some(shortfall) if shortfall.is_failure() => Exit::Failed,
             _ => Exit::from(ended),
         })
+    }
+
+    /// Prints an answer that was whole before.
+    pub(crate) fn answer(&self, answer: &str) -> anyhow::Result<()> {
+        let answer = text::plain(answer);
+        let said = self.say_answer(answer.trim_end_matches('\n'));
+        said.context("cannot write to stdout")
+    }
+
+    fn say_answer(&self, answer: &str) -> std::io::Result<()> {
+        match &self.heading {
+            Some(heading) => say(&format!("{}\n{answer}", text::plain(heading))),
+            None => say(answer),
+        }
     }
 
     fn explain(&mut self, ended: &Ended, policy: &Policy) {

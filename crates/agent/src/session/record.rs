@@ -63,6 +63,10 @@ impl Record {
         self.lock().turn = number;
     }
 
+    pub(super) const fn is_kept(&self) -> bool {
+        self.kept.is_some()
+    }
+
     pub(super) async fn release(self) -> Result<(), Error> {
         match self.kept {
             Some((journal, hold)) => Ok(journal.release(hold).await?),

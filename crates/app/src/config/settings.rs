@@ -8,6 +8,7 @@ use crate::exit::Usage;
 use outlast_engine::provider::Timeouts;
 use outlast_kernel::policy::{Overrides, Policy};
 use secrecy::SecretString;
+use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -29,6 +30,8 @@ pub(crate) struct Settings {
     pub(crate) model: Option<String>,
     pub(crate) max_tokens: Option<u32>,
     pub(crate) retry: Retry,
+    pub(crate) limits: LimitSettings,
+    pub(crate) tools: ToolSettings,
     pub(crate) timeouts: Timeouts,
     pub(crate) base_url: Option<String>,
     pub(crate) api_key: Option<Secret>,
@@ -46,6 +49,22 @@ pub(crate) struct Retry {
     pub(crate) enabled: bool,
     /// The named policy with `wait_for_reset` applied.
     pub(crate) policy: Policy,
+}
+
+/// What a prompt may spend.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LimitSettings {
+    pub(crate) deadline: Option<Duration>,
+    pub(crate) sleep: Option<Duration>,
+}
+
+/// What a model may do.
+#[derive(Clone, Debug)]
+pub(crate) struct ToolSettings {
+    pub(crate) enabled: bool,
+    /// What may run without being asked about.
+    pub(crate) allow: Vec<String>,
+    pub(crate) timeout: Duration,
 }
 
 #[derive(Debug)]
@@ -95,6 +114,11 @@ impl Settings {
                 _ => None,
             },
             retry: Retry::of(layers)?,
+            limits: LimitSettings {
+                deadline: layers.limit("limits.deadline"),
+                sleep: layers.limit("limits.sleep"),
+            },
+            tools: ToolSettings::of(layers)?,
             timeouts: timeouts(layers, model.as_deref()),
             model,
             base_url: layers.text(&own("base_url")).map(str::to_owned),
@@ -119,8 +143,20 @@ impl Retry {
     fn of(layers: &Layers) -> Result<Self, Usage> {
         let flag = |path| matches!(layers.value(path), Some(Value::Flag(true)));
         let name = layers.text(&Key::of("retry.policy")).unwrap_or_default();
+        let count = |path| match layers.value(path) {
+            Some(Value::Count(count)) => Some(*count),
+            _ => None,
+        };
+        let retries = count("retry.max_retries");
+        let base_delay = count("retry.base_delay_ms");
         let overrides = Overrides {
             wait_for_reset: Some(flag("retry.wait_for_reset")),
+            max_attempts: retries.and_then(|retries| NonZeroU32::MIN.checked_add(retries)),
+            base_delay: base_delay.map(|millis| Duration::from_millis(millis.into())),
+            max_delay: match layers.value("retry.max_delay") {
+                Some(Value::Duration(delay)) => Some(*delay),
+                _ => None,
+            },
             ..Overrides::default()
         };
         let policy = Policy::named(name).and_then(|policy| policy.with(overrides));
@@ -130,6 +166,31 @@ impl Retry {
         })
     }
 }
+
+/// What can be allowed.
+const ALLOWABLE: [&str; 4] = ["write", "edit", "bash", "outside"];
+
+impl ToolSettings {
+    fn of(layers: &Layers) -> Result<Self, Usage> {
+        let names = layers.text(&Key::of("tools.allow")).unwrap_or_default();
+        let names = names.split(',').map(str::trim).filter(|name| !name.is_empty());
+        let allow: Vec<String> = names.map(str::to_owned).collect();
+        if let Some(unknown) = allow.iter().find(|name| !ALLOWABLE.contains(&name.as_str())) {
+            let known = ALLOWABLE.join(", ");
+            return Err(Usage(format!(
+                "tools.allow: there is nothing to allow called `{unknown}`; there are {known}"
+            )));
+        }
+        Ok(Self {
+            enabled: matches!(layers.value("tools.enabled"), Some(Value::Flag(true))),
+            allow,
+            timeout: layers.limit("tools.timeout").unwrap_or(LONGEST_TOOL),
+        })
+    }
+}
+
+/// A tool without a limit of its own has this one.
+const LONGEST_TOOL: Duration = Duration::from_secs(24 * 3600);
 
 /// Those of the model where it has its own; zero is no limit.
 fn timeouts(layers: &Layers, model: Option<&str>) -> Timeouts {
@@ -153,6 +214,14 @@ fn timeouts(layers: &Layers, model: Option<&str>) -> Timeouts {
 impl Layers {
     fn value(&self, path: &str) -> Option<&Value> {
         self.effective.get(&Key::of(path)).map(|found| &found.value)
+    }
+
+    /// A duration that zero switches off.
+    fn limit(&self, path: &str) -> Option<Duration> {
+        match self.value(path) {
+            Some(Value::Duration(limit)) if !limit.is_zero() => Some(*limit),
+            _ => None,
+        }
     }
 }
 

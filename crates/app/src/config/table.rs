@@ -184,6 +184,47 @@ pub(crate) const SETTINGS: &[Setting] = &[
         "Wait for a reset that the provider states, however far away it is.",
     )
     .default("false"),
+    setting(
+        "retry.max_retries",
+        Kind::Count,
+        "How many retries there may be, instead of the policy's own number.",
+    ),
+    setting(
+        "retry.base_delay_ms",
+        Kind::Count,
+        "The first delay in milliseconds, instead of the policy's own.",
+    ),
+    setting(
+        "retry.max_delay",
+        Kind::Duration,
+        "The longest delay, and the longest wait that a provider may ask for; 0 means no ceiling.",
+    ),
+    setting(
+        "limits.deadline",
+        Kind::Duration,
+        "How long a prompt may take in all, waits and tools included; 0 means as long as it takes.",
+    )
+    .default("0s")
+    .flag("--deadline"),
+    setting(
+        "limits.sleep",
+        Kind::Duration,
+        "How long a prompt may wait in all, over all retries; 0 means what the policy allows.",
+    )
+    .default("0s"),
+    setting("tools.enabled", Kind::Flag, "Whether the model may use tools at all.")
+        .default("true")
+        .restricted(),
+    setting(
+        "tools.allow",
+        Kind::Text,
+        "What may run without being asked about, separated by commas: write, bash, outside (files outside of the folder).",
+    )
+    .flag("--allow")
+    .restricted(),
+    setting("tools.timeout", Kind::Duration, "How long a tool may run.")
+        .default("10m")
+        .restricted(),
     setting("timeouts.connect", Kind::Duration, "How long connecting may take.").default("10s"),
     setting("timeouts.headers", Kind::Duration, "How long the head of the response may take.").default("5m"),
     setting("timeouts.first_event", Kind::Duration, "How long the first event of the answer may take.")
@@ -274,7 +315,7 @@ mod tests {
     #[test]
     fn what_can_send_a_key_elsewhere_is_restricted() {
         for setting in SETTINGS {
-            let risky = ["providers.", "http.", "accounts."]
+            let risky = ["providers.", "http.", "accounts.", "tools."]
                 .iter()
                 .any(|group| setting.path.starts_with(group));
             assert_eq!(setting.restricted, risky, "{}", setting.path);

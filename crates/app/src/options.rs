@@ -1,0 +1,104 @@
+//! What was typed for a prompt, as far as a later process needs it to carry the prompt on. It is kept with the prompt.
+//!
+//! Invariant: nothing here is secret; keys come from the settings of whoever carries on.
+
+use crate::cli::PromptArguments;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// What counts for one prompt alone, and not for those that follow it in its session.
+const OF_ONE_PROMPT: [&str; 2] = ["limits.deadline", "tools.allow"];
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct Options {
+    /// Settings, by their paths.
+    settings: BTreeMap<String, String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) base_url: Option<String>,
+    /// Whether answers are asked for as a whole.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) whole: bool,
+}
+
+impl Options {
+    pub(crate) fn of(arguments: &PromptArguments) -> Self {
+        let typed = [
+            ("tools.allow", arguments.allow.as_deref()),
+            ("tools.enabled", arguments.no_tools.then_some("false")),
+            ("limits.deadline", arguments.deadline.as_deref()),
+        ];
+        let typed = typed
+            .into_iter()
+            .filter_map(|(path, value)| Some((path, value?)));
+        let settings = arguments.flags.overrides().into_iter().chain(typed);
+        Self {
+            settings: settings
+                .map(|(path, value)| (path.to_owned(), value.to_owned()))
+                .collect(),
+            base_url: arguments.base_url.clone(),
+            whole: arguments.no_stream,
+        }
+    }
+
+    /// What counts for the next prompt of a session: what was typed for it, else what was typed before.
+    pub(crate) fn after(self, mut earlier: Self) -> Self {
+        earlier
+            .settings
+            .retain(|path, _| !OF_ONE_PROMPT.contains(&path.as_str()));
+        // Another provider is not where the one before it was.
+        if self.settings.contains_key("provider") {
+            earlier.base_url = None;
+            earlier.settings.remove("model");
+        }
+        earlier.settings.extend(self.settings);
+        Self {
+            settings: earlier.settings,
+            base_url: self.base_url.or(earlier.base_url),
+            whole: self.whole || earlier.whole,
+        }
+    }
+
+    pub(crate) fn overrides(&self) -> Vec<(&str, &str)> {
+        let pairs = self.settings.iter();
+        pairs
+            .map(|(path, value)| (path.as_str(), value.as_str()))
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn options(settings: &[(&str, &str)]) -> Options {
+        Options {
+            settings: settings
+                .iter()
+                .map(|(path, value)| ((*path).to_owned(), (*value).to_owned()))
+                .collect(),
+            ..Options::default()
+        }
+    }
+
+    #[test]
+    fn a_model_is_kept_for_the_next_prompt_and_a_permission_is_not() {
+        let earlier = options(&[("model", "m"), ("tools.allow", "bash"), ("retry.policy", "none")]);
+        let next = options(&[("retry.policy", "overnight")]).after(earlier);
+        assert_eq!(
+            next.overrides(),
+            [("model", "m"), ("retry.policy", "overnight")]
+        );
+    }
+
+    #[test]
+    fn another_provider_does_not_get_the_address_and_the_model_of_the_one_before() {
+        let mut earlier = options(&[("provider", "openai"), ("model", "m")]);
+        earlier.base_url = Some("http://there".to_owned());
+        let next = options(&[("provider", "anthropic")]).after(earlier);
+        assert_eq!(
+            (next.overrides(), next.base_url),
+            (vec![("provider", "anthropic")], None)
+        );
+    }
+}

@@ -1,0 +1,231 @@
+//! `outlast resume`: carries on what a crash, a reboot or a signal has interrupted, each in the folder where it began.
+//!
+//! Invariant: a session that a living process leads is left alone.
+
+use crate::assemble::{Attendance, Parts};
+use crate::cli::ResumeArguments;
+use crate::exit::Exit;
+use crate::follow::{Followed, follow};
+use crate::interrupt::{self, Signal};
+use crate::options::Options;
+use crate::screen::Screen;
+use crate::{complain, config, home, journal, knowledge, settings};
+use anyhow::{Context, bail};
+use futures_util::future::join_all;
+use outlast_agent::Session;
+use outlast_agent::session::{Ask, read};
+use outlast_engine::Clock;
+use outlast_engine::journal::Entry;
+use outlast_engine::knowledge::Knowledge;
+use outlast_engine::turn::Ended;
+use outlast_kernel::policy::Policy;
+use outlast_store::Journal;
+use outlast_store::journal::{Page, State, Summary};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use tokio::sync::mpsc;
+
+pub(crate) fn run(arguments: &ResumeArguments) -> anyhow::Result<Exit> {
+    let clock: Arc<dyn Clock> = Arc::new(settings::clock()?);
+    let Some(journal) = journal::existing()? else {
+        complain("Nothing to resume.");
+        return Ok(Exit::Success);
+    };
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()?;
+    let exit = runtime.block_on(async {
+        let work = work(&journal, arguments).await?;
+        if work.is_empty() {
+            complain("Nothing to resume.");
+            return Ok(Exit::Success);
+        }
+        let knowledge = knowledge::open(Some(home::prepare()?), &clock).await;
+        let resuming = Resuming {
+            journal,
+            clock,
+            knowledge,
+            json: arguments.json,
+            several: work.len() > 1,
+        };
+        Ok(resuming.all(work).await)
+    });
+    runtime.shutdown_background();
+    exit
+}
+
+/// A session, and what is to be done about it.
+struct Work {
+    summary: Summary,
+    what: What,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum What {
+    /// Its turn is not settled.
+    CarryOn,
+    /// Its turn is settled, and its process died before it could say so.
+    Deliver,
+    /// It was named, and its last turn failed.
+    TryAgain,
+}
+
+/// What is to be done: for the session that was named, or for all.
+async fn work(journal: &Journal, arguments: &ResumeArguments) -> anyhow::Result<Vec<Work>> {
+    let of = |summary: Summary| match (summary.open_turn, summary.state) {
+        (_, State::InUse) => None,
+        (Some(_), _) => Some(Work {
+            summary,
+            what: What::CarryOn,
+        }),
+        (None, State::Abandoned) => Some(Work {
+            summary,
+            what: What::Deliver,
+        }),
+        (None, State::Free) => None,
+    };
+    let Some(id) = &arguments.session else {
+        let sessions = journal.sessions().await?;
+        return Ok(sessions.into_iter().rev().filter_map(of).collect());
+    };
+    let summary = journal.summary(id).await?;
+    if summary.state == State::InUse {
+        bail!("session {} is in use by another process", summary.id);
+    }
+    let what = What::TryAgain;
+    Ok(vec![of(summary.clone()).unwrap_or(Work { summary, what })])
+}
+
+struct Resuming {
+    journal: Journal,
+    clock: Arc<dyn Clock>,
+    knowledge: Knowledge,
+    json: bool,
+    several: bool,
+}
+
+impl Resuming {
+    /// All of them side by side: one that waits for hours does not hold up the others.
+    async fn all(&self, work: Vec<Work>) -> Exit {
+        let mut signals = interrupt::signals();
+        let (senders, receivers): (Vec<_>, Vec<_>) =
+            work.iter().map(|_| mpsc::unbounded_channel()).unzip();
+        tokio::spawn(async move {
+            if let Some(signal) = signals.recv().await {
+                // One that is over needs no signal.
+                senders.iter().for_each(|sender| drop(sender.send(signal)));
+            }
+        });
+        let running = work.iter().zip(receivers);
+        let exits = join_all(running.map(|(work, signals)| self.one(work, signals))).await;
+        exits
+            .into_iter()
+            .max_by_key(|exit| exit.code())
+            .unwrap_or(Exit::Success)
+    }
+
+    async fn one(&self, work: &Work, signals: mpsc::UnboundedReceiver<Signal>) -> Exit {
+        match self.carry_on(work, signals).await {
+            Ok(exit) => exit,
+            Err(error) => {
+                complain(&format!("error: session {}: {error:#}", work.summary.id));
+                Exit::Failed
+            }
+        }
+    }
+
+    async fn carry_on(
+        &self,
+        work: &Work,
+        mut signals: mpsc::UnboundedReceiver<Signal>,
+    ) -> anyhow::Result<Exit> {
+        let summary = &work.summary;
+        let folder = PathBuf::from(&summary.directory);
+        if !folder.is_dir() {
+            bail!("its folder {} is gone", folder.display());
+        }
+        let (session, policy, ask) = self.open(&summary.id, &folder).await?;
+        if work.what == What::Deliver {
+            return self.deliver(session, summary).await;
+        }
+        let turn = async {
+            match work.what {
+                What::TryAgain => session.try_again(ask).await,
+                What::CarryOn | What::Deliver => session.resume().await,
+            }
+        };
+        let screen = self.screen(summary);
+        match follow(&session, turn, screen, &mut signals).await? {
+            Followed::Ended { screen, ended } => finish(session, screen, (&ended, &policy)).await,
+            Followed::Stopped(signal) => Ok(Exit::Signalled(signal)),
+        }
+    }
+
+    /// Opens the session with what was typed for its last prompt.
+    async fn open(&self, id: &str, folder: &Path) -> anyhow::Result<(Session, Policy, Ask)> {
+        let options = options(&self.journal, id).await?;
+        let settings = config::load_in(Some(folder), &options.overrides())?;
+        let policy = settings.retry.policy.clone();
+        let parts = Parts::new(settings, &options, self.clock.clone())?;
+        let ask = Ask {
+            message: None,
+            limits: parts.limits(),
+            options: serde_json::to_value(&options)?,
+        };
+        let place = (folder, Attendance::Unattended);
+        let setup = parts.setup(&options, &self.knowledge, place);
+        let session = Session::open(&self.journal, id, setup).await?;
+        Ok((session, policy, ask))
+    }
+
+    /// Says an answer that nobody may have seen.
+    async fn deliver(&self, session: Session, summary: &Summary) -> anyhow::Result<Exit> {
+        complain(&format!(
+            "Session {} was finished; its process died before it could say so.",
+            summary.id
+        ));
+        let last = session.messages().pop();
+        let answer = last.map(|message| message.text()).unwrap_or_default();
+        self.screen(summary).answer(&answer)?;
+        session.close().await?;
+        Ok(Exit::Success)
+    }
+
+    fn screen(&self, summary: &Summary) -> Screen {
+        if !self.several {
+            return Screen::new(self.json);
+        }
+        let heading = format!("== {} {}", summary.id, summary.title);
+        Screen::one_of_several(self.json, &summary.id, heading)
+    }
+}
+
+async fn finish(
+    session: Session,
+    mut screen: Screen,
+    (ended, policy): (&Ended, &Policy),
+) -> anyhow::Result<Exit> {
+    let exit = screen.finish(ended, policy)?;
+    session.close().await?;
+    Ok(exit)
+}
+
+/// What was typed for the last prompt of a session.
+pub(crate) async fn options(journal: &Journal, session: &str) -> anyhow::Result<Options> {
+    let context = || format!("the last prompt of session {session} cannot be read");
+    let prompts = Page {
+        after: 0,
+        limit: u32::MAX,
+        kinds: Some(&["prompt"]),
+    };
+    let last = journal.read(session, prompts).await?.pop();
+    let Some(last) = last else {
+        return Ok(Options::default());
+    };
+    match read(session, &last)? {
+        Entry::Prompt { options, .. } if options.is_null() => Ok(Options::default()),
+        Entry::Prompt { options, .. } => serde_json::from_value(options).with_context(context),
+        _ => Ok(Options::default()),
+    }
+}
