@@ -1,1 +1,95 @@
 //! What a model may do to the world.
+//!
+//! [`Tools`] holds the tools of a session, decides which calls may run (`permission`) and runs them. Each tool is a file
+//! of its own.
+//!
+//! Invariants: what is refused has not begun; a tool that hangs, panics or says too much costs its own call and
+//! nothing else. A path that leaves the working folder needs a permission of its own, looked at when the call is admitted
+//! and again when it runs.
+//!
+//! Not here: when a call is made, and what is remembered of it.
+
+#[cfg(unix)]
+mod bash;
+mod edit;
+mod grep;
+mod input;
+mod lines;
+mod output;
+mod permission;
+mod place;
+mod read;
+mod replace;
+#[cfg(unix)]
+mod running;
+mod toolbox;
+mod write;
+
+pub use permission::{Answer, Approve, OUTSIDE, Question};
+pub use toolbox::Tools;
+
+pub use outlast_engine::tools::{Effect, Output, Toolbox};
+
+use outlast_engine::{BoxFuture, CancellationToken, Clock};
+use serde_json::Value;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How long a tool may run that says nothing else.
+const DEFAULT_TIME_LIMIT: Duration = Duration::from_secs(600);
+
+/// One thing that a model may do.
+pub trait Tool: Send + Sync {
+    /// Its name, what it does and the schema of its arguments, for the model.
+    fn describe(&self) -> outlast_dialect::Tool;
+
+    /// What running it twice would do. What changes nothing may run without being allowed.
+    fn effect(&self) -> Effect;
+
+    /// What a person is shown before it runs, in one line, such as `bash: cargo test`.
+    fn summary(&self, arguments: &Value) -> String;
+
+    /// What is wrong with the arguments, for the model. Only arguments that passed are shown, asked about and run.
+    fn check(&self, _arguments: &Value) -> Result<(), String> {
+        Ok(())
+    }
+
+    /// The paths that it would touch, as they were given. Those outside of the working folder must be allowed.
+    fn paths(&self, _arguments: &Value) -> Vec<PathBuf> {
+        Vec::new()
+    }
+
+    /// How long it may run. The session's limit counts as well.
+    fn time_limit(&self, _arguments: &Value) -> Duration {
+        DEFAULT_TIME_LIMIT
+    }
+
+    /// Runs it. Once the context's `cancel` is cancelled it should end within 200 milliseconds and hand back what it
+    /// has; that it was interrupted is said by the caller. The future may be dropped at any time.
+    fn run<'a>(&'a self, arguments: Value, context: &'a Context) -> BoxFuture<'a, Output>;
+}
+
+/// Where and under which conditions a tool runs.
+#[derive(Clone)]
+pub struct Context {
+    /// The working folder: relative paths begin here.
+    pub directory: PathBuf,
+    /// Cancelled when the tool has to end, for whatever reason.
+    pub cancel: CancellationToken,
+    /// What time it is.
+    pub clock: Arc<dyn Clock>,
+    /// Variables that commands must not see.
+    pub hidden_variables: Vec<String>,
+    /// Whether this call may leave the working folder.
+    pub reach: Reach,
+}
+
+/// How far the paths of a call may lead.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reach {
+    /// Only within the working folder.
+    Inside,
+    /// Anywhere.
+    Anywhere,
+}

@@ -1,0 +1,142 @@
+//! `bash`: a command in a shell.
+//!
+//! Not here: keeping hold of its processes, see `running`.
+
+use super::running::{Running, Shell};
+use super::toolbox::with_note;
+use super::{Context, DEFAULT_TIME_LIMIT, Tool, input};
+use outlast_engine::BoxFuture;
+use outlast_engine::tools::{Effect, Output};
+use outlast_kernel::text;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use std::num::NonZeroU64;
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
+use std::time::Duration;
+
+/// The longest that a call may ask for, in seconds.
+const LONGEST_SECONDS: u64 = 24 * 3600;
+
+/// The tool.
+pub(super) struct Bash;
+
+#[derive(Deserialize)]
+struct Arguments {
+    command: String,
+    timeout: Option<NonZeroU64>,
+}
+
+impl Tool for Bash {
+    fn describe(&self) -> outlast_dialect::Tool {
+        outlast_dialect::Tool {
+            name: "bash".to_owned(),
+            description: "Run a command with bash in the working folder. Nobody can type anything into it. Gives what \
+                          it printed; of a long output the beginning and the end. What it leaves running in the \
+                          background must not print to its output."
+                .to_owned(),
+            parameters: json!({
+                "type": "object",
+                "properties": {
+                    "command": {"type": "string", "description": "The command"},
+                    "timeout": {
+                        "type": "integer", "minimum": 1, "maximum": LONGEST_SECONDS,
+                        "description": "After how many seconds it is killed, 600 by default"
+                    }
+                },
+                "required": ["command"]
+            }),
+        }
+    }
+
+    fn effect(&self) -> Effect {
+        Effect::AtMostOnce
+    }
+
+    fn summary(&self, arguments: &Value) -> String {
+        input::one_line(&format!("bash: {}", input::text(arguments, "command")))
+    }
+
+    fn check(&self, arguments: &Value) -> Result<(), String> {
+        let arguments: Arguments = input::typed(arguments)?;
+        if arguments.command.contains('\0') {
+            return Err("`command` holds a NUL character".to_owned());
+        }
+        match arguments.timeout {
+            Some(seconds) if seconds.get() > LONGEST_SECONDS => {
+                Err(format!("`timeout` is more than {LONGEST_SECONDS} seconds"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn time_limit(&self, arguments: &Value) -> Duration {
+        let seconds = arguments["timeout"].as_u64();
+        seconds.map_or(DEFAULT_TIME_LIMIT, Duration::from_secs)
+    }
+
+    fn run<'a>(&'a self, arguments: Value, context: &'a Context) -> BoxFuture<'a, Output> {
+        Box::pin(async move {
+            match input::typed::<Arguments>(&arguments) {
+                Ok(arguments) => run(&arguments.command, context).await,
+                Err(why) => Output::error(why),
+            }
+        })
+    }
+}
+
+async fn run(command: &str, context: &Context) -> Output {
+    let mut running = match start(command, context) {
+        Ok(running) => running,
+        Err(error) => {
+            let directory = context.directory.display();
+            return Output::error(format!("no shell could be started in {directory}: {error}"));
+        }
+    };
+    let ended = tokio::select! {
+        ended = running.finish() => Some(ended),
+        () = context.cancel.cancelled() => None,
+    };
+    let Some(ended) = ended else {
+        running.kill().await;
+        return Output::error(printed(running.into_text()));
+    };
+    let text = printed(running.into_text());
+    match ended {
+        Ok(status) if status.success() => Output::ok(if text.is_empty() {
+            "[no output]".to_owned()
+        } else {
+            text
+        }),
+        Ok(status) => Output::error(with_note(&text, &how_it_ended(status))),
+        Err(error) => Output::error(with_note(&text, &format!("its end was not seen: {error}"))),
+    }
+}
+
+/// Starts the command with bash, or with what every system has.
+fn start(command: &str, context: &Context) -> std::io::Result<Running> {
+    let shell = |program| Shell {
+        program,
+        command,
+        directory: &context.directory,
+        hidden_variables: &context.hidden_variables,
+    };
+    match Running::start(&shell("bash")) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Running::start(&shell("sh")),
+        result => result,
+    }
+}
+
+/// What was printed, without what only a terminal understands. A return that begins a line anew becomes a line end.
+fn printed(output: String) -> String {
+    let lines = output.replace("\r\n", "\n").replace('\r', "\n");
+    text::plain(&lines).into_owned()
+}
+
+fn how_it_ended(status: ExitStatus) -> String {
+    match (status.code(), status.signal()) {
+        (Some(code), _) => format!("exit status {code}"),
+        (None, Some(signal)) => format!("killed by signal {signal}"),
+        (None, None) => status.to_string(),
+    }
+}

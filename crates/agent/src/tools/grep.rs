@@ -1,0 +1,241 @@
+//! `grep`: lines that match a pattern, in a file or in all of a folder.
+//!
+//! Invariant: the same files give the same lines in the same order, and no pattern takes more than linear time. What
+//! `.gitignore` names, hidden files and what is not text are passed over; links are not followed.
+
+use super::lines::Lines;
+use super::output::{CONTENT_LIMIT, without_cut_start};
+use super::toolbox::with_note;
+use super::{Context, Tool, input, place};
+use ignore::WalkBuilder;
+use ignore::overrides::{Override, OverrideBuilder};
+use outlast_engine::tools::{Effect, Output};
+use outlast_engine::{BoxFuture, CancellationToken};
+use regex::bytes::{Regex, RegexBuilder};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use std::io::{self, ErrorKind};
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
+
+const DEFAULT_LIMIT: usize = 200;
+/// As much of a line is searched, in bytes.
+const LONGEST_LINE: usize = 16 * 1024 * 1024;
+/// As much of a line is shown, in characters, and of what stands before the match, in bytes.
+const SHOWN: usize = 400;
+const SHOWN_BEFORE: usize = 100;
+
+/// The tool.
+pub(super) struct Grep;
+
+#[derive(Deserialize)]
+struct Arguments {
+    pattern: String,
+    path: Option<String>,
+    glob: Option<String>,
+    ignore_case: Option<bool>,
+    limit: Option<NonZeroUsize>,
+}
+
+impl Tool for Grep {
+    fn describe(&self) -> outlast_dialect::Tool {
+        outlast_dialect::Tool {
+            name: "grep".to_owned(),
+            description: "Search files line by line for a regular expression. Gives `path:line: text`. Hidden files \
+                          and what .gitignore names are passed over."
+                .to_owned(),
+            parameters: json!({
+                "type": "object",
+                "properties": {
+                    "pattern": {"type": "string", "description": "The regular expression (no look-around, no backreferences)"},
+                    "path": {"type": "string", "description": "A folder or file; the working folder by default"},
+                    "glob": {"type": "string", "description": "Only files that match, such as `*.rs` or `src/**/*.{js,ts}`"},
+                    "ignore_case": {"type": "boolean", "description": "Whether upper and lower case are the same"},
+                    "limit": {"type": "integer", "minimum": 1, "description": "The most lines to give, 200 by default"}
+                },
+                "required": ["pattern"]
+            }),
+        }
+    }
+
+    fn effect(&self) -> Effect {
+        Effect::Pure
+    }
+
+    fn summary(&self, arguments: &Value) -> String {
+        let (pattern, path) = (input::text(arguments, "pattern"), path_of(arguments));
+        input::one_line(&format!("grep: {pattern} in {path}"))
+    }
+
+    fn check(&self, arguments: &Value) -> Result<(), String> {
+        let arguments: Arguments = input::typed(arguments)?;
+        arguments.regex()?;
+        arguments.filter(Path::new(".")).map(drop)
+    }
+
+    fn paths(&self, arguments: &Value) -> Vec<PathBuf> {
+        vec![path_of(arguments).into()]
+    }
+
+    fn run<'a>(&'a self, arguments: Value, context: &'a Context) -> BoxFuture<'a, Output> {
+        Box::pin(input::on_thread(arguments, context, grep))
+    }
+}
+
+fn path_of(arguments: &Value) -> &str {
+    arguments["path"].as_str().unwrap_or(".")
+}
+
+impl Arguments {
+    fn regex(&self) -> Result<Regex, String> {
+        RegexBuilder::new(&self.pattern)
+            .case_insensitive(self.ignore_case.unwrap_or_default())
+            .build()
+            .map_err(|error| format!("wrong argument `pattern`: {error}"))
+    }
+
+    /// Which files below the folder are searched.
+    fn filter(&self, folder: &Path) -> Result<Override, String> {
+        let wrong = |error: ignore::Error| format!("wrong argument `glob`: {error}");
+        let mut filter = OverrideBuilder::new(folder);
+        if let Some(glob) = &self.glob {
+            filter.add(glob).map_err(wrong)?;
+        }
+        filter.build().map_err(wrong)
+    }
+}
+
+fn grep(arguments: &Arguments, context: &Context) -> Result<String, String> {
+    let path = arguments.path.as_deref().unwrap_or(".");
+    let said = |error: io::Error| format!("{path}: {error}");
+    let place = place::reach(context, path)?;
+    place.metadata().map_err(said)?;
+    let mut search = Search {
+        regex: arguments.regex()?,
+        limit: arguments.limit.map_or(DEFAULT_LIMIT, NonZeroUsize::get),
+        cancel: &context.cancel,
+        directory: place::resolve(&context.directory, Path::new(".")).map_err(said)?,
+        found: String::new(),
+        count: 0,
+        unreadable: 0,
+    };
+    let end = if place.is_dir() {
+        search.folder(&place, &arguments.filter(&place)?)
+    } else {
+        search.file(&place).map_err(said)?
+    };
+    Ok(search.report(end))
+}
+
+/// Why a search ended.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum End {
+    AllSeen,
+    Full,
+    Cancelled,
+}
+
+struct Search<'a> {
+    regex: Regex,
+    limit: usize,
+    cancel: &'a CancellationToken,
+    directory: PathBuf,
+    found: String,
+    count: usize,
+    unreadable: usize,
+}
+
+impl Search<'_> {
+    fn folder(&mut self, place: &Path, filter: &Override) -> End {
+        let walk = WalkBuilder::new(place)
+            .require_git(false)
+            .git_global(false)
+            .sort_by_file_name(std::cmp::Ord::cmp)
+            .build();
+        for entry in walk {
+            if self.cancel.is_cancelled() {
+                return End::Cancelled;
+            }
+            let Ok(entry) = entry else {
+                self.unreadable += 1;
+                continue;
+            };
+            let regular = entry.file_type().is_some_and(|kind| kind.is_file());
+            if !regular || filter.matched(entry.path(), false).is_ignore() {
+                continue;
+            }
+            match self.file(entry.path()) {
+                Ok(End::AllSeen) => {}
+                Ok(end) => return end,
+                // What is not text from some line on was text before it.
+                Err(error) if error.kind() == ErrorKind::InvalidData => {}
+                Err(_) => self.unreadable += 1,
+            }
+        }
+        End::AllSeen
+    }
+
+    fn file(&mut self, path: &Path) -> io::Result<End> {
+        let mut lines = Lines::open(path, self.cancel)?;
+        for number in 1_usize.. {
+            match lines.next(LONGEST_LINE) {
+                Ok(Some(_)) => {}
+                Ok(None) => break,
+                Err(error) if error.kind() == ErrorKind::Interrupted => return Ok(End::Cancelled),
+                Err(error) => return Err(error),
+            }
+            let line = lines.kept().strip_suffix(b"\n").unwrap_or(lines.kept());
+            let line = line.strip_suffix(b"\r").unwrap_or(line);
+            let Some(found) = self.regex.find(line) else {
+                continue;
+            };
+            let name = path.strip_prefix(&self.directory).unwrap_or(path);
+            let text = shown(line, found.start());
+            let result = format!("{}:{number}: {text}\n", name.display());
+            if self.count == self.limit || self.found.len() + result.len() > CONTENT_LIMIT {
+                return Ok(End::Full);
+            }
+            self.found.push_str(&result);
+            self.count += 1;
+        }
+        Ok(End::AllSeen)
+    }
+
+    fn report(self, end: End) -> String {
+        let mut text = self.found;
+        if self.count == 0 && end == End::AllSeen {
+            text.push_str("nothing found\n");
+        }
+        if end == End::Full {
+            let count = self.count;
+            text = with_note(
+                &text,
+                &format!("there is more: only the first {count} lines are shown"),
+            );
+        }
+        if self.unreadable > 0 {
+            let unreadable = self.unreadable;
+            text = with_note(
+                &text,
+                &format!("{unreadable} files or folders could not be read"),
+            );
+        }
+        text
+    }
+}
+
+/// The line, or as much of it around the match as is shown.
+fn shown(line: &[u8], found_at: usize) -> String {
+    let start = if found_at < SHOWN - SHOWN_BEFORE {
+        0
+    } else {
+        found_at - SHOWN_BEFORE
+    };
+    let end = line.len().min(start + 4 * SHOWN);
+    let part = String::from_utf8_lossy(without_cut_start(&line[start..end]));
+    let text: String = part.chars().take(SHOWN).collect();
+    let before = if start > 0 { "…" } else { "" };
+    let is_cut = end < line.len() || text.len() < part.len();
+    let after = if is_cut { "…" } else { "" };
+    format!("{before}{text}{after}")
+}

@@ -1,0 +1,114 @@
+//! A call's arguments, from the text that the model wrote to a tool's own type.
+//!
+//! Invariant: what is wrong is said with the name of the field, so that the model can put it right.
+
+use super::Context;
+use outlast_engine::tools::Output;
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
+
+/// The most of a summary that is shown, in characters.
+const SUMMARY_LIMIT: usize = 400;
+
+/// The arguments as JSON; a tool without arguments may be called with nothing at all.
+pub(super) fn parse(text: &str) -> Result<Value, String> {
+    if text.trim().is_empty() {
+        return Ok(Value::Object(Map::new()));
+    }
+    let value: Value = serde_json::from_str(text)
+        .map_err(|error| format!("its arguments are not valid JSON: {error}"))?;
+    if value.is_object() {
+        Ok(value)
+    } else {
+        Err("its arguments must be a JSON object".to_owned())
+    }
+}
+
+/// The arguments as the tool's own type.
+pub(super) fn typed<T: DeserializeOwned>(arguments: &Value) -> Result<T, String> {
+    serde_path_to_error::deserialize(arguments).map_err(|error| {
+        let field = error.path().to_string();
+        let wrong = error.into_inner();
+        // What is missing is named by the message itself, and has no path.
+        if field == "." {
+            format!("wrong arguments: {wrong}")
+        } else {
+            format!("wrong argument `{field}`: {wrong}")
+        }
+    })
+}
+
+/// Runs the tool's work, which may wait for the file system, on a thread of its own.
+pub(super) async fn on_thread<T: DeserializeOwned + Send + 'static>(
+    arguments: Value,
+    context: &Context,
+    work: fn(&T, &Context) -> Result<String, String>,
+) -> Output {
+    let context = context.clone();
+    let work = move || work(&typed(&arguments)?, &context);
+    match tokio::task::spawn_blocking(work).await {
+        Ok(Ok(text)) => Output::ok(text),
+        Ok(Err(why)) => Output::error(why),
+        Err(broke_down) => Output::error(format!("{broke_down}; it may have partly run")),
+    }
+}
+
+/// One line for a person: no control characters, line ends made visible, and what is not shown is counted.
+pub(super) fn one_line(text: &str) -> String {
+    let shown = text.trim().replace('\n', " ⏎ ");
+    let shown = outlast_kernel::text::plain(&shown);
+    let more = shown.chars().count().saturating_sub(SUMMARY_LIMIT);
+    if more == 0 {
+        return shown.into_owned();
+    }
+    let begin: String = shown.chars().take(SUMMARY_LIMIT).collect();
+    format!("{begin}… ({more} more characters)")
+}
+
+/// The field as text, or nothing: for summaries of arguments that passed the check.
+pub(super) fn text<'a>(arguments: &'a Value, field: &str) -> &'a str {
+    arguments[field].as_str().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde::Deserialize;
+    use serde_json::json;
+
+    #[derive(Debug, Deserialize)]
+    struct Example {
+        #[expect(dead_code, reason = "only its type matters")]
+        path: String,
+        #[expect(dead_code, reason = "only its type matters")]
+        limit: Option<usize>,
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_with_its_field() {
+        let table = [
+            (json!({}), "missing field `path`"),
+            (json!({"path": 5}), "`path`: invalid type: integer `5`"),
+            (
+                json!({"path": "x", "limit": "many"}),
+                "`limit`: invalid type: string \"many\"",
+            ),
+            (
+                json!({"path": "x", "limit": -1}),
+                "`limit`: invalid value: integer `-1`",
+            ),
+        ];
+        for (arguments, expected) in table {
+            let said = typed::<Example>(&arguments).unwrap_err();
+            assert!(said.contains(expected), "{said}");
+        }
+        assert!(typed::<Example>(&json!({"path": "x", "limit": null, "unknown": 1})).is_ok());
+    }
+
+    #[test]
+    fn a_summary_is_one_line_and_tells_what_it_leaves_out() {
+        assert_eq!(one_line("a\n\u{1b}[31mb\n"), "a ⏎ b");
+        let long = one_line(&"é".repeat(SUMMARY_LIMIT + 7));
+        assert!(long.ends_with("… (7 more characters)"), "{long}");
+    }
+}

@@ -1,0 +1,79 @@
+//! The lines of a text file.
+//!
+//! Invariant: memory is bounded however long the file and its lines are, and only regular files are opened: a pipe or a
+//! device could make us wait for ever. It ends soon after it was cancelled.
+
+use outlast_engine::CancellationToken;
+use std::fs::File;
+use std::io::{self, BufRead, BufReader};
+use std::path::Path;
+
+/// A file's lines, of each of which only the beginning is kept.
+pub(super) struct Lines<'a> {
+    source: BufReader<File>,
+    cancel: &'a CancellationToken,
+    line: Vec<u8>,
+}
+
+impl<'a> Lines<'a> {
+    /// The lines of the file at its real place.
+    pub(super) fn open(place: &Path, cancel: &'a CancellationToken) -> io::Result<Self> {
+        Ok(Self {
+            source: BufReader::with_capacity(64 * 1024, open_regular(place)?),
+            cancel,
+            line: Vec::new(),
+        })
+    }
+
+    /// Reads the next line with its end, keeps at most `keep` bytes of it and says how long it is.
+    pub(super) fn next(&mut self, keep: usize) -> io::Result<Option<usize>> {
+        self.line.clear();
+        let mut length = 0;
+        loop {
+            if self.cancel.is_cancelled() {
+                return Err(io::ErrorKind::Interrupted.into());
+            }
+            let available = self.source.fill_buf()?;
+            if available.is_empty() {
+                return Ok((length > 0).then_some(length));
+            }
+            let end = memchr::memchr(b'\n', available);
+            let piece = &available[..end.map_or(available.len(), |at| at + 1)];
+            if memchr::memchr(0, piece).is_some() {
+                return Err(io::Error::new(io::ErrorKind::InvalidData, "is not text"));
+            }
+            let room = keep.saturating_sub(self.line.len()).min(piece.len());
+            self.line.extend_from_slice(&piece[..room]);
+            length += piece.len();
+            let consumed = piece.len();
+            self.source.consume(consumed);
+            if end.is_some() {
+                return Ok(Some(length));
+            }
+        }
+    }
+
+    /// What was kept of the line that was read last.
+    pub(super) fn kept(&self) -> &[u8] {
+        &self.line
+    }
+}
+
+/// Opens the file if it is one that can be read to its end.
+pub(super) fn open_regular(place: &Path) -> io::Result<File> {
+    // Looked at before, as opening a pipe waits for its other end, and after, as it may have been another one by then.
+    regular(&std::fs::metadata(place)?)?;
+    let file = File::open(place)?;
+    regular(&file.metadata()?)?;
+    Ok(file)
+}
+
+fn regular(found: &std::fs::Metadata) -> io::Result<()> {
+    if found.is_dir() {
+        return Err(io::Error::other("is a folder, not a file"));
+    }
+    if !found.is_file() {
+        return Err(io::Error::other("is not a regular file"));
+    }
+    Ok(())
+}

@@ -1,0 +1,125 @@
+//! What is kept of a tool's output: its beginning and its end.
+//!
+//! Invariant: memory and result are bounded, whatever comes in, and what was left out is counted.
+
+/// The most that a tool says to the model, in bytes.
+pub(super) const OUTPUT_LIMIT: usize = 64 * 1024;
+/// The most of it that is content: the rest is for what is said about it.
+pub(super) const CONTENT_LIMIT: usize = OUTPUT_LIMIT - 1024;
+
+const HEAD: usize = 16 * 1024;
+const TAIL: usize = CONTENT_LIMIT - HEAD;
+
+/// The beginning and the end of what came in.
+#[derive(Debug, Default)]
+pub(super) struct Kept {
+    head: Vec<u8>,
+    tail: Vec<u8>,
+    cut: usize,
+}
+
+impl Kept {
+    /// Takes in more.
+    pub(super) fn push(&mut self, bytes: &[u8]) {
+        let room = (HEAD - self.head.len()).min(bytes.len());
+        let (first, rest) = bytes.split_at(room);
+        self.head.extend_from_slice(first);
+        self.tail.extend_from_slice(rest);
+        // Not at every push: what is moved then is paid for by what came in between.
+        if self.tail.len() > 4 * TAIL {
+            self.shorten();
+        }
+    }
+
+    /// All that was kept, as text.
+    pub(super) fn into_text(mut self) -> String {
+        self.shorten();
+        if self.cut == 0 {
+            self.head.append(&mut self.tail);
+            return String::from_utf8_lossy(&self.head).into_owned();
+        }
+        let head = without_cut_end(&self.head);
+        let tail = without_cut_start(&self.tail);
+        let cut = self.cut + self.head.len() - head.len() + self.tail.len() - tail.len();
+        let (head, tail) = (String::from_utf8_lossy(head), String::from_utf8_lossy(tail));
+        format!("{head}\n[{cut} bytes were left out here]\n{tail}")
+    }
+
+    fn shorten(&mut self) {
+        let excess = self.tail.len().saturating_sub(TAIL);
+        self.tail.drain(..excess);
+        self.cut += excess;
+    }
+}
+
+/// The text itself, or its beginning and its end when it is longer than a tool may say.
+pub(super) fn bounded(text: String) -> String {
+    if text.len() <= OUTPUT_LIMIT {
+        return text;
+    }
+    let mut kept = Kept::default();
+    kept.push(text.as_bytes());
+    kept.into_text()
+}
+
+/// Without the first bytes of a character that was cut in two.
+fn without_cut_end(bytes: &[u8]) -> &[u8] {
+    let last = bytes
+        .iter()
+        .rev()
+        .take(4)
+        .position(|byte| !continues(*byte));
+    let Some(last) = last.map(|back| bytes.len() - 1 - back) else {
+        return bytes;
+    };
+    match std::str::from_utf8(&bytes[last..]) {
+        Err(error) if error.error_len().is_none() => &bytes[..last],
+        _ => bytes,
+    }
+}
+
+/// Without the last bytes of a character that was cut in two.
+pub(super) fn without_cut_start(bytes: &[u8]) -> &[u8] {
+    let rest = bytes.iter().take(3).take_while(|byte| continues(**byte));
+    &bytes[rest.count()..]
+}
+
+/// Whether the byte is one of a character, but not its first.
+fn continues(byte: u8) -> bool {
+    byte & 0xc0 == 0x80
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_fits_is_kept_as_it_came_however_it_is_cut_into_pieces() {
+        let text = "é…𝄞x".repeat(CONTENT_LIMIT / 11);
+        for size in [1, 2, 3, 7, 8192] {
+            let mut kept = Kept::default();
+            text.as_bytes()
+                .chunks(size)
+                .for_each(|piece| kept.push(piece));
+            assert_eq!(kept.into_text(), text);
+        }
+    }
+
+    #[test]
+    fn the_beginning_and_the_end_are_kept_and_the_rest_is_counted() {
+        for character in ["x", "é", "…", "𝄞"] {
+            let text = format!("first{}last", character.repeat(300_000));
+            let said = bounded(text.clone());
+            assert!(said.len() <= OUTPUT_LIMIT, "{}", said.len());
+            assert!(said.starts_with("first") && said.ends_with("last"));
+            assert!(!said.contains('\u{fffd}'), "a character was cut in two");
+            let (_, after) = said.split_once("\n[").unwrap();
+            let (count, _) = after.split_once(" bytes").unwrap();
+            let mark = format!("\n[{count} bytes were left out here]\n").len();
+            assert_eq!(
+                count.parse::<usize>().unwrap() + said.len() - mark,
+                text.len()
+            );
+        }
+    }
+}

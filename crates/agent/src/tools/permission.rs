@@ -1,0 +1,124 @@
+//! What may run: what changes nothing, what was allowed by name, and what a person says yes to.
+//!
+//! Invariant: people are asked one question at a time, and never one that the answer before it has settled.
+
+use super::Effect;
+use outlast_engine::BoxFuture;
+use serde_json::Value;
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// The permission to leave the working folder, beside the names of tools.
+pub const OUTSIDE: &str = "outside";
+
+/// What a person said.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// This once.
+    Yes,
+    /// For the rest of the session.
+    Always,
+    /// Not at all.
+    No,
+}
+
+/// What a person is asked.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Question {
+    /// The tool that wants to run.
+    pub tool: String,
+    /// What [`Answer::Always`] would allow: the tool, or [`OUTSIDE`].
+    pub permission: String,
+    /// What it would do, in one line; a long one is cut.
+    pub summary: String,
+    /// All of its arguments.
+    pub arguments: Value,
+    /// What running it twice would do.
+    pub effect: Effect,
+    /// Where it would leave the working folder.
+    pub outside: Option<PathBuf>,
+}
+
+/// Somebody who can be asked.
+pub trait Approve: Send + Sync {
+    /// Asks, and waits for the answer. The future is dropped when the question has become pointless.
+    fn ask<'a>(&'a self, question: &'a Question) -> BoxFuture<'a, Answer>;
+}
+
+/// What is allowed in this session.
+#[derive(Default)]
+pub(super) struct Permissions {
+    allowed: Mutex<BTreeSet<String>>,
+    approve: Option<Arc<dyn Approve>>,
+    asking: tokio::sync::Mutex<()>,
+}
+
+impl Permissions {
+    /// Allows tools, or [`OUTSIDE`], by name.
+    pub(super) fn allow(&self, names: impl IntoIterator<Item = String>) {
+        self.allowed().extend(names);
+    }
+
+    /// Has a person asked about all that is not allowed.
+    pub(super) fn ask(&mut self, approve: Arc<dyn Approve>) {
+        self.approve = Some(approve);
+    }
+
+    /// Whether a call of this tool could get to run.
+    pub(super) fn could_run(&self, tool: &str, effect: Effect) -> bool {
+        self.approve.is_some() || effect == Effect::Pure || self.allows(tool)
+    }
+
+    /// Whether this is allowed without asking. Whoever may write a file may change a part of it.
+    pub(super) fn allows(&self, name: &str) -> bool {
+        let allowed = self.allowed();
+        allowed.contains(name) || (name == "edit" && allowed.contains("write"))
+    }
+
+    /// Ends well when the call may run. The error says why it may not.
+    pub(super) async fn permit(&self, mut question: Question) -> Result<(), String> {
+        let Some(missing) = self.missing(&question) else {
+            return Ok(());
+        };
+        let Some(approve) = &self.approve else {
+            return Err(not_allowed(&question, &missing));
+        };
+        let _one_at_a_time = self.asking.lock().await;
+        let Some(missing) = self.missing(&question) else {
+            return Ok(());
+        };
+        question.permission = missing;
+        match approve.ask(&question).await {
+            Answer::Yes => Ok(()),
+            Answer::Always => {
+                self.allow([question.permission]);
+                Ok(())
+            }
+            Answer::No => Err("the user did not allow it".to_owned()),
+        }
+    }
+
+    /// What has to be allowed first.
+    fn missing(&self, question: &Question) -> Option<String> {
+        if question.outside.is_some() && !self.allows(OUTSIDE) {
+            return Some(OUTSIDE.to_owned());
+        }
+        let free = question.effect == Effect::Pure || self.allows(&question.tool);
+        (!free).then(|| question.tool.clone())
+    }
+
+    fn allowed(&self) -> MutexGuard<'_, BTreeSet<String>> {
+        self.allowed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn not_allowed(question: &Question, missing: &str) -> String {
+    match &question.outside {
+        Some(path) if missing == OUTSIDE => format!(
+            "{} is outside of the working folder, and leaving that is not allowed here",
+            path.display()
+        ),
+        _ => "it is not allowed here".to_owned(),
+    }
+}

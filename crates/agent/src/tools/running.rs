@@ -1,0 +1,203 @@
+//! A shell command under way, with everything that it starts.
+//!
+//! It leads a session of its own: it has no terminal to ask for passwords on, and all of its processes can be found,
+//! also those that made groups of their own, as `timeout` does.
+//!
+//! Invariant: when this is dropped before the command has ended, its processes are killed. Whoever waits for the command
+//! waits for its first process only: another one that keeps the output open delays nobody.
+
+use super::output::Kept;
+use nix::sys::signal::{Signal, killpg};
+use nix::unistd::Pid;
+use process_wrap::tokio::{ChildWrapper, CommandWrap, KillOnDrop, ProcessSession};
+use std::collections::BTreeSet;
+use std::io;
+use std::path::Path;
+use std::process::{ExitStatus, Stdio};
+use std::time::Duration;
+use tokio::io::AsyncReadExt;
+use tokio::net::unix::pipe;
+use tokio::time::{Instant, timeout, timeout_at};
+
+/// How long the output is read on after the command has ended.
+const AFTERWORD: Duration = Duration::from_millis(200);
+/// What processes get to clean up when they are asked to end.
+const LAST_MOMENT: Duration = Duration::from_millis(150);
+/// What the machine gets to take a killed process away.
+const REMOVAL: Duration = Duration::from_millis(30);
+
+/// What is started, and where.
+pub(super) struct Shell<'a> {
+    pub(super) program: &'a str,
+    pub(super) command: &'a str,
+    pub(super) directory: &'a Path,
+    pub(super) hidden_variables: &'a [String],
+}
+
+/// A command under way.
+pub(super) struct Running {
+    child: Box<dyn ChildWrapper>,
+    session: Option<Pid>,
+    output: pipe::Receiver,
+    buffer: Vec<u8>,
+    kept: Kept,
+    is_open: bool,
+    status: Option<ExitStatus>,
+}
+
+impl Running {
+    /// Starts the command.
+    pub(super) fn start(shell: &Shell<'_>) -> io::Result<Self> {
+        // One pipe for both streams: what is printed is read in the order in which it was printed.
+        let (reader, writer) = io::pipe()?;
+        let output = pipe::Receiver::from_owned_fd(reader.into())?;
+        let errors = writer.try_clone()?;
+        let mut command = CommandWrap::with_new(shell.program, |command| {
+            command
+                .arg("-c")
+                .arg(shell.command)
+                .current_dir(shell.directory)
+                .stdin(Stdio::null())
+                .stdout(writer)
+                .stderr(errors);
+            for name in shell.hidden_variables {
+                command.env_remove(name);
+            }
+        });
+        command.wrap(ProcessSession).wrap(KillOnDrop);
+        let child = command.spawn()?;
+        // Our copies of the writing end: as long as one is open, the output has no end.
+        drop(command);
+        let id = child.id().and_then(|id| i32::try_from(id).ok());
+        Ok(Self {
+            session: id.map(Pid::from_raw),
+            child,
+            output,
+            buffer: vec![0; 64 * 1024],
+            kept: Kept::default(),
+            is_open: true,
+            status: None,
+        })
+    }
+
+    /// Reads until the command has ended, and a moment longer if something keeps the output open. Can be called again
+    /// after it was dropped.
+    pub(super) async fn finish(&mut self) -> io::Result<ExitStatus> {
+        let status = loop {
+            if let Some(status) = self.status {
+                break status;
+            }
+            self.read_or_wait().await?;
+        };
+        let until = Instant::now() + AFTERWORD;
+        // The clock is asked as well: a timeout does not end a read that always has something.
+        while self.is_open && Instant::now() < until {
+            timeout_at(until, self.read()).await.ok();
+        }
+        self.session = None;
+        Ok(status)
+    }
+
+    /// Asks all processes to end, and soon makes them.
+    pub(super) async fn kill(&mut self) {
+        self.signal(Signal::SIGTERM);
+        let end = async {
+            while self.is_open || self.status.is_none() {
+                if self.read_or_wait().await.is_err() {
+                    break;
+                }
+            }
+        };
+        // Whether they took the chance does not matter.
+        timeout(LAST_MOMENT, end).await.ok();
+        self.signal(Signal::SIGKILL);
+        timeout(REMOVAL, self.wait()).await.ok();
+        self.session = None;
+    }
+
+    /// What was printed.
+    pub(super) fn into_text(mut self) -> String {
+        std::mem::take(&mut self.kept).into_text()
+    }
+
+    async fn read_or_wait(&mut self) -> io::Result<()> {
+        if self.status.is_some() {
+            self.read().await;
+            return Ok(());
+        }
+        if !self.is_open {
+            return self.wait().await;
+        }
+        // Not the wrapper's own wait, which waits for all of the group.
+        let child = self.child.inner_mut();
+        tokio::select! {
+            count = self.output.read(&mut self.buffer) => self.take(count),
+            status = child.wait() => self.status = Some(status?),
+        }
+        Ok(())
+    }
+
+    async fn wait(&mut self) -> io::Result<()> {
+        self.status = Some(self.child.inner_mut().wait().await?);
+        Ok(())
+    }
+
+    async fn read(&mut self) {
+        let count = self.output.read(&mut self.buffer).await;
+        self.take(count);
+    }
+
+    fn take(&mut self, count: io::Result<usize>) {
+        match count {
+            Ok(0) | Err(_) => self.is_open = false,
+            Ok(count) => self.kept.push(&self.buffer[..count]),
+        }
+    }
+
+    fn signal(&self, signal: Signal) {
+        let Some(session) = self.session else {
+            return;
+        };
+        for group in groups(session) {
+            // A group may have ended by itself in the meantime.
+            killpg(group, signal).ok();
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.signal(Signal::SIGKILL);
+    }
+}
+
+/// The groups of a session's processes: that of its first process, and what the system shows of others.
+fn groups(session: Pid) -> BTreeSet<Pid> {
+    let mut groups = BTreeSet::from([session]);
+    let Ok(processes) = std::fs::read_dir("/proc") else {
+        return groups;
+    };
+    let named_by_number = |name: &std::ffi::OsString| {
+        let first = name.as_encoded_bytes().first();
+        first.is_some_and(u8::is_ascii_digit)
+    };
+    let names = processes.filter_map(|entry| Some(entry.ok()?.file_name()));
+    for name in names.filter(named_by_number) {
+        let stat = Path::new("/proc").join(name).join("stat");
+        let stat = std::fs::read(stat).unwrap_or_default();
+        if let Some((group, of)) = group_and_session(&String::from_utf8_lossy(&stat))
+            && of == session
+        {
+            groups.insert(group);
+        }
+    }
+    groups
+}
+
+/// The fields of `/proc/<pid>/stat` after the name, which may hold anything: state, parent, group, session.
+fn group_and_session(stat: &str) -> Option<(Pid, Pid)> {
+    let (_, fields) = stat.rsplit_once(')')?;
+    let mut fields = fields.split_whitespace().skip(2);
+    let mut next = || Some(Pid::from_raw(fields.next()?.parse().ok()?));
+    Some((next()?, next()?))
+}

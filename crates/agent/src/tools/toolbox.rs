@@ -1,0 +1,287 @@
+//! The tools of a session: which there are, whether a call may run, and running it within its limits.
+//!
+//! Invariant: a tool runs as a task of its own, so that its panic is its own. Whoever stops waiting for it stops it.
+
+use super::output::bounded;
+use super::permission::{OUTSIDE, Permissions};
+use super::{Approve, Context, Question, Reach, Tool, edit, grep, input, place, read, write};
+use outlast_engine::tools::{Effect, Output, Toolbox};
+use outlast_engine::{BoxFuture, CancellationToken, Clock};
+use outlast_kernel::event::ToolCall;
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio_util::task::AbortOnDropHandle;
+
+/// The longest that any tool may run.
+const LONGEST: Duration = Duration::from_secs(24 * 3600);
+/// What a tool gets to end by itself once it was cancelled. Processes are given less than that.
+const TIME_TO_END: Duration = Duration::from_millis(230);
+
+/// The tools of a session.
+pub struct Tools {
+    tools: BTreeMap<String, Arc<dyn Tool>>,
+    permissions: Permissions,
+    directory: PathBuf,
+    clock: Arc<dyn Clock>,
+    hidden_variables: Vec<String>,
+    timeout: Duration,
+    /// Calls that may leave the working folder, this once.
+    let_out: Mutex<Vec<ToolCall>>,
+}
+
+/// A call that makes sense.
+struct Examined {
+    tool: Arc<dyn Tool>,
+    arguments: Value,
+    paths: Vec<PathBuf>,
+    question: Question,
+}
+
+/// A call that is about to run.
+struct Job {
+    tool: Arc<dyn Tool>,
+    name: String,
+    arguments: Value,
+    context: Context,
+}
+
+impl Tools {
+    /// No tools at all.
+    pub fn none(directory: impl Into<PathBuf>, clock: Arc<dyn Clock>) -> Self {
+        Self {
+            tools: BTreeMap::new(),
+            permissions: Permissions::default(),
+            directory: directory.into(),
+            clock,
+            hidden_variables: Vec::new(),
+            timeout: LONGEST,
+            let_out: Mutex::default(),
+        }
+    }
+
+    /// `bash`, `edit`, `grep`, `read` and `write`. Only what changes nothing may run until more is allowed.
+    pub fn standard(directory: impl Into<PathBuf>, clock: Arc<dyn Clock>) -> Self {
+        let tools = Self::none(directory, clock)
+            .with(Arc::new(edit::Edit))
+            .with(Arc::new(grep::Grep))
+            .with(Arc::new(read::Read))
+            .with(Arc::new(write::Write));
+        #[cfg(unix)]
+        let tools = tools.with(Arc::new(super::bash::Bash));
+        tools
+    }
+
+    /// With one more tool, or another one in the place of one with its name.
+    #[must_use]
+    pub fn with(mut self, tool: Arc<dyn Tool>) -> Self {
+        self.tools.insert(tool.describe().name, tool);
+        self
+    }
+
+    /// With tools allowed by name; [`OUTSIDE`] allows to leave the working folder, `write` covers `edit`.
+    #[must_use]
+    pub fn allowing<N: Into<String>>(self, names: impl IntoIterator<Item = N>) -> Self {
+        self.permissions.allow(names.into_iter().map(Into::into));
+        self
+    }
+
+    /// With a person who is asked about what is not allowed.
+    #[must_use]
+    pub fn asking(mut self, approve: Arc<dyn Approve>) -> Self {
+        self.permissions.ask(approve);
+        self
+    }
+
+    /// With variables that commands do not see.
+    #[must_use]
+    pub fn hiding<N: Into<String>>(mut self, variables: impl IntoIterator<Item = N>) -> Self {
+        let variables = variables.into_iter().map(Into::into);
+        self.hidden_variables.extend(variables);
+        self
+    }
+
+    /// With a limit on how long any tool may run.
+    #[must_use]
+    pub fn with_timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = timeout.min(LONGEST);
+        self
+    }
+
+    /// The tools that a model is told of: those of which a call could get to run.
+    pub fn offered(&self) -> Vec<outlast_dialect::Tool> {
+        let possible = |(name, tool): &(&String, &Arc<dyn Tool>)| {
+            self.permissions.could_run(name, tool.effect())
+        };
+        let all = self.tools.iter().filter(possible);
+        all.map(|(_, tool)| tool.describe()).collect()
+    }
+
+    async fn admit_call(&self, call: &ToolCall) -> Result<Effect, String> {
+        let Examined {
+            paths,
+            mut question,
+            ..
+        } = self.examine(call)?;
+        let effect = question.effect;
+        question.outside = self.first_outside(paths).await?;
+        let leaves = question.outside.is_some();
+        self.permissions.permit(question).await?;
+        if leaves && !self.permissions.allows(OUTSIDE) {
+            self.let_out().push(call.clone());
+        }
+        Ok(effect)
+    }
+
+    /// The call with its tool, or what is wrong with it. Tools are foreign code here as well.
+    fn examine(&self, call: &ToolCall) -> Result<Examined, String> {
+        let tool = self.tools.get(&call.name).ok_or_else(|| self.unknown())?;
+        let arguments = input::parse(&call.arguments)?;
+        let examine = || {
+            tool.check(&arguments)?;
+            Ok(Examined {
+                paths: tool.paths(&arguments),
+                question: Question {
+                    tool: call.name.clone(),
+                    permission: call.name.clone(),
+                    summary: tool.summary(&arguments),
+                    arguments: arguments.clone(),
+                    effect: tool.effect(),
+                    outside: None,
+                },
+                tool: Arc::clone(tool),
+                arguments: arguments.clone(),
+            })
+        };
+        catch_unwind(AssertUnwindSafe(examine))
+            .unwrap_or_else(|_| Err("it failed while its arguments were looked at".to_owned()))
+    }
+
+    fn unknown(&self) -> String {
+        let names: Vec<_> = self.offered().into_iter().map(|tool| tool.name).collect();
+        format!("there is no such tool. There are: {}", names.join(", "))
+    }
+
+    /// The first of the paths that lies outside of the working folder.
+    async fn first_outside(&self, paths: Vec<PathBuf>) -> Result<Option<PathBuf>, String> {
+        let directory = self.directory.clone();
+        // A file system may take its time.
+        let look = move || {
+            for path in paths {
+                let found = place::outside(&directory, &path)
+                    .map_err(|error| format!("{}: {error}", path.display()))?;
+                if found.is_some() {
+                    return Ok(found);
+                }
+            }
+            Ok(None)
+        };
+        tokio::task::spawn_blocking(look)
+            .await
+            .unwrap_or_else(|error| Err(error.to_string()))
+    }
+
+    async fn run_call(&self, call: &ToolCall, cancel: CancellationToken) -> Output {
+        let examined = match self.examine(call) {
+            Ok(examined) => examined,
+            Err(why) => return Output::error(not_run(&call.name, &why)),
+        };
+        let limit = examined.tool.time_limit(&examined.arguments);
+        let job = Job {
+            tool: examined.tool,
+            name: call.name.clone(),
+            arguments: examined.arguments,
+            context: Context {
+                directory: self.directory.clone(),
+                cancel: CancellationToken::new(),
+                clock: Arc::clone(&self.clock),
+                hidden_variables: self.hidden_variables.clone(),
+                reach: self.reach_of(call),
+            },
+        };
+        carry_out(job, cancel, limit.min(self.timeout)).await
+    }
+
+    /// How far an admitted call may reach; what it was allowed this once is used up.
+    fn reach_of(&self, call: &ToolCall) -> Reach {
+        let mut let_out = self.let_out();
+        let allowed = let_out.iter().position(|other| other == call);
+        if let Some(index) = allowed {
+            let_out.swap_remove(index);
+        }
+        if allowed.is_some() || self.permissions.allows(OUTSIDE) {
+            Reach::Anywhere
+        } else {
+            Reach::Inside
+        }
+    }
+
+    fn let_out(&self) -> MutexGuard<'_, Vec<ToolCall>> {
+        self.let_out.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Toolbox for Tools {
+    fn admit<'a>(&'a self, call: &'a ToolCall) -> BoxFuture<'a, Result<Effect, String>> {
+        Box::pin(async move {
+            let admitted = self.admit_call(call).await;
+            admitted.map_err(|why| not_run(&call.name, &why))
+        })
+    }
+
+    fn run<'a>(&'a self, call: &'a ToolCall, cancel: CancellationToken) -> BoxFuture<'a, Output> {
+        Box::pin(async move {
+            let output = self.run_call(call, cancel).await;
+            Output {
+                text: bounded(output.text),
+                ..output
+            }
+        })
+    }
+}
+
+/// Runs the tool until it ends, is cancelled, or has taken too long.
+async fn carry_out(job: Job, cancel: CancellationToken, limit: Duration) -> Output {
+    let name = job.name.clone();
+    if cancel.is_cancelled() {
+        return Output::error(not_run(&name, "it was interrupted before it began"));
+    }
+    let clock = Arc::clone(&job.context.clock);
+    let too_late = clock.sleep_until(clock.now() + limit);
+    // Not a child of `cancel`: a tool must not end early before it is known here that it was told to.
+    let stop = job.context.cancel.clone();
+    let _stops_what_was_left_behind = stop.clone().drop_guard();
+    let mut task = AbortOnDropHandle::new(tokio::spawn(async move {
+        job.tool.run(job.arguments, &job.context).await
+    }));
+    let why = tokio::select! {
+        ended = &mut task => {
+            return ended.unwrap_or_else(|_| Output::error(format!("`{name}` broke down; it may have partly run")));
+        }
+        () = cancel.cancelled() => format!("`{name}` was interrupted; it may have partly run"),
+        () = too_late => format!("`{name}` took longer than {limit:?} and was stopped; it may have partly run"),
+    };
+    stop.cancel();
+    let last_words = match tokio::time::timeout(TIME_TO_END, &mut task).await {
+        Ok(Ok(output)) => output.text,
+        Ok(Err(_)) | Err(_) => String::new(),
+    };
+    Output::error(with_note(&last_words, &why))
+}
+
+/// What a tool said, and what is to be said about it.
+pub(super) fn with_note(text: &str, note: &str) -> String {
+    let text = text.trim_end_matches('\n');
+    if text.is_empty() {
+        note.to_owned()
+    } else {
+        format!("{text}\n[{note}]")
+    }
+}
+
+fn not_run(name: &str, why: &str) -> String {
+    format!("`{name}` was not run: {why}")
+}

@@ -1,0 +1,15 @@
+//! The agent from outside, with real files and real processes.
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::disallowed_methods,
+    clippy::too_many_lines,
+    reason = "a test may stop at once, and its tables are long"
+)]
+
+mod tools;
+#[cfg(unix)]
+mod tools_bash;
+#[cfg(unix)]
+mod tools_files;
+mod tools_grep;
