@@ -140,3 +140,7 @@ fn integer(number: u64) -> i64 {
 fn natural(integer: i64) -> u64 {
     u64::try_from(integer).unwrap_or_default()
 }
+
+#[cfg(test)]
+#[path = "journal_tests.rs"]
+mod tests;

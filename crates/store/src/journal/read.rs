@@ -9,6 +9,21 @@ use outlast_kernel::Timestamp;
 use rusqlite::{Connection, Params, Row, params};
 use std::sync::Arc;
 
+pub(super) const SESSIONS: &str =
+    "SELECT id, created, changed, directory, title, last_turn, entries, open_turn, owner
+     FROM sessions WHERE";
+pub(super) const ALL: &str = "TRUE ORDER BY changed DESC, id DESC";
+pub(super) const UNFINISHED: &str = "open_turn IS NOT NULL ORDER BY changed DESC, id DESC";
+pub(super) const NAMED: &str = "id >= ?1 AND id < ?1 || char(1114111) ORDER BY id";
+
+pub(super) const ENTRIES: &str =
+    "SELECT seq, turn, kind, time, body FROM entries WHERE session = ?1 AND";
+pub(super) const PAGE: &str =
+    "seq > ?2 AND (?3 IS NULL OR kind IN (SELECT value FROM json_each(?3))) ORDER BY seq LIMIT ?4";
+pub(super) const CONTEXT: &str =
+    "(kind IN ('prompt', 'message', 'tool_finished', 'compacted', 'settled')
+      OR turn = (SELECT last_turn FROM sessions WHERE id = ?1)) ORDER BY seq";
+
 /// Which entries of a session to read.
 #[derive(Clone, Copy, Debug)]
 pub struct Page {
@@ -62,10 +77,8 @@ impl Journal {
             owner_of(connection, &session)?;
             let kinds = page.kinds.map(serde_json::to_string).transpose();
             let kinds = kinds.map_err(|_| Error::Unwritable { what: "kind" })?;
-            let filter = "seq > ?2 AND (?3 IS NULL OR kind IN (SELECT value FROM json_each(?3)))
-                          ORDER BY seq LIMIT ?4";
             let values = params![session, integer(page.after), kinds, page.limit];
-            entries(connection, filter, values)
+            entries(connection, PAGE, values)
         })
         .await
     }
@@ -75,23 +88,19 @@ impl Journal {
         let session = id.to_owned();
         self.look(move |connection| {
             owner_of(connection, &session)?;
-            let filter = "(kind IN ('prompt', 'message', 'tool_finished', 'compacted', 'settled')
-                           OR turn = (SELECT last_turn FROM sessions WHERE id = ?1))
-                          ORDER BY seq";
-            entries(connection, filter, [session])
+            entries(connection, CONTEXT, [session])
         })
         .await
     }
 
     /// All sessions, those in which something happened last first.
     pub async fn sessions(&self) -> Result<Vec<Summary>, Error> {
-        self.summaries("TRUE ORDER BY changed DESC, id DESC").await
+        self.summaries(ALL).await
     }
 
     /// The sessions that have a turn which is not settled, those in which something happened last first.
     pub async fn unfinished(&self) -> Result<Vec<Summary>, Error> {
-        self.summaries("open_turn IS NOT NULL ORDER BY changed DESC, id DESC")
-            .await
+        self.summaries(UNFINISHED).await
     }
 
     async fn summaries(&self, filter: &'static str) -> Result<Vec<Summary>, Error> {
@@ -104,8 +113,7 @@ impl Journal {
     pub async fn summary(&self, prefix: &str) -> Result<Summary, Error> {
         let (prefix, owner) = (prefix.to_owned(), Arc::clone(&self.owner));
         self.look(move |connection| {
-            let filter = "id >= ?1 AND id < ?1 || char(1114111) ORDER BY id";
-            let mut found = summaries(connection, &owner, filter, [&prefix])?;
+            let mut found = summaries(connection, &owner, NAMED, [&prefix])?;
             // The name itself comes before all that begin with it.
             let is_name = found.first().is_some_and(|first| first.id == prefix);
             match found.len() {
@@ -142,8 +150,7 @@ fn entries(
     filter: &str,
     values: impl Params,
 ) -> Result<Vec<Stored>, Error> {
-    let select = "SELECT seq, turn, kind, time, body FROM entries WHERE session = ?1 AND";
-    let mut statement = connection.prepare_cached(&format!("{select} {filter}"))?;
+    let mut statement = connection.prepare_cached(&format!("{ENTRIES} {filter}"))?;
     let rows = statement.query_map(values, stored)?;
     Ok(rows.collect::<Result<_, _>>()?)
 }
@@ -165,10 +172,7 @@ fn summaries(
     filter: &str,
     values: impl Params,
 ) -> Result<Vec<Summary>, Error> {
-    let select =
-        "SELECT id, created, changed, directory, title, last_turn, entries, open_turn, owner
-                  FROM sessions WHERE";
-    let mut statement = connection.prepare_cached(&format!("{select} {filter}"))?;
+    let mut statement = connection.prepare_cached(&format!("{SESSIONS} {filter}"))?;
     let mut rows = statement.query(values)?;
     let mut found = Vec::new();
     while let Some(row) = rows.next()? {

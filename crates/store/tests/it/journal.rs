@@ -1,7 +1,9 @@
 //! The journal from outside: what the tests of it share.
 
+mod damage;
 mod entries;
 mod ownership;
+mod processes;
 
 use super::at;
 use outlast_store::journal::{Hold, Journal, Line, NewSession, Page, Stored};

@@ -1,0 +1,145 @@
+//! What only shows from inside: a full disk, the way of a question through the indexes, and how long it takes.
+
+use super::{Hold, Journal, Line, NewSession, Page, read};
+use crate::Error;
+use outlast_kernel::Timestamp;
+use tempfile::TempDir;
+use tokio::time::Instant;
+
+const TURNS: u64 = 10_000;
+const ALL: Page = Page {
+    after: 0,
+    limit: u32::MAX,
+    kinds: None,
+};
+
+async fn begin(folder: &TempDir) -> (Journal, Hold) {
+    let opened = Journal::open(&folder.path().join("journal.db")).unwrap();
+    let session = NewSession {
+        id: "s".to_owned(),
+        directory: String::new(),
+        now: Timestamp::from_millis(1),
+    };
+    let hold = opened.journal.begin(session).await.unwrap();
+    (opened.journal, hold)
+}
+
+fn line(turn: u64, kind: &str, length: usize) -> Line {
+    Line {
+        turn,
+        kind: kind.to_owned(),
+        time: Timestamp::from_millis(turn),
+        body: "x".repeat(length),
+    }
+}
+
+impl Journal {
+    /// Allows the file so many pages more than it has.
+    async fn limit(&self, more: i64) {
+        let limit = self.worker.run(move |connection, _| {
+            let pages: i64 = connection.query_row("PRAGMA page_count", [], |row| row.get(0))?;
+            Ok(connection.pragma_update(None, "max_page_count", pages + more)?)
+        });
+        limit.await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_full_disk_takes_nothing_and_leaves_everything() {
+    let folder = TempDir::new().unwrap();
+    let (journal, hold) = begin(&folder).await;
+    let first = vec![line(1, "prompt", 10)];
+    journal.append(&hold, first).await.unwrap();
+    journal.limit(3).await;
+    // The first of them fit, the last do not.
+    let many = (0..20).map(|_| line(1, "message", 3000));
+    let refused = journal.append(&hold, many.clone().collect()).await;
+    let refused = refused.unwrap_err();
+    assert!(matches!(&refused, Error::Full { path } if path.ends_with("journal.db")));
+    assert!(refused.to_string().contains("make room"), "{refused}");
+    assert_eq!(journal.read("s", ALL).await.unwrap().len(), 1);
+    assert_eq!(journal.summary("s").await.unwrap().entries, 1);
+    // What still fits is still written, and all of it when there is room again.
+    let small = vec![line(1, "message", 1)];
+    journal.append(&hold, small).await.unwrap();
+    journal.limit(1000).await;
+    journal.append(&hold, many.collect()).await.unwrap();
+    let read = journal.read("s", ALL).await.unwrap();
+    let numbers: Vec<u64> = read.iter().map(|entry| entry.seq).collect();
+    assert_eq!(numbers, (1..=22).collect::<Vec<u64>>());
+    journal.check().await.unwrap();
+}
+
+#[tokio::test]
+async fn every_write_waits_for_the_disk() {
+    let folder = TempDir::new().unwrap();
+    let (journal, _hold) = begin(&folder).await;
+    let asked = journal.worker.run(|connection, _| {
+        let ask = |pragma: &str| connection.query_row(pragma, [], |row| row.get::<_, i64>(0));
+        Ok((ask("PRAGMA synchronous")?, ask("PRAGMA fullfsync")?))
+    });
+    const FULL: i64 = 2;
+    assert_eq!(asked.await.unwrap(), (FULL, 1));
+}
+
+#[tokio::test]
+async fn no_question_reads_more_than_it_needs_or_sorts_it() {
+    let folder = TempDir::new().unwrap();
+    let (journal, _hold) = begin(&folder).await;
+    let of_session = "SEARCH entries USING INDEX sqlite_autoindex_entries_1 (session=?";
+    let questions = [
+        (
+            read::SESSIONS,
+            read::ALL,
+            "SCAN sessions USING INDEX sessions_by_change",
+        ),
+        (
+            read::SESSIONS,
+            read::UNFINISHED,
+            "SCAN sessions USING INDEX unfinished_sessions",
+        ),
+        (
+            read::SESSIONS,
+            read::NAMED,
+            "SEARCH sessions USING PRIMARY KEY (id>? AND id<?)",
+        ),
+        (
+            read::ENTRIES,
+            read::PAGE,
+            &format!("{of_session} AND seq>?)"),
+        ),
+        (read::ENTRIES, read::CONTEXT, &format!("{of_session})")),
+    ];
+    for (select, filter, way) in questions {
+        let question = format!("EXPLAIN QUERY PLAN {select} {filter}");
+        let asked = journal.worker.run(move |connection, _| {
+            let mut statement = connection.prepare(&question)?;
+            // No values are needed to ask for the way.
+            let steps = statement.raw_query().mapped(|row| row.get::<_, String>(3));
+            Ok(steps.collect::<Result<Vec<_>, _>>()?)
+        });
+        let steps = asked.await.unwrap();
+        assert_eq!(steps[0], way);
+        assert!(
+            !steps.iter().any(|step| step.contains("TEMP B-TREE")),
+            "{steps:?}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_session_of_ten_thousand_turns_is_read_within_a_second() {
+    let folder = TempDir::new().unwrap();
+    let (journal, hold) = begin(&folder).await;
+    let kinds = ["prompt", "retry", "tool_finished", "message", "settled"];
+    for turns in (1..=TURNS).collect::<Vec<_>>().chunks(1000) {
+        let of_turn = |turn: &u64| kinds.map(|kind| line(*turn, kind, 200));
+        let lines = turns.iter().flat_map(of_turn).collect();
+        journal.append(&hold, lines).await.unwrap();
+    }
+    let begun = Instant::now();
+    let context = journal.context("s").await.unwrap();
+    let took = begun.elapsed();
+    assert_eq!(context.len(), 40_001);
+    assert!(took.as_millis() < 1000, "it took {took:?}");
+}

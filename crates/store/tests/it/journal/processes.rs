@@ -1,0 +1,322 @@
+//! More than one process, some of them stopped or killed in the middle of something.
+//!
+//! The others are this program once more, running only `a_process_of_its_own`: it takes commands from its standard input
+//! and answers each with one line on standard error (the test harness writes to the other one).
+
+use super::{ALL, Place, append, begin, line, told};
+use outlast_store::Error;
+use outlast_store::journal::{Hold, Journal, Line, State};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::path::Path;
+use std::process::{Child, ChildStderr, ChildStdin, Command, Stdio};
+
+const PLACE: &str = "OUTLAST_TEST_JOURNAL";
+
+// --- The other process ---
+
+#[tokio::test]
+#[allow(
+    clippy::disallowed_methods,
+    reason = "it is told by its parent where to work"
+)]
+async fn a_process_of_its_own() {
+    // In the run of all tests there is nothing to do.
+    let Some(path) = std::env::var_os(PLACE) else {
+        return;
+    };
+    let journal = Journal::open(Path::new(&path)).unwrap().journal;
+    let mut hold = None;
+    for command in std::io::stdin().lines() {
+        let done = obey(&journal, &mut hold, &command.unwrap()).await;
+        answer(&match done {
+            Ok(()) => "done".to_owned(),
+            Err(error) => format!("{error:?}"),
+        });
+    }
+}
+
+async fn obey(journal: &Journal, hold: &mut Option<Hold>, command: &str) -> Result<(), Error> {
+    match *command.split(' ').collect::<Vec<_>>() {
+        ["begin", id] => *hold = Some(begin(journal, id).await),
+        ["claim", id] => *hold = Some(journal.claim(id).await?),
+        ["release"] => journal.release(hold.take().unwrap()).await?,
+        ["append", kind] => {
+            let lines = vec![line(1, kind)];
+            journal.append(hold.as_ref().unwrap(), lines).await?;
+        }
+        ["write"] => write_on(journal, hold.as_ref().unwrap()).await?,
+        ["contend", id, name, rounds] => {
+            for _ in 0..rounds.parse().unwrap() {
+                take_part(journal, id, name).await?;
+            }
+        }
+        _ => panic!("what is `{command}`?"),
+    }
+    Ok(())
+}
+
+/// Writes turn after turn without end, and tells of each that was acknowledged.
+async fn write_on(journal: &Journal, hold: &Hold) -> Result<(), Error> {
+    for turn in 1.. {
+        let lines = ["prompt", "message", "settled"].map(|kind| line(turn, kind));
+        journal.append(hold, lines.to_vec()).await?;
+        answer(&turn.to_string());
+    }
+    Ok(())
+}
+
+/// Gets hold of the session, says that it came and that it goes, and lets go.
+async fn take_part(journal: &Journal, id: &str, name: &str) -> Result<(), Error> {
+    let hold = loop {
+        match journal.claim(id).await {
+            Err(Error::InUse { .. }) => tokio::task::yield_now().await,
+            claimed => break claimed?,
+        }
+    };
+    for kind in ["came", "went"] {
+        let line = Line {
+            body: name.to_owned(),
+            ..line(1, kind)
+        };
+        journal.append(&hold, vec![line]).await?;
+        answer(kind);
+    }
+    journal.release(hold).await
+}
+
+fn answer(line: &str) {
+    eprintln!("{line}");
+}
+
+// --- As its parent sees it ---
+
+struct Process {
+    child: Child,
+    commands: ChildStdin,
+    answers: BufReader<ChildStderr>,
+}
+
+impl Process {
+    fn start(place: &Place) -> Self {
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "journal::processes::a_process_of_its_own"])
+            .args(["--nocapture", "--test-threads=1"])
+            .env(PLACE, place.path())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let commands = child.stdin.take().unwrap();
+        let answers = BufReader::new(child.stderr.take().unwrap());
+        Self {
+            child,
+            commands,
+            answers,
+        }
+    }
+
+    fn tell(&mut self, command: &str) {
+        writeln!(self.commands, "{command}").unwrap();
+    }
+
+    fn hear(&mut self) -> String {
+        let mut line = String::new();
+        self.answers.read_line(&mut line).unwrap();
+        assert!(line.ends_with('\n'), "it ended: {line}");
+        line.trim_end().to_owned()
+    }
+
+    fn ask(&mut self, command: &str) -> String {
+        self.tell(command);
+        self.hear()
+    }
+
+    /// Hears it out until it has obeyed.
+    fn wait(&mut self) {
+        while self.hear() != "done" {}
+    }
+
+    /// Ends it without a chance to do anything about it; what it had still said is the answer.
+    fn kill(&mut self) -> Vec<String> {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+        let said = self.answers.by_ref().lines();
+        said.map(Result::unwrap).collect()
+    }
+
+    #[cfg(unix)]
+    fn signal(&self, name: &str) {
+        let command = format!("kill -{name} {}", self.child.id());
+        let sent = Command::new("sh").args(["-c", &command]).status();
+        assert!(sent.unwrap().success());
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // A test that fails leaves nobody behind; one that was killed before is killed already.
+        self.child.kill().ok();
+        self.child.wait().ok();
+    }
+}
+
+// --- Tests ---
+
+#[tokio::test]
+async fn a_killed_process_frees_its_sessions_at_once() {
+    let place = Place::new();
+    let journal = place.open();
+    let mut other = Process::start(&place);
+    assert_eq!(other.ask("begin s"), "done");
+    assert_eq!(other.ask("append prompt"), "done");
+    assert!(matches!(journal.claim("s").await, Err(Error::InUse { .. })));
+    assert_eq!(journal.summary("s").await.unwrap().state, State::InUse);
+    let left_behind = place.owners();
+    other.kill();
+    let left = journal.unfinished().await.unwrap();
+    assert_eq!(left[0].state, State::Abandoned);
+    assert_eq!((left[0].id.as_str(), left[0].open_turn), ("s", Some(1)));
+    assert_eq!(place.owners(), left_behind);
+    let hold = journal.claim("s").await.unwrap();
+    append(&journal, &hold, &[(1, "settled")]).await;
+    // Its lock file went with it; the one that is there is ours.
+    let now = place.owners();
+    assert!(now.len() == 1 && now != left_behind, "{now:?}");
+    assert!(Process::start(&place).ask("claim s").starts_with("InUse"));
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn a_stopped_process_keeps_its_sessions() {
+    let place = Place::new();
+    let journal = place.open();
+    let mut other = Process::start(&place);
+    assert_eq!(other.ask("begin s"), "done");
+    other.signal("STOP");
+    other.tell("append prompt");
+    for _ in 0..100 {
+        assert!(matches!(journal.claim("s").await, Err(Error::InUse { .. })));
+    }
+    assert_eq!(journal.summary("s").await.unwrap().entries, 0);
+    other.signal("CONT");
+    assert_eq!(other.hear(), "done");
+    assert_eq!(other.ask("append settled"), "done");
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn a_process_that_wakes_up_after_it_was_taken_for_dead_writes_nothing() {
+    let place = Place::new();
+    let journal = place.open();
+    let mut other = Process::start(&place);
+    assert_eq!(other.ask("begin s"), "done");
+    other.signal("STOP");
+    other.tell("append prompt");
+    std::fs::remove_file(&place.owners()[0]).unwrap();
+    let hold = journal.claim("s").await.unwrap();
+    append(&journal, &hold, &[(1, "prompt")]).await;
+    other.signal("CONT");
+    assert!(other.hear().starts_with("Fenced"));
+    let all = told(&journal.read("s", ALL).await.unwrap());
+    assert_eq!(all, ["1 1 prompt"]);
+}
+
+#[tokio::test]
+async fn what_was_acknowledged_before_a_kill_is_there_and_nothing_is_half_there() {
+    for least in [1, 7, 20] {
+        let place = Place::new();
+        let mut other = Process::start(&place);
+        assert_eq!(other.ask("begin s"), "done");
+        other.tell("write");
+        let mut acknowledged = 0;
+        while acknowledged < least {
+            acknowledged = other.hear().parse().unwrap();
+        }
+        if let Some(last) = other.kill().last() {
+            acknowledged = last.parse().unwrap();
+        }
+        let journal = place.open();
+        let all = journal.read("s", ALL).await.unwrap();
+        assert!(
+            all.len() >= acknowledged * 3,
+            "{acknowledged}: {}",
+            all.len()
+        );
+        assert_eq!(all.len() % 3, 0);
+        assert!(all.iter().zip(1..).all(|(entry, seq)| entry.seq == seq));
+        let summary = journal.summary("s").await.unwrap();
+        assert_eq!(summary.entries, all.len() as u64);
+        assert_eq!(
+            (summary.turns, summary.open_turn),
+            (summary.entries / 3, None)
+        );
+        journal.check().await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn of_many_processes_that_want_a_session_one_has_it_at_a_time() {
+    const ROUNDS: usize = 20;
+    let names = ["a", "b", "c"];
+    let place = Place::new();
+    let journal = place.open();
+    drop(begin(&journal, "s").await);
+    let mut victim = Process::start(&place);
+    victim.tell("contend s victim 1000000");
+    let mut others = names.map(|name| {
+        let mut other = Process::start(&place);
+        other.tell(&format!("contend s {name} {ROUNDS}"));
+        other
+    });
+    // It dies while it has the session, or just after.
+    for expected in ["came", "went", "came"] {
+        assert_eq!(victim.hear(), expected);
+    }
+    victim.kill();
+    others.iter_mut().for_each(Process::wait);
+
+    let all = journal.read("s", ALL).await.unwrap();
+    let mut inside: Option<&str> = None;
+    for entry in &all {
+        let name = entry.line.body.as_str();
+        if entry.line.kind == "came" {
+            assert!(
+                matches!(inside, None | Some("victim")),
+                "{inside:?} and {name}"
+            );
+            inside = Some(name);
+        } else {
+            assert_eq!(inside.take(), Some(name));
+        }
+    }
+    for name in names {
+        let went = |entry: &&outlast_store::journal::Stored| {
+            (entry.line.kind.as_str(), entry.line.body.as_str()) == ("went", name)
+        };
+        assert_eq!(all.iter().filter(went).count(), ROUNDS);
+    }
+}
+
+#[tokio::test]
+async fn a_process_leaves_no_file_when_it_goes_and_a_killed_ones_is_cleaned_up() {
+    let place = Place::new();
+    {
+        let journal = place.open();
+        assert_eq!(place.owners().len(), 0);
+        let hold = begin(&journal, "r").await;
+        assert_eq!(place.owners().len(), 1);
+        journal.release(hold).await.unwrap();
+    }
+    assert_eq!(place.owners().len(), 0);
+    let mut other = Process::start(&place);
+    assert_eq!(other.ask("begin s"), "done");
+    assert_eq!(other.ask("release"), "done");
+    other.kill();
+    let left_behind = place.owners();
+    assert_eq!(left_behind.len(), 1);
+    let journal = place.open();
+    let _hold = journal.claim("r").await.unwrap();
+    assert_eq!(place.owners().len(), 1);
+    assert_ne!(place.owners(), left_behind);
+}
