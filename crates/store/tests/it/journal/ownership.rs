@@ -40,6 +40,11 @@ async fn a_session_has_one_owner_until_it_is_released() {
     let hold = other.claim("s").await.unwrap();
     append(&other, &hold, &[(1, "prompt")]).await;
     assert!(matches!(one.claim("s").await, Err(Error::InUse { .. })));
+    other.release(hold).await.unwrap();
+    let _hold = other.claim("s").await.unwrap();
+    let file = rusqlite::Connection::open(place.path()).unwrap();
+    let fence = file.query_row("SELECT fence FROM sessions", [], |row| row.get(0));
+    assert_eq!(fence, Ok(3), "every owner has a fence of its own");
 }
 
 #[tokio::test]
