@@ -91,10 +91,10 @@ impl Session {
         let new = NewSession {
             id: id.clone(),
             directory: directory.to_owned(),
+            title: title.to_owned(),
             now: setup.clock.now(),
         };
         let hold = journal.begin(new).await?;
-        journal.set_title(&hold, title.to_owned()).await?;
         let kept = (journal.clone(), hold);
         let record = Record::kept(kept, Standing::default(), setup.clock.clone());
         Ok(Self::with(id, setup, record))

@@ -103,7 +103,7 @@ impl Parts {
 
     fn tools(&self, folder: &Path, attendance: Attendance) -> Option<Tools> {
         let settings = &self.settings.tools;
-        if !settings.enabled {
+        if !settings.enabled || folder.as_os_str().is_empty() {
             return None;
         }
         let tools = Tools::standard(folder, self.clock.clone())
@@ -130,10 +130,13 @@ fn key_variables(settings: &Settings) -> Vec<String> {
     let usual = SETTINGS.iter().filter(|setting| setting.secret);
     let usual = usual.flat_map(|setting| setting.variables.iter());
     let usual = usual.map(|variable| variable.name.to_owned());
-    let of_accounts = settings.accounts.iter().filter_map(|account| match &account.key {
-        KeyFrom::Variable(name) => Some(name.clone()),
-        _ => None,
-    });
+    let of_accounts = settings
+        .accounts
+        .iter()
+        .filter_map(|account| match &account.key {
+            KeyFrom::Variable(name) => Some(name.clone()),
+            _ => None,
+        });
     usual
         .chain(settings.api_key_variable.clone())
         .chain(of_accounts)

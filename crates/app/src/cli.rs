@@ -101,7 +101,12 @@ pub(crate) struct PromptArguments {
     pub(crate) go_on: bool,
 
     /// Go on with that session; the beginning of its id is enough
-    #[arg(long, value_name = "ID", requires = "prompt", conflicts_with = "no_session")]
+    #[arg(
+        long,
+        value_name = "ID",
+        requires = "prompt",
+        conflicts_with = "no_session"
+    )]
     pub(crate) session: Option<String>,
 
     /// Write nothing down: what a crash interrupts cannot be carried on

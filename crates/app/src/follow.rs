@@ -1,22 +1,20 @@
 //! A turn while somebody watches: events on the screen, the countdown, signals.
 
-use crate::interrupt::Signal;
+use crate::interrupt::{Signal, Signals};
 use crate::screen::Screen;
 use outlast_agent::Session;
 use outlast_agent::session::Error;
-use outlast_engine::Clock;
 use outlast_engine::turn::Ended;
 use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-use tokio::sync::mpsc;
 
 const TICK: Duration = Duration::from_millis(100);
 
 /// How watching ended.
 pub(crate) enum Followed {
     /// The turn is over.
-    Ended { screen: Screen, ended: Ended },
+    Ended(Box<(Screen, Ended)>),
     /// It is left as it is, to be carried on by another process.
     Stopped(Signal),
 }
@@ -26,7 +24,7 @@ pub(crate) async fn follow(
     session: &Session,
     turn: impl Future<Output = Result<Ended, Error>>,
     screen: Screen,
-    signals: &mut mpsc::UnboundedReceiver<Signal>,
+    mut signals: Signals,
 ) -> Result<Followed, Error> {
     let screen = Arc::new(Mutex::new(screen));
     let shown = Arc::clone(&screen);
@@ -43,7 +41,7 @@ pub(crate) async fn follow(
                     session.abort();
                 }
             }
-            Some(signal) = signals.recv() => {
+            signal = signals.next() => {
                 if signal == Signal::Interrupt || !session.is_kept() {
                     session.abort();
                 } else {
@@ -59,7 +57,7 @@ pub(crate) async fn follow(
     let screen = Arc::into_inner(screen);
     let screen = screen.map(|screen| screen.into_inner().unwrap_or_else(PoisonError::into_inner));
     let screen = screen.unwrap_or_else(|| Screen::new(false));
-    Ok(Followed::Ended { screen, ended })
+    Ok(Followed::Ended(Box::new((screen, ended))))
 }
 
 fn lock(screen: &Mutex<Screen>) -> MutexGuard<'_, Screen> {

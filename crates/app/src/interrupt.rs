@@ -2,7 +2,7 @@
 //! once.
 
 use crate::exit::Exit;
-use tokio::sync::mpsc;
+use tokio::sync::watch;
 
 /// A request to end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,15 +26,34 @@ impl Signal {
     }
 }
 
-/// The first signal comes through the channel. Must be called within a runtime.
-pub(crate) fn signals() -> mpsc::UnboundedReceiver<Signal> {
-    let (sender, receiver) = mpsc::unbounded_channel();
+/// The first signal, for everyone who waits for it.
+#[derive(Clone)]
+pub(crate) struct Signals(watch::Receiver<Option<Signal>>);
+
+/// Listens from here on. Must be called within a runtime.
+pub(crate) fn signals() -> Signals {
+    let (sender, receiver) = watch::channel(None);
     tokio::spawn(async move {
         let mut source = Source::new();
-        sender.send(source.next().await).ok();
+        sender.send_replace(Some(source.next().await));
         Exit::Signalled(source.next().await).now();
     });
-    receiver
+    Signals(receiver)
+}
+
+impl Signals {
+    /// Comes with the first signal, once.
+    pub(crate) async fn next(&mut self) -> Signal {
+        loop {
+            let changed = self.0.changed().await;
+            match *self.0.borrow() {
+                Some(signal) if changed.is_ok() => return signal,
+                _ if changed.is_ok() => {}
+                _ => break,
+            }
+        }
+        std::future::pending().await
+    }
 }
 
 #[cfg(unix)]
@@ -62,9 +81,7 @@ impl Source {
                 }
             })
         });
-        match futures_util::future::select_all(waits).await {
-            (name, _, _) => name,
-        }
+        futures_util::future::select_all(waits).await.0
     }
 }
 

@@ -25,7 +25,7 @@ pub(crate) fn run(arguments: &MockArguments) -> anyhow::Result<Exit> {
         let mut signals = interrupt::signals();
         let stopping = stop.clone();
         tokio::spawn(async move {
-            signals.recv().await;
+            signals.next().await;
             stopping.cancel();
         });
         server.serve(stop).await;

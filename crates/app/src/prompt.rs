@@ -93,7 +93,8 @@ impl Asking {
             options,
             parts,
             message,
-            folder: current_folder()?,
+            // In a folder that was removed there is nothing to work on, but much to be asked.
+            folder: current_folder().unwrap_or_default(),
             home,
             clock,
             place,
@@ -142,9 +143,10 @@ impl Asking {
         let is_refused = is_wanted && !session.is_kept();
         let screen = Screen::new(arguments.json);
         let turn = session.prompt(ask);
-        let followed = follow(&session, turn, screen, &mut interrupt::signals()).await?;
+        let followed = follow(&session, turn, screen, interrupt::signals()).await?;
         let exit = match followed {
-            Followed::Ended { mut screen, ended } => {
+            Followed::Ended(end) => {
+                let (mut screen, ended) = *end;
                 let exit = screen.finish(&ended, &policy)?;
                 session.close().await?;
                 exit

@@ -6,7 +6,7 @@ use crate::assemble::{Attendance, Parts};
 use crate::cli::ResumeArguments;
 use crate::exit::Exit;
 use crate::follow::{Followed, follow};
-use crate::interrupt::{self, Signal};
+use crate::interrupt::{self, Signals};
 use crate::options::Options;
 use crate::screen::Screen;
 use crate::{complain, config, home, journal, knowledge, settings};
@@ -17,13 +17,11 @@ use outlast_agent::session::{Ask, read};
 use outlast_engine::Clock;
 use outlast_engine::journal::Entry;
 use outlast_engine::knowledge::Knowledge;
-use outlast_engine::turn::Ended;
 use outlast_kernel::policy::Policy;
 use outlast_store::Journal;
-use outlast_store::journal::{Page, State, Summary};
+use outlast_store::journal::{State, Summary};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use tokio::sync::mpsc;
 
 pub(crate) fn run(arguments: &ResumeArguments) -> anyhow::Result<Exit> {
     let clock: Arc<dyn Clock> = Arc::new(settings::clock()?);
@@ -108,24 +106,16 @@ struct Resuming {
 impl Resuming {
     /// All of them side by side: one that waits for hours does not hold up the others.
     async fn all(&self, work: Vec<Work>) -> Exit {
-        let mut signals = interrupt::signals();
-        let (senders, receivers): (Vec<_>, Vec<_>) =
-            work.iter().map(|_| mpsc::unbounded_channel()).unzip();
-        tokio::spawn(async move {
-            if let Some(signal) = signals.recv().await {
-                // One that is over needs no signal.
-                senders.iter().for_each(|sender| drop(sender.send(signal)));
-            }
-        });
-        let running = work.iter().zip(receivers);
-        let exits = join_all(running.map(|(work, signals)| self.one(work, signals))).await;
+        let signals = interrupt::signals();
+        let running = work.iter().map(|work| self.one(work, signals.clone()));
+        let exits = join_all(running).await;
         exits
             .into_iter()
             .max_by_key(|exit| exit.code())
             .unwrap_or(Exit::Success)
     }
 
-    async fn one(&self, work: &Work, signals: mpsc::UnboundedReceiver<Signal>) -> Exit {
+    async fn one(&self, work: &Work, signals: Signals) -> Exit {
         match self.carry_on(work, signals).await {
             Ok(exit) => exit,
             Err(error) => {
@@ -135,11 +125,7 @@ impl Resuming {
         }
     }
 
-    async fn carry_on(
-        &self,
-        work: &Work,
-        mut signals: mpsc::UnboundedReceiver<Signal>,
-    ) -> anyhow::Result<Exit> {
+    async fn carry_on(&self, work: &Work, signals: Signals) -> anyhow::Result<Exit> {
         let summary = &work.summary;
         let folder = PathBuf::from(&summary.directory);
         if !folder.is_dir() {
@@ -156,8 +142,13 @@ impl Resuming {
             }
         };
         let screen = self.screen(summary);
-        match follow(&session, turn, screen, &mut signals).await? {
-            Followed::Ended { screen, ended } => finish(session, screen, (&ended, &policy)).await,
+        match follow(&session, turn, screen, signals).await? {
+            Followed::Ended(end) => {
+                let (mut screen, ended) = *end;
+                let exit = screen.finish(&ended, &policy)?;
+                session.close().await?;
+                Ok(exit)
+            }
             Followed::Stopped(signal) => Ok(Exit::Signalled(signal)),
         }
     }
@@ -201,26 +192,10 @@ impl Resuming {
     }
 }
 
-async fn finish(
-    session: Session,
-    mut screen: Screen,
-    (ended, policy): (&Ended, &Policy),
-) -> anyhow::Result<Exit> {
-    let exit = screen.finish(ended, policy)?;
-    session.close().await?;
-    Ok(exit)
-}
-
 /// What was typed for the last prompt of a session.
 pub(crate) async fn options(journal: &Journal, session: &str) -> anyhow::Result<Options> {
     let context = || format!("the last prompt of session {session} cannot be read");
-    let prompts = Page {
-        after: 0,
-        limit: u32::MAX,
-        kinds: Some(&["prompt"]),
-    };
-    let last = journal.read(session, prompts).await?.pop();
-    let Some(last) = last else {
+    let Some(last) = journal.last(session, "prompt").await? else {
         return Ok(Options::default());
     };
     match read(session, &last)? {

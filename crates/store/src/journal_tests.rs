@@ -16,6 +16,7 @@ const ALL: Page = Page {
 async fn begin(folder: &TempDir) -> (Journal, Hold) {
     let opened = Journal::open(&folder.path().join("journal.db")).unwrap();
     let session = NewSession {
+        title: String::new(),
         id: "s".to_owned(),
         directory: String::new(),
         now: Timestamp::from_millis(1),

@@ -173,9 +173,15 @@ const ALLOWABLE: [&str; 4] = ["write", "edit", "bash", "outside"];
 impl ToolSettings {
     fn of(layers: &Layers) -> Result<Self, Usage> {
         let names = layers.text(&Key::of("tools.allow")).unwrap_or_default();
-        let names = names.split(',').map(str::trim).filter(|name| !name.is_empty());
+        let names = names
+            .split(',')
+            .map(str::trim)
+            .filter(|name| !name.is_empty());
         let allow: Vec<String> = names.map(str::to_owned).collect();
-        if let Some(unknown) = allow.iter().find(|name| !ALLOWABLE.contains(&name.as_str())) {
+        if let Some(unknown) = allow
+            .iter()
+            .find(|name| !ALLOWABLE.contains(&name.as_str()))
+        {
             let known = ALLOWABLE.join(", ");
             return Err(Usage(format!(
                 "tools.allow: there is nothing to allow called `{unknown}`; there are {known}"

@@ -182,7 +182,7 @@ fn reasoning_calls_and_usage_arrive_as_events() {
             "{last}"
         );
 
-        let calls = events(&mock, dialect, &["--model", "ok:tools"]);
+        let calls = events(&mock, dialect, &["--model", "ok:tools", "--no-tools"]);
         let calls = of_type(&calls, "tool_call");
         assert_eq!(calls.len(), 2, "{dialect}");
         for call in calls {

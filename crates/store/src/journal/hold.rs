@@ -18,6 +18,8 @@ pub struct NewSession {
     pub id: String,
     /// Where it works.
     pub directory: String,
+    /// What it is about.
+    pub title: String,
     /// When it begins.
     pub now: Timestamp,
 }
@@ -147,9 +149,16 @@ fn insert(
     let inserted = connection
         .prepare_cached(
             "INSERT INTO sessions (id, created, changed, directory, title, fence, owner, last_turn, entries)
-             VALUES (?1, ?2, ?2, ?3, '', ?4, ?5, 0, 0) ON CONFLICT (id) DO NOTHING",
+             VALUES (?1, ?2, ?2, ?3, ?6, ?4, ?5, 0, 0) ON CONFLICT (id) DO NOTHING",
         )?
-        .execute(params![session.id, now, session.directory, FIRST_FENCE, owner])?;
+        .execute(params![
+            session.id,
+            now,
+            session.directory,
+            FIRST_FENCE,
+            owner,
+            session.title
+        ])?;
     if inserted == 0 {
         let session = session.id.clone();
         return Err(Error::SessionExists { session });

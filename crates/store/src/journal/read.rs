@@ -23,6 +23,7 @@ pub(super) const PAGE: &str =
 pub(super) const CONTEXT: &str =
     "(kind IN ('prompt', 'message', 'tool_finished', 'compacted', 'settled')
       OR turn = (SELECT last_turn FROM sessions WHERE id = ?1)) ORDER BY seq";
+pub(super) const LAST: &str = "kind = ?2 ORDER BY seq DESC LIMIT 1";
 
 /// Which entries of a session to read.
 #[derive(Clone, Copy, Debug)]
@@ -79,6 +80,16 @@ impl Journal {
             let kinds = kinds.map_err(|_| Error::Unwritable { what: "kind" })?;
             let values = params![session, integer(page.after), kinds, page.limit];
             entries(connection, PAGE, values)
+        })
+        .await
+    }
+
+    /// The last entry of that kind, if there is one.
+    pub async fn last(&self, id: &str, kind: &'static str) -> Result<Option<Stored>, Error> {
+        let session = id.to_owned();
+        self.look(move |connection| {
+            owner_of(connection, &session)?;
+            Ok(entries(connection, LAST, params![session, kind])?.pop())
         })
         .await
     }

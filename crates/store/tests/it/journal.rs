@@ -60,6 +60,7 @@ fn line(turn: u64, kind: &str) -> Line {
 
 async fn begin(journal: &Journal, id: &str) -> Hold {
     let session = NewSession {
+        title: String::new(),
         id: id.to_owned(),
         directory: "/somewhere".to_owned(),
         now: at(1),

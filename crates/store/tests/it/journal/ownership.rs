@@ -13,6 +13,7 @@ async fn a_name_is_given_once() {
     let hold = begin(&journal, "s").await;
     append(&journal, &hold, &[(1, "prompt")]).await;
     let again = NewSession {
+        title: String::new(),
         id: "s".to_owned(),
         directory: String::new(),
         now: at(9),

@@ -1,0 +1,192 @@
+//! `outlast sessions`: list, show, export and delete what was written down.
+
+use crate::cli::{ExportFormat, SessionsCommand};
+use crate::config::duration;
+use crate::exit::{Exit, Usage};
+use crate::output::print;
+use crate::{complain, journal, settings};
+use anyhow::Context;
+use outlast_agent::transcript::{Format, Head, Writer};
+use outlast_engine::Clock;
+use outlast_kernel::text;
+use outlast_store::Journal;
+use outlast_store::journal::{Page, State, Summary};
+use serde_json::{Value, json};
+use std::io::{BufWriter, ErrorKind, Write};
+
+/// How many entries are read at a time: a long session needs no memory.
+const PAGE: u32 = 500;
+
+pub(crate) fn run(command: SessionsCommand) -> anyhow::Result<Exit> {
+    let Some(journal) = journal::existing()? else {
+        return nothing(&command);
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    runtime.block_on(async {
+        match command {
+            SessionsCommand::List { json } => list(&journal, json).await,
+            SessionsCommand::Show { session } => write(&journal, session, Format::Plain).await,
+            SessionsCommand::Export { session, format } => {
+                write(&journal, session, format.into()).await
+            }
+            SessionsCommand::Delete {
+                sessions,
+                older_than: None,
+            } => delete(&journal, &sessions).await,
+            SessionsCommand::Delete {
+                older_than: Some(age),
+                ..
+            } => delete_older(&journal, &age).await,
+        }
+    })
+}
+
+/// What is answered where nothing was ever written down.
+fn nothing(command: &SessionsCommand) -> anyhow::Result<Exit> {
+    match command {
+        SessionsCommand::List { json: true } => print("[]\n"),
+        SessionsCommand::List { json: false }
+        | SessionsCommand::Delete {
+            older_than: Some(_),
+            ..
+        } => {
+            complain("No sessions yet.");
+            Ok(Exit::Success)
+        }
+        _ => Err(Usage("there is no session yet".to_owned()).into()),
+    }
+}
+
+impl From<ExportFormat> for Format {
+    fn from(format: ExportFormat) -> Self {
+        match format {
+            ExportFormat::Jsonl => Self::Jsonl,
+            ExportFormat::Markdown => Self::Markdown,
+            ExportFormat::Html => Self::Html,
+        }
+    }
+}
+
+async fn list(journal: &Journal, json: bool) -> anyhow::Result<Exit> {
+    let sessions = journal.sessions().await?;
+    if json {
+        let rows: Value = sessions.iter().map(row).collect();
+        return print(&(serde_json::to_string_pretty(&rows)? + "\n"));
+    }
+    let lines: String = sessions.iter().map(line).collect();
+    print(&text::plain(&lines))
+}
+
+/// How a session stands, in a word.
+const fn standing(session: &Summary) -> &'static str {
+    match (session.state, session.open_turn) {
+        (State::InUse, _) => "in use",
+        (_, Some(_)) => "unfinished",
+        (State::Abandoned, None) => "undelivered",
+        (State::Free, None) => "finished",
+    }
+}
+
+fn row(session: &Summary) -> Value {
+    json!({
+        "id": session.id, "state": standing(session), "created": session.created,
+        "changed": session.changed, "directory": session.directory, "title": session.title,
+        "turns": session.turns, "entries": session.entries,
+    })
+}
+
+fn line(session: &Summary) -> String {
+    let Summary {
+        id,
+        changed,
+        turns,
+        title,
+        ..
+    } = session;
+    let standing = standing(session);
+    format!("{id}  {changed}  {standing:<11}  {turns:>4}  {title}\n")
+}
+
+/// Writes a session as a document to stdout.
+async fn write(journal: &Journal, id: Option<String>, format: Format) -> anyhow::Result<Exit> {
+    let session = match id {
+        Some(id) => journal.summary(&id).await?,
+        None => {
+            let newest = journal.sessions().await?.into_iter().next();
+            newest.context("there is no session yet")?
+        }
+    };
+    let head = Head {
+        id: session.id.clone(),
+        title: session.title,
+        directory: session.directory,
+        created: session.created,
+    };
+    let out = BufWriter::new(std::io::stdout().lock());
+    match pages(journal, &session.id, Writer::new(format, head, out)).await {
+        Err(error) if is_broken_pipe(&error) => Ok(Exit::Success),
+        written => written.map(|()| Exit::Success),
+    }
+}
+
+async fn pages<Out: Write>(
+    journal: &Journal,
+    session: &str,
+    writer: std::io::Result<Writer<Out>>,
+) -> anyhow::Result<()> {
+    let mut writer = writer?;
+    let mut after = 0;
+    loop {
+        let page = Page {
+            after,
+            limit: PAGE,
+            kinds: None,
+        };
+        let entries = journal.read(session, page).await?;
+        let Some(last) = entries.last() else {
+            writer.finish()?.flush()?;
+            return Ok(());
+        };
+        after = last.seq;
+        for entry in &entries {
+            writer.entry(entry)?;
+        }
+    }
+}
+
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    let error = error.downcast_ref::<std::io::Error>();
+    error.is_some_and(|error| error.kind() == ErrorKind::BrokenPipe)
+}
+
+async fn delete(journal: &Journal, sessions: &[String]) -> anyhow::Result<Exit> {
+    // All are found before the first one is gone.
+    let mut found = Vec::new();
+    for id in sessions {
+        found.push(journal.summary(id).await?);
+    }
+    for session in found {
+        journal.delete(&session.id).await?;
+        complain(&format!("Deleted {}.", session.id));
+    }
+    Ok(Exit::Success)
+}
+
+async fn delete_older(journal: &Journal, age: &str) -> anyhow::Result<Exit> {
+    let age = duration::parse(age)
+        .ok_or_else(|| Usage(format!("`{age}` is no duration; try 30d or 12h")))?;
+    let now = settings::clock()?.now();
+    let is_old = |session: &&Summary| {
+        let is_over = session.open_turn.is_none() && session.state != State::InUse;
+        is_over && now.since(session.changed) > age
+    };
+    let sessions = journal.sessions().await?;
+    let old: Vec<&Summary> = sessions.iter().filter(is_old).collect();
+    for session in &old {
+        journal.delete(&session.id).await?;
+    }
+    complain(&format!("Deleted {}.", old.len()));
+    Ok(Exit::Success)
+}
