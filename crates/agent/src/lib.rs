@@ -3,5 +3,6 @@
 
 pub mod session;
 pub mod tools;
+pub mod transcript;
 
 pub use session::Session;

@@ -1,0 +1,95 @@
+//! A session as lines of JSON: everything that was written down, for programs.
+//!
+//! Invariants: an entry is one line; nothing is cut, and no value is read and written anew: what a provider wants back
+//! byte for byte is in the document as it is in the journal.
+
+use super::Head;
+use outlast_kernel::{Timestamp, text};
+use outlast_store::journal::Stored;
+use serde::Serialize;
+use serde_json::value::RawValue;
+use std::collections::BTreeMap;
+
+/// The version of the lines.
+const VERSION: u32 = 1;
+/// The names that a line gives itself.
+const OWN_NAMES: [&str; 4] = ["seq", "turn", "time", "kind"];
+
+type Fields<'a> = BTreeMap<String, &'a RawValue>;
+
+#[derive(Serialize)]
+struct First<'a> {
+    v: u32,
+    session: &'a Head,
+}
+
+#[derive(Serialize)]
+struct Line<'a, B> {
+    seq: u64,
+    turn: u64,
+    time: Timestamp,
+    kind: &'a str,
+    #[serde(flatten)]
+    body: B,
+}
+
+#[derive(Serialize)]
+struct Unreadable<'a> {
+    unreadable: &'a str,
+}
+
+pub(super) fn head(head: &Head) -> serde_json::Result<String> {
+    line(&First {
+        v: VERSION,
+        session: head,
+    })
+}
+
+pub(super) fn entry(stored: &Stored) -> serde_json::Result<String> {
+    match fields(stored) {
+        Some(fields) => line(&with_body(stored, fields)),
+        None => {
+            let unreadable = &stored.line.body;
+            line(&with_body(stored, Unreadable { unreadable }))
+        }
+    }
+}
+
+fn with_body<B>(stored: &Stored, body: B) -> Line<'_, B> {
+    Line {
+        seq: stored.seq,
+        turn: stored.line.turn,
+        time: stored.line.time,
+        kind: &stored.line.kind,
+        body,
+    }
+}
+
+/// The fields of the body; `None` if it is no object, or says something else under a name that the line gives itself.
+fn fields(stored: &Stored) -> Option<Fields<'_>> {
+    let mut fields: Fields<'_> = serde_json::from_str(&stored.line.body).ok()?;
+    if let Some(kind) = fields.remove("kind") {
+        let kind: String = serde_json::from_str(kind.get()).ok()?;
+        if kind != stored.line.kind {
+            return None;
+        }
+    }
+    let is_taken = OWN_NAMES.iter().any(|name| fields.contains_key(*name));
+    (!is_taken).then_some(fields)
+}
+
+fn line(value: &impl Serialize) -> serde_json::Result<String> {
+    let json = serde_json::to_string(value)?;
+    let mut line = String::with_capacity(json.len() + 1);
+    for c in json.chars() {
+        match c {
+            // Between values: inside of a text they are escaped.
+            '\n' | '\r' => line.push(' '),
+            // A terminal would obey these; escaped, they mean the same to a reader of JSON.
+            c if text::is_unwanted(c) => line.push_str(&format!("\\u{:04x}", u32::from(c))),
+            c => line.push(c),
+        }
+    }
+    line.push('\n');
+    Ok(line)
+}

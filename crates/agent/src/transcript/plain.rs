@@ -1,0 +1,108 @@
+//! A session as text for a terminal, in short.
+//!
+//! Invariants: nothing is written that a terminal would obey; what comes from outside is indented, so that it cannot
+//! pass for the document's own lines.
+
+use super::Head;
+use super::story::{HIDDEN, NOT_SAID, Piece, picture};
+use outlast_dialect::Part;
+use outlast_kernel::{Timestamp, text};
+
+/// How much is shown of what is not said to anybody: arguments, outputs, reasoning.
+const LINES: usize = 6;
+const LINE_BYTES: usize = 240;
+
+pub(super) fn head(head: &Head) -> String {
+    let fact = |(name, value): (&str, String)| format!("  {name:<8} {}\n", line(&value));
+    let facts: String = head.facts().into_iter().map(fact).collect();
+    format!("{}\n{facts}", line(&head.name()))
+}
+
+pub(super) fn piece(piece: &Piece) -> String {
+    match piece {
+        Piece::Turn(number) => format!("\n=== Turn {number} ===\n"),
+        Piece::Said {
+            title: name,
+            time,
+            parts: said,
+        } => title(name, *time) + &parts(said),
+        Piece::Failed {
+            title: name,
+            time,
+            message,
+            parts: partial,
+        } => {
+            let mut failed = title(&format!("! {name}"), *time) + &short(message);
+            if !partial.is_empty() {
+                failed += &format!("  {NOT_SAID}\n");
+                failed += &parts(partial);
+            }
+            failed
+        }
+        Piece::Output { title, output } => format!("\n{}\n", line(title)) + &short(output),
+        Piece::Note(note) => format!("\n{}\n", line(note)),
+        Piece::Ended {
+            title: name,
+            time,
+            message,
+            tokens,
+        } => title(name, *time) + &short(message) + &whole(tokens),
+        Piece::Unreadable { title, body } => format!("\n! {}\n", line(title)) + &short(body),
+    }
+}
+
+fn title(title: &str, time: Timestamp) -> String {
+    format!("\n{} ({time})\n", line(title))
+}
+
+fn parts(parts: &[Part]) -> String {
+    parts.iter().map(part).collect()
+}
+
+fn part(part: &Part) -> String {
+    match part {
+        Part::Text { text } => whole(text),
+        Part::Image(image) => whole(&picture(image)),
+        Part::Reasoning(reasoning) if reasoning.text.is_empty() => whole(HIDDEN),
+        Part::Reasoning(reasoning) => "  Reasoning:\n".to_owned() + &short(&reasoning.text),
+        Part::ToolCall(call) => {
+            format!("  Tool call {}:\n", line(&call.name)) + &short(&call.arguments)
+        }
+        Part::ToolResult(result) => {
+            format!("  Output of {}:\n", line(&result.id)) + &short(&result.output)
+        }
+    }
+}
+
+/// A text on one line.
+fn line(text: &str) -> String {
+    let text = text::plain(text);
+    let words: Vec<&str> = text.split_whitespace().collect();
+    words.join(" ")
+}
+
+/// All of a text.
+fn whole(text: &str) -> String {
+    let text = text::plain(text);
+    let lines = text.trim_matches('\n').lines();
+    lines.map(|line| indented(2, line)).collect()
+}
+
+/// The first lines of a text, and how many were left out.
+fn short(text: &str) -> String {
+    let text = text::plain(text);
+    let mut lines = text.trim_matches('\n').lines();
+    let first = lines.by_ref().take(LINES);
+    let mut shown: String = first
+        .map(|line| indented(4, &text::bounded(line, LINE_BYTES)))
+        .collect();
+    match lines.count() {
+        0 => {}
+        more => shown += &format!("    … lines left out: {more}\n"),
+    }
+    shown
+}
+
+fn indented(columns: usize, line: &str) -> String {
+    format!("{:columns$}{line}\n", "")
+}

@@ -1,0 +1,327 @@
+//! From entries to what a reader sees of them, whatever it looks like then.
+//!
+//! Invariants: every entry that tells something is told once, in order; a wait is told when its end is known; what
+//! failed is told apart from the conversation. Texts are as they came: whoever shows them makes them safe.
+
+use crate::session::read;
+use outlast_dialect::{Image, Part};
+use outlast_engine::journal::{Entry, Problem};
+use outlast_kernel::Timestamp;
+use outlast_kernel::event::{Seal, StopReason, Usage};
+use outlast_kernel::failure::Judged;
+use outlast_kernel::verdict::Cause;
+use outlast_store::journal::Stored;
+use std::time::Duration;
+
+/// What is said of an answer that did not come to its end.
+pub(super) const NOT_SAID: &str =
+    "As much of the answer as came; it is not part of the conversation:";
+/// What is said of reasoning without a text.
+pub(super) const HIDDEN: &str = "Reasoning that its provider does not show.";
+
+const GOES_ON: &str = "The turn goes on from the one before; nothing new was said.";
+/// The kind of the entry that ends a turn.
+const SETTLED: &str = "settled";
+
+/// Something that a reader sees.
+#[derive(Debug)]
+pub(super) enum Piece {
+    /// A turn begins.
+    Turn(u64),
+    /// Somebody says something.
+    Said {
+        title: String,
+        time: Timestamp,
+        parts: Vec<Part>,
+    },
+    /// An attempt failed, with as much of its answer as came.
+    Failed {
+        title: String,
+        time: Timestamp,
+        message: String,
+        parts: Vec<Part>,
+    },
+    /// What a tool said.
+    Output { title: String, output: String },
+    /// Something happened that a sentence tells.
+    Note(String),
+    /// The turn is over.
+    Ended {
+        title: String,
+        time: Timestamp,
+        message: String,
+        tokens: String,
+    },
+    /// An entry that cannot be read.
+    Unreadable { title: String, body: String },
+}
+
+/// What must be remembered of the entries so far.
+#[derive(Debug, Default)]
+pub(super) struct Story {
+    turn: Option<u64>,
+    is_open: bool,
+    wait: Option<Wait>,
+    /// The calls of the last answer.
+    calls: Vec<Call>,
+}
+
+#[derive(Debug)]
+struct Wait {
+    since: Timestamp,
+    until: Timestamp,
+    cause: Cause,
+}
+
+#[derive(Debug)]
+struct Call {
+    name: String,
+    is_running: bool,
+}
+
+impl Story {
+    /// What the next entry tells.
+    pub(super) fn entry(&mut self, stored: &Stored) -> Vec<Piece> {
+        let mut pieces = Vec::new();
+        let (turn, time) = (stored.line.turn, stored.line.time);
+        if self.turn != Some(turn) {
+            pieces.extend(self.end());
+            self.turn = Some(turn);
+            self.is_open = true;
+            pieces.push(Piece::Turn(turn));
+        }
+        match read("", stored) {
+            Ok(Entry::WaitEnded { .. }) => {
+                pieces.extend(self.wait.take().map(|wait| wait.ended(time)));
+            }
+            Ok(entry) => {
+                pieces.extend(self.wait.take().map(Wait::left));
+                self.tell(entry, time, &mut pieces);
+            }
+            Err(_) => {
+                pieces.extend(self.wait.take().map(Wait::left));
+                self.is_open &= stored.line.kind != SETTLED;
+                pieces.push(unreadable(stored));
+            }
+        }
+        pieces
+    }
+
+    /// What is left to tell when nothing follows.
+    pub(super) fn end(&mut self) -> Vec<Piece> {
+        let mut pieces: Vec<Piece> = self.wait.take().map(Wait::left).into_iter().collect();
+        pieces.extend(self.leave_calls());
+        if std::mem::take(&mut self.is_open) {
+            let note = "The end of this turn is not written down.";
+            pieces.push(Piece::Note(note.to_owned()));
+        }
+        pieces
+    }
+
+    fn tell(&mut self, entry: Entry, time: Timestamp, pieces: &mut Vec<Piece>) {
+        match entry {
+            Entry::Prompt { message, .. } => pieces.push(match message {
+                Some(message) => said("Prompt".to_owned(), time, message.parts),
+                None => Piece::Note(GOES_ON.to_owned()),
+            }),
+            Entry::AttemptFailed {
+                attempt,
+                judged,
+                message,
+                ..
+            } => pieces.push(failed(attempt, time, judged, message.parts)),
+            Entry::WaitScheduled {
+                since,
+                until,
+                cause,
+                ..
+            } => {
+                self.wait = Some(Wait {
+                    since,
+                    until,
+                    cause,
+                });
+            }
+            Entry::Switched { left, .. } => {
+                let note = format!("Account {left} is left; another one is asked from here on.");
+                pieces.push(Piece::Note(note));
+            }
+            Entry::Message {
+                message,
+                stop_reason,
+                model,
+                ..
+            } => {
+                pieces.extend(self.leave_calls());
+                self.calls = message.tool_calls().map(Call::new).collect();
+                pieces.push(said(answer(&model, stop_reason), time, message.parts));
+            }
+            Entry::ToolStarted { index, .. } => self.tool_runs(index, true),
+            Entry::ToolFinished {
+                index,
+                id,
+                output,
+                is_error,
+            } => {
+                self.tool_runs(index, false);
+                let title = self.output_title(index, &id, is_error);
+                pieces.push(Piece::Output { title, output });
+            }
+            Entry::Settled { seal, usage, error } => {
+                pieces.extend(self.leave_calls());
+                self.is_open = false;
+                pieces.push(ended(seal, time, usage, error));
+            }
+            // That a call was made is told by what came of it.
+            Entry::AttemptStarted { .. } => {}
+            entry => pieces.push(Piece::Note(format!("Also written down: {}.", entry.kind()))),
+        }
+    }
+
+    fn tool_runs(&mut self, index: usize, is_running: bool) {
+        if let Some(call) = self.calls.get_mut(index) {
+            call.is_running = is_running;
+        }
+    }
+
+    fn output_title(&self, index: usize, id: &str, is_error: bool) -> String {
+        let name = self.calls.get(index).map_or(id, |call| &call.name);
+        match is_error {
+            true => format!("Error of {name}"),
+            false => format!("Output of {name}"),
+        }
+    }
+
+    /// The calls of the last answer that began and of which no end is known.
+    fn leave_calls(&mut self) -> Vec<Piece> {
+        let left = |call: Call| {
+            let note = format!(
+                "Tool {} began to run; its end is not written down.",
+                call.name
+            );
+            call.is_running.then_some(Piece::Note(note))
+        };
+        self.calls.drain(..).filter_map(left).collect()
+    }
+}
+
+impl Wait {
+    /// An end is written down no earlier than it comes, but perhaps a good deal later.
+    fn ended(self, written: Timestamp) -> Piece {
+        const WORTH_SAYING: Duration = Duration::from_secs(1);
+        let Self {
+            since,
+            until,
+            cause,
+        } = self;
+        let cause = cause.phrase();
+        Piece::Note(match until.since(written) >= WORTH_SAYING {
+            true => format!(
+                "Waited from {since} until {written}, cut short (it was to last until {until}): {cause}."
+            ),
+            false => format!("Waited from {since} until {until}: {cause}."),
+        })
+    }
+
+    fn left(self) -> Piece {
+        let (since, until, cause) = (self.since, self.until, self.cause.phrase());
+        Piece::Note(format!(
+            "A wait from {since} until {until} began, and its end is not written down: {cause}."
+        ))
+    }
+}
+
+impl Call {
+    fn new(call: &outlast_kernel::event::ToolCall) -> Self {
+        Self {
+            name: call.name.clone(),
+            is_running: false,
+        }
+    }
+}
+
+/// A picture in words; nobody reads its bytes.
+pub(super) fn picture(image: &Image) -> String {
+    let digits = image.data.trim_end_matches('=').len();
+    let bytes = digits / 4 * 3 + digits % 4 * 3 / 4;
+    format!("Picture: {}, {bytes} bytes", image.media_type)
+}
+
+fn said(title: String, time: Timestamp, parts: Vec<Part>) -> Piece {
+    Piece::Said { title, time, parts }
+}
+
+fn answer(model: &str, stop_reason: StopReason) -> String {
+    let of = match model {
+        "" => String::new(),
+        model => format!(" of {model}"),
+    };
+    let stopped = match stop_reason {
+        StopReason::EndTurn | StopReason::ToolUse => "",
+        StopReason::Length => " (cut off at the output limit)",
+        StopReason::Refusal => " (refused)",
+        _ => " (stopped for a reason of its own)",
+    };
+    format!("Answer{of}{stopped}")
+}
+
+fn failed(attempt: u32, time: Timestamp, judged: Option<Judged>, parts: Vec<Part>) -> Piece {
+    let (title, message) = match judged {
+        Some(Judged { failure, verdict }) => {
+            let code = failure.public_code();
+            let code = code.map_or(String::new(), |code| format!(" ({code})"));
+            let cause = verdict.cause.phrase();
+            let title = format!("Attempt {attempt} failed: {cause}{code}");
+            (title, failure.message)
+        }
+        None => (format!("Attempt {attempt} was cancelled"), String::new()),
+    };
+    Piece::Failed {
+        title,
+        time,
+        message,
+        parts,
+    }
+}
+
+fn ended(seal: Seal, time: Timestamp, usage: Usage, error: Option<Problem>) -> Piece {
+    let word = match seal {
+        Seal::Completed => "Completed",
+        Seal::Error => "Failed",
+        Seal::Aborted => "Cancelled",
+    };
+    let (title, message) = match error {
+        Some(Problem {
+            cause,
+            message,
+            reason,
+        }) => (format!("{word}: {}: {reason}", cause.phrase()), message),
+        None => (word.to_owned(), String::new()),
+    };
+    Piece::Ended {
+        title,
+        time,
+        message,
+        tokens: tokens(usage),
+    }
+}
+
+fn tokens(usage: Usage) -> String {
+    let Usage {
+        input,
+        output,
+        cache_read,
+        cache_write,
+    } = usage;
+    format!(
+        "Tokens: {input} read, {output} written; {cache_read} read from the cache, {cache_write} written to it"
+    )
+}
+
+fn unreadable(stored: &Stored) -> Piece {
+    let (seq, kind) = (stored.seq, &stored.line.kind);
+    Piece::Unreadable {
+        title: format!("Entry {seq} ({kind}) cannot be read"),
+        body: stored.line.body.clone(),
+    }
+}

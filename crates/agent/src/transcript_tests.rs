@@ -1,0 +1,551 @@
+use super::*;
+use outlast_dialect::{Image, Message, Part, Role};
+use outlast_engine::journal::{Entry, Problem, Spent};
+use outlast_engine::tools::Effect;
+use outlast_kernel::budget::{Limits, Prompt};
+use outlast_kernel::event::{Proof, Reasoning, Seal, StopReason, ToolCall, Usage};
+use outlast_kernel::failure::{Failure, Judged};
+use outlast_kernel::text;
+use outlast_kernel::verdict::Cause;
+use outlast_store::journal::Line;
+use proptest::prelude::*;
+use serde_json::{Map, Value};
+use std::time::Duration;
+
+const START: Timestamp = Timestamp::from_millis(1_800_000_000_000);
+const FORMATS: [Format; 4] = [Format::Jsonl, Format::Markdown, Format::Html, Format::Plain];
+
+// --- A session ---
+
+/// Entries as the journal has them, one a second.
+#[derive(Default)]
+struct Session {
+    turn: u64,
+    stored: Vec<Stored>,
+}
+
+impl Session {
+    fn now(&self) -> Timestamp {
+        START + Duration::from_secs(self.stored.len() as u64)
+    }
+
+    fn raw(&mut self, kind: &str, body: &str) -> &mut Self {
+        let line = Line {
+            turn: self.turn,
+            kind: kind.to_owned(),
+            time: self.now(),
+            body: body.to_owned(),
+        };
+        let seq = self.stored.len() as u64 + 1;
+        self.stored.push(Stored { seq, line });
+        self
+    }
+
+    fn add(&mut self, entry: &Entry) -> &mut Self {
+        let body = serde_json::to_string(entry).unwrap();
+        self.raw(entry.kind(), &body)
+    }
+
+    fn prompt(&mut self, message: Option<Message>) -> &mut Self {
+        self.turn += 1;
+        self.add(&Entry::Prompt {
+            turn_id: "t".to_owned(),
+            message,
+            budget: Prompt::new(Limits::default()),
+            options: Value::Null,
+        })
+    }
+
+    fn answer(&mut self, model: &str, parts: Vec<Part>) -> &mut Self {
+        self.add(&Entry::Message {
+            message: assistant(parts),
+            stop_reason: StopReason::EndTurn,
+            usage: Usage::default(),
+            model: model.to_owned(),
+        })
+    }
+
+    fn failed(&mut self, failure: Option<Failure>, parts: Vec<Part>) -> &mut Self {
+        self.add(&Entry::AttemptFailed {
+            attempt: 1,
+            judged: failure.map(|failure| (*Judged::new(failure)).clone()),
+            message: assistant(parts),
+            usage: Usage::default(),
+        })
+    }
+
+    fn wait(&mut self, seconds: u64) -> &mut Self {
+        let since = self.now();
+        self.add(&Entry::WaitScheduled {
+            since,
+            until: since + Duration::from_secs(seconds),
+            cause: Cause::RateLimited,
+            spent: Spent::default(),
+        })
+    }
+
+    fn waited(&mut self) -> &mut Self {
+        let spent = Spent::default();
+        self.add(&Entry::WaitEnded { spent })
+    }
+
+    fn tool(&mut self, output: &str, is_error: bool) -> &mut Self {
+        let id = "call-1".to_owned();
+        self.tool_started().add(&Entry::ToolFinished {
+            index: 0,
+            id,
+            output: output.to_owned(),
+            is_error,
+        })
+    }
+
+    fn tool_started(&mut self) -> &mut Self {
+        self.add(&Entry::ToolStarted {
+            index: 0,
+            id: "call-1".to_owned(),
+            effect: Effect::AtMostOnce,
+        })
+    }
+
+    fn settled(&mut self, seal: Seal, error: Option<Problem>) -> &mut Self {
+        let usage = Usage {
+            input: 1200,
+            output: 34,
+            cache_read: 5,
+            cache_write: 6,
+        };
+        self.add(&Entry::Settled { seal, usage, error })
+    }
+
+    fn document(&self, format: Format, head: &Head) -> String {
+        let mut writer = Writer::new(format, head, Vec::new()).unwrap();
+        for stored in &self.stored {
+            writer.entry(stored).unwrap();
+        }
+        String::from_utf8(writer.finish().unwrap()).unwrap()
+    }
+
+    fn plain(&self) -> String {
+        self.document(Format::Plain, &head_of("A title"))
+    }
+}
+
+fn assistant(parts: Vec<Part>) -> Message {
+    let role = Role::Assistant;
+    Message { role, parts }
+}
+
+fn spoken(text: &str) -> Part {
+    let text = text.to_owned();
+    Part::Text { text }
+}
+
+fn thought(text: &str, signature: &str) -> Part {
+    let signature = signature.to_owned();
+    Part::Reasoning(Reasoning {
+        text: text.to_owned(),
+        proof: Some(Proof::Signature { signature }),
+    })
+}
+
+fn call(name: &str, arguments: &str) -> Part {
+    Part::ToolCall(ToolCall {
+        id: "call-1".to_owned(),
+        name: name.to_owned(),
+        arguments: arguments.to_owned(),
+    })
+}
+
+fn picture(media_type: &str, data: &str) -> Part {
+    Part::Image(Image {
+        media_type: media_type.to_owned(),
+        data: data.to_owned(),
+    })
+}
+
+fn head_of(title: &str) -> Head {
+    Head {
+        id: "0192-abc".to_owned(),
+        title: title.to_owned(),
+        directory: "/home/me/my_project".to_owned(),
+        created: START,
+    }
+}
+
+/// A session in which most things happen.
+fn eventful() -> Session {
+    let mut session = Session::default();
+    let mut question = Message::user("What is in `main.rs`?\n\nBe *short*.");
+    question.parts.push(picture("image/png", "aGVsbG8="));
+    let limited = Failure::http("p", 429, "slow down\nplease", START);
+    let gave_up = Problem {
+        cause: Cause::Overloaded,
+        message: "Overloaded".to_owned(),
+        reason: "gave up after 3 retries".to_owned(),
+    };
+    let reads = call("read_file", r#"{"path":"main.rs"}"#);
+    let code = "```rust\nfn main() {}\n```\n1\n2\n3\n4\n5\n";
+    session
+        .prompt(Some(question))
+        .add(&Entry::AttemptStarted { attempt: 1 })
+        .failed(Some(limited), vec![spoken("It has")])
+        .wait(1)
+        .waited()
+        .add(&Entry::Switched {
+            left: "work".to_owned(),
+            spent: Spent::default(),
+        })
+        .answer("large-1", vec![thought("I shall look.", "c2ln"), reads])
+        .tool(code, false)
+        .answer(
+            "large-1",
+            vec![spoken("# Answer\n\nA `main` of `Vec<u8>`.")],
+        )
+        .settled(Seal::Completed, None)
+        .prompt(Some(Message::user("Thanks")))
+        .raw("message", "{\"kind\":\"message\",")
+        .failed(None, Vec::new())
+        .settled(Seal::Error, Some(gave_up))
+        .prompt(None)
+        .wait(3600);
+    session
+}
+
+#[test]
+fn a_session_reads_well_as_lines_of_json() {
+    insta::assert_snapshot!(eventful().document(Format::Jsonl, &head_of("A title")));
+}
+
+#[test]
+fn a_session_reads_well_as_markdown() {
+    insta::assert_snapshot!(eventful().document(Format::Markdown, &head_of("A *title*")));
+}
+
+#[test]
+fn a_session_reads_well_in_a_browser() {
+    insta::assert_snapshot!(eventful().document(Format::Html, &head_of("A <title>")));
+}
+
+#[test]
+fn a_session_reads_well_in_a_terminal() {
+    insta::assert_snapshot!(eventful().document(Format::Plain, &head_of("")));
+}
+
+// --- What is told ---
+
+#[test]
+fn a_wait_that_was_cut_short_says_when() {
+    let mut session = Session::default();
+    session.prompt(None).wait(3600).waited();
+    let told = "Waited from 2027-01-15T08:00:01.000Z until 2027-01-15T08:00:02.000Z, cut short \
+                (it was to last until 2027-01-15T09:00:01.000Z): Rate limited.";
+    assert!(session.plain().contains(told), "{}", session.plain());
+}
+
+#[test]
+fn a_tool_that_began_and_did_not_end_is_told() {
+    let told = "Tool send_mail began to run; its end is not written down.";
+    let mut session = Session::default();
+    session
+        .prompt(None)
+        .answer("m", vec![call("send_mail", "{}")]);
+    assert!(!session.plain().contains(told));
+    session.tool_started();
+    assert!(session.plain().contains(told), "{}", session.plain());
+    session.tool("sent", false);
+    assert!(!session.plain().contains(told), "{}", session.plain());
+}
+
+#[test]
+fn an_open_turn_is_told_and_a_settled_one_is_not() {
+    let told = "The end of this turn is not written down.";
+    let mut session = Session::default();
+    session.prompt(None);
+    assert!(session.plain().contains(told));
+    session.raw("settled", "damaged");
+    assert!(!session.plain().contains(told), "{}", session.plain());
+}
+
+#[test]
+fn a_picture_is_told_by_its_size() {
+    for (data, size) in [
+        ("", 0),
+        ("aA==", 1),
+        ("aGk=", 2),
+        ("aGVs", 3),
+        ("aGVsbG8", 5),
+    ] {
+        let Part::Image(image) = picture("image/png", data) else {
+            unreachable!()
+        };
+        let told = format!("Picture: image/png, {size} bytes");
+        assert_eq!(story::picture(&image), told);
+    }
+}
+
+#[test]
+fn what_a_tool_said_is_cut_in_a_terminal_only() {
+    let mut session = Session::default();
+    let long = "line\n".repeat(1000) + "the last";
+    session.prompt(None).tool(&long, false);
+    assert!(session.plain().contains("    … lines left out: 995\n"));
+    for format in FORMATS {
+        let document = session.document(format, &head_of(""));
+        assert_eq!(document.contains("the last"), format != Format::Plain);
+    }
+}
+
+#[test]
+fn an_entry_that_cannot_be_read_ends_no_document() {
+    for body in [
+        "",
+        "null",
+        "{\"kind\":",
+        "{\"kind\":\"from_the_future\"}",
+        "\u{0}",
+    ] {
+        let mut session = Session::default();
+        session
+            .prompt(None)
+            .raw("odd", body)
+            .tool("after it", false);
+        for format in FORMATS {
+            let document = session.document(format, &head_of(""));
+            assert!(document.contains("after it"), "{format:?} {body:?}");
+            let told = document.contains("Entry 2 (odd) cannot be read");
+            assert_eq!(told, format != Format::Jsonl, "{document}");
+        }
+    }
+}
+
+// --- Lines of JSON ---
+
+#[test]
+fn a_line_holds_the_body_as_it_was_written_down() {
+    let body = "{\"kind\":\"new\",\n\"number\":1.00000000000000000001,\"text\":\"\\u00e9\u{202e}\",\r\n\"deep\":{\"b\":1,\"a\":2}}";
+    let mut session = Session::default();
+    session.raw("new", body);
+    let document = session.document(Format::Jsonl, &head_of(""));
+    let line = document.lines().nth(1).unwrap();
+    let expected = "{\"seq\":1,\"turn\":0,\"time\":\"2027-01-15T08:00:00.000Z\",\"kind\":\"new\",\
+                    \"deep\":{\"b\":1,\"a\":2},\"number\":1.00000000000000000001,\"text\":\"\\u00e9\\u202e\"}";
+    assert_eq!(line, expected);
+}
+
+#[test]
+fn a_body_that_claims_the_names_of_the_line_is_kept_as_text() {
+    for body in [
+        "{\"seq\":7}",
+        "{\"kind\":\"other\"}",
+        "[1]",
+        "{\"kind\":1}",
+        "{",
+    ] {
+        let mut session = Session::default();
+        session.raw("new", body);
+        let document = session.document(Format::Jsonl, &head_of(""));
+        let line: Value = serde_json::from_str(document.lines().nth(1).unwrap()).unwrap();
+        assert_eq!(line["unreadable"], body);
+        assert_eq!(line["kind"], "new");
+    }
+}
+
+// --- What comes from outside ---
+
+/// A session that has the text everywhere where a text can be.
+fn full_of(text: &str) -> (Session, Head) {
+    let mut session = Session::default();
+    let mut question = Message::user(text);
+    question.parts.push(picture(text, text));
+    let failure = Failure::emitted(text, text, START).with_code(text);
+    let problem = Problem {
+        cause: Cause::Unknown,
+        message: text.to_owned(),
+        reason: text.to_owned(),
+    };
+    let every_part = || vec![spoken(text), thought(text, text), call(text, text)];
+    session
+        .prompt(Some(question))
+        .failed(Some(failure), every_part())
+        .add(&Entry::Switched {
+            left: text.to_owned(),
+            spent: Spent::default(),
+        })
+        .answer(text, every_part())
+        .tool_started()
+        .answer(text, every_part())
+        .tool(text, true)
+        .raw(text, text)
+        .settled(Seal::Error, Some(problem));
+    let head = Head {
+        id: text.to_owned(),
+        directory: text.to_owned(),
+        ..head_of(text)
+    };
+    (session, head)
+}
+
+fn document_full_of(text: &str, format: Format) -> String {
+    let (session, head) = full_of(text);
+    session.document(format, &head)
+}
+
+/// The tags of a page, in order, with everything in them.
+fn tags(page: &str) -> Vec<&str> {
+    let after = |rest: &str| rest.find('>').map_or(rest.len(), |end| end + 1);
+    page.match_indices('<')
+        .map(|(at, _)| &page[at..at + after(&page[at..])])
+        .collect()
+}
+
+/// The lines of a Markdown document that are in no fence and no quotation, each up to its first space.
+fn skeleton(document: &str) -> Vec<&str> {
+    let mut fence: Option<&str> = None;
+    let mut lines = Vec::new();
+    for line in document.lines() {
+        let ticks = &line[..line.len() - line.trim_start_matches('`').len()];
+        match fence {
+            Some(open) if ticks.len() >= open.len() && ticks == line => fence = None,
+            Some(_) => {}
+            None if ticks.len() >= 3 => fence = Some(ticks),
+            None if line.starts_with('>') || line.is_empty() => {}
+            None => lines.push(line.split(' ').next().unwrap_or_default()),
+        }
+    }
+    assert_eq!(fence, None, "a fence is open at the end:\n{document}");
+    lines
+}
+
+/// The lines of a document for a terminal that are not indented, each up to its first space.
+fn margin(document: &str) -> Vec<&str> {
+    let lines = document.lines().skip(1);
+    let own = lines.filter(|line| !line.is_empty() && !line.starts_with("  "));
+    own.map(|line| line.split(' ').next().unwrap_or_default())
+        .collect()
+}
+
+fn assert_structure_is_kept(text: &str) {
+    let shown = format!("x{text}x");
+    for format in FORMATS {
+        let document = document_full_of(&shown, format);
+        let harmless = document_full_of("x", format);
+        let unwanted = document.find(text::is_unwanted);
+        assert_eq!(unwanted, None, "{format:?} of {text:?}:\n{document}");
+        match format {
+            Format::Html => assert_eq!(tags(&document), tags(&harmless), "{document}"),
+            Format::Markdown => assert_eq!(skeleton(&document), skeleton(&harmless), "{document}"),
+            Format::Plain => assert_eq!(margin(&document), margin(&harmless), "{document}"),
+            Format::Jsonl => {
+                let (session, _) = full_of(&shown);
+                assert_nothing_is_lost(&session, &document);
+            }
+        }
+    }
+}
+
+fn assert_nothing_is_lost(session: &Session, document: &str) {
+    let lines: Vec<&str> = document.split_terminator('\n').skip(1).collect();
+    assert_eq!(lines.len(), session.stored.len(), "{document}");
+    for (line, stored) in lines.iter().zip(&session.stored) {
+        let mut line: Map<String, Value> = serde_json::from_str(line).unwrap();
+        let own = ["seq", "turn", "time"].map(|name| line.remove(name));
+        assert_eq!(own[0], Some(stored.seq.into()));
+        match serde_json::from_str::<Map<String, Value>>(&stored.line.body) {
+            Ok(body) => assert_eq!(line, body),
+            Err(_) => assert_eq!(line["unreadable"], stored.line.body),
+        }
+    }
+}
+
+const HOSTILE: [&str; 20] = [
+    "<script>alert(1)</script>",
+    "</title></style></head><script>alert(1)</script>",
+    "</pre></details></div></main><img src=x onerror=alert(1)>",
+    "\" onmouseover=\"alert(1)",
+    "' onfocus='alert(1)' autofocus='",
+    "&lt;script&gt;&#60;script&#x3e;",
+    "<!-- ",
+    "]]><![CDATA[",
+    "\u{1b}[2J\u{1b}]0;title\u{7}gone",
+    "\u{9b}31mred\u{0}\u{8}\u{7f}",
+    "safe\u{202e}desrever\u{2066}",
+    "```\n# Heading\n```",
+    "\n````````\n## Turn 9\n~~~\n",
+    "`\n\n# Heading\n\n***\n---\n",
+    "\r# Heading\r\n## Heading\u{2028}# Heading\u{2029}# Heading",
+    "![picture](http://example.com/x.png) [link]: http://example.com",
+    "**bold** _it_ [a](b) | c | \\ $x$ \\* \\",
+    "\n=== Turn 9 ===\n\n! Attempt 9 failed\n",
+    "{\"seq\":1,\"kind\":\"prompt\"}\n{\"seq\":2}",
+    "\n> quoted\n\nnot quoted\n    indented\n- list\n1. list\n",
+];
+
+#[test]
+fn nothing_from_outside_becomes_structure() {
+    for text in HOSTILE {
+        assert_structure_is_kept(text);
+    }
+}
+
+#[test]
+fn a_page_runs_nothing_and_loads_nothing() {
+    let policy = "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">";
+    for text in HOSTILE {
+        let page = document_full_of(text, Format::Html);
+        let body = page.split_once("</style>").unwrap().1.to_lowercase();
+        assert!(page.contains(policy));
+        for forbidden in ["<script", "<img", "<!--", "url(", "@import", "<link"] {
+            assert!(
+                !page.to_lowercase().contains(forbidden),
+                "{forbidden} in {page}"
+            );
+        }
+        // Our own tags have no other attributes, and quotes only there.
+        let ours = body.replace(" class=\"", "").replace(" dir=\"auto\"", "");
+        let ours = ours
+            .replace("note\">", "")
+            .replace("failed\">", "")
+            .replace("speech\">", "");
+        assert!(!ours.contains(['"', '\'']), "{ours}");
+    }
+}
+
+#[test]
+fn a_fence_is_longer_than_any_inside_of_it() {
+    let mut session = Session::default();
+    session.prompt(None).tool("a ```` b\n```\nc", false);
+    let document = session.document(Format::Markdown, &head_of(""));
+    let fenced = "\n`````text\na ```` b\n```\nc\n`````\n";
+    assert!(document.contains(fenced), "{document}");
+}
+
+#[test]
+fn what_was_said_stays_markdown_unless_it_could_break_out() {
+    let quoted = [
+        ("# A\n\n- b `c`", "\n> # A\n> \n> - b `c`\n\n"),
+        ("[a](b)", "\n> [a](b)\n\n"),
+    ];
+    let fenced = ["a <b> c", "![a](b)", "[a]: b"]
+        .map(|text| (text, format!("\n```markdown\n{text}\n```\n\n")));
+    let quoted = quoted.map(|(text, shown)| (text, shown.to_owned()));
+    for (text, shown) in quoted.into_iter().chain(fenced) {
+        let mut session = Session::default();
+        session.prompt(Some(Message::user(text)));
+        let document = session.document(Format::Markdown, &head_of(""));
+        assert!(document.contains(&shown), "{document}");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn no_text_becomes_structure(text in any::<String>()) {
+        assert_structure_is_kept(&text);
+    }
+
+    #[test]
+    fn no_text_made_of_marks_becomes_structure(text in "[<>&\"'`~#>*!:= \n\r\t\\[\\]\\\\\u{1b}\u{2028}-]{0,40}") {
+        assert_structure_is_kept(&text);
+    }
+}
