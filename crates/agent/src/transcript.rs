@@ -10,6 +10,7 @@ mod jsonl;
 mod markdown;
 mod plain;
 mod story;
+mod words;
 
 use outlast_kernel::Timestamp;
 use outlast_store::journal::{Stored, Summary};

@@ -5,7 +5,8 @@
 //! scripts, pictures and connections.
 
 use super::Head;
-use super::story::{HIDDEN, NOT_SAID, Piece, picture};
+use super::story::Piece;
+use super::words::{HIDDEN, NOT_SAID, picture};
 use outlast_dialect::Part;
 use outlast_kernel::{Timestamp, text};
 

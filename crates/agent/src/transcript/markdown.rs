@@ -4,7 +4,8 @@
 //! line with every mark escaped. So it cannot end what it stands in, nor begin a heading of the document.
 
 use super::Head;
-use super::story::{HIDDEN, NOT_SAID, Piece, picture};
+use super::story::Piece;
+use super::words::{HIDDEN, NOT_SAID, picture};
 use outlast_dialect::Part;
 use outlast_kernel::{Timestamp, text};
 
@@ -105,7 +106,12 @@ fn speech(text: &str) -> String {
     }
     // The separators of Unicode end a line for some readers.
     let lines = text.split(['\n', '\u{2028}', '\u{2029}']);
-    let quoted: String = lines.map(|line| format!("> {line}\n")).collect();
+    let quoted: String = lines
+        .map(|line| match line {
+            "" => ">\n".to_owned(),
+            line => format!("> {line}\n"),
+        })
+        .collect();
     quoted + "\n"
 }
 

@@ -4,7 +4,8 @@
 //! pass for the document's own lines.
 
 use super::Head;
-use super::story::{HIDDEN, NOT_SAID, Piece, picture};
+use super::story::Piece;
+use super::words::{HIDDEN, NOT_SAID, picture};
 use outlast_dialect::Part;
 use outlast_kernel::{Timestamp, text};
 
@@ -104,5 +105,8 @@ fn short(text: &str) -> String {
 }
 
 fn indented(columns: usize, line: &str) -> String {
-    format!("{:columns$}{line}\n", "")
+    match line {
+        "" => "\n".to_owned(),
+        line => format!("{:columns$}{line}\n", ""),
+    }
 }

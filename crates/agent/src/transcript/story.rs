@@ -3,21 +3,15 @@
 //! Invariants: every entry that tells something is told once, in order; a wait is told when its end is known; what
 //! failed is told apart from the conversation. Texts are as they came: whoever shows them makes them safe.
 
+use super::words::{answer, ended, failed, unreadable};
 use crate::session::read;
-use outlast_dialect::{Image, Part};
-use outlast_engine::journal::{Entry, Problem};
+use outlast_dialect::Part;
+use outlast_engine::journal::Entry;
 use outlast_kernel::Timestamp;
-use outlast_kernel::event::{Seal, StopReason, Usage};
-use outlast_kernel::failure::Judged;
+use outlast_kernel::event::ToolCall;
 use outlast_kernel::verdict::Cause;
 use outlast_store::journal::Stored;
 use std::time::Duration;
-
-/// What is said of an answer that did not come to its end.
-pub(super) const NOT_SAID: &str =
-    "As much of the answer as came; it is not part of the conversation:";
-/// What is said of reasoning without a text.
-pub(super) const HIDDEN: &str = "Reasoning that its provider does not show.";
 
 const GOES_ON: &str = "The turn goes on from the one before; nothing new was said.";
 /// The kind of the entry that ends a turn.
@@ -90,6 +84,7 @@ impl Story {
             self.is_open = true;
             pieces.push(Piece::Turn(turn));
         }
+        // Whose entry it is only matters to the error, and that is told in our own words.
         match read("", stored) {
             Ok(Entry::WaitEnded { .. }) => {
                 pieces.extend(self.wait.take().map(|wait| wait.ended(time)));
@@ -232,7 +227,7 @@ impl Wait {
 }
 
 impl Call {
-    fn new(call: &outlast_kernel::event::ToolCall) -> Self {
+    fn new(call: &ToolCall) -> Self {
         Self {
             name: call.name.clone(),
             is_running: false,
@@ -240,88 +235,6 @@ impl Call {
     }
 }
 
-/// A picture in words; nobody reads its bytes.
-pub(super) fn picture(image: &Image) -> String {
-    let digits = image.data.trim_end_matches('=').len();
-    let bytes = digits / 4 * 3 + digits % 4 * 3 / 4;
-    format!("Picture: {}, {bytes} bytes", image.media_type)
-}
-
 fn said(title: String, time: Timestamp, parts: Vec<Part>) -> Piece {
     Piece::Said { title, time, parts }
-}
-
-fn answer(model: &str, stop_reason: StopReason) -> String {
-    let of = match model {
-        "" => String::new(),
-        model => format!(" of {model}"),
-    };
-    let stopped = match stop_reason {
-        StopReason::EndTurn | StopReason::ToolUse => "",
-        StopReason::Length => " (cut off at the output limit)",
-        StopReason::Refusal => " (refused)",
-        _ => " (stopped for a reason of its own)",
-    };
-    format!("Answer{of}{stopped}")
-}
-
-fn failed(attempt: u32, time: Timestamp, judged: Option<Judged>, parts: Vec<Part>) -> Piece {
-    let (title, message) = match judged {
-        Some(Judged { failure, verdict }) => {
-            let code = failure.public_code();
-            let code = code.map_or(String::new(), |code| format!(" ({code})"));
-            let cause = verdict.cause.phrase();
-            let title = format!("Attempt {attempt} failed: {cause}{code}");
-            (title, failure.message)
-        }
-        None => (format!("Attempt {attempt} was cancelled"), String::new()),
-    };
-    Piece::Failed {
-        title,
-        time,
-        message,
-        parts,
-    }
-}
-
-fn ended(seal: Seal, time: Timestamp, usage: Usage, error: Option<Problem>) -> Piece {
-    let word = match seal {
-        Seal::Completed => "Completed",
-        Seal::Error => "Failed",
-        Seal::Aborted => "Cancelled",
-    };
-    let (title, message) = match error {
-        Some(Problem {
-            cause,
-            message,
-            reason,
-        }) => (format!("{word}: {}: {reason}", cause.phrase()), message),
-        None => (word.to_owned(), String::new()),
-    };
-    Piece::Ended {
-        title,
-        time,
-        message,
-        tokens: tokens(usage),
-    }
-}
-
-fn tokens(usage: Usage) -> String {
-    let Usage {
-        input,
-        output,
-        cache_read,
-        cache_write,
-    } = usage;
-    format!(
-        "Tokens: {input} read, {output} written; {cache_read} read from the cache, {cache_write} written to it"
-    )
-}
-
-fn unreadable(stored: &Stored) -> Piece {
-    let (seq, kind) = (stored.seq, &stored.line.kind);
-    Piece::Unreadable {
-        title: format!("Entry {seq} ({kind}) cannot be read"),
-        body: stored.line.body.clone(),
-    }
 }
