@@ -323,13 +323,13 @@ fn an_entry_that_cannot_be_read_ends_no_document() {
 
 #[test]
 fn a_line_holds_the_body_as_it_was_written_down() {
-    let body = "{\"kind\":\"new\",\n\"number\":1.00000000000000000001,\"text\":\"\\u00e9\u{202e}\",\r\n\"deep\":{\"b\":1,\"a\":2}}";
+    let body = "{\"kind\":\"new\",\n\"number\":1.00000000000000000001,\"text\":\"\\u00e9\u{202e}\",\r\n\"deep\":{\"b\":1,\r\n\"a\":2}}";
     let mut session = Session::default();
     session.raw("new", body);
     let document = session.document(Format::Jsonl, &head_of(""));
     let line = document.lines().nth(1).unwrap();
     let expected = "{\"seq\":1,\"turn\":0,\"time\":\"2027-01-15T08:00:00.000Z\",\"kind\":\"new\",\
-                    \"deep\":{\"b\":1,\"a\":2},\"number\":1.00000000000000000001,\"text\":\"\\u00e9\\u202e\"}";
+                    \"deep\":{\"b\":1,  \"a\":2},\"number\":1.00000000000000000001,\"text\":\"\\u00e9\\u202e\"}";
     assert_eq!(line, expected);
 }
 
