@@ -3,7 +3,7 @@
 //! Invariant: what is not replaced stays as it is, byte for byte, and a file keeps its kind of line ends.
 
 use super::lines::open_regular;
-use super::replace::{LONGEST_FILE, replace};
+use super::replace::{LONGEST_FILE, one_at_a_time, replace};
 use super::{Context, Tool, input, place};
 use memchr::memmem;
 use outlast_engine::BoxFuture;
@@ -77,6 +77,7 @@ fn edit(arguments: &Arguments, context: &Context) -> Result<String, String> {
     let path = &arguments.path;
     let place = place::reach(context, path)?;
     let said = |error: std::io::Error| format!("{path}: {error}");
+    let _changing = one_at_a_time();
     let before = content(&place).map_err(said)?;
     let after = edited(&before, &arguments.old_text, &arguments.new_text)
         .map_err(|why| format!("{path}: {why}; nothing was changed"))?;

@@ -15,9 +15,9 @@ pub const OUTSIDE: &str = "outside";
 /// What a person said.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// This once.
+    /// This call, whatever it needs.
     Yes,
-    /// For the rest of the session.
+    /// This call, and for the rest of the session what [`Question::permission`] names.
     Always,
     /// Not at all.
     No,
@@ -28,7 +28,7 @@ pub enum Answer {
 pub struct Question {
     /// The tool that wants to run.
     pub tool: String,
-    /// What [`Answer::Always`] would allow: the tool, or [`OUTSIDE`].
+    /// What [`Answer::Always`] would allow from now on: the tool, or [`OUTSIDE`].
     pub permission: String,
     /// What it would do, in one line; a long one is cut.
     pub summary: String,

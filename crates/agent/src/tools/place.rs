@@ -18,23 +18,27 @@ pub(super) fn resolve(directory: &Path, path: &Path) -> io::Result<PathBuf> {
 /// Where the path leads when that is outside of the folder.
 pub(super) fn outside(directory: &Path, path: &Path) -> io::Result<Option<PathBuf>> {
     let place = resolve(directory, path)?;
-    let inside = place.starts_with(directory.canonicalize()?);
-    Ok((!inside).then_some(place))
+    Ok((!is_inside(directory, &place)?).then_some(place))
+}
+
+fn is_inside(directory: &Path, place: &Path) -> io::Result<bool> {
+    Ok(place.starts_with(directory.canonicalize()?))
 }
 
 /// Where the path of a running call leads; an error when it may not go there.
 pub(super) fn reach(context: &Context, path: &str) -> Result<PathBuf, String> {
     let said = |error: io::Error| format!("{path}: {error}");
-    let path_given = Path::new(path);
-    if context.reach == Reach::Inside
-        && let Some(place) = outside(&context.directory, path_given).map_err(said)?
-    {
+    let place = resolve(&context.directory, Path::new(path)).map_err(said)?;
+    let may_go =
+        context.reach == Reach::Anywhere || is_inside(&context.directory, &place).map_err(said)?;
+    if may_go {
+        Ok(place)
+    } else {
         let place = place.display();
-        return Err(format!(
+        Err(format!(
             "{path}: leads outside of the working folder, to {place}"
-        ));
+        ))
     }
-    resolve(&context.directory, path_given).map_err(said)
 }
 
 fn follow(path: &Path, links_left: u32) -> io::Result<PathBuf> {

@@ -7,9 +7,18 @@ use outlast_engine::CancellationToken;
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// The longest file that is written.
 pub(super) const LONGEST_FILE: usize = 16 * 1024 * 1024;
+
+/// Held by whoever changes a file: of two changes made at once, the second must see the first.
+static CHANGING: Mutex<()> = Mutex::new(());
+
+/// Waits until nobody else in this process changes a file.
+pub(super) fn one_at_a_time() -> MutexGuard<'static, ()> {
+    CHANGING.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// Writes the file at its real place: links have been followed.
 pub(super) fn replace(place: &Path, content: &[u8], cancel: &CancellationToken) -> io::Result<()> {
@@ -24,7 +33,7 @@ pub(super) fn replace(place: &Path, content: &[u8], cancel: &CancellationToken) 
     };
     fs::create_dir_all(folder)?;
     let id = uuid::Uuid::now_v7().simple();
-    // A name that is too long with an id in it is one whose file cannot be named after it.
+    // Shortened: a long name would be too long for the file system with the id in it.
     let mut beside: String = name.to_string_lossy().chars().take(40).collect();
     beside = format!(".{beside}.{id}.tmp");
     let unfinished = Unfinished(folder.join(beside));

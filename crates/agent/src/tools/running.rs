@@ -22,7 +22,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 /// How long the output is read on after the command has ended.
 const AFTERWORD: Duration = Duration::from_millis(200);
 /// What processes get to clean up when they are asked to end.
-const LAST_MOMENT: Duration = Duration::from_millis(150);
+const LAST_MOMENT: Duration = Duration::from_millis(120);
 /// What the machine gets to take a killed process away.
 const REMOVAL: Duration = Duration::from_millis(30);
 

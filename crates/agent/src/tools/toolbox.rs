@@ -38,6 +38,7 @@ struct Examined {
     tool: Arc<dyn Tool>,
     arguments: Value,
     paths: Vec<PathBuf>,
+    limit: Duration,
     question: Question,
 }
 
@@ -144,6 +145,7 @@ impl Tools {
             tool.check(&arguments)?;
             Ok(Examined {
                 paths: tool.paths(&arguments),
+                limit: tool.time_limit(&arguments),
                 question: Question {
                     tool: call.name.clone(),
                     permission: call.name.clone(),
@@ -189,7 +191,6 @@ impl Tools {
             Ok(examined) => examined,
             Err(why) => return Output::error(not_run(&call.name, &why)),
         };
-        let limit = examined.tool.time_limit(&examined.arguments);
         let job = Job {
             tool: examined.tool,
             name: call.name.clone(),
@@ -202,7 +203,7 @@ impl Tools {
                 reach: self.reach_of(call),
             },
         };
-        carry_out(job, cancel, limit.min(self.timeout)).await
+        carry_out(job, cancel, examined.limit.min(self.timeout)).await
     }
 
     /// How far an admitted call may reach; what it was allowed this once is used up.

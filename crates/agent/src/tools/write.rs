@@ -1,6 +1,6 @@
 //! `write`: a whole file.
 
-use super::replace::{LONGEST_FILE, replace};
+use super::replace::{LONGEST_FILE, one_at_a_time, replace};
 use super::{Context, Tool, input, place};
 use outlast_engine::BoxFuture;
 use outlast_engine::tools::{Effect, Output};
@@ -67,6 +67,7 @@ impl Tool for Write {
 fn write(arguments: &Arguments, context: &Context) -> Result<String, String> {
     let Arguments { path, content } = arguments;
     let place = place::reach(context, path)?;
+    let _changing = one_at_a_time();
     replace(&place, content.as_bytes(), &context.cancel)
         .map_err(|error| format!("{path}: {error}"))?;
     Ok(format!("wrote {} bytes to {path}", content.len()))

@@ -259,6 +259,14 @@ async fn whoever_leaves_the_folder_is_asked_about_once_and_may_then_do_just_that
     let done = run(&tools, "write", write.clone()).await;
     assert!(!done.is_error, "{}", done.text);
     assert_eq!(std::fs::read_to_string(&file).unwrap(), "new");
+    let once_more = tools
+        .run(&call("write", write.clone()), CancellationToken::new())
+        .await;
+    assert!(
+        once_more.text.contains("leads outside"),
+        "{}",
+        once_more.text
+    );
     let refused = run(&tools, "read", json!({"path": file})).await;
     assert_eq!(
         refused.text,

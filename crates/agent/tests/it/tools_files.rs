@@ -216,6 +216,28 @@ async fn an_edit_changes_one_place_or_nothing() {
 }
 
 #[tokio::test]
+async fn changes_made_at_once_are_all_there_in_the_end() {
+    let folder = TempDir::new().unwrap();
+    let file = folder.path().join("file");
+    let lines =
+        |word: &str| -> String { (100..140).map(|line| format!("{word} {line}\n")).collect() };
+    fs::write(&file, lines("old")).unwrap();
+    let tools = standard(folder.path()).allowing(["write"]);
+    let edits = (100..140).map(|line| {
+        let (old, new) = (format!("old {line}"), format!("new {line}"));
+        run(
+            &tools,
+            "edit",
+            json!({"path": "file", "old_text": old, "new_text": new}),
+        )
+    });
+    for output in futures_util::future::join_all(edits).await {
+        assert_eq!(output, Output::ok("changed file"));
+    }
+    assert_eq!(fs::read_to_string(&file).unwrap(), lines("new"));
+}
+
+#[tokio::test]
 async fn what_is_too_long_is_not_written() {
     let folder = TempDir::new().unwrap();
     fs::write(folder.path().join("long"), "a".repeat((16 << 20) + 1)).unwrap();

@@ -1,9 +1,12 @@
 //! `grep` over real files.
 
-use crate::tools::{run, standard};
+use crate::tools::{call, run, standard};
+use outlast_agent::tools::Toolbox;
+use outlast_engine::CancellationToken;
 use serde_json::{Value, json};
 use std::fs;
 use std::path::Path;
+use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 fn project() -> TempDir {
@@ -59,6 +62,10 @@ async fn lines_are_found_in_order_and_ignored_files_are_passed_over() {
             json!({"pattern": "needle", "path": ".hidden"}),
             ".hidden/file.rs:1: needle\n",
         ),
+        (
+            json!({"pattern": "needle", "path": "target"}),
+            "target/out.rs:1: needle\n",
+        ),
         (json!({"pattern": "haystack"}), "nothing found\n"),
         (
             json!({"pattern": "needle", "limit": 1}),
@@ -113,6 +120,42 @@ async fn a_long_line_is_shown_around_its_match_and_many_lines_stay_in_bounds() {
     assert!(found.len() <= 64 * 1024 && found.contains("there is more"));
     let found = grep(folder.path(), json!({"pattern": "é"})).await;
     assert!(found.contains("only the first"), "{}", found.len());
+}
+
+/// The runtime waits for its threads when it is dropped, so a search that went on would show.
+#[test]
+fn an_interrupted_search_ends_with_what_it_has_found() {
+    let folder = TempDir::new().unwrap();
+    let first = folder.path().join("0");
+    fs::write(&first, format!("needle\n{}", "hay\n".repeat(1 << 20))).unwrap();
+    for number in 1..2000 {
+        fs::hard_link(&first, folder.path().join(number.to_string())).unwrap();
+    }
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let grep = call("grep", json!({"pattern": "needle|straw{2,9}"}));
+    let cancel = CancellationToken::new();
+    let start = Instant::now();
+    let output = runtime.block_on(async {
+        let tools = standard(folder.path());
+        let stop = async {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            cancel.cancel();
+        };
+        tokio::join!(tools.run(&grep, cancel.clone()), stop).0
+    });
+    drop(runtime);
+    assert!(
+        start.elapsed() < Duration::from_secs(2),
+        "{:?}",
+        start.elapsed()
+    );
+    let end = "[`grep` was interrupted; it may have partly run]";
+    assert!(
+        output.is_error && output.text.ends_with(end),
+        "{}",
+        output.text
+    );
+    assert!(output.text.starts_with("0:1: needle\n"), "{}", output.text);
 }
 
 #[cfg(unix)]
