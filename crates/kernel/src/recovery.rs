@@ -189,10 +189,16 @@ impl State {
     /// Takes up a wait that an earlier process began; it ends when it would have ended. Only for a state in which
     /// nothing is under way.
     pub fn take_up(&mut self, wait: Wait, now: Timestamp) -> Effects {
-        // The clock may have been set back meanwhile: no wait grows longer than it was.
+        // The clock may have been set back meanwhile: no wait grows longer than it was, and what is slept is paid for.
         let until = wait.until.min(now + wait.until.since(wait.since));
+        let since = wait.since.min(now);
         let announcement = scheduled(self, now, until, &wait.failure);
-        self.stage = Stage::Waiting(Wait { until, ..wait });
+        let failure = wait.failure;
+        self.stage = Stage::Waiting(Wait {
+            since,
+            until,
+            failure,
+        });
         Effects::from_iter([announcement, Effect::SleepUntil(until)])
     }
 

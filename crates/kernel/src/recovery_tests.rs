@@ -302,6 +302,143 @@ fn a_limit_that_the_gates_try_meets_is_not_waited_out_where_another_account_is_f
     assert_eq!(effects.last(), Some(&switch), "{effects:?}");
 }
 
+// --- taken up from an earlier process ---
+
+/// A state that an earlier process left in its second wait, four seconds long, and that wait.
+fn left_in_its_second_wait() -> (State, Wait) {
+    let policy = Policy::named("session").unwrap();
+    let hour = Prompt::new(Limits {
+        sleep: Some(Duration::from_secs(3600)),
+        ..Limits::default()
+    });
+    let mut before = Run::new("session");
+    before.state = State::new(Rules::from(&policy), hour);
+    before.step(Event::Started);
+    before.fail_and_sleep();
+    before.fail(overloaded(), Remedies::NONE);
+    let wait = Wait {
+        since: before.now,
+        until: before.now + Duration::from_secs(4),
+        failure: overloaded(),
+    };
+    let (chain, prompt) = (*before.state.chain(), before.state.prompt().clone());
+    let state = State::new(Rules::from(&policy), prompt).with_chain(chain);
+    (state, wait)
+}
+
+/// What is announced, and until when is slept.
+fn announced(effects: &Effects) -> (u32, Duration, Timestamp) {
+    let [Effect::AnnounceRetry(retry), Effect::SleepUntil(at)] = &effects[..] else {
+        panic!("{effects:?}");
+    };
+    assert_eq!(retry.at, *at);
+    (retry.attempt, retry.delay, *at)
+}
+
+#[test]
+fn a_wait_that_is_taken_up_ends_when_it_would_have_ended() {
+    let (mut state, wait) = left_in_its_second_wait();
+    let effects = state.take_up(wait.clone(), wait.since + Duration::from_secs(3));
+    let expected = (2, Duration::from_secs(1), wait.until);
+    assert_eq!(announced(&effects), expected);
+    assert_eq!(state.waits_for(), Some(&wait.failure));
+    assert_eq!(state.chain().scheduled_sleep(), Duration::from_secs(6));
+}
+
+#[test]
+fn an_overdue_wait_is_announced_without_delay() {
+    let (mut state, wait) = left_in_its_second_wait();
+    let effects = state.take_up(wait.clone(), wait.until + Duration::from_secs(9 * 3600));
+    assert_eq!(announced(&effects), (2, Duration::ZERO, wait.until));
+}
+
+#[test]
+fn a_clock_set_back_never_makes_a_wait_longer_than_it_was() {
+    let (fresh, wait) = left_in_its_second_wait();
+    for seconds_back in [0, 1, 60, 3600, 86_400] {
+        let mut state = fresh.clone();
+        let now = Timestamp::from_millis(wait.since.as_millis() - seconds_back * 1000);
+        let (_, delay, at) = announced(&state.take_up(wait.clone(), now));
+        let four = Duration::from_secs(4);
+        assert_eq!((delay, at), (four, now + four), "{seconds_back} s back");
+    }
+}
+
+#[test]
+fn the_budget_is_settled_with_what_was_slept_before_and_after() {
+    let left = |state: &State| state.prompt().sleep_left();
+    for (taken_up_after, woken_after, slept) in [(1, 4, 4), (1, 2, 2), (3600, 3600, 4)] {
+        let (mut state, wait) = left_in_its_second_wait();
+        let seconds = |seconds| wait.since + Duration::from_secs(seconds);
+        assert_eq!(left(&state), Some(Duration::from_secs(3600 - 2 - 4)));
+        state.take_up(wait.clone(), seconds(taken_up_after));
+        let now = seconds(woken_after);
+        assert_eq!(step(&mut state, Event::Woke { now })[..], [Effect::Call]);
+        let spent = Duration::from_secs(2 + slept);
+        assert_eq!(state.chain().scheduled_sleep(), spent);
+        assert_eq!(left(&state), Some(Duration::from_secs(3600) - spent));
+    }
+}
+
+#[test]
+fn a_wait_is_paid_for_although_the_clock_was_set_back() {
+    let (mut state, wait) = left_in_its_second_wait();
+    let now = Timestamp::from_millis(wait.since.as_millis() - 60_000);
+    let (_, _, at) = announced(&state.take_up(wait, now));
+    step(&mut state, Event::Woke { now: at });
+    assert_eq!(state.chain().scheduled_sleep(), Duration::from_secs(6));
+}
+
+#[test]
+fn a_chain_that_is_taken_up_goes_on_counting() {
+    let (mut state, wait) = left_in_its_second_wait();
+    let now = wait.until;
+    state.take_up(wait, now);
+    step(&mut state, Event::Woke { now });
+    let policy = Policy::named("session").unwrap();
+    let mut fail = |own_delay| {
+        let (failure, remedies) = (overloaded(), Remedies::NONE);
+        let failed = Event::Failed {
+            failure,
+            own_delay,
+            remedies,
+            now,
+        };
+        step(&mut state, failed)
+    };
+    let eight = Duration::from_secs(8);
+    let (attempt, delay, _) = announced(&fail(policy.delay_for(2)));
+    assert_eq!((attempt, delay), (3, eight));
+    step(&mut state, Event::Woke { now });
+    let ended = step(&mut state, Event::Succeeded);
+    let end = RetryEnded {
+        success: true,
+        attempt: 3,
+        error: None,
+    };
+    assert_eq!(
+        ended[..],
+        [Effect::AnnounceEnd(end), Effect::Settle(Outcome::Completed)]
+    );
+}
+
+#[test]
+fn a_chain_that_was_spent_before_the_restart_is_spent_after_it() {
+    let mut before = Run::new("session");
+    for _ in 0..3 {
+        before.fail_and_sleep();
+    }
+    let policy = Policy::named("session").unwrap();
+    let mut after = before.clone();
+    after.state =
+        State::new(Rules::from(&policy), Prompt::default()).with_chain(*before.state.chain());
+    after.step(Event::Started);
+    let effects = after.fail(overloaded(), Remedies::NONE);
+    let why = GiveUp::RetriesSpent { retries: 3 };
+    let settled = Effect::Settle(Outcome::Failed(why));
+    assert_eq!(effects.last(), Some(&settled), "{effects:?}");
+}
+
 // --- all sequences ---
 
 const WORDS: usize = 17;

@@ -84,9 +84,7 @@ impl Standing {
                 self.last_seal = Some(seal);
                 self.unfinished = None;
             }
-            Entry::Message {
-                message, usage, ..
-            } => {
+            Entry::Message { message, usage, .. } => {
                 self.answered(&message, usage);
                 self.messages.push(message);
             }

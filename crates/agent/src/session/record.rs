@@ -87,10 +87,8 @@ impl Record {
         };
         let failed = |why: String| Unrecorded::Failed { why };
         let turn = self.lock().turn;
-        let lines: Result<Vec<Line>, _> = entries
-            .iter()
-            .map(|entry| self.line(turn, entry))
-            .collect();
+        let lines: Result<Vec<Line>, _> =
+            entries.iter().map(|entry| self.line(turn, entry)).collect();
         let lines = lines.map_err(|error| failed(error.to_string()))?;
         match journal.append(hold, lines).await {
             Ok(()) => Ok(()),
