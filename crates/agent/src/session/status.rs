@@ -62,7 +62,12 @@ pub struct Subscription {
 impl Drop for Subscription {
     fn drop(&mut self) {
         if let Some(board) = self.board.upgrade() {
-            lock(&board.listeners).retain(|(id, _)| *id != self.id);
+            let mut listeners = lock(&board.listeners);
+            let place = listeners.iter().position(|(id, _)| *id == self.id);
+            let gone = place.map(|place| listeners.remove(place));
+            // A listener may hold subscriptions of its own, which end with it: the list must be free by then.
+            drop(listeners);
+            drop(gone);
         }
     }
 }
