@@ -1,4 +1,4 @@
-//! The agent from outside, with real files and real processes.
+//! The agent from outside: sessions on a paused clock, tools with real files and real processes.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
@@ -7,6 +7,9 @@
     reason = "a test may stop at once, and its tables are long"
 )]
 
+mod session_retry;
+mod session_steering;
+mod support;
 mod tools;
 #[cfg(unix)]
 mod tools_bash;
