@@ -7,6 +7,8 @@
     reason = "a test may stop at once, and its tables are long"
 )]
 
+mod session_flow;
+mod session_limits;
 mod session_retry;
 mod session_steering;
 mod support;
