@@ -125,7 +125,7 @@ async fn write(journal: &Journal, id: Option<String>, format: Format) -> anyhow:
         created: session.created,
     };
     let out = BufWriter::new(std::io::stdout().lock());
-    match pages(journal, &session.id, Writer::new(format, head, out)).await {
+    match pages(journal, &session.id, Writer::new(format, &head, out)).await {
         Err(error) if is_broken_pipe(&error) => Ok(Exit::Success),
         written => written.map(|()| Exit::Success),
     }

@@ -395,7 +395,11 @@ impl Kept {
     }
 
     pub(crate) async fn begin(&self, setup: Setup) -> Arc<Session> {
-        Arc::new(Session::begin(&self.journal, "/", setup).await.unwrap())
+        Arc::new(
+            Session::begin(&self.journal, ("/", "a title"), setup)
+                .await
+                .unwrap(),
+        )
     }
 
     pub(crate) async fn open(&self, id: &str, setup: Setup) -> Arc<Session> {
