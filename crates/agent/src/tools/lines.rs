@@ -77,3 +77,22 @@ fn regular(found: &std::fs::Metadata) -> io::Result<()> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_a_long_line_only_the_beginning_is_kept() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("file");
+        std::fs::write(&file, format!("{}\nnext", "x".repeat(1_000_000))).unwrap();
+        let cancel = CancellationToken::new();
+        let mut lines = Lines::open(&file, &cancel).unwrap();
+        assert_eq!(lines.next(70_000).unwrap(), Some(1_000_001));
+        assert_eq!(lines.kept().len(), 70_000);
+        assert_eq!(lines.next(70_000).unwrap(), Some(4));
+        assert_eq!(lines.kept(), b"next");
+        assert_eq!(lines.next(70_000).unwrap(), None);
+    }
+}

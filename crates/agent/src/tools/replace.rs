@@ -99,3 +99,21 @@ impl Drop for Unfinished {
         fs::remove_file(&self.0).ok();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_interrupted_leaves_everything_as_it_was() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("file");
+        fs::write(&file, "old").unwrap();
+        let cancel = CancellationToken::new();
+        cancel.cancel();
+        let error = replace(&file, b"new", &cancel).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::Interrupted);
+        assert_eq!(fs::read_to_string(&file).unwrap(), "old");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+}

@@ -62,7 +62,7 @@ impl Approve for Person {
     fn ask<'a>(&'a self, question: &'a Question) -> BoxFuture<'a, Answer> {
         Box::pin(async {
             self.asked.lock().unwrap().push(question.clone());
-            tokio::task::yield_now().await;
+            tokio::time::sleep(Duration::from_millis(10)).await;
             self.answers.lock().unwrap().pop().unwrap()
         })
     }
@@ -238,7 +238,7 @@ async fn a_person_is_asked_until_they_say_always() {
     assert_eq!(person.asked(), vec![question; 3]);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_answer_for_the_session_settles_questions_that_were_waiting() {
     let folder = TempDir::new().unwrap();
     let person = Person::saying(&[Answer::Always]);
