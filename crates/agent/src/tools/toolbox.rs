@@ -36,7 +36,6 @@ pub struct Tools {
 /// A call that makes sense.
 struct Examined {
     tool: Arc<dyn Tool>,
-    arguments: Value,
     paths: Vec<PathBuf>,
     limit: Duration,
     question: Question,
@@ -155,7 +154,6 @@ impl Tools {
                     outside: None,
                 },
                 tool: Arc::clone(tool),
-                arguments: arguments.clone(),
             })
         };
         catch_unwind(AssertUnwindSafe(examine))
@@ -194,7 +192,7 @@ impl Tools {
         let job = Job {
             tool: examined.tool,
             name: call.name.clone(),
-            arguments: examined.arguments,
+            arguments: examined.question.arguments,
             context: Context {
                 directory: self.directory.clone(),
                 cancel: CancellationToken::new(),
