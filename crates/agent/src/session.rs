@@ -233,6 +233,7 @@ impl Session {
         let turn = Turn {
             retry: Some(&retry),
             budget: begun.budget,
+            price: setup.price,
             ids: Ids {
                 session: self.id.clone(),
                 turn: begun.turn_id,

@@ -57,7 +57,7 @@ impl Parts {
         Limits {
             deadline: limits.deadline.map(|limit| self.clock.now() + limit),
             sleep: limits.sleep,
-            cost: None,
+            cost: limits.cost,
         }
     }
 
@@ -95,6 +95,7 @@ impl Parts {
             retry_enabled: settings.retry.enabled,
             accounts,
             knowledge: reached.is_shared.then(|| knowledge.clone()),
+            price: settings.price,
             tools: tools.map(|tools| Arc::new(tools) as _),
             offered,
             ..Setup::new(Arc::new(reached.adapter), reached.model, clock)

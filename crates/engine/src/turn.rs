@@ -25,7 +25,7 @@ use emit::Emitter;
 use gate::AtGate;
 use outlast_dialect::{Message, Request, Role};
 use outlast_kernel::Timestamp;
-use outlast_kernel::budget::{Chain, Prompt};
+use outlast_kernel::budget::{Chain, Price, Prompt};
 use outlast_kernel::decision::{GiveUp, Remedy, Rules, Target};
 use outlast_kernel::event::{Body, Seal, StopReason, Usage};
 use outlast_kernel::failure::Judged;
@@ -50,6 +50,8 @@ pub struct Turn<'a> {
     pub retry: Option<&'a dyn RetryStrategy>,
     /// What the turn may spend, as its outermost caller made it.
     pub budget: Prompt,
+    /// What tokens cost; without it no cost is counted.
+    pub price: Option<Price>,
     /// The time.
     pub clock: &'a dyn Clock,
     /// Where the turn belongs.
@@ -78,6 +80,7 @@ impl<'a> Turn<'a> {
             request,
             retry: None,
             budget: Prompt::default(),
+            price: None,
             clock,
             ids: Ids::fresh(),
             control: Control::new(CancellationToken::new()).0,
@@ -193,6 +196,7 @@ struct Runner<'a> {
 impl Runner<'_> {
     async fn run(&mut self, wait: Option<Wait>, calls: Vec<Outstanding>) -> Ended {
         self.say_start();
+        self.count_cost();
         self.commit().await;
         if !calls.is_empty() {
             self.run_calls(calls).await;

@@ -5,12 +5,53 @@
 //! short costs what was slept and no more.
 
 use crate::Timestamp;
+use crate::event::Usage;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
 /// An amount of money, in millionths of a dollar.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Cost(pub u64);
+
+/// What a million tokens cost.
+///
+/// ```
+/// use outlast_kernel::budget::{Cost, Price};
+/// use outlast_kernel::event::Usage;
+///
+/// let price = Price { input: Cost(3_000_000), output: Cost(15_000_000), ..Price::default() };
+/// let usage = Usage { input: 1000, output: 100, ..Usage::default() };
+/// assert_eq!(price.of(usage), Cost(4500));
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Price {
+    /// Read, those from the cache not counted.
+    pub input: Cost,
+    /// Written.
+    pub output: Cost,
+    /// Read from the cache.
+    pub cache_read: Cost,
+    /// Written to the cache.
+    pub cache_write: Cost,
+}
+
+impl Price {
+    /// What that usage costs.
+    pub fn of(&self, usage: Usage) -> Cost {
+        let parts = [
+            (usage.input, self.input),
+            (usage.output, self.output),
+            (usage.cache_read, self.cache_read),
+            (usage.cache_write, self.cache_write),
+        ];
+        let millionths = parts
+            .iter()
+            .map(|(tokens, price)| u128::from(*tokens) * u128::from(price.0))
+            .sum::<u128>();
+        // A part of a millionth counts as one: a ceiling is never passed by rounding.
+        Cost(u64::try_from(millionths.div_ceil(1_000_000)).unwrap_or(u64::MAX))
+    }
+}
 
 /// Time to sleep: what was slept, and what is reserved for the wait under way.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

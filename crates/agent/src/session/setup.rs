@@ -6,7 +6,7 @@ use outlast_engine::knowledge::Knowledge;
 use outlast_engine::strategy::Aborted;
 use outlast_engine::tools::Toolbox;
 use outlast_engine::{BoxFuture, CancellationToken, Clock, Provider, RetryStrategy};
-use outlast_kernel::budget::Limits;
+use outlast_kernel::budget::{Limits, Price};
 use outlast_kernel::decision::Rules;
 use serde_json::Value;
 use std::sync::Arc;
@@ -36,6 +36,8 @@ pub struct Setup {
     pub accounts: Option<Arc<Accounts>>,
     /// What is known of the provider beyond this session.
     pub knowledge: Option<Knowledge>,
+    /// What tokens cost, for a ceiling on the cost of a prompt.
+    pub price: Option<Price>,
     /// What runs the tools.
     pub tools: Option<Arc<dyn Toolbox>>,
     /// The tools that the model is offered.
@@ -60,6 +62,7 @@ impl Setup {
             retry_enabled: true,
             accounts: None,
             knowledge: None,
+            price: None,
             tools: None,
             offered: Vec::new(),
         }

@@ -76,6 +76,7 @@ fn leaf(setting: &Setting, name: Option<&str>) -> Json {
         Kind::Choice(words) => json!({ "type": "string", "enum": words }),
         Kind::Count => json!({ "type": "integer", "minimum": 1, "maximum": u32::MAX }),
         Kind::Flag => json!({ "type": "boolean" }),
+        Kind::Amount => json!({ "type": "number", "minimum": 0 }),
         Kind::Duration => {
             json!({ "type": ["string", "number"], "minLength": 1, "pattern": DURATION, "minimum": 0 })
         }

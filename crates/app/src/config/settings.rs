@@ -6,6 +6,7 @@ use super::layers::{Found, Layers, key_variable};
 use super::value::{ProxyUrl, Value};
 use crate::exit::Usage;
 use outlast_engine::provider::Timeouts;
+use outlast_kernel::budget::{Cost, Price};
 use outlast_kernel::policy::{Overrides, Policy};
 use secrecy::SecretString;
 use std::num::NonZeroU32;
@@ -31,6 +32,7 @@ pub(crate) struct Settings {
     pub(crate) max_tokens: Option<u32>,
     pub(crate) retry: Retry,
     pub(crate) limits: LimitSettings,
+    pub(crate) price: Option<Price>,
     pub(crate) tools: ToolSettings,
     pub(crate) timeouts: Timeouts,
     pub(crate) base_url: Option<String>,
@@ -56,6 +58,7 @@ pub(crate) struct Retry {
 pub(crate) struct LimitSettings {
     pub(crate) deadline: Option<Duration>,
     pub(crate) sleep: Option<Duration>,
+    pub(crate) cost: Option<Cost>,
 }
 
 /// What a model may do.
@@ -117,7 +120,12 @@ impl Settings {
             limits: LimitSettings {
                 deadline: layers.limit("limits.deadline"),
                 sleep: layers.limit("limits.sleep"),
+                cost: layers
+                    .value("limits.cost")
+                    .and_then(amount)
+                    .filter(|cost| *cost > Cost(0)),
             },
+            price: price(layers, model.as_deref())?,
             tools: ToolSettings::of(layers)?,
             timeouts: timeouts(layers, model.as_deref()),
             model,
@@ -164,6 +172,36 @@ impl Retry {
             enabled: flag("retry.enabled"),
             policy: policy.map_err(|error| Usage(error.to_string()))?,
         })
+    }
+}
+
+fn amount(value: &Value) -> Option<Cost> {
+    match value {
+        Value::Amount(millionths) => Some(Cost(*millionths)),
+        _ => None,
+    }
+}
+
+/// What the model's tokens cost, where that is set. A ceiling without a price would be none.
+fn price(layers: &Layers, model: Option<&str>) -> Result<Option<Price>, Usage> {
+    let model = model.unwrap_or_default();
+    let one = |field: &str| {
+        let key = Key::named(&format!("models.<model>.price.{field}"), model);
+        let found = layers.effective.get(&key);
+        found.and_then(|found| amount(&found.value))
+    };
+    match (one("input"), one("output")) {
+        (Some(input), Some(output)) => Ok(Some(Price {
+            input,
+            output,
+            cache_read: one("cache_read").unwrap_or(input),
+            cache_write: one("cache_write").unwrap_or(input),
+        })),
+        _ if layers.value("limits.cost").is_none() => Ok(None),
+        _ => Err(Usage(format!(
+            "limits.cost needs to know what the model costs: set models.\"{model}\".price.input and .output, \
+             in dollars for a million tokens"
+        ))),
     }
 }
 

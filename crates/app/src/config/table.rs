@@ -41,6 +41,8 @@ pub(crate) enum Kind {
     Count,
     Flag,
     Duration,
+    /// Money, in dollars.
+    Amount,
     /// Where requests go: no user, no password, no query.
     Url,
     /// May hold a user and a password.
@@ -212,6 +214,11 @@ pub(crate) const SETTINGS: &[Setting] = &[
         "How long a prompt may wait in all, over all retries; 0 means what the policy allows.",
     )
     .default("0s"),
+    setting(
+        "limits.cost",
+        Kind::Amount,
+        "What a prompt may cost in dollars; no further call is made beyond it. The model needs a price; 0 means no ceiling.",
+    ),
     setting("tools.enabled", Kind::Flag, "Whether the model may use tools at all.")
         .default("true")
         .restricted(),
@@ -230,6 +237,18 @@ pub(crate) const SETTINGS: &[Setting] = &[
     setting("timeouts.first_event", Kind::Duration, "How long the first event of the answer may take.")
         .default("5m"),
     setting("timeouts.idle", Kind::Duration, "How long the answer may pause.").default("5m"),
+    setting("models.<model>.price.input", Kind::Amount, "What a million tokens that are read cost, in dollars."),
+    setting("models.<model>.price.output", Kind::Amount, "What a million tokens that are written cost."),
+    setting(
+        "models.<model>.price.cache_read",
+        Kind::Amount,
+        "What a million tokens that are read from the cache cost; without it as much as those that are read.",
+    ),
+    setting(
+        "models.<model>.price.cache_write",
+        Kind::Amount,
+        "What a million tokens that are written to the cache cost; without it as much as those that are read.",
+    ),
     setting("models.<model>.timeouts.connect", Kind::Duration, "The same as timeouts.connect, for one model."),
     setting("models.<model>.timeouts.headers", Kind::Duration, "The same as timeouts.headers, for one model."),
     setting(

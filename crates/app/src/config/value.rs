@@ -64,6 +64,30 @@ impl<'a> Given<'a> {
         }
     }
 
+    /// Dollars, as millionths of one.
+    fn amount(self) -> Option<u64> {
+        let whole;
+        let text = match self {
+            Self::Word(text) | Self::Fraction(text) => text,
+            Self::Whole { .. } => {
+                whole = self.whole()?.to_string();
+                &whole
+            }
+            _ => return None,
+        };
+        let (dollars, part) = text.trim().split_once('.').unwrap_or((text.trim(), "0"));
+        let is_number = |digits: &str| digits.bytes().all(|b| b.is_ascii_digit());
+        if dollars.is_empty() || part.is_empty() || part.len() > 6 {
+            return None;
+        }
+        if !is_number(dollars) || !is_number(part) {
+            return None;
+        }
+        let dollars: u64 = dollars.parse().ok()?;
+        let part: u64 = format!("{part:0<6}").parse().ok()?;
+        dollars.checked_mul(1_000_000)?.checked_add(part)
+    }
+
     fn duration(self) -> Option<Duration> {
         match self {
             Self::Word(text) | Self::Text(text) | Self::Fraction(text) => duration::parse(text),
@@ -90,6 +114,8 @@ pub(crate) enum Value {
     Count(u32),
     Flag(bool),
     Duration(Duration),
+    /// In millionths of a dollar.
+    Amount(u64),
     Proxy(ProxyUrl),
     Secret(SecretString),
 }
@@ -144,6 +170,7 @@ impl Value {
             }
             Kind::Flag => Self::Flag(given.flag().ok_or_else(wrong)?),
             Kind::Duration => Self::Duration(given.duration().ok_or_else(wrong)?),
+            Kind::Amount => Self::Amount(given.amount().ok_or_else(wrong)?),
             Kind::Url => {
                 url::check_base(text()?).map_err(because)?;
                 Self::Text(text()?.to_owned())
@@ -191,6 +218,11 @@ impl Value {
             Self::Flag(flag) => flag.to_string(),
             Self::Duration(Duration::ZERO) => "off".to_owned(),
             Self::Duration(duration) => duration::words(*duration),
+            Self::Amount(millionths) => {
+                let (dollars, part) = (millionths / 1_000_000, millionths % 1_000_000);
+                let part = format!("{part:06}");
+                format!("{dollars}.{:0<2}", part.trim_end_matches('0'))
+            }
             Self::Proxy(url) => url.to_string(),
             Self::Secret(_) => "(set, hidden)".to_owned(),
         }
@@ -213,6 +245,7 @@ impl Kind {
             Self::Duration => {
                 "a duration such as \"30s\", \"2m\", \"1h30m\" or \"500ms\", or a number of seconds, of at most a year (0 switches it off)"
             }
+            Self::Amount => "an amount of dollars such as 2.50",
             Self::Url => "an address such as \"https://host/path\"",
             Self::Proxy => "an address such as \"http://host:3128\"",
             Self::Credential => "text of visible ASCII characters",
@@ -324,6 +357,23 @@ mod tests {
         ];
         for (path, given, value) in table {
             assert_eq!(read(path, given).ok().as_deref(), value, "{path} {given:?}");
+        }
+    }
+
+    #[test]
+    fn an_amount_is_read_to_the_millionth() {
+        let whole = |digits| Given::Whole { digits, radix: 10 };
+        let table = [
+            ("limits.cost", Given::Fraction("2.5"), Some("2.50")),
+            ("limits.cost", whole("3"), Some("3.00")),
+            ("limits.cost", Given::Fraction("0.000001"), Some("0.000001")),
+            ("limits.cost", Given::Fraction("0.0000001"), None),
+            ("limits.cost", Given::Fraction("1e3"), None),
+            ("limits.cost", whole("-1"), None),
+            ("limits.cost", Given::Text("2.5"), None),
+        ];
+        for (path, given, value) in table {
+            assert_eq!(read(path, given).ok().as_deref(), value, "{given:?}");
         }
     }
 

@@ -6,6 +6,7 @@ use crate::RetryStrategy;
 use crate::journal::Entry;
 use futures_util::StreamExt;
 use outlast_dialect::{Delta, Message, Part, Role};
+use outlast_kernel::budget::Cost;
 use outlast_kernel::decision::Rules;
 use outlast_kernel::event::{Body, Seal, StopReason, Usage};
 use outlast_kernel::failure::{Failure, IoKind, Judged, Phase};
@@ -20,6 +21,9 @@ impl Runner<'_> {
         }
         if self.is_too_late() {
             return self.fail(self.too_late()).await;
+        }
+        if self.state.prompt().cost_is_spent() {
+            return self.fail(self.too_dear()).await;
         }
         if let Err(effects) = self.be_admitted().await {
             return effects;
@@ -108,6 +112,7 @@ impl Runner<'_> {
 
     /// Writes a whole answer down, with the settlement when it is the last one, then says it.
     async fn complete_step(&mut self, stop_reason: StopReason) {
+        self.count_cost();
         let message = self.answer.message();
         self.scribe.note(Entry::Message {
             message: message.clone(),
@@ -176,6 +181,7 @@ impl Runner<'_> {
             return;
         }
         self.answer.is_under_way = false;
+        self.count_cost();
         self.scribe.note(Entry::AttemptFailed {
             attempt: self.emitter.attempt,
             judged: judged.cloned(),
@@ -192,6 +198,22 @@ impl Runner<'_> {
             phase: Phase::BeforeContent,
             ..failure.with_io(IoKind::Truncated)
         }
+    }
+
+    /// Brings what the prompt has cost up to date, those attempts included that an earlier process made.
+    pub(super) fn count_cost(&mut self) {
+        let Some(price) = self.turn.price else {
+            return;
+        };
+        let cost = price.of(self.answer.usage_in_all());
+        let counted = self.state.prompt().cost();
+        let rest = Cost(cost.0.saturating_sub(counted.0));
+        step(&mut self.state, Event::Spent(rest));
+    }
+
+    fn too_dear(&self) -> Failure {
+        let message = "the cost ceiling of the prompt is reached";
+        Failure::thrown(self.turn.provider.name(), message, self.turn.clock.now())
     }
 
     /// Another process has taken the turn over.
