@@ -9,8 +9,11 @@ use outlast_store::journal::{Hold, Journal, Line, State};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
 use std::process::{Child, ChildStderr, ChildStdin, Command, Stdio};
+use std::time::Duration;
 
 const PLACE: &str = "OUTLAST_TEST_JOURNAL";
+/// Nobody has a session for so long.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 // --- The other process ---
 
@@ -67,12 +70,15 @@ async fn write_on(journal: &Journal, hold: &Hold) -> Result<(), Error> {
 
 /// Gets hold of the session, says that it came and that it goes, and lets go.
 async fn take_part(journal: &Journal, id: &str, name: &str) -> Result<(), Error> {
-    let hold = loop {
-        match journal.claim(id).await {
-            Err(Error::InUse { .. }) => tokio::task::yield_now().await,
-            claimed => break claimed?,
+    let claim = async {
+        loop {
+            match journal.claim(id).await {
+                Err(Error::InUse { .. }) => tokio::task::yield_now().await,
+                claimed => break claimed,
+            }
         }
     };
+    let hold = tokio::time::timeout(PATIENCE, claim).await.unwrap()?;
     for kind in ["came", "went"] {
         let line = Line {
             body: name.to_owned(),
@@ -135,7 +141,12 @@ impl Process {
 
     /// Hears it out until it has obeyed.
     fn wait(&mut self) {
-        while self.hear() != "done" {}
+        loop {
+            match self.hear().as_str() {
+                "came" | "went" => {}
+                last => break assert_eq!(last, "done"),
+            }
+        }
     }
 
     /// Ends it without a chance to do anything about it; what it had still said is the answer.
