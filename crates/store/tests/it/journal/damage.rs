@@ -105,6 +105,21 @@ async fn what_is_written_to_a_journal_that_was_moved_is_not_acknowledged() {
 }
 
 #[tokio::test]
+async fn an_owner_that_we_cannot_have_named_is_no_path_to_follow() {
+    let place = Place::new();
+    let journal = place.open();
+    journal.release(begin(&journal, "s").await).await.unwrap();
+    let precious = place.file("precious");
+    fs::write(&precious, "").unwrap();
+    let file = rusqlite::Connection::open(place.path()).unwrap();
+    file.execute("UPDATE sessions SET owner = '../precious'", [])
+        .unwrap();
+    let hold = journal.claim("s").await.unwrap();
+    append(&journal, &hold, &[(1, "prompt")]).await;
+    assert!(precious.exists());
+}
+
+#[tokio::test]
 async fn what_a_crash_leaves_of_a_write_takes_nothing_from_those_before() {
     let place = Place::new();
     let journal = place.open();

@@ -97,6 +97,19 @@ async fn a_summary_tells_what_happened_and_whether_it_is_over() {
 }
 
 #[tokio::test]
+async fn what_comes_late_to_an_old_turn_leaves_the_last_one_open() {
+    let place = Place::new();
+    let journal = place.open();
+    let hold = begin(&journal, "s").await;
+    append(&journal, &hold, &[(1, "message"), (2, "prompt")]).await;
+    append(&journal, &hold, &[(1, "settled")]).await;
+    let summary = journal.summary("s").await.unwrap();
+    assert_eq!((summary.turns, summary.open_turn), (2, Some(2)));
+    append(&journal, &hold, &[(2, "settled"), (1, "prompt")]).await;
+    assert_eq!(journal.summary("s").await.unwrap().turns, 2);
+}
+
+#[tokio::test]
 async fn sessions_are_listed_by_their_last_change_and_the_unfinished_on_their_own() {
     let place = Place::new();
     let journal = place.open();
@@ -116,10 +129,10 @@ async fn sessions_are_listed_by_their_last_change_and_the_unfinished_on_their_ow
 async fn a_session_is_found_by_the_beginning_of_its_name() {
     let place = Place::new();
     let journal = place.open();
-    for id in ["abc", "abd", "ab", "é1"] {
+    for id in ["abc", "abd", "ab", "é1", "xé"] {
         drop(begin(&journal, id).await);
     }
-    for (prefix, id) in [("abc", "abc"), ("ab", "ab"), ("é", "é1")] {
+    for (prefix, id) in [("abc", "abc"), ("ab", "ab"), ("é", "é1"), ("x", "xé")] {
         assert_eq!(journal.summary(prefix).await.unwrap().id, id);
     }
     let many = journal.summary("a").await.unwrap_err();
