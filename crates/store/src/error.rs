@@ -20,9 +20,7 @@ pub enum Error {
         source: io::Error,
     },
     /// The file is not what it was when it was written.
-    #[error(
-        "{path} is damaged: {what}; what can still be read of it is not lost as long as it is kept"
-    )]
+    #[error("{path} is damaged: {what}; keep it, what is whole in it can still be read")]
     Damaged {
         /// The file.
         path: PathBuf,
