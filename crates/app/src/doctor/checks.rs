@@ -3,7 +3,7 @@
 use super::Check;
 use crate::cli::DoctorArguments;
 use crate::config::{self, Provider, Settings};
-use crate::{home, reach, settings};
+use crate::{home, journal, reach, settings};
 use jiff::fmt::rfc2822::DateTimeParser;
 use outlast_engine::Clock;
 use outlast_engine::accounts::Account;
@@ -13,6 +13,7 @@ use outlast_kernel::classify::classify;
 use outlast_kernel::failure::Failure;
 use outlast_kernel::time::Span;
 use outlast_kernel::verdict::{Cause, Class};
+use outlast_store::journal::State;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,6 +27,7 @@ const LONGEST_LOOK: Duration = Duration::from_secs(15);
 /// Looks at everything, in the order in which it is needed.
 pub(super) fn all(arguments: &DoctorArguments) -> anyhow::Result<Vec<Check>> {
     let mut checks = files()?;
+    checks.extend(sessions());
     let gathered = config::gather(&arguments.flags.overrides())?;
     let warning = gathered.warning();
     let settings = gathered
@@ -71,6 +73,36 @@ fn files() -> anyhow::Result<Vec<Check>> {
             Check::doubtful("files", says, &remedy)
         }
     }])
+}
+
+/// Whether the sessions can be read, if there are any, and what of them is not finished.
+fn sessions() -> Option<Check> {
+    let remedy = "put the file aside; `outlast -p` begins a new one";
+    let looked = journal::existing().and_then(|journal| {
+        let Some(journal) = journal else {
+            return Ok(None);
+        };
+        let runtime = tokio::runtime::Builder::new_current_thread().build()?;
+        runtime.block_on(async {
+            journal.check().await?;
+            Ok(Some((
+                journal.sessions().await?,
+                journal.unfinished().await?,
+            )))
+        })
+    });
+    match looked {
+        Ok(None) => None,
+        Ok(Some((all, unfinished))) => {
+            let left = unfinished
+                .iter()
+                .filter(|session| session.state != State::InUse)
+                .count();
+            let says = format!("{} are there, {left} to be resumed", all.len());
+            Some(Check::well("sessions", says))
+        }
+        Err(error) => Some(Check::wrong("sessions", format!("{error:#}"), remedy)),
+    }
 }
 
 /// What in our folder somebody else may read or write.
