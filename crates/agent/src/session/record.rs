@@ -1,6 +1,7 @@
 //! Where a session's entries go: into the store's journal, if it has one, and into where the session stands.
 //!
-//! Invariant: every entry is folded once, in order, whether it could be written down at once or not.
+//! Invariants: every entry is folded once, in order, whether it could be written down at once or not; what a turn could
+//! not write down until its end is written before what the next one writes.
 
 use super::Error;
 use super::fold::Standing;
@@ -21,6 +22,9 @@ struct State {
     turn: u64,
     /// How many of the entries that come next were folded already, when they could not be written down.
     ahead: usize,
+    /// What the turn could not write down when it last tried, and what earlier ones never could.
+    unwritten: Vec<Line>,
+    owed: Vec<Line>,
 }
 
 impl Record {
@@ -45,6 +49,8 @@ impl Record {
             standing,
             turn: 0,
             ahead: 0,
+            unwritten: Vec::new(),
+            owed: Vec::new(),
         });
         Self { kept, clock, state }
     }
@@ -58,9 +64,12 @@ impl Record {
         look(&self.lock().standing)
     }
 
-    /// From here on entries belong to that turn.
+    /// From here on entries belong to that turn. What the one before has not written down it will not try again.
     pub(super) fn begin_turn(&self, number: u64) {
-        self.lock().turn = number;
+        let mut state = self.lock();
+        let unwritten = std::mem::take(&mut state.unwritten);
+        state.owed.extend(unwritten);
+        (state.turn, state.ahead) = (number, 0);
     }
 
     pub(super) const fn is_kept(&self) -> bool {
@@ -90,13 +99,20 @@ impl Record {
         let lines: Result<Vec<Line>, _> =
             entries.iter().map(|entry| self.line(turn, entry)).collect();
         let lines = lines.map_err(|error| failed(error.to_string()))?;
-        match journal.append(hold, lines).await {
-            Ok(()) => Ok(()),
-            Err(error @ outlast_store::Error::Fenced { .. }) => Err(Unrecorded::Lost {
+        // Should nobody stay to hear what came of it, it is written all the same, and owed no more.
+        let owed = std::mem::take(&mut self.lock().owed);
+        let all = owed.iter().chain(&lines).cloned().collect();
+        let Err(error) = journal.append(hold, all).await else {
+            return Ok(());
+        };
+        let mut state = self.lock();
+        (state.owed, state.unwritten) = (owed, lines);
+        Err(match error {
+            outlast_store::Error::Fenced { .. } => Unrecorded::Lost {
                 why: error.to_string(),
-            }),
-            Err(error) => Err(failed(error.to_string())),
-        }
+            },
+            error => failed(error.to_string()),
+        })
     }
 
     fn line(&self, turn: u64, entry: &Entry) -> Result<Line, serde_json::Error> {
@@ -114,7 +130,8 @@ impl Journal for Record {
         Box::pin(async move {
             self.fold(entries);
             self.write(entries).await?;
-            self.lock().ahead = 0;
+            let mut state = self.lock();
+            (state.ahead, state.unwritten) = (0, Vec::new());
             Ok(())
         })
     }
