@@ -18,6 +18,7 @@ use outlast_store::Journal;
 use outlast_store::journal::Page;
 use std::collections::VecDeque;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -159,6 +160,7 @@ pub(crate) fn overloaded() -> Failure {
 /// pure; `forbidden` is not admitted.
 pub(crate) struct Tools {
     ran: Mutex<Vec<String>>,
+    hang: AtomicBool,
     clock: Arc<dyn Clock>,
 }
 
@@ -166,6 +168,11 @@ impl Tools {
     /// The ids of the calls that ran, in order.
     pub(crate) fn ran(&self) -> Vec<String> {
         self.ran.lock().unwrap().clone()
+    }
+
+    /// Whether calls come to no end.
+    pub(crate) fn hang(&self, hang: bool) {
+        self.hang.store(hang, Ordering::Relaxed);
     }
 }
 
@@ -191,6 +198,9 @@ impl Toolbox for Tools {
         self.ran.lock().unwrap().push(call.id.clone());
         let hour = self.clock.now() + Duration::from_secs(3600);
         Box::pin(async move {
+            if self.hang.load(Ordering::Relaxed) {
+                std::future::pending::<()>().await;
+            }
             match call.name.as_str() {
                 "slow" => tokio::select! {
                     () = cancel.cancelled() => return Output::error("it was stopped"),
@@ -227,6 +237,7 @@ impl World {
         });
         let tools = Arc::new(Tools {
             ran: Mutex::default(),
+            hang: AtomicBool::new(false),
             clock: Arc::clone(&clock),
         });
         Self {
@@ -425,12 +436,20 @@ impl Kept {
     }
 }
 
-/// Whatever a prompt would do until the first of these events: then it is dropped, as a process that dies drops it.
+/// What is left of a turn whose process dies at such an event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fate {
+    Died,
+    Ended,
+}
+
+/// Runs until the first of these events and what follows from it at once; the rest is dropped, as a process that dies
+/// drops it.
 pub(crate) async fn until_cut(
     session: &Arc<Session>,
     running: impl Future,
     is_enough: impl Fn(&Body) -> bool + Send + 'static,
-) {
+) -> Fate {
     let cut = Arc::new(tokio::sync::Notify::new());
     let notify = Arc::clone(&cut);
     let _listener = Listener::with(session, move |_, body| {
@@ -440,7 +459,16 @@ pub(crate) async fn until_cut(
     });
     tokio::select! {
         biased;
-        () = cut.notified() => {}
-        _ = running => panic!("it ended before it was cut"),
+        () = cut.notified() => Fate::Died,
+        _ = running => Fate::Ended,
     }
+}
+
+/// Has something done in a thread of its own, while everything else stands still.
+pub(crate) fn elsewhere<T: Send>(work: impl Future<Output = T> + Send) -> T {
+    let run = || {
+        let runtime = tokio::runtime::Builder::new_current_thread().build();
+        runtime.unwrap().block_on(work)
+    };
+    std::thread::scope(|scope| scope.spawn(run).join().unwrap())
 }
