@@ -17,4 +17,5 @@ mod recorded;
 mod says;
 mod support;
 mod turn_control;
+mod turn_journal;
 mod turn_retry;
