@@ -228,6 +228,9 @@ pub fn decide(
     situation: &Situation<'_>,
 ) -> Decision {
     let verdict = situation.verdict;
+    if verdict.cause == Cause::DeadlinePassed {
+        return Decision::GiveUp(GiveUp::DeadlineSpent);
+    }
     if verdict.class() == Class::Canceled {
         return Decision::GiveUp(GiveUp::Canceled);
     }

@@ -56,6 +56,9 @@ fn without_a_remedy_the_class_decides() {
         let verdict = verdict(*cause, Scope::Request);
         let expected = match cause.class() {
             Class::Transient => Decision::RetryAt(NOW + TWO_SECONDS),
+            Class::Canceled if *cause == Cause::DeadlinePassed => {
+                Decision::GiveUp(GiveUp::DeadlineSpent)
+            }
             Class::Canceled => Decision::GiveUp(GiveUp::Canceled),
             Class::BudgetExhausted if *cause == Cause::ContextOverflow => {
                 Decision::GiveUp(GiveUp::Overflow)

@@ -114,6 +114,7 @@ async fn a_deadline_in_the_middle_of_a_stream_ends_it() {
             (Seal::Error, Duration::from_secs(30))
         );
         assert_eq!((heard.retries(), heard.count("error")), (vec![], 1));
+        assert_eq!(reason(&ended), "the next try would come after the deadline");
         assert_eq!(words(&session.messages()), ["hi"]);
     }
 }

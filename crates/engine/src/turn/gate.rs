@@ -126,7 +126,7 @@ impl<'a> AtGate<'a> {
     pub(super) async fn failed(&mut self, judged: &Judged, waits_until: Option<Timestamp>) {
         if !is_shared(judged) {
             // Whatever was wrong with it, the provider was there, unless nothing came of it.
-            let nothing_came = judged.verdict.class() == Class::Transient;
+            let nothing_came = matches!(judged.verdict.class(), Class::Transient | Class::Canceled);
             if nothing_came || self.admission.is_none() {
                 return self.give_back().await;
             }

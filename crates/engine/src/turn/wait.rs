@@ -10,9 +10,10 @@ use crate::knowledge::Knowledge;
 use crate::{CancellationToken, Clock};
 use outlast_kernel::Timestamp;
 use outlast_kernel::event::Body;
-use outlast_kernel::failure::{Failure, IoKind};
+use outlast_kernel::failure::Failure;
 use outlast_kernel::gate::Answer;
 use outlast_kernel::recovery::{Effects, Event};
+use outlast_kernel::verdict::{Cause, Scope, Verdict};
 use std::time::Duration;
 use tokio::sync::watch;
 
@@ -181,11 +182,11 @@ impl Runner<'_> {
         }
     }
 
-    /// The prompt's time ran out at the gate.
+    /// The prompt's time ran out: that is nobody's fault but its own.
     pub(super) fn too_late(&self) -> Failure {
-        let message = "the deadline came while the provider was not to be asked";
+        let message = "the time for this prompt is over";
         let failure = Failure::thrown(self.turn.provider.name(), message, self.turn.clock.now());
-        failure.with_io(IoKind::Timeout)
+        failure.with_verdict(Verdict::of(Cause::DeadlinePassed, Scope::Request))
     }
 }
 

@@ -11,9 +11,11 @@ use outlast_engine::turn::{Control, Ended, Turn};
 use outlast_engine::{BoxStream, CancellationToken, Clock, Provider, run_turn};
 use outlast_kernel::Timestamp;
 use outlast_kernel::budget::{Limits, Prompt};
+use outlast_kernel::decision::GiveUp;
 use outlast_kernel::event::{Body, Event, Seal, StopReason};
 use outlast_kernel::failure::Failure;
 use outlast_kernel::policy::Policy;
+use outlast_kernel::verdict::Cause;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -254,4 +256,25 @@ async fn who_gives_up_makes_room() {
     );
     let last = *crowd.calls().served.last().unwrap();
     assert!(last <= START + Duration::from_secs(125), "{last}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deadline_of_ones_own_says_nothing_about_the_provider() {
+    let crowd = Crowd::new(Duration::ZERO, false);
+    let too_short = Prompt::new(Limits {
+        deadline: Some(START + CALL / 3),
+        ..Limits::default()
+    });
+    let (ended, _) = crowd.turn(too_short, CancellationToken::new()).await;
+    let (judged, why) = ended.error.unwrap();
+    assert_eq!(judged.verdict.cause, Cause::DeadlinePassed);
+    assert_eq!((ended.seal, why), (Seal::Error, GiveUp::DeadlineSpent));
+    // Nobody else is held for it.
+    let others = crowd.all(3).await;
+    assert_eq!(crowd.clock.now(), START + CALL / 3 + CALL);
+    let is_held = |event: &Event| matches!(event.body, Body::Held { .. });
+    for (ended, events) in others {
+        assert_eq!(ended.seal, Seal::Completed);
+        assert!(!events.iter().any(is_held));
+    }
 }
