@@ -226,6 +226,8 @@ impl Session {
     async fn run(&self, mut running: Running<'_>, begun: Begun) -> Ended {
         let setup = &self.setup;
         let request = setup.request(begun.messages);
+        let attempts = begun.taken_up.attempts;
+        self.board.change(|snapshot| snapshot.attempt = attempts);
         let retry = Switchable {
             strategy: setup.retry.as_deref(),
             on: &self.retries,

@@ -41,7 +41,9 @@ async fn a_wait_goes_on_to_its_original_end() {
     let session = kept.open(&id, world.setup()).await;
     let heard = Listener::with(&session, |session, body| {
         if is_wait(body) {
-            let retry = session.snapshot().retry.unwrap();
+            let snapshot = session.snapshot();
+            assert_eq!(snapshot.attempt, 2);
+            let retry = snapshot.retry.unwrap();
             let six = START + Duration::from_secs(6);
             assert_eq!((retry.attempt, retry.wake_at), (2, Some(six)));
         }

@@ -258,6 +258,22 @@ async fn a_snapshot_holds_attempt_cause_and_wake_time_at_any_moment() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_snapshot_counts_the_calls_of_the_running_turn_only() {
+    let world = World::new([fails(overloaded()), answers("one"), answers("two")]);
+    let session = world.session();
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let notes = Arc::clone(&seen);
+    let _heard = Listener::with(&session, move |session, body| {
+        if matches!(body, Body::Start { .. } | Body::Done { .. }) {
+            notes.lock().unwrap().push(session.snapshot().attempt);
+        }
+    });
+    session.prompt("hi".into()).await.unwrap();
+    session.prompt("hi".into()).await.unwrap();
+    assert_eq!(*seen.lock().unwrap(), [0, 2, 0, 1]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_snapshot_and_the_events_after_its_number_say_everything() {
     let world = World::new([fails(overloaded()), answers("Hello")]);
     let session = world.session();
