@@ -322,7 +322,7 @@ async fn an_unfinished_turn_is_carried_on_before_anything_else_is_said() {
         .into_iter()
         .map(|found| found.id)
         .collect();
-    assert_eq!(open, [id.clone()]);
+    assert_eq!(open, [id.as_str()]);
     let session = kept.open(&id, world.setup()).await;
     let refused = session.prompt("again".into()).await;
     assert!(matches!(refused, Err(Error::Unfinished { session }) if session == id));
