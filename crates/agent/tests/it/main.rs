@@ -9,6 +9,7 @@
 
 mod session_flow;
 mod session_limits;
+mod session_owners;
 mod session_prefixes;
 mod session_resume;
 mod session_retry;

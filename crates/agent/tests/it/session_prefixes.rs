@@ -1,8 +1,8 @@
 //! One turn, cut off after each of its entries, and carried on by another process.
 
 use crate::support::{
-    Call, Kept, Listener, World, answers, calls, effect, fails, overloaded, text, used, wants,
-    words,
+    Call, Kept, Listener, World, answers, calls, effect, fails, overloaded, text, usage, used,
+    wants, words,
 };
 use outlast_agent::session::{self, Error, Standing};
 use outlast_dialect::{Message, Part};
@@ -170,6 +170,7 @@ impl After {
         let heard = Listener::new(&session);
         let ended = session.resume().await.unwrap();
         assert_eq!((ended.seal, ended.recorded), (Seal::Completed, true));
+        assert_eq!(ended.usage, usage(203, 20), "what was used before counts");
         let expected = self.expected(whole);
         assert_eq!(words(&session.messages()), words(&expected));
         assert_eq!(session.messages(), expected);
@@ -246,14 +247,18 @@ async fn a_turn_that_was_settled_is_not_carried_on() {
 async fn the_last_answer_is_written_down_together_with_the_settlement() {
     let (stored, _) = whole_turn().await;
     let all = entries(&stored);
-    let [.., answer, Entry::Settled { seal, usage, .. }] = &all[..] else {
+    let [
+        ..,
+        answer,
+        Entry::Settled {
+            seal, usage: used, ..
+        },
+    ] = &all[..]
+    else {
         panic!("{all:?}");
     };
     assert!(is_last_answer(answer));
-    assert_eq!(
-        (*seal, usage.input, usage.output),
-        (Seal::Completed, 203, 20)
-    );
+    assert_eq!((*seal, *used), (Seal::Completed, usage(203, 20)));
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,0 +1,247 @@
+//! A turn whose journal, provider, tools and waits note in one list what happens to them.
+
+use crate::says::question;
+use crate::support::{Item, Scripted, Then, clock, fails, hello, overloaded, policy};
+use outlast_dialect::{Delta, Message, Request};
+use outlast_engine::credential::Credential;
+use outlast_engine::journal::{Entry, Journal, Unrecorded};
+use outlast_engine::strategy::Aborted;
+use outlast_engine::tools::{Effect, Output, Toolbox};
+use outlast_engine::turn::{Control, Ended, Handle, Turn};
+use outlast_engine::{BoxFuture, BoxStream, CancellationToken, Provider, RetryStrategy, run_turn};
+use outlast_kernel::budget::{Limits, Prompt};
+use outlast_kernel::decision::Rules;
+use outlast_kernel::event::{Body, Event, StopReason, ToolCall};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+type Log = Arc<Mutex<Vec<String>>>;
+
+fn log(log: &Log, line: impl Into<String>) {
+    log.lock().unwrap().push(line.into());
+}
+
+/// What becomes of each write, by its number from 1.
+pub(crate) type Fate = fn(usize) -> Result<(), Unrecorded>;
+
+pub(crate) fn well(_: usize) -> Result<(), Unrecorded> {
+    Ok(())
+}
+
+pub(crate) fn failed() -> Result<(), Unrecorded> {
+    let why = "the disk is full".to_owned();
+    Err(Unrecorded::Failed { why })
+}
+
+pub(crate) fn lost() -> Result<(), Unrecorded> {
+    let why = "another process has it".to_owned();
+    Err(Unrecorded::Lost { why })
+}
+
+struct Recording {
+    log: Log,
+    fate: Box<dyn Fn(usize) -> Result<(), Unrecorded> + Send + Sync>,
+    tries: Mutex<usize>,
+    written: Mutex<Vec<Entry>>,
+}
+
+impl Journal for Recording {
+    fn append<'a>(&'a self, entries: &'a [Entry]) -> BoxFuture<'a, Result<(), Unrecorded>> {
+        let mut tries = self.tries.lock().unwrap();
+        *tries += 1;
+        let fate = (self.fate)(*tries);
+        let kinds: Vec<&str> = entries.iter().map(Entry::kind).collect();
+        let verb = match &fate {
+            Ok(()) => "write",
+            Err(Unrecorded::Failed { .. }) => "fail to write",
+            Err(Unrecorded::Lost { .. }) => "lose",
+        };
+        log(&self.log, format!("{verb} {}", kinds.join(" ")));
+        if fate.is_ok() {
+            self.written.lock().unwrap().extend_from_slice(entries);
+        }
+        Box::pin(async move { fate })
+    }
+}
+
+struct Calls(Scripted, Log);
+
+impl Provider for Calls {
+    fn name(&self) -> &str {
+        self.0.name()
+    }
+
+    fn stream(&self, request: &Request, key: Option<&Credential>) -> BoxStream<'static, Item> {
+        log(&self.1, "call");
+        self.0.stream(request, key)
+    }
+}
+
+/// `send` may run at most once, `hang` comes to no end, all else is pure.
+struct Tools(Log);
+
+impl Toolbox for Tools {
+    fn admit<'a>(&'a self, call: &'a ToolCall) -> BoxFuture<'a, Result<Effect, String>> {
+        let effect = match call.name.as_str() {
+            "send" => Effect::AtMostOnce,
+            _ => Effect::Pure,
+        };
+        Box::pin(async move { Ok(effect) })
+    }
+
+    fn run<'a>(&'a self, call: &'a ToolCall, _: CancellationToken) -> BoxFuture<'a, Output> {
+        log(&self.0, format!("run {}", call.name));
+        Box::pin(async move {
+            if call.name == "hang" {
+                std::future::pending::<()>().await;
+            }
+            Output::ok("done")
+        })
+    }
+}
+
+/// The strategy of sessions, which notes that it sleeps.
+struct Sleeps(Log);
+
+impl RetryStrategy for Sleeps {
+    fn delay_for(&self, attempt: u32) -> Option<Duration> {
+        policy("session").delay_for(attempt)
+    }
+
+    fn sleep<'a>(
+        &'a self,
+        delay: Duration,
+        cancel: &'a CancellationToken,
+    ) -> BoxFuture<'a, Result<(), Aborted>> {
+        log(&self.0, format!("sleep {}", delay.as_secs()));
+        Box::pin(async move {
+            tokio::select! {
+                () = cancel.cancelled() => Err(Aborted),
+                () = tokio::time::sleep(delay) => Ok(()),
+            }
+        })
+    }
+
+    fn rules(&self) -> Rules {
+        policy("session").rules()
+    }
+}
+
+/// A turn and what is done to it.
+pub(crate) struct Case {
+    pub(crate) script: Vec<(Vec<Item>, Then)>,
+    pub(crate) limits: Limits,
+    pub(crate) fate: Box<dyn Fn(usize) -> Result<(), Unrecorded> + Send + Sync>,
+    pub(crate) react: fn(&Body, &Handle),
+}
+
+pub(crate) struct Came {
+    pub(crate) ended: Ended,
+    pub(crate) events: Vec<Event>,
+    pub(crate) log: Vec<String>,
+    pub(crate) written: Vec<Entry>,
+}
+
+impl Case {
+    pub(crate) fn new(script: impl IntoIterator<Item = Vec<Item>>, fate: Fate) -> Self {
+        Self {
+            script: script.into_iter().map(|items| (items, Then::End)).collect(),
+            limits: Limits::default(),
+            fate: Box::new(fate),
+            react: |_, _| {},
+        }
+    }
+
+    pub(crate) async fn run(self) -> Came {
+        let lines = Log::default();
+        let journal = Recording {
+            log: Arc::clone(&lines),
+            fate: self.fate,
+            tries: Mutex::default(),
+            written: Mutex::default(),
+        };
+        let provider = Calls(Scripted::with_ends(self.script), Arc::clone(&lines));
+        let (tools, retry) = (Tools(Arc::clone(&lines)), Sleeps(Arc::clone(&lines)));
+        let (clock, request) = (clock(), question());
+        let (control, handle) = Control::new(CancellationToken::new());
+        let budget = Prompt::new(self.limits);
+        let prompt = Entry::Prompt {
+            turn_id: "t".to_owned(),
+            message: Some(Message::user("hi")),
+            budget: budget.clone(),
+            options: serde_json::Value::Null,
+        };
+        let turn = Turn {
+            retry: Some(&retry),
+            tools: Some(&tools),
+            journal: Some(&journal),
+            opening: vec![prompt],
+            budget,
+            control,
+            ..Turn::new(&provider, &request, &*clock)
+        };
+        let mut events = Vec::new();
+        let mut sink = |event: Event| {
+            let body = serde_json::to_value(&event.body).unwrap();
+            log(&lines, format!("say {}", body["type"].as_str().unwrap()));
+            (self.react)(&event.body, &handle);
+            events.push(event);
+        };
+        let ended = run_turn(turn, &mut sink).await;
+        let log = lines.lock().unwrap().clone();
+        let written = journal.written.into_inner().unwrap();
+        Came {
+            ended,
+            events,
+            log,
+            written,
+        }
+    }
+}
+
+impl Came {
+    pub(crate) fn count(&self, line: &str) -> usize {
+        self.log.iter().filter(|other| *other == line).count()
+    }
+
+    pub(crate) fn kinds(&self) -> Vec<&'static str> {
+        self.written.iter().map(Entry::kind).collect()
+    }
+
+    /// The lines that begin with one of these words.
+    pub(crate) fn lines(&self, words: &[&str]) -> Vec<&str> {
+        let is_wanted = |line: &&str| words.iter().any(|word| line.starts_with(word));
+        self.log
+            .iter()
+            .map(String::as_str)
+            .filter(is_wanted)
+            .collect()
+    }
+
+    pub(crate) fn results(&self) -> Vec<(String, bool)> {
+        let result = |event: &Event| match &event.body {
+            Body::ToolResult {
+                output, is_error, ..
+            } => Some((output.clone(), *is_error)),
+            _ => None,
+        };
+        self.events.iter().filter_map(result).collect()
+    }
+}
+
+pub(crate) fn step(tools: &[&str]) -> Vec<Item> {
+    let wanted = tools.iter().map(|name| {
+        Ok(Delta::ToolCall(ToolCall {
+            id: format!("{name}-1"),
+            name: (*name).to_owned(),
+            arguments: "{}".to_owned(),
+        }))
+    });
+    let stopped = Ok(Delta::Stopped(StopReason::ToolUse));
+    wanted.chain([stopped]).collect()
+}
+
+/// A failure, a step of two tools, the answer.
+pub(crate) fn usual() -> Vec<Vec<Item>> {
+    vec![vec![fails(overloaded())], step(&["read", "send"]), hello()]
+}

@@ -1,0 +1,131 @@
+//! What a turn does when it cannot write down what happens, or may not any more.
+
+use crate::journaled::{Case, Fate, failed, lost, usual, well};
+use crate::support::hello;
+use outlast_kernel::event::Seal;
+
+// --- A journal that fails ---
+
+#[tokio::test(start_paused = true)]
+async fn a_journal_that_fails_stops_nothing_but_what_may_run_once_only() {
+    let came = Case::new(usual(), |_| failed()).run().await;
+    assert_eq!(
+        (came.ended.seal, came.ended.recorded),
+        (Seal::Completed, false)
+    );
+    assert_eq!(came.ended.message.text(), "Hello");
+    assert_eq!((came.count("say unrecorded"), came.count("call")), (1, 3));
+    assert_eq!(came.lines(&["run", "sleep"]), ["sleep 2", "run read"]);
+    let refused = "`send` was not run: that it runs could not be written down first";
+    let results = [("done".to_owned(), false), (refused.to_owned(), true)];
+    assert_eq!(came.results(), results);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_could_not_be_written_is_written_in_order_once_it_can_be() {
+    let whole = Case::new(usual(), well).run().await.kinds();
+    let writes = 11;
+    for fails_until in 1..writes {
+        let case = Case {
+            fate: Box::new(move |number| {
+                if number <= fails_until {
+                    failed()
+                } else {
+                    Ok(())
+                }
+            }),
+            ..Case::new(usual(), well)
+        };
+        let came = case.run().await;
+        assert_eq!(
+            (came.ended.seal, came.ended.recorded),
+            (Seal::Completed, true)
+        );
+        assert_eq!(came.kinds(), whole, "{fails_until} writes failed");
+        assert_eq!(came.count("say unrecorded"), 1);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_outage_of_the_journal_is_said_once() {
+    let fate: Fate = |number| match number {
+        1..=3 | 6..=7 => failed(),
+        _ => Ok(()),
+    };
+    let came = Case::new(usual(), fate).run().await;
+    assert!(came.ended.recorded);
+    assert_eq!(came.count("say unrecorded"), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_journal_that_works_again_lets_everything_run() {
+    let fate: Fate = |number| if number <= 5 { failed() } else { Ok(()) };
+    let came = Case::new(usual(), fate).run().await;
+    assert_eq!(came.lines(&["run"]), ["run read", "run send"]);
+    assert!(came.ended.recorded);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_could_not_be_written_down_is_handed_on_all_the_same() {
+    let fate: Fate = |number| if number >= 3 { failed() } else { Ok(()) };
+    let came = Case::new([hello()], fate).run().await;
+    assert_eq!(
+        (came.ended.seal, came.ended.recorded),
+        (Seal::Completed, false)
+    );
+    assert_eq!(came.kinds(), ["prompt", "attempt_started"]);
+    let expected = [
+        "say unrecorded",
+        "say step_complete",
+        "say done",
+        "say sealed",
+    ];
+    assert_eq!(came.log[came.log.len() - 4..], expected);
+}
+
+// --- A journal that is another's ---
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_called_and_nothing_run_once_the_turn_is_anothers() {
+    let whole = Case::new(usual(), well).run().await;
+    let writes = whole.lines(&["write"]).len();
+    assert_eq!(writes, 11);
+    for number in 1..=writes {
+        let case = Case {
+            fate: Box::new(move |tried| if tried >= number { lost() } else { Ok(()) }),
+            ..Case::new(usual(), well)
+        };
+        let came = case.run().await;
+        assert!(!came.ended.recorded, "write {number}");
+        let first = came.log.iter().position(|line| line.starts_with("lose"));
+        let rest = &came.log[first.unwrap()..];
+        let is_act = |line: &&String| {
+            ["call", "run", "sleep", "write"]
+                .iter()
+                .any(|act| line.starts_with(act))
+        };
+        assert_eq!(rest.iter().find(is_act), None, "write {number}: {rest:?}");
+        assert_eq!(came.count("say sealed"), 1);
+        // The last answer had come when it was lost; before that there is none.
+        let seal = if number == writes {
+            Seal::Completed
+        } else {
+            Seal::Error
+        };
+        assert_eq!(came.ended.seal, seal, "write {number}");
+        let kept = whole.kinds();
+        assert_eq!(came.kinds(), kept[..came.written.len()], "write {number}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lost_turn_says_why_and_closes_its_chain() {
+    let fate: Fate = |number| if number >= 3 { lost() } else { Ok(()) };
+    let came = Case::new(usual(), fate).run().await;
+    let tail = ["say retry_scheduled", "say retry_ended", "say error"];
+    assert_eq!(came.lines(&["say retry", "say error"]), tail);
+    let fate: Fate = |number| if number >= 4 { lost() } else { Ok(()) };
+    let came = Case::new(usual(), fate).run().await;
+    let (judged, _) = came.ended.error.unwrap();
+    assert_eq!(judged.failure.message, "another process has it");
+}
