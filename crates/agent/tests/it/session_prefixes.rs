@@ -109,6 +109,7 @@ impl After {
         let world = World::by(Arc::new(TimerClock::new(restarted)), rest);
         let kept = Kept::new();
         let new = NewSession {
+            title: String::new(),
             id: "s".to_owned(),
             directory: "/".to_owned(),
             now: restarted,
