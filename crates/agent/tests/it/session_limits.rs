@@ -1,12 +1,15 @@
-//! What a prompt may spend, over all of its steps: its sleep and its deadline.
+//! What a prompt may spend, over all of its steps: its sleep, its deadline, its cost.
 
 use crate::support::{
-    Call, Listener, START, World, answers, calls, fails, hangs, overloaded, text, words,
+    Call, Fate, Kept, Listener, START, World, answers, calls, fails, hangs, is_wait, overloaded,
+    stop, text, until_cut, used, wants, words,
 };
-use outlast_agent::session::Ask;
+use outlast_agent::Session;
+use outlast_agent::session::{Ask, Setup};
 use outlast_engine::turn::Ended;
-use outlast_kernel::budget::Limits;
-use outlast_kernel::event::Seal;
+use outlast_kernel::budget::{Cost, Limits, Price};
+use outlast_kernel::event::{Seal, StopReason};
+use std::sync::Arc;
 use std::time::Duration;
 
 fn ask(limits: Limits) -> Ask {
@@ -159,4 +162,74 @@ async fn a_wait_may_end_before_the_deadline_and_no_later() {
         );
         assert!(world.elapsed() <= Duration::from_secs(seconds));
     }
+}
+
+// --- cost ---
+
+/// A dollar for a million tokens, whatever they are for: a millionth for each.
+const PRICE: Price = Price {
+    input: Cost(1_000_000),
+    output: Cost(1_000_000),
+    cache_read: Cost(1_000_000),
+    cache_write: Cost(1_000_000),
+};
+
+fn cost(millionths: u64) -> Limits {
+    Limits {
+        cost: Some(Cost(millionths)),
+        ..Limits::default()
+    }
+}
+
+/// A failure after 30 tokens, a step of 50, an answer of 20.
+fn dear_steps() -> Vec<Call> {
+    let failing = Call::from(vec![used(30, 0), Err(Box::new(overloaded()))]);
+    let wanting = vec![wants("c1", "read"), used(40, 10), stop(StopReason::ToolUse)];
+    let answering = vec![text("done"), used(15, 5), stop(StopReason::EndTurn)];
+    vec![failing, Call::from(wanting), Call::from(answering)]
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_further_call_is_made_beyond_the_cost_of_a_prompt() {
+    for (ceiling, calls, seal) in [
+        (30, 1, Seal::Error),
+        (80, 2, Seal::Error),
+        (81, 3, Seal::Completed),
+    ] {
+        let world = World::new(dear_steps());
+        let session = Arc::new(Session::in_memory(Setup {
+            price: Some(PRICE),
+            ..world.setup()
+        }));
+        let ended = session.prompt(ask(cost(ceiling))).await.unwrap();
+        assert_eq!(
+            (world.provider.calls_made(), ended.seal),
+            (calls, seal),
+            "{ceiling}"
+        );
+        if seal == Seal::Error {
+            assert_eq!(reason(&ended), "the cost ceiling is reached");
+        } else {
+            assert_eq!(ended.budget.cost(), Cost(100));
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_prompt_cost_before_a_restart_counts_after_it() {
+    let world = World::new(dear_steps());
+    let kept = Kept::new();
+    let setup = || Setup {
+        price: Some(PRICE),
+        ..world.setup()
+    };
+    let session = kept.begin(setup()).await;
+    let id = session.id().to_owned();
+    // The first failure has cost 30 when its wait begins.
+    let fate = until_cut(&session, session.prompt(ask(cost(60))), is_wait).await;
+    assert!(matches!(fate, Fate::Died), "it must be cut in its wait");
+    drop(session);
+    let ended = kept.open(&id, setup()).await.resume().await.unwrap();
+    assert_eq!(world.provider.calls_made(), 2);
+    assert_eq!(reason(&ended), "the cost ceiling is reached");
 }
