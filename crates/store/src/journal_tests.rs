@@ -109,7 +109,11 @@ async fn no_question_reads_more_than_it_needs_or_sorts_it() {
             read::PAGE,
             &format!("{of_session} AND seq>?)"),
         ),
-        (read::ENTRIES, read::CONTEXT, &format!("{of_session})")),
+        (
+            read::ENTRIES,
+            read::CONTEXT,
+            &format!("{of_session} AND seq>?)"),
+        ),
     ];
     for (select, filter, way) in questions {
         let question = format!("EXPLAIN QUERY PLAN {select} {filter}");
@@ -139,7 +143,7 @@ async fn a_session_of_ten_thousand_turns_is_read_within_a_second() {
         journal.append(&hold, lines).await.unwrap();
     }
     let begun = Instant::now();
-    let context = journal.context("s").await.unwrap();
+    let context = journal.context("s", (0, u32::MAX)).await.unwrap();
     let took = begun.elapsed();
     assert_eq!(context.len(), 40_001);
     assert!(took.as_millis() < 1000, "it took {took:?}");

@@ -10,6 +10,9 @@ use outlast_engine::{BoxFuture, Clock};
 use outlast_store::journal::{Hold, Line, Stored};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+/// How many entries are read at a time: of a long session, what was folded is not needed any more.
+const PAGE: u32 = 1000;
+
 pub(super) struct Record {
     kept: Option<(outlast_store::Journal, Hold)>,
     clock: Arc<dyn Clock>,
@@ -142,11 +145,17 @@ pub(super) async fn standing(
     journal: &outlast_store::Journal,
     session: &str,
 ) -> Result<Standing, Error> {
-    let mut standing = Standing::default();
-    for stored in journal.context(session).await? {
-        standing.take_in(read(session, &stored)?);
+    let (mut standing, mut after) = (Standing::default(), 0);
+    loop {
+        let entries = journal.context(session, (after, PAGE)).await?;
+        let Some(last) = entries.last() else {
+            return Ok(standing);
+        };
+        after = last.seq;
+        for stored in &entries {
+            standing.take_in(read(session, stored)?);
+        }
     }
-    Ok(standing)
 }
 
 /// The entry that a line holds.

@@ -21,8 +21,8 @@ pub(super) const ENTRIES: &str =
 pub(super) const PAGE: &str =
     "seq > ?2 AND (?3 IS NULL OR kind IN (SELECT value FROM json_each(?3))) ORDER BY seq LIMIT ?4";
 pub(super) const CONTEXT: &str =
-    "(kind IN ('prompt', 'message', 'tool_finished', 'compacted', 'settled')
-      OR turn = (SELECT last_turn FROM sessions WHERE id = ?1)) ORDER BY seq";
+    "seq > ?2 AND (kind IN ('prompt', 'message', 'tool_finished', 'compacted', 'settled')
+      OR turn = (SELECT last_turn FROM sessions WHERE id = ?1)) ORDER BY seq LIMIT ?3";
 pub(super) const LAST: &str = "kind = ?2 ORDER BY seq DESC LIMIT 1";
 
 /// Which entries of a session to read.
@@ -94,12 +94,17 @@ impl Journal {
         .await
     }
 
-    /// What is needed to go on with a session: what was said and done in it, and all of its last turn, in order.
-    pub async fn context(&self, id: &str) -> Result<Vec<Stored>, Error> {
+    /// What is needed to go on with a session: what was said and done in it, and all of its last turn, in order. Of
+    /// that, so many entries at most that come after the one of this number.
+    pub async fn context(
+        &self,
+        id: &str,
+        (after, limit): (u64, u32),
+    ) -> Result<Vec<Stored>, Error> {
         let session = id.to_owned();
         self.look(move |connection| {
             owner_of(connection, &session)?;
-            entries(connection, CONTEXT, [session])
+            entries(connection, CONTEXT, params![session, integer(after), limit])
         })
         .await
     }

@@ -53,7 +53,7 @@ async fn the_context_is_what_was_said_and_all_of_the_last_turn() {
     append(&journal, &hold, &first.map(|kind| (1, kind))).await;
     append(&journal, &hold, &[(1, "compacted"), (1, "settled")]).await;
     append(&journal, &hold, &[(2, "prompt"), (2, "noise")]).await;
-    let context = told(&journal.context("s").await.unwrap());
+    let context = told(&journal.context("s", (0, u32::MAX)).await.unwrap());
     let expected = [
         "1 1 prompt",
         "3 1 message",
@@ -64,6 +64,8 @@ async fn the_context_is_what_was_said_and_all_of_the_last_turn() {
         "9 2 noise",
     ];
     assert_eq!(context, expected);
+    let page = journal.context("s", (3, 2)).await.unwrap();
+    assert_eq!(told(&page), expected[2..4]);
 }
 
 #[tokio::test]
@@ -149,7 +151,7 @@ async fn what_does_not_exist_is_neither_read_nor_claimed_nor_deleted() {
     let journal = place.open();
     let errors = [
         journal.read("s", ALL).await.unwrap_err(),
-        journal.context("s").await.unwrap_err(),
+        journal.context("s", (0, u32::MAX)).await.unwrap_err(),
         journal.claim("s").await.unwrap_err(),
         journal.delete("s").await.unwrap_err(),
     ];
