@@ -15,6 +15,8 @@ mod crowd;
 mod doctor;
 mod explain;
 mod interrupts;
+#[cfg(target_os = "linux")]
+mod long_session;
 mod mock_server;
 mod policies;
 mod providers;
@@ -24,3 +26,4 @@ mod shared;
 mod simulate;
 mod support;
 mod trust;
+mod written;

@@ -1,0 +1,110 @@
+//! Sessions that no run has made: their entries are put straight into the journal of a home.
+
+use crate::support::Outlast;
+use outlast_dialect::{Message, Part, Role};
+use outlast_engine::journal::{Entry, Problem};
+use outlast_kernel::Timestamp;
+use outlast_kernel::budget::Prompt;
+use outlast_kernel::event::{Seal, StopReason, Usage};
+use outlast_kernel::verdict::Cause;
+use outlast_store::Journal;
+use outlast_store::journal::{Line, NewSession};
+use serde_json::{Value, json};
+use std::fs;
+use tokio::runtime::Runtime;
+
+/// How its process left a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Left {
+    /// It was let go of.
+    Free,
+    /// Its process died before it could.
+    Abandoned,
+}
+
+/// Writes a session of the command's folder, turn by turn.
+pub(crate) fn session(outlast: &Outlast, id: &str, (turns, left): (&[Vec<Entry>], Left)) {
+    let (home, runtime) = (outlast.home(), Runtime::new().unwrap());
+    fs::create_dir_all(&home).unwrap();
+    fs::write(home.join("VERSION"), "1\n").unwrap();
+    let journal = Journal::open(&home.join("sessions.db")).unwrap().journal;
+    let new = NewSession {
+        id: id.to_owned(),
+        directory: outlast.folder.path().to_str().unwrap().to_owned(),
+        title: format!("About {id}"),
+        now: second(0),
+    };
+    let hold = runtime.block_on(journal.begin(new)).unwrap();
+    let turns = turns.iter().zip(1..);
+    let lines = turns.flat_map(|(entries, turn)| entries.iter().map(move |it| line(turn, it)));
+    let written = runtime.block_on(journal.append(&hold, lines.collect()));
+    written.unwrap();
+    match left {
+        Left::Free => runtime.block_on(journal.release(hold)).unwrap(),
+        Left::Abandoned => {
+            // An owner whose lock is gone is dead, and one that is forgotten lets go of nothing.
+            std::mem::forget(hold);
+            fs::remove_dir_all(home.join("sessions.db.owners")).unwrap();
+        }
+    }
+}
+
+fn second(number: u64) -> Timestamp {
+    Timestamp::from_millis(1_700_000_000_000 + 1000 * number)
+}
+
+fn line(turn: u64, entry: &Entry) -> Line {
+    Line {
+        turn,
+        kind: entry.kind().to_owned(),
+        time: second(turn),
+        body: serde_json::to_string(entry).unwrap(),
+    }
+}
+
+// --- Entries ---
+
+/// What was typed for a prompt: a script of the provider inside the command.
+pub(crate) fn typed(model: &str) -> Value {
+    json!({"settings": {"model": model}})
+}
+
+pub(crate) fn prompt(text: &str, options: Value) -> Entry {
+    Entry::Prompt {
+        turn_id: format!("turn of {text}"),
+        message: Some(Message::user(text)),
+        budget: Prompt::default(),
+        options,
+    }
+}
+
+pub(crate) fn answer(text: &str) -> Entry {
+    let text = text.to_owned();
+    Entry::Message {
+        message: Message {
+            role: Role::Assistant,
+            parts: vec![Part::Text { text }],
+        },
+        stop_reason: StopReason::EndTurn,
+        usage: Usage::default(),
+        model: "ok".to_owned(),
+    }
+}
+
+pub(crate) fn completed() -> Entry {
+    settled(Seal::Completed, None)
+}
+
+pub(crate) fn failed() -> Entry {
+    let error = Problem {
+        cause: Cause::Overloaded,
+        message: "come back tomorrow".to_owned(),
+        reason: "3 retries were used up".to_owned(),
+    };
+    settled(Seal::Error, Some(error))
+}
+
+fn settled(seal: Seal, error: Option<Problem>) -> Entry {
+    let usage = Usage::default();
+    Entry::Settled { seal, usage, error }
+}
