@@ -14,6 +14,8 @@ mod config;
 mod crowd;
 mod doctor;
 mod explain;
+#[cfg(unix)]
+mod frozen_sample;
 mod interrupts;
 #[cfg(target_os = "linux")]
 mod long_session;
