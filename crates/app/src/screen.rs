@@ -6,8 +6,10 @@ use anyhow::Context;
 use outlast_engine::turn::Ended;
 use outlast_kernel::decision::GiveUp;
 use outlast_kernel::event::{Event, Seal, StopReason};
+use outlast_kernel::failure::Judged;
 use outlast_kernel::policy::Policy;
 use outlast_kernel::text;
+use outlast_kernel::verdict::Cause;
 use std::borrow::Cow;
 use std::io::{IsTerminal, Write};
 
@@ -115,7 +117,7 @@ impl Screen {
             "error: {phrase}: {}{code}: {why}",
             one_line(&judged.failure.message)
         ));
-        if let Some(remedy) = remedy(*why, policy) {
+        if let Some(remedy) = remedy(judged, *why, policy) {
             self.progress.print(&format!("  hint: {remedy}"));
         }
     }
@@ -192,7 +194,11 @@ fn say(line: &str) -> std::io::Result<()> {
     stdout.flush()
 }
 
-fn remedy(why: GiveUp, policy: &Policy) -> Option<&'static str> {
+fn remedy(judged: &Judged, why: GiveUp, policy: &Policy) -> Option<&'static str> {
+    let refused = judged.verdict.cause == Cause::InvalidRequest;
+    if refused && judged.failure.message.to_lowercase().contains("tool") {
+        return Some("if the model knows no tools, offer it none: --no-tools");
+    }
     match why {
         GiveUp::RetriesSpent { .. }
         | GiveUp::SleepSpent { .. }
