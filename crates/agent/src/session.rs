@@ -228,12 +228,12 @@ impl Session {
         let request = setup.request(begun.messages);
         let attempts = begun.taken_up.attempts;
         self.board.change(|snapshot| snapshot.attempt = attempts);
-        let retry = Switchable {
-            strategy: setup.retry.as_deref(),
+        let retry = setup.retry.as_deref().map(|strategy| Switchable {
+            strategy,
             on: &self.retries,
-        };
+        });
         let turn = Turn {
-            retry: Some(&retry),
+            retry: retry.as_ref().map(|retry| retry as _),
             budget: begun.budget,
             price: setup.price,
             ids: Ids {

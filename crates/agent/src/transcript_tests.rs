@@ -193,7 +193,7 @@ fn eventful() -> Session {
         .wait(1)
         .waited()
         .add(&Entry::Switched {
-            left: "work".to_owned(),
+            left: Some("work".to_owned()),
             spent: Spent::default(),
         })
         .answer("large-1", vec![thought("I shall look.", "c2ln"), reads])

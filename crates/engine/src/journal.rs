@@ -66,10 +66,11 @@ pub enum Entry {
         /// What is spent, less what was not slept.
         spent: Spent,
     },
-    /// Another account is asked from here on.
+    /// Another account is asked from here on, or the same with another key.
     Switched {
         /// The account that is left.
-        left: String,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        left: Option<String>,
         /// What is spent.
         spent: Spent,
     },

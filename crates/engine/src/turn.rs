@@ -104,6 +104,8 @@ pub struct TakenUp {
     pub usage: Usage,
     /// What the open chain of retries has spent.
     pub chain: Chain,
+    /// What the chain is for.
+    pub failure: Option<Arc<Judged>>,
     /// The wait that was under way.
     pub wait: Option<Wait>,
     /// The accounts that were switched away from.
@@ -161,8 +163,16 @@ pub async fn run_turn(mut turn: Turn<'_>, sink: Sink<'_>) -> Ended {
         answer: Answer::after(taken_up.usage),
         error: None,
     };
+    // A retry that was under way is made again, and said again.
+    let again = taken_up.failure.filter(|_| taken_up.chain.is_open());
+    let now = runner.turn.clock.now();
+    let again = again.map(|failure| Wait {
+        since: now,
+        until: now,
+        failure,
+    });
     // The state of a turn is large; it is kept off the stack of whoever runs it.
-    Box::pin(runner.run(taken_up.wait, taken_up.calls)).await
+    Box::pin(runner.run(taken_up.wait.or(again), taken_up.calls)).await
 }
 
 struct Runner<'a> {

@@ -19,7 +19,7 @@ pub const VERSION: u32 = 1;
 pub struct Event {
     /// The version of the vocabulary.
     pub v: u32,
-    /// Its number within the session, from 1, without gaps.
+    /// Its number within the session, from 1, without gaps; a process that takes a session up counts anew.
     pub seq: u64,
     /// When it happened.
     pub time: Timestamp,

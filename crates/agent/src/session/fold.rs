@@ -9,7 +9,6 @@ use outlast_engine::tools::Output;
 use outlast_engine::turn::{Outstanding, SoFar, TakenUp};
 use outlast_kernel::budget::{Chain, Prompt};
 use outlast_kernel::event::{Seal, ToolCall, Usage};
-use outlast_kernel::failure::Judged;
 use outlast_kernel::recovery::Wait;
 use serde_json::Value;
 use std::sync::Arc;
@@ -43,8 +42,6 @@ pub struct Unfinished {
     pub budget: Prompt,
     /// How far it came.
     pub taken_up: TakenUp,
-    /// The last failure, which a wait is for.
-    failure: Option<Judged>,
 }
 
 impl Standing {
@@ -75,7 +72,6 @@ impl Standing {
                     turn_id,
                     budget,
                     taken_up: TakenUp::default(),
-                    failure: None,
                 });
             }
             Entry::Settled { seal, usage, .. } => {
@@ -119,7 +115,7 @@ impl Standing {
         let taken_up = &mut turn.taken_up;
         taken_up.usage = taken_up.usage.plus(usage);
         taken_up.chain = Chain::default();
-        taken_up.wait = None;
+        (taken_up.wait, taken_up.failure) = (None, None);
         taken_up.calls = message.tool_calls().map(not_started).collect();
     }
 
@@ -159,7 +155,7 @@ impl Unfinished {
             }
             Entry::AttemptFailed { judged, usage, .. } => {
                 taken_up.usage = taken_up.usage.plus(usage);
-                self.failure = judged;
+                taken_up.failure = judged.map(Arc::new);
             }
             Entry::WaitScheduled {
                 since,
@@ -168,10 +164,10 @@ impl Unfinished {
                 ..
             } => {
                 self.has_spent(spent);
-                self.taken_up.wait = self.failure.clone().map(|failure| Wait {
+                self.taken_up.wait = self.taken_up.failure.clone().map(|failure| Wait {
                     since,
                     until,
-                    failure: Arc::new(failure),
+                    failure,
                 });
             }
             Entry::WaitEnded { spent } => {
@@ -179,7 +175,7 @@ impl Unfinished {
                 self.has_spent(spent);
             }
             Entry::Switched { left, spent } => {
-                taken_up.left.push(left);
+                taken_up.left.extend(left);
                 self.has_spent(spent);
             }
             _ => {}

@@ -102,13 +102,13 @@ impl From<&str> for Ask {
 
 /// A strategy that can be switched off while a turn runs.
 pub(super) struct Switchable<'a> {
-    pub(super) strategy: Option<&'a dyn RetryStrategy>,
+    pub(super) strategy: &'a dyn RetryStrategy,
     pub(super) on: &'a AtomicBool,
 }
 
 impl Switchable<'_> {
     fn in_force(&self) -> Option<&dyn RetryStrategy> {
-        self.strategy.filter(|_| self.on.load(Ordering::Relaxed))
+        self.on.load(Ordering::Relaxed).then_some(self.strategy)
     }
 }
 
@@ -123,10 +123,7 @@ impl RetryStrategy for Switchable<'_> {
         cancel: &'a CancellationToken,
     ) -> BoxFuture<'a, Result<(), Aborted>> {
         // A wait that has begun goes on.
-        match self.strategy {
-            Some(strategy) => strategy.sleep(delay, cancel),
-            None => Box::pin(std::future::ready(Err(Aborted))),
-        }
+        self.strategy.sleep(delay, cancel)
     }
 
     fn rules(&self) -> Rules {

@@ -137,10 +137,7 @@ impl Story {
                     cause,
                 });
             }
-            Entry::Switched { left, .. } => {
-                let note = format!("Account {left} is left; another one is asked from here on.");
-                pieces.push(Piece::Note(note));
-            }
+            Entry::Switched { left, .. } => pieces.push(Piece::Note(switched(left))),
             Entry::Message {
                 message,
                 stop_reason,
@@ -237,4 +234,11 @@ impl Call {
 
 fn said(title: String, time: Timestamp, parts: Vec<Part>) -> Piece {
     Piece::Said { title, time, parts }
+}
+
+fn switched(left: Option<String>) -> String {
+    match left {
+        Some(left) => format!("Account {left} is left; another one is asked from here on."),
+        None => "The key was fetched anew.".to_owned(),
+    }
 }

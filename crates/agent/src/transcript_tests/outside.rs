@@ -27,7 +27,7 @@ fn full_of(text: &str) -> (Session, Head) {
         .prompt(Some(question))
         .failed(Some(failure), every_part())
         .add(&Entry::Switched {
-            left: text.to_owned(),
+            left: Some(text.to_owned()),
             spent: Spent::default(),
         })
         .answer(text, every_part())

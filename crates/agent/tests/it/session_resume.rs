@@ -87,6 +87,41 @@ async fn a_chain_goes_on_counting_after_a_restart() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_retry_that_was_under_way_is_made_and_said_again() {
+    let (kept, world) = (
+        Kept::new(),
+        World::new([fails(overloaded()), hangs(vec![]), answers("Hello")]),
+    );
+    let second = |body: &Body| matches!(body, Body::AttemptStarted { attempt: 2 });
+    let id = die_at(&kept, &world, "hi".into(), second).await;
+    let session = kept.open(&id, world.setup()).await;
+    let heard = Listener::with(&session, |session, body| {
+        if matches!(body, Body::AttemptStarted { .. }) {
+            assert!(session.is_retrying());
+        }
+    });
+    session.resume().await.unwrap();
+    assert_eq!(heard.retries(), [(1, 0)]);
+    assert_eq!(heard.ends(), [(true, 1, None)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wait_goes_on_in_a_session_that_retries_nothing() {
+    let (kept, world) = (
+        Kept::new(),
+        World::new([fails(overloaded()), answers("Hello")]),
+    );
+    let id = die_at(&kept, &world, "hi".into(), is_wait).await;
+    let setup = Setup {
+        retry: None,
+        ..world.setup()
+    };
+    let ended = kept.open(&id, setup).await.resume().await.unwrap();
+    assert_eq!(ended.seal, Seal::Completed);
+    assert_eq!(world.provider.called_at(), [0, 2]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_wait_that_was_taken_up_can_be_steered() {
     for (steer, seal) in [
         (Session::abort as fn(&Session), Seal::Aborted),
@@ -395,7 +430,7 @@ fn the_accounts_that_a_turn_has_left_are_known_after_a_restart() {
         options: serde_json::Value::Null,
     };
     let switched = |name: &str| Entry::Switched {
-        left: name.to_owned(),
+        left: Some(name.to_owned()),
         spent: Spent::default(),
     };
     let left = |entries: Vec<Entry>| Standing::after(entries).unfinished.unwrap().taken_up.left;

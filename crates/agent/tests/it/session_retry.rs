@@ -393,7 +393,7 @@ async fn a_usage_limit_switches_the_account_without_a_wait() {
     );
     assert_eq!(*provider.asked.lock().unwrap(), ["full", "free"]);
     let entries = kept.entries(session.id()).await;
-    let left = |entry: &Entry| matches!(entry, Entry::Switched { left, .. } if left == "first");
+    let left = |entry: &Entry| matches!(entry, Entry::Switched { left: Some(left), .. } if left == "first");
     assert_eq!(entries.iter().filter(|entry| left(entry)).count(), 1);
 }
 

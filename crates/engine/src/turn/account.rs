@@ -45,12 +45,11 @@ impl Runner<'_> {
 
     /// Goes on without the account in use, unless it has just got a new key.
     pub(super) fn leave_account(&mut self) {
-        if let Some(account) = self.account.as_ref().filter(|_| !self.has_new_key) {
-            let left = account.name.clone();
-            self.left.push(left.clone());
-            let spent = self.spent();
-            self.scribe.note(Entry::Switched { left, spent });
-        }
+        let account = self.account.as_ref().filter(|_| !self.has_new_key);
+        let left = account.map(|account| account.name.clone());
+        self.left.extend(left.clone());
+        let spent = self.spent();
+        self.scribe.note(Entry::Switched { left, spent });
     }
 
     /// Whether the account in use is blocked while another is free.

@@ -8,6 +8,7 @@ use super::control::Command;
 use super::gate::AtGate;
 use crate::knowledge::Knowledge;
 use crate::{CancellationToken, Clock};
+use futures_util::FutureExt;
 use outlast_kernel::Timestamp;
 use outlast_kernel::event::Body;
 use outlast_kernel::failure::Failure;
@@ -121,13 +122,12 @@ impl Runner<'_> {
 
     /// Waits, and says how the wait ended.
     pub(super) async fn sleep(&mut self, at: Timestamp) -> Event {
-        let Some(retry) = self.turn.retry else {
-            return Event::Aborted {
-                now: self.turn.clock.now(),
-            };
-        };
         let cancel = CancellationToken::new();
-        let mut own = retry.sleep(at.since(self.turn.clock.now()), &cancel);
+        let mut own = match self.turn.retry {
+            Some(retry) => retry.sleep(at.since(self.turn.clock.now()), &cancel),
+            // A wait that an earlier process began, when there were retries.
+            None => Box::pin(self.turn.clock.sleep_until(at).map(Ok)),
+        };
         let mut changes = self.gate.as_ref().map(|gate| gate.knowledge.changes());
         let mut asked_in_vain = None;
         let command = loop {
