@@ -25,6 +25,7 @@ mod progress;
 mod prompt;
 mod reach;
 mod resume_command;
+mod runtime;
 mod screen;
 mod sessions_command;
 mod settings;

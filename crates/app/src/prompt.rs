@@ -11,7 +11,7 @@ use crate::follow::{Followed, follow};
 use crate::options::Options;
 use crate::reach::FIRST_RUN;
 use crate::screen::Screen;
-use crate::{complain, config, home, image, interrupt, journal, knowledge, settings};
+use crate::{complain, config, home, image, interrupt, journal, knowledge, runtime, settings};
 use anyhow::Context;
 use outlast_agent::Session;
 use outlast_agent::session::{Ask, Setup};
@@ -28,20 +28,13 @@ const MAX_PROMPT_BYTES: u64 = 16 << 20;
 
 pub(crate) fn run(arguments: &PromptArguments) -> anyhow::Result<Exit> {
     let clock: Arc<dyn Clock> = Arc::new(settings::clock()?);
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build()?;
-    let exit = runtime.block_on(async {
+    runtime::run(async {
         let asking = match arguments.go_on || arguments.session.is_some() {
             true => Asking::going_on(arguments, clock).await?,
             false => Asking::anew(arguments, clock).await?,
         };
         asking.run(arguments).await
-    });
-    // Whatever is still looked up, connected or read from the terminal is of no use any more.
-    runtime.shutdown_background();
-    exit
+    })
 }
 
 /// A prompt, and the session that it is for.

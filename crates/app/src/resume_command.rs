@@ -9,7 +9,7 @@ use crate::follow::{Followed, follow};
 use crate::interrupt::{self, Signals};
 use crate::options::Options;
 use crate::screen::Screen;
-use crate::{complain, config, home, journal, knowledge, settings};
+use crate::{complain, config, home, journal, knowledge, runtime, settings};
 use anyhow::{Context, bail};
 use futures_util::future::join_all;
 use outlast_agent::Session;
@@ -29,11 +29,7 @@ pub(crate) fn run(arguments: &ResumeArguments) -> anyhow::Result<Exit> {
         complain("Nothing to resume.");
         return Ok(Exit::Success);
     };
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build()?;
-    let exit = runtime.block_on(async {
+    runtime::run(async {
         let work = work(&journal, arguments).await?;
         if work.is_empty() {
             complain("Nothing to resume.");
@@ -48,9 +44,7 @@ pub(crate) fn run(arguments: &ResumeArguments) -> anyhow::Result<Exit> {
             several: work.len() > 1,
         };
         Ok(resuming.all(work).await)
-    });
-    runtime.shutdown_background();
-    exit
+    })
 }
 
 /// A session, and what is to be done about it.
