@@ -1,7 +1,9 @@
 //! The file in our folder in which sessions are written down.
 
+use crate::exit::Usage;
 use crate::{complain, home};
 use anyhow::Context;
+use outlast_store::journal::Summary;
 use outlast_store::{Error, Journal};
 use std::path::Path;
 
@@ -30,4 +32,16 @@ pub(crate) fn existing() -> anyhow::Result<Option<Journal>> {
         )
     };
     Journal::open_existing(&file).with_context(damaged)
+}
+
+/// The session that was named, by its id or the beginning of it.
+pub(crate) async fn find(journal: &Journal, name: &str) -> anyhow::Result<Summary> {
+    // Every id begins with nothing: a variable that is not set would mean the only session that there is.
+    if name.is_empty() {
+        return Err(Usage("the name of a session is empty".to_owned()).into());
+    }
+    journal.summary(name).await.map_err(|error| match error {
+        Error::NoSuchSession { .. } | Error::Ambiguous { .. } => Usage(error.to_string()).into(),
+        error => error.into(),
+    })
 }

@@ -6,6 +6,7 @@ mod assemble;
 mod cli;
 mod config;
 mod config_command;
+mod deliver;
 mod doctor;
 mod exit;
 mod explain;

@@ -58,6 +58,19 @@ enum Place {
     Known(Journal, Summary),
 }
 
+impl Place {
+    /// For a new session.
+    async fn new(home: &Path, arguments: &PromptArguments) -> Self {
+        match journal::open(home) {
+            Ok(journal) => {
+                say_unfinished(&journal, arguments).await;
+                Self::New(journal)
+            }
+            Err(error) => unwritten(&error.to_string()),
+        }
+    }
+}
+
 impl Asking {
     /// A prompt that begins a session. What is wrong with it is said before anything is made.
     async fn anew(arguments: &PromptArguments, clock: Arc<dyn Clock>) -> anyhow::Result<Self> {
@@ -73,13 +86,10 @@ impl Asking {
         let home = home::prepare();
         let home = home.inspect_err(|error| complain(&format!("warning: {error:#}")));
         let home = home.ok();
-        let place = match home.as_deref().map(journal::open) {
+        let place = match &home {
+            // Not even looked at: a file that is damaged would be put aside for nothing.
             _ if arguments.no_session => Place::Nowhere,
-            Some(Ok(journal)) => {
-                say_unfinished(&journal, arguments).await;
-                Place::New(journal)
-            }
-            Some(Err(error)) => unwritten(&error.to_string()),
+            Some(home) => Place::new(home, arguments).await,
             None => unwritten("there is no folder to keep it in"),
         };
         Ok(Self {
@@ -96,7 +106,8 @@ impl Asking {
 
     /// A prompt for a session that is there. It stays in the folder where it began.
     async fn going_on(arguments: &PromptArguments, clock: Arc<dyn Clock>) -> anyhow::Result<Self> {
-        let journal = journal::existing()?.context("there is no session yet")?;
+        let journal = journal::existing()?;
+        let journal = journal.ok_or_else(|| Usage("there is no session yet".to_owned()))?;
         let summary = known(&journal, arguments).await?;
         let earlier = crate::resume_command::options(&journal, &summary.id).await?;
         let options = Options::of(arguments).after(earlier);
@@ -187,13 +198,13 @@ fn unwritten(why: &str) -> Place {
 /// The session that is meant.
 async fn known(journal: &Journal, arguments: &PromptArguments) -> anyhow::Result<Summary> {
     let summary = match &arguments.session {
-        Some(id) => journal.summary(id).await?,
+        Some(id) => journal::find(journal, id).await?,
         None => {
             let here = current_folder()?.to_string_lossy().into_owned();
             let mut sessions = journal.sessions().await?.into_iter();
             sessions
                 .find(|session| session.directory == here)
-                .with_context(|| format!("there is no session that began in {here}"))?
+                .ok_or_else(|| Usage(format!("there is no session that began in {here}")))?
         }
     };
     match (summary.open_turn, summary.state) {

@@ -4,6 +4,7 @@
 
 use crate::assemble::{Attendance, Parts};
 use crate::cli::ResumeArguments;
+use crate::deliver::deliver;
 use crate::exit::Exit;
 use crate::follow::{Followed, follow};
 use crate::interrupt::{self, Signals};
@@ -13,7 +14,7 @@ use crate::{complain, config, home, journal, knowledge, runtime, settings};
 use anyhow::{Context, bail};
 use futures_util::future::join_all;
 use outlast_agent::Session;
-use outlast_agent::session::{Ask, read};
+use outlast_agent::session::{self, Ask, read};
 use outlast_engine::Clock;
 use outlast_engine::journal::Entry;
 use outlast_engine::knowledge::Knowledge;
@@ -42,6 +43,7 @@ pub(crate) fn run(arguments: &ResumeArguments) -> anyhow::Result<Exit> {
             knowledge,
             json: arguments.json,
             several: work.len() > 1,
+            everything: arguments.session.is_none(),
         };
         Ok(resuming.all(work).await)
     })
@@ -71,17 +73,17 @@ async fn work(journal: &Journal, arguments: &ResumeArguments) -> anyhow::Result<
             summary,
             what: What::CarryOn,
         }),
-        (None, State::Abandoned) => Some(Work {
+        (None, State::Abandoned) if summary.turns > 0 => Some(Work {
             summary,
             what: What::Deliver,
         }),
-        (None, State::Free) => None,
+        (None, State::Abandoned | State::Free) => None,
     };
     let Some(id) = &arguments.session else {
         let sessions = journal.sessions().await?;
         return Ok(sessions.into_iter().rev().filter_map(of).collect());
     };
-    let summary = journal.summary(id).await?;
+    let summary = journal::find(journal, id).await?;
     if summary.state == State::InUse {
         bail!("session {} is in use by another process", summary.id);
     }
@@ -95,6 +97,8 @@ struct Resuming {
     knowledge: Knowledge,
     json: bool,
     several: bool,
+    /// Whether no session was named.
+    everything: bool,
 }
 
 impl Resuming {
@@ -112,6 +116,11 @@ impl Resuming {
     async fn one(&self, work: &Work, signals: Signals) -> Exit {
         match self.carry_on(work, signals).await {
             Ok(exit) => exit,
+            Err(error) if self.everything && is_taken(&error) => {
+                let id = &work.summary.id;
+                complain(&format!("Session {id} is carried on by another process."));
+                Exit::Success
+            }
             Err(error) => {
                 complain(&format!("error: session {}: {error:#}", work.summary.id));
                 Exit::Failed
@@ -121,14 +130,15 @@ impl Resuming {
 
     async fn carry_on(&self, work: &Work, signals: Signals) -> anyhow::Result<Exit> {
         let summary = &work.summary;
+        if work.what == What::Deliver {
+            let place = (self.screen(summary), &*self.clock);
+            return deliver(&self.journal, &summary.id, place).await;
+        }
         let folder = PathBuf::from(&summary.directory);
         if !folder.is_dir() {
             bail!("its folder {} is gone", folder.display());
         }
         let (session, policy, ask) = self.open(&summary.id, &folder).await?;
-        if work.what == What::Deliver {
-            return self.deliver(session, summary).await;
-        }
         let turn = async {
             match work.what {
                 What::TryAgain => session.try_again(ask).await,
@@ -164,25 +174,23 @@ impl Resuming {
         Ok((session, policy, ask))
     }
 
-    /// Says an answer that nobody may have seen.
-    async fn deliver(&self, session: Session, summary: &Summary) -> anyhow::Result<Exit> {
-        complain(&format!(
-            "Session {} was finished; its process died before it could say so.",
-            summary.id
-        ));
-        let last = session.messages().pop();
-        let answer = last.map(|message| message.text()).unwrap_or_default();
-        self.screen(summary).answer(&answer)?;
-        session.close().await?;
-        Ok(Exit::Success)
-    }
-
     fn screen(&self, summary: &Summary) -> Screen {
         if !self.several {
             return Screen::new(self.json);
         }
         let heading = format!("== {} {}", summary.id, summary.title);
         Screen::one_of_several(self.json, &summary.id, heading)
+    }
+}
+
+/// Whether another process was faster: it has the session, or has finished it already.
+fn is_taken(error: &anyhow::Error) -> bool {
+    let in_use = |error: &outlast_store::Error| matches!(error, outlast_store::Error::InUse { .. });
+    match error.downcast_ref::<session::Error>() {
+        Some(session::Error::Store(error)) => in_use(error),
+        Some(session::Error::NothingToDo { .. }) => true,
+        Some(_) => false,
+        None => error.downcast_ref().is_some_and(in_use),
     }
 }
 

@@ -47,6 +47,16 @@ impl Screen {
         self.lost_stdout.is_some()
     }
 
+    /// Whether events are printed instead of the answer.
+    pub(crate) const fn is_json(&self) -> bool {
+        self.json
+    }
+
+    /// Whether everything that was said has reached stdout.
+    pub(crate) fn written(self) -> std::io::Result<()> {
+        self.lost_stdout.map_or(Ok(()), Err)
+    }
+
     pub(crate) fn event(&mut self, event: &Event) {
         if !self.json {
             self.progress.event(&event.body, event.time);

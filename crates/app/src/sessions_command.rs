@@ -84,7 +84,8 @@ const fn standing(session: &Summary) -> &'static str {
     match (session.state, session.open_turn) {
         (State::InUse, _) => "in use",
         (_, Some(_)) => "unfinished",
-        (State::Abandoned, None) => "undelivered",
+        (State::Abandoned, None) if session.turns > 0 => "undelivered",
+        (State::Abandoned, None) => "empty",
         (State::Free, None) => "finished",
     }
 }
@@ -112,7 +113,7 @@ fn line(session: &Summary) -> String {
 /// Writes a session as a document to stdout.
 async fn write(journal: &Journal, id: Option<String>, format: Format) -> anyhow::Result<Exit> {
     let session = match id {
-        Some(id) => journal.summary(&id).await?,
+        Some(id) => journal::find(journal, &id).await?,
         None => {
             let newest = journal.sessions().await?.into_iter().next();
             newest.context("there is no session yet")?
@@ -165,7 +166,7 @@ async fn delete(journal: &Journal, sessions: &[String]) -> anyhow::Result<Exit> 
     // All are found before the first one is gone.
     let mut found = Vec::new();
     for id in sessions {
-        found.push(journal.summary(id).await?);
+        found.push(journal::find(journal, id).await?);
     }
     for session in found {
         journal.delete(&session.id).await?;

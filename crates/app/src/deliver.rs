@@ -1,0 +1,120 @@
+//! What came of a turn whose process died before it could say so.
+//!
+//! All of it is in the journal: neither the folder of the session nor its provider is needed any more.
+
+use crate::complain;
+use crate::exit::Exit;
+use crate::interrupt::Signal;
+use crate::screen::Screen;
+use anyhow::Context;
+use outlast_agent::session::read;
+use outlast_engine::Clock;
+use outlast_engine::journal::{Entry, Problem};
+use outlast_kernel::event::{Body, Event, Seal, VERSION};
+use outlast_store::Journal;
+
+/// How the last turn of a session ended.
+struct Told {
+    turn_id: String,
+    answer: String,
+    seal: Seal,
+    error: Option<Problem>,
+}
+
+/// Says how the last turn of a session ended, and lets go of the session: it is not said again.
+pub(crate) async fn deliver(
+    journal: &Journal,
+    session: &str,
+    (screen, clock): (Screen, &dyn Clock),
+) -> anyhow::Result<Exit> {
+    let hold = journal.claim(session).await?;
+    let told = told(journal, session).await?;
+    complain(&format!(
+        "Session {session} was finished; its process died before it could say so."
+    ));
+    if screen.is_json() {
+        say_events(screen, &told, (session, clock))?;
+    } else {
+        say(&screen, &told)?;
+    }
+    journal.release(hold).await?;
+    Ok(match told.seal {
+        Seal::Completed => Exit::Success,
+        Seal::Error => Exit::Failed,
+        Seal::Aborted => Exit::Signalled(Signal::Interrupt),
+    })
+}
+
+async fn told(journal: &Journal, session: &str) -> anyhow::Result<Told> {
+    let last = async |kind| -> anyhow::Result<Option<Entry>> {
+        let last = journal.last(session, kind).await?;
+        Ok(last.map(|last| read(session, &last)).transpose()?)
+    };
+    let turn_id = match last("prompt").await? {
+        Some(Entry::Prompt { turn_id, .. }) => turn_id,
+        _ => String::new(),
+    };
+    let answer = match last("message").await? {
+        Some(Entry::Message { message, .. }) => message.text(),
+        _ => String::new(),
+    };
+    match last("settled").await? {
+        Some(Entry::Settled { seal, error, .. }) => Ok(Told {
+            turn_id,
+            answer,
+            seal,
+            error,
+        }),
+        _ => Err(anyhow::anyhow!("nothing was finished in it")),
+    }
+}
+
+fn say(screen: &Screen, told: &Told) -> anyhow::Result<()> {
+    match (told.seal, &told.error) {
+        (Seal::Completed, _) => screen.answer(&told.answer)?,
+        (Seal::Aborted, _) => complain("Cancelled."),
+        (Seal::Error, Some(problem)) => {
+            let phrase = problem.cause.phrase();
+            complain(&format!(
+                "error: {phrase}: {}: {}",
+                problem.message, problem.reason
+            ));
+        }
+        (Seal::Error, None) => complain("error: it failed"),
+    }
+    Ok(())
+}
+
+/// The events that a reader of the first process may have missed: the answer as a whole, or the error, and the end.
+fn say_events(
+    mut screen: Screen,
+    told: &Told,
+    (session, clock): (&str, &dyn Clock),
+) -> anyhow::Result<()> {
+    let result = match (told.seal, &told.error) {
+        (Seal::Completed, _) => Some(Body::TextDelta {
+            text: told.answer.clone(),
+        }),
+        (_, error) => error.as_ref().map(|problem| Body::Error {
+            class: problem.cause.class(),
+            cause: problem.cause,
+            message: problem.message.clone(),
+            code: None,
+            reason: problem.reason.clone(),
+        }),
+    };
+    let status = told.seal;
+    let bodies = result.into_iter().chain([Body::Sealed { status }]);
+    for (body, seq) in bodies.zip(1..) {
+        screen.event(&Event {
+            v: VERSION,
+            seq,
+            time: clock.now(),
+            session_id: session.to_owned(),
+            turn_id: told.turn_id.clone(),
+            attempt_id: None,
+            body,
+        });
+    }
+    screen.written().context("cannot write to stdout")
+}
