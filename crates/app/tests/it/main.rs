@@ -24,8 +24,13 @@ mod policies;
 mod providers;
 #[cfg(target_os = "linux")]
 mod recorder;
+#[cfg(unix)]
+mod resume;
+mod sessions;
 mod shared;
 mod simulate;
 mod support;
+#[cfg(unix)]
+mod tools_door;
 mod trust;
 mod written;
