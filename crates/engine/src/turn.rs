@@ -208,6 +208,7 @@ impl Runner<'_> {
         self.say_start();
         self.count_cost();
         self.commit().await;
+        self.say_input();
         if !calls.is_empty() {
             self.run_calls(calls).await;
         }
@@ -230,16 +231,20 @@ impl Runner<'_> {
     }
 
     fn say_start(&mut self) {
-        let input = self.turn.request.messages.iter().rev();
-        let mut input = input
-            .filter(|message| message.role == Role::User)
-            .map(Message::text);
-        let text = input.find(|text| !text.is_empty()).unwrap_or_default();
         let (provider, model) = (
             self.turn.provider.name().to_owned(),
             self.turn.request.model.clone(),
         );
         self.emitter.emit(Body::Start { provider, model });
+    }
+
+    /// Says what was asked, once it is written down.
+    fn say_input(&mut self) {
+        let input = self.turn.request.messages.iter().rev();
+        let mut input = input
+            .filter(|message| message.role == Role::User)
+            .map(Message::text);
+        let text = input.find(|text| !text.is_empty()).unwrap_or_default();
         self.emitter.emit(Body::Input { text });
     }
 
