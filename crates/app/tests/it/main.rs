@@ -19,6 +19,7 @@ mod frozen_sample;
 mod interrupts;
 #[cfg(target_os = "linux")]
 mod long_session;
+mod kills;
 mod mock_server;
 mod policies;
 mod providers;

@@ -1,0 +1,169 @@
+//! What is asked in a scene, and what has to come of it.
+
+use crate::mock_server::DIALECTS;
+use std::fmt::Write;
+
+/// A prompt and what the server does to it.
+#[derive(Clone, Debug)]
+pub(crate) struct Plan {
+    pub(crate) dialect: &'static str,
+    pub(crate) script: String,
+    /// The lines by which the scripted agent is told what to call.
+    pub(crate) prompt: String,
+    /// How many steps call tools.
+    pub(crate) steps: usize,
+    /// The lines that its commands append to `lines.txt`, each once at most.
+    pub(crate) lines: Vec<String>,
+    /// What its files hold in the end.
+    pub(crate) files: Vec<(String, String)>,
+    pub(crate) end: End,
+}
+
+/// How its turn is settled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    Answer,
+    /// The server refuses the last call for good; an earlier one, when answers went to processes that were killed.
+    Refusal,
+}
+
+/// A tool that the agent is told to call.
+#[derive(Clone, Copy, Debug)]
+enum Deed {
+    Read,
+    Search,
+    Write,
+    Command,
+}
+
+impl Plan {
+    /// Two failures with their waits, then one tool of each kind, and the answer.
+    pub(crate) fn all_kinds() -> Self {
+        let mut plan = Self::empty("openai");
+        // Long enough that whoever carries on finds it not over.
+        plan.script = "overloaded:1+rate-limited:retry-after=20+ok:agent,times=always".to_owned();
+        for deed in [Deed::Read, Deed::Write, Deed::Command] {
+            plan.call(Word::Call, deed);
+        }
+        plan
+    }
+
+    /// One call, without tools.
+    pub(crate) fn plain(end: End) -> Self {
+        let mut plan = Self::empty("openai");
+        plan.prompt = "Say hello".to_owned();
+        plan.end = end;
+        plan.script = match end {
+            End::Answer => "ok:agent,times=always",
+            End::Refusal => "error:400,times=always",
+        }
+        .to_owned();
+        plan
+    }
+
+    /// Chosen by chance.
+    pub(crate) fn random(random: &mut fastrand::Rng) -> Self {
+        let mut plan = Self::empty(random.choice(DIALECTS).unwrap());
+        for _ in 0..random.usize(1..=4) {
+            plan.call(Word::Call, deed(random));
+            if random.u8(0..4) == 0 {
+                plan.call(Word::And, deed(random));
+            }
+        }
+        plan.end = match random.u8(0..6) {
+            0 => End::Refusal,
+            _ => End::Answer,
+        };
+        plan.script = script(random, &plan);
+        plan
+    }
+
+    fn empty(dialect: &'static str) -> Self {
+        Self {
+            dialect,
+            script: String::new(),
+            prompt: "Do this:\n".to_owned(),
+            steps: 0,
+            lines: Vec::new(),
+            files: Vec::new(),
+            end: End::Answer,
+        }
+    }
+
+    /// Adds a call: of a step of its own, or of the step before.
+    fn call(&mut self, word: Word, deed: Deed) {
+        let (word, step) = match word {
+            Word::Call => ("call", 1),
+            Word::And => ("and", 0),
+        };
+        self.steps += step;
+        let call = match deed {
+            Deed::Read => r#"read {"path":"note.txt"}"#.to_owned(),
+            Deed::Search => r#"grep {"pattern":"remember"}"#.to_owned(),
+            Deed::Write => {
+                let name = format!("written-{}.txt", self.files.len());
+                let content = format!("content of {name}");
+                let call = format!(r#"write {{"path":"{name}","content":"{content}"}}"#);
+                self.files.push((name, content));
+                call
+            }
+            Deed::Command => {
+                let line = format!("line-{}", self.lines.len());
+                let call = format!(r#"bash {{"command":"echo {line} >>lines.txt"}}"#);
+                self.lines.push(line);
+                call
+            }
+        };
+        writeln!(self.prompt, "{word} {call}").unwrap();
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Word {
+    Call,
+    And,
+}
+
+fn deed(random: &mut fastrand::Rng) -> Deed {
+    let deeds = [Deed::Read, Deed::Search, Deed::Write, Deed::Command];
+    // Commands are what must not happen twice.
+    random
+        .choice(deeds)
+        .filter(|_| random.bool())
+        .unwrap_or(Deed::Command)
+}
+
+/// Up to three failures, at any step: the policy would bear no more.
+fn script(random: &mut fastrand::Rng, plan: &Plan) -> String {
+    const FAULTS: [&str; 7] = [
+        "overloaded:1",
+        "rate-limited:retry-after=5",
+        "rate-limited:retry-after=20",
+        "error:500",
+        "reset",
+        "close",
+        "page:502",
+    ];
+    const SLOW: [&str; 2] = ["hold:3,of=agent", "drip:100,of=agent"];
+    let mut faults = Vec::new();
+    let mut left = plan.steps;
+    for _ in 0..random.usize(0..=3) {
+        let answered = random.usize(0..=left.min(2));
+        if answered > 0 {
+            faults.push(format!("ok:agent,times={answered}"));
+            left -= answered;
+        }
+        let slow = random.u8(0..4) == 0 && plan.end == End::Answer;
+        let fault = match slow {
+            true => random.choice(SLOW),
+            false => random.choice(FAULTS),
+        };
+        faults.push(fault.unwrap().to_owned());
+    }
+    faults.push(match plan.end {
+        End::Answer => "ok:agent,times=always".to_owned(),
+        End::Refusal if left == 0 => "error:400,times=always".to_owned(),
+        End::Refusal => format!("ok:agent,times={left}+error:400,times=always"),
+    });
+    faults.join("+")
+}

@@ -1,0 +1,143 @@
+//! One prompt in a home of its own, and every process that works on it until nothing is left to do.
+
+use super::crew::server;
+use super::plan::Plan;
+use crate::mock_server::{MockServer, PLANTED};
+use crate::support::Ran;
+use serde_json::Value;
+use std::path::PathBuf;
+use std::process::Command;
+use tempfile::TempDir;
+
+/// How fast the clock goes: a wait of twenty seconds is longer than a process takes to start.
+pub(crate) const SCALE: &str = "100";
+/// What `Ran` has for a process that a signal ended.
+pub(crate) const KILLED: i32 = -1;
+
+/// More resumes than this are a sign that nothing moves.
+const MOST_RESUMES: usize = 4;
+
+pub(crate) struct Scene<'a> {
+    pub(crate) mock: &'a MockServer,
+    pub(crate) plan: &'a Plan,
+    folder: TempDir,
+    /// What all processes together wrote to stdout, and to stderr.
+    pub(crate) said: String,
+    pub(crate) complained: String,
+    pub(crate) kills: usize,
+}
+
+impl<'a> Scene<'a> {
+    /// A scene before its prompt. What the server went through for others is forgotten.
+    pub(crate) fn new(mock: &'a MockServer, plan: &'a Plan) -> Self {
+        mock.control("DELETE", "/_outlast/script", "");
+        mock.control("DELETE", "/_outlast/requests", "");
+        let folder = TempDir::new().unwrap();
+        let work = folder.path().join("work");
+        std::fs::create_dir(&work).unwrap();
+        std::fs::write(work.join("note.txt"), "remember\n").unwrap();
+        Self {
+            mock,
+            plan,
+            folder,
+            said: String::new(),
+            complained: String::new(),
+            kills: 0,
+        }
+    }
+
+    /// A scene with a server of its own.
+    pub(crate) fn alone<Found>(plan: &Plan, play: impl FnOnce(&mut Scene<'_>) -> Found) -> Found {
+        let mock = server();
+        play(&mut Scene::new(&mock, plan))
+    }
+
+    pub(crate) fn home(&self) -> PathBuf {
+        self.folder.path().join("home")
+    }
+
+    /// Where the tools work.
+    pub(crate) fn work(&self) -> PathBuf {
+        self.folder.path().join("work")
+    }
+
+    // --- What is run ---
+
+    pub(crate) fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = self.mock.outlast.command(arguments);
+        command
+            .current_dir(self.work())
+            .env("OUTLAST_HOME", self.home())
+            .env("ANTHROPIC_API_KEY", PLANTED)
+            .env("OPENAI_API_KEY", PLANTED)
+            .env("PATH", std::env::var_os("PATH").unwrap_or_default());
+        command
+    }
+
+    pub(crate) fn prompt(&self) -> Command {
+        let (url, plan) = (self.mock.url(), self.plan);
+        let mut command = self.command(&["-p", &plan.prompt, "--provider", plan.dialect]);
+        command.args(["--base-url", &url, "--model", &plan.script]);
+        command.args(["--allow", "bash,write"]);
+        command
+    }
+
+    pub(crate) fn resume(&self) -> Command {
+        self.command(&["resume"])
+    }
+
+    /// Runs a command to its end and keeps what it says.
+    pub(crate) fn run(&mut self, command: &mut Command) -> Ran {
+        let ran = Ran::of(command);
+        self.said += &ran.stdout;
+        self.complained += &ran.stderr;
+        self.kills += usize::from(ran.code == KILLED);
+        ran
+    }
+
+    /// Resumes until nothing is left.
+    pub(crate) fn resume_all(&mut self) {
+        for _ in 0..MOST_RESUMES {
+            let ran = self.run(&mut self.resume());
+            if ran.stderr.contains("Nothing to resume.") {
+                return;
+            }
+        }
+        panic!("there is always something to resume:\n{}", self.complained);
+    }
+
+    // --- What is left ---
+
+    /// The sessions, as they are listed.
+    pub(crate) fn sessions(&self) -> Vec<Value> {
+        let ran = Ran::of(&mut self.command(&["sessions", "list", "--json"]));
+        assert_eq!(ran.code, 0, "{}", ran.stderr);
+        serde_json::from_str(&ran.stdout).unwrap()
+    }
+
+    /// What was written down of the prompt.
+    pub(crate) fn entries(&self) -> Vec<Value> {
+        let sessions = self.sessions();
+        let begun = sessions.iter().filter(|session| session["turns"] != 0);
+        let begun: Vec<&Value> = begun.collect();
+        let Some(session) = begun.first() else {
+            return Vec::new();
+        };
+        assert_eq!(begun.len(), 1, "{sessions:?}");
+        let id = session["id"].as_str().unwrap();
+        let export = ["sessions", "export", id, "--format", "jsonl"];
+        let ran = Ran::of(&mut self.command(&export));
+        assert_eq!(ran.code, 0, "{}", ran.stderr);
+        // The first line is about the session itself.
+        let lines = ran.stdout.lines().skip(1);
+        lines
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect()
+    }
+
+    /// The lines that commands have appended.
+    pub(crate) fn lines(&self) -> Vec<String> {
+        let text = std::fs::read_to_string(self.work().join("lines.txt")).unwrap_or_default();
+        text.lines().map(str::to_owned).collect()
+    }
+}
