@@ -17,7 +17,7 @@ use proof::Proof;
 use scene::{KILLED, Scene};
 
 /// What every entry waits for before it counts.
-const JOURNAL: Counted = Counted::Syncs("sessions.db-wal,sessions.db");
+pub(crate) const JOURNAL: Counted = Counted::Syncs("sessions.db-wal,sessions.db");
 
 /// Every call of a process at which it can be killed, before and after.
 fn boundaries(count: u64) -> Vec<(u64, Moment)> {
@@ -26,7 +26,7 @@ fn boundaries(count: u64) -> Vec<(u64, Moment)> {
 }
 
 /// The boundary at which the prompt becomes durable.
-fn boundary_of_the_prompt(plan: &Plan) -> u64 {
+pub(crate) fn boundary_of_the_prompt(plan: &Plan) -> u64 {
     let has_prompt = |at: &u64| {
         Scene::alone(plan, |scene| {
             let recorder = Recorder::new(JOURNAL);

@@ -22,6 +22,8 @@ mod long_session;
 mod kills;
 mod mock_server;
 mod policies;
+#[cfg(target_os = "linux")]
+mod power_loss;
 mod providers;
 #[cfg(target_os = "linux")]
 mod recorder;

@@ -32,13 +32,34 @@ impl<'a> Proof<'a> {
             self.nothing_was_begun();
             return;
         }
+        self.journal_holds();
+        self.commands_ran_once_at_most();
+        self.files_are_written();
+        self.the_end_was_said();
+    }
+
+    /// What must hold of what is written down, if anything is.
+    pub(crate) fn journal_holds(&self) {
+        if self.entries.is_empty() {
+            return;
+        }
         self.it_was_settled_once();
         self.attempts_only_go_up();
         self.waits_were_kept();
         self.every_call_has_one_result();
-        self.commands_ran_once_at_most();
-        self.files_are_written();
-        self.the_end_was_said();
+    }
+
+    /// The calls whose commands append lines, and the lines.
+    pub(crate) fn commands(&self) -> Vec<(Value, String)> {
+        let calls = self.calls();
+        let line_of = |call: &Value| {
+            let lines = &self.scene.plan.lines;
+            let line = lines
+                .iter()
+                .find(|line| text(&call["arguments"]).contains(*line));
+            Some((call["id"].clone(), line?.clone()))
+        };
+        calls.iter().filter_map(line_of).collect()
     }
 
     /// A prompt that is not written down has had no effect.
@@ -180,7 +201,8 @@ impl<'a> Proof<'a> {
         }
     }
 
-    fn answer(&self) -> String {
+    /// The last answer.
+    pub(crate) fn answer(&self) -> String {
         let last = self.of_kind("message").last();
         let parts = last.map(|last| last["message"]["parts"].clone());
         let text = parts.map(|parts| parts[0]["text"].as_str().unwrap_or_default().to_owned());

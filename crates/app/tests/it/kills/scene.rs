@@ -31,19 +31,28 @@ impl<'a> Scene<'a> {
     /// A scene before its prompt. What the server went through for others is forgotten.
     pub(crate) fn new(mock: &'a MockServer, plan: &'a Plan) -> Self {
         mock.control("DELETE", "/_outlast/script", "");
-        mock.control("DELETE", "/_outlast/requests", "");
-        let folder = TempDir::new().unwrap();
-        let work = folder.path().join("work");
-        std::fs::create_dir(&work).unwrap();
-        std::fs::write(work.join("note.txt"), "remember\n").unwrap();
-        Self {
+        let mut scene = Self {
             mock,
             plan,
-            folder,
+            folder: TempDir::new().unwrap(),
             said: String::new(),
             complained: String::new(),
             kills: 0,
+        };
+        scene.forget();
+        scene
+    }
+
+    /// Begins again with empty folders. The failures that the server has played are over.
+    pub(crate) fn forget(&mut self) {
+        self.mock.control("DELETE", "/_outlast/requests", "");
+        for folder in [self.home(), self.work()] {
+            std::fs::remove_dir_all(folder).ok();
         }
+        std::fs::create_dir(self.work()).unwrap();
+        std::fs::write(self.work().join("note.txt"), "remember\n").unwrap();
+        self.said.clear();
+        self.complained.clear();
     }
 
     /// A scene with a server of its own.
