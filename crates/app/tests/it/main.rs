@@ -35,5 +35,6 @@ mod simulate;
 mod support;
 #[cfg(unix)]
 mod tools_door;
+mod ten_sessions;
 mod trust;
 mod written;
