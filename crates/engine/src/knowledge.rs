@@ -16,7 +16,7 @@ use outlast_kernel::verdict::Cause;
 use outlast_store::{Claim, Error, Scene, Seat, Store};
 use std::collections::HashMap;
 use std::path::PathBuf;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::watch;
@@ -65,6 +65,10 @@ struct Inner {
     /// Calls under way, by holder, where there is no store to count them.
     seats: Mutex<HashMap<String, String>>,
     changed: watch::Sender<u64>,
+    /// How often this process itself has changed what it knows: what was read from the store before is older.
+    own_changes: AtomicU64,
+    /// Something was read from the store that was too old to be taken over.
+    is_behind: AtomicBool,
     /// The store has not been opened yet, well or badly.
     first_join: AtomicBool,
 }
@@ -101,6 +105,8 @@ impl Knowledge {
             carried: Mutex::default(),
             seats: Mutex::default(),
             changed: watch::Sender::new(0),
+            own_changes: AtomicU64::new(0),
+            is_behind: AtomicBool::new(false),
             first_join: AtomicBool::new(true),
         }))
     }
@@ -285,7 +291,9 @@ impl Knowledge {
         if let Some(store) = self.0.store() {
             let changed = store.change_blocks(self.0.clock.now(), change);
             if let Some(blocks) = self.0.try_store(changed).await {
-                *lock(&self.0.blocks) = blocks;
+                let mut known = lock(&self.0.blocks);
+                self.0.own_changes.fetch_add(1, Ordering::Relaxed);
+                *known = blocks;
             }
         }
         self.0.say_changed();
@@ -374,7 +382,9 @@ impl Inner {
     }
 
     fn scene<R>(&self, gate: &str, change: impl FnOnce(&mut Scene) -> R) -> R {
-        change(lock(&self.scenes).entry(gate.to_owned()).or_default())
+        let mut scenes = lock(&self.scenes);
+        self.own_changes.fetch_add(1, Ordering::Relaxed);
+        change(scenes.entry(gate.to_owned()).or_default())
     }
 
     /// Keeps in mind who waits in this process; the answer is whether it did before.

@@ -1,8 +1,10 @@
 //! The one task of this process that looks what others have learnt, and joins the store again when it was lost.
 
 use super::{Inner, Link, Notice, lock};
+use outlast_kernel::account::Blocks;
 use outlast_kernel::gate::Report;
-use outlast_store::{Opened, Store};
+use outlast_store::{Opened, Scene, Store};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -37,7 +39,8 @@ async fn look(inner: &Arc<Inner>, round: u32) {
     match inner.store() {
         Some(store) => {
             let news = inner.try_store(store.was_changed()).await;
-            if news == Some(true) {
+            let is_behind = inner.is_behind.swap(false, Ordering::Relaxed);
+            if news == Some(true) || is_behind {
                 read(inner, &store).await;
             }
             if round.is_multiple_of(RENEW_EVERY) {
@@ -50,17 +53,42 @@ async fn look(inner: &Arc<Inner>, round: u32) {
     }
 }
 
+/// What the store had at some moment.
+struct News {
+    scenes: Vec<(String, Scene)>,
+    blocks: Blocks,
+    /// What this process had changed by then.
+    own_changes: u64,
+}
+
 /// Takes over what the store has.
 async fn read(inner: &Inner, store: &Store) {
+    if let Some(news) = fetch(inner, store).await {
+        take_over(inner, news);
+    }
+}
+
+async fn fetch(inner: &Inner, store: &Store) -> Option<News> {
+    let own_changes = inner.own_changes.load(Ordering::Relaxed);
     let now = inner.clock.now();
-    let Some(scenes) = inner.try_store(store.scenes(now)).await else {
+    Some(News {
+        scenes: inner.try_store(store.scenes(now)).await?,
+        blocks: inner.try_store(store.blocks(now)).await?,
+        own_changes,
+    })
+}
+
+/// A failure that was told the store meanwhile is not in what was read; to forget it would let its caller pass at once.
+/// Then the store is read again in the next round.
+fn take_over(inner: &Inner, news: News) {
+    let (mut scenes, mut blocks) = (lock(&inner.scenes), lock(&inner.blocks));
+    if inner.own_changes.load(Ordering::Relaxed) != news.own_changes {
+        inner.is_behind.store(true, Ordering::Relaxed);
         return;
-    };
-    let Some(blocks) = inner.try_store(store.blocks(now)).await else {
-        return;
-    };
-    *lock(&inner.scenes) = scenes.into_iter().collect();
-    *lock(&inner.blocks) = blocks;
+    }
+    *scenes = news.scenes.into_iter().collect();
+    *blocks = news.blocks;
+    drop((scenes, blocks));
     inner.say_changed();
 }
 
@@ -109,9 +137,7 @@ pub(super) async fn join(inner: &Arc<Inner>) {
     if let Some(aside) = replaced {
         (inner.listener)(Notice::Replaced { aside });
     }
-    let was_lost = inner
-        .first_join
-        .swap(false, std::sync::atomic::Ordering::Relaxed);
+    let was_lost = inner.first_join.swap(false, Ordering::Relaxed);
     *lock(&inner.store) = Link::Joined(store.clone());
     if !was_lost {
         (inner.listener)(Notice::Joined);
@@ -122,10 +148,7 @@ pub(super) async fn join(inner: &Arc<Inner>) {
 
 /// The first time that there is no store is said; that there still is none is not.
 fn first_failure(inner: &Inner, why: &str) {
-    if inner
-        .first_join
-        .swap(false, std::sync::atomic::Ordering::Relaxed)
-    {
+    if inner.first_join.swap(false, Ordering::Relaxed) {
         let why = why.to_owned();
         (inner.listener)(Notice::Alone { why });
     }
@@ -146,5 +169,58 @@ async fn bring_along(inner: &Inner, store: &Store) {
             blocks.iter().for_each(|block| known.add(block.clone()));
         });
         inner.try_store(all).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Knowledge;
+    use super::*;
+    use crate::Clock;
+    use crate::clock::TimerClock;
+    use outlast_kernel::Timestamp;
+    use outlast_kernel::gate::{Answer, Waiter, WaiterId};
+    use outlast_kernel::verdict::Cause;
+
+    const GATE: &str = "p/a/m";
+
+    #[tokio::test]
+    async fn what_was_read_before_a_failure_does_not_make_it_forgotten() {
+        let folder = tempfile::TempDir::new().unwrap();
+        let clock = Arc::new(TimerClock::new(Timestamp::from_millis(1_000_000)));
+        let knowledge = Knowledge::new(
+            clock.clone(),
+            Some(folder.path().join("store.db")),
+            Arc::new(|_| {}),
+        );
+        // There is no poller: the test decides when it looks.
+        join(&knowledge.0).await;
+        let store = knowledge.0.store().unwrap();
+        let now = clock.now();
+        let waiter = Waiter {
+            id: WaiterId("us".to_owned()),
+            since: now,
+            own_wake: now + Duration::from_secs(3600),
+            deadline: None,
+        };
+        let Answer::Go(pass) = knowledge.ask(GATE, &waiter).await else {
+            panic!("nothing is wrong yet");
+        };
+        let old = fetch(&knowledge.0, &store).await.unwrap();
+        let failed = Report::Failed {
+            pass,
+            cause: Cause::RateLimited,
+            stated: Some(waiter.own_wake),
+            waiter: Some(waiter.clone()),
+        };
+        knowledge.report(GATE, failed).await;
+        take_over(&knowledge.0, old);
+        let expected = Some(waiter.own_wake);
+        assert_eq!(knowledge.wake_time(GATE, &waiter), expected);
+        // It is read again when it is looked next, though nobody else has changed anything.
+        store.was_changed().await.unwrap();
+        lock(&knowledge.0.scenes).clear();
+        look(&knowledge.0, 1).await;
+        assert_eq!(knowledge.wake_time(GATE, &waiter), expected);
     }
 }
