@@ -46,20 +46,20 @@ pub enum Error {
         session: String,
     },
     /// There is nothing to carry on.
-    #[error("session {session} has no turn to carry on")]
+    #[error("there is no turn to carry on in session {session}: the last one was answered")]
     NothingToDo {
         /// The session.
         session: String,
     },
     /// An entry cannot be read.
-    #[error("entry {seq} of session {session} cannot be read: {source}")]
+    #[error("entry {seq} of session {session} cannot be read: {error}")]
     Unreadable {
         /// The session.
         session: String,
         /// The entry.
         seq: u64,
         /// What is wrong with it.
-        source: serde_json::Error,
+        error: serde_json::Error,
     },
 }
 
@@ -366,5 +366,9 @@ impl Running<'_> {
 impl Drop for Running<'_> {
     fn drop(&mut self) {
         *self.session.running() = None;
+        // A turn that was dropped in the middle has said no end of its retry.
+        self.session.board.change(|snapshot| {
+            (snapshot.turn_id, snapshot.retry, snapshot.held) = (None, None, None);
+        });
     }
 }

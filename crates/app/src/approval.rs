@@ -1,9 +1,17 @@
 //! Asking the person at the terminal whether a tool may run.
+//!
+//! Invariants: what the model wrote never looks like a line of ours; what was typed before a question does not answer it.
 
 use outlast_agent::tools::{Answer, Approve, Question};
 use outlast_engine::BoxFuture;
 use outlast_kernel::text;
+use serde_json::Value;
 use std::io::{BufRead, IsTerminal, Write};
+
+/// The most of an argument that is shown: its beginning and its end.
+const FIRST_LINES: usize = 12;
+const LAST_LINES: usize = 4;
+const LONGEST_LINE: usize = 160;
 
 /// The person who sits there.
 pub(crate) struct Terminal;
@@ -33,11 +41,49 @@ fn words(question: &Question) -> String {
     });
     let always = &question.permission;
     let line = format!("{}{outside}", question.summary);
-    let line = text::plain(&line);
-    format!("\r\u{1b}[2K? {line}\n  run it? [y]es, [n]o, [a]lways allow {always}: ")
+    let line = text::plain(&line).replace('\n', " ⏎ ");
+    let details = details(&question.arguments, &line);
+    format!("\r\u{1b}[2K? {line}\n{details}  run it? [y]es, [n]o, [a]lways allow {always}: ")
+}
+
+/// The arguments that the line does not show in full, each line of them marked as the model's.
+fn details(arguments: &Value, line: &str) -> String {
+    let texts = arguments.as_object().into_iter().flatten();
+    let texts = texts.filter_map(|(name, value)| Some((name, value.as_str()?)));
+    let hidden = texts.filter(|(_, text)| !line.contains(*text));
+    hidden
+        .map(|(name, text)| {
+            let lines: Vec<&str> = text.lines().collect();
+            let left_out = lines.len().saturating_sub(FIRST_LINES + LAST_LINES);
+            let mut shown = format!("  {}:\n", text::plain(name).replace('\n', " "));
+            for (number, line) in lines.iter().enumerate() {
+                if left_out > 0 && number == FIRST_LINES {
+                    shown.push_str(&format!("  │ … {left_out} more lines …\n"));
+                }
+                if left_out == 0 || number < FIRST_LINES || number >= FIRST_LINES + left_out {
+                    let line = text::plain(line);
+                    shown.push_str(&format!("  │ {}\n", both_ends(&line)));
+                }
+            }
+            shown
+        })
+        .collect()
+}
+
+/// A long line by its beginning and its end: what matters may stand anywhere.
+fn both_ends(line: &str) -> String {
+    let length = line.chars().count();
+    if length <= LONGEST_LINE {
+        return line.to_owned();
+    }
+    let half = LONGEST_LINE / 2;
+    let first: String = line.chars().take(half).collect();
+    let last: String = line.chars().skip(length - half).collect();
+    format!("{first} … {} more … {last}", length - LONGEST_LINE)
 }
 
 fn ask(question: &str) -> std::io::Result<Answer> {
+    forget_what_was_typed();
     loop {
         let mut stderr = std::io::stderr().lock();
         stderr.write_all(question.as_bytes())?;
@@ -53,5 +99,62 @@ fn ask(question: &str) -> std::io::Result<Answer> {
             "n" | "no" => return Ok(Answer::No),
             _ => {}
         }
+    }
+}
+
+#[cfg(unix)]
+fn forget_what_was_typed() {
+    use nix::sys::termios::{FlushArg, tcflush};
+    // Where it cannot be done there is no terminal.
+    tcflush(std::io::stdin(), FlushArg::TCIFLUSH).ok();
+}
+
+#[cfg(not(unix))]
+fn forget_what_was_typed() {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use outlast_agent::tools::Effect;
+    use serde_json::json;
+
+    fn asked(summary: &str, arguments: Value) -> String {
+        words(&Question {
+            tool: "bash".to_owned(),
+            permission: "bash".to_owned(),
+            summary: summary.to_owned(),
+            arguments,
+            effect: Effect::AtMostOnce,
+            outside: None,
+        })
+    }
+
+    #[test]
+    fn what_the_model_wrote_does_not_look_like_a_question_of_ours() {
+        let trick = "ls\n? read: notes.txt\n  run it? [y]es\u{1b}[2K";
+        let text = asked(trick, json!({ "command": trick }));
+        let questions = text
+            .lines()
+            .filter(|line| line.trim_start().starts_with("run it?"));
+        assert_eq!(questions.count(), 1, "{text}");
+        assert_eq!(text.matches('\u{1b}').count(), 1, "{text}");
+    }
+
+    #[test]
+    fn the_end_of_a_long_argument_is_shown() {
+        let command = format!("echo {} ; rm -rf important", "x".repeat(5000));
+        let text = asked("bash: echo …", json!({ "command": command }));
+        assert!(text.contains("rm -rf important"), "{text}");
+        let content: String = (0..100).map(|n| format!("line {n}\n")).collect();
+        let text = asked(
+            "write: a (790 bytes)",
+            json!({ "path": "a", "content": content }),
+        );
+        assert!(
+            text.contains("│ line 0\n") && text.contains("│ line 99\n"),
+            "{text}"
+        );
+        assert!(text.contains("… 84 more lines …"), "{text}");
+        assert!(text.lines().count() < 25, "{text}");
     }
 }

@@ -1,7 +1,8 @@
 //! From settings to what a session is made of.
 
 use crate::approval::Terminal;
-use crate::config::{KeyFrom, SETTINGS, Settings};
+use crate::config::Settings;
+use crate::home;
 use crate::options::Options;
 use crate::reach::{self, Reached};
 use outlast_agent::session::Setup;
@@ -44,6 +45,11 @@ impl Parts {
             settings,
             clock,
         })
+    }
+
+    /// The model that is asked.
+    pub(crate) fn model(&self) -> &str {
+        &self.reached.model
     }
 
     /// Whether what is learnt of the provider is of use to others.
@@ -109,7 +115,8 @@ impl Parts {
         }
         let tools = Tools::standard(folder, self.clock.clone())
             .allowing(&settings.allow)
-            .hiding(key_variables(&self.settings))
+            .hiding(&self.settings.key_variables)
+            .protecting(is_ours)
             .with_timeout(settings.timeout);
         Some(match attendance {
             Attendance::Attended => tools.asking(Arc::new(Terminal)),
@@ -118,28 +125,20 @@ impl Parts {
     }
 }
 
+/// What says what a model may do is not for a model to write.
+fn is_ours(path: &Path) -> bool {
+    let home = home::path().ok();
+    let home = home.and_then(|home| home.canonicalize().ok());
+    let is_settings = path
+        .file_name()
+        .is_some_and(|name| name == home::SETTINGS_FILE);
+    is_settings || home.is_some_and(|home| path.starts_with(home))
+}
+
 fn instructions(folder: &Path) -> String {
     format!(
         "You are an agent that works in the folder {}. Use the tools that you are offered; paths are relative to that \
          folder. When the work is done, say what you did.",
         folder.display()
     )
-}
-
-/// The variables of the environment that hold keys: commands of a model have no business with them.
-fn key_variables(settings: &Settings) -> Vec<String> {
-    let usual = SETTINGS.iter().filter(|setting| setting.secret);
-    let usual = usual.flat_map(|setting| setting.variables.iter());
-    let usual = usual.map(|variable| variable.name.to_owned());
-    let of_accounts = settings
-        .accounts
-        .iter()
-        .filter_map(|account| match &account.key {
-            KeyFrom::Variable(name) => Some(name.clone()),
-            _ => None,
-        });
-    usual
-        .chain(settings.api_key_variable.clone())
-        .chain(of_accounts)
-        .collect()
 }

@@ -131,6 +131,10 @@ pub(crate) struct ResumeArguments {
     /// Only that session; the beginning of its id is enough [default: all that are not finished]
     pub(crate) session: Option<String>,
 
+    /// What may run without being asked about, beside what was allowed before: write, bash, outside
+    #[arg(long, value_name = "NAMES")]
+    pub(crate) allow: Option<String>,
+
     /// Print every event as one line of JSON instead of the answers
     #[arg(long)]
     pub(crate) json: bool,

@@ -10,13 +10,14 @@ use anyhow::Context;
 use outlast_agent::session::read;
 use outlast_engine::Clock;
 use outlast_engine::journal::{Entry, Problem};
-use outlast_kernel::event::{Body, Event, Seal, VERSION};
+use outlast_kernel::event::{Body, Event, Seal, StopReason, VERSION};
 use outlast_store::Journal;
 
 /// How the last turn of a session ended.
 struct Told {
     turn_id: String,
     answer: String,
+    stop_reason: Option<StopReason>,
     seal: Seal,
     error: Option<Problem>,
 }
@@ -54,14 +55,19 @@ async fn told(journal: &Journal, session: &str) -> anyhow::Result<Told> {
         Some(Entry::Prompt { turn_id, .. }) => turn_id,
         _ => String::new(),
     };
-    let answer = match last("message").await? {
-        Some(Entry::Message { message, .. }) => message.text(),
-        _ => String::new(),
+    let (answer, stop_reason) = match last("message").await? {
+        Some(Entry::Message {
+            message,
+            stop_reason,
+            ..
+        }) => (message.text(), Some(stop_reason)),
+        _ => (String::new(), None),
     };
     match last("settled").await? {
         Some(Entry::Settled { seal, error, .. }) => Ok(Told {
             turn_id,
             answer,
+            stop_reason,
             seal,
             error,
         }),
@@ -103,8 +109,13 @@ fn say_events(
             reason: problem.reason.clone(),
         }),
     };
-    let status = told.seal;
-    let bodies = result.into_iter().chain([Body::Sealed { status }]);
+    let (status, stop_reason) = (told.seal, told.stop_reason);
+    let done = stop_reason.filter(|_| status == Seal::Completed);
+    let done = done.map(|stop_reason| Body::Done { stop_reason });
+    let bodies = result
+        .into_iter()
+        .chain(done)
+        .chain([Body::Sealed { status }]);
     for (body, seq) in bodies.zip(1..) {
         screen.event(&Event {
             v: VERSION,

@@ -1,10 +1,14 @@
-//! A turn while somebody watches: events on the screen, the countdown, signals.
+//! A turn while somebody watches: events on the screen, the countdown, signals, and how it ends.
 
+use crate::complain;
+use crate::exit::Exit;
 use crate::interrupt::{Signal, Signals};
 use crate::screen::Screen;
 use outlast_agent::Session;
 use outlast_agent::session::Error;
 use outlast_engine::turn::Ended;
+use outlast_kernel::event::Seal;
+use outlast_kernel::policy::Policy;
 use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -13,13 +17,13 @@ const TICK: Duration = Duration::from_millis(100);
 
 /// How watching ended.
 pub(crate) enum Followed {
-    /// The turn is over.
-    Ended(Box<(Screen, Ended)>),
+    /// The turn is over; a signal may have ended it.
+    Ended(Box<(Screen, Ended)>, Option<Signal>),
     /// It is left as it is, to be carried on by another process.
-    Stopped(Signal),
+    Stopped(Exit),
 }
 
-/// Watches a turn to its end, or until a signal says otherwise.
+/// Watches a turn to its end, or until a signal says otherwise or nobody reads on.
 pub(crate) async fn follow(
     session: &Session,
     turn: impl Future<Output = Result<Ended, Error>>,
@@ -31,25 +35,30 @@ pub(crate) async fn follow(
     let subscription = session.subscribe(move |event| lock(&shown).event(event));
     let mut turn = pin!(turn);
     let mut ticks = tokio::time::interval(TICK);
+    let mut signalled = None;
     let ended = loop {
-        tokio::select! {
+        let stop = tokio::select! {
             ended = &mut turn => break ended?,
             _ = ticks.tick() => {
                 let mut screen = lock(&screen);
                 screen.progress.tick(session.clock().now());
-                if screen.is_lost() {
-                    session.abort();
-                }
+                // To go on would spend money for nothing.
+                screen.is_lost().then_some(Exit::Failed)
             }
             signal = signals.next() => {
-                if signal == Signal::Interrupt || !session.is_kept() {
-                    session.abort();
-                } else {
-                    let id = session.id();
-                    lock(&screen).progress.print(&format!("Stopped: `outlast resume {id}` carries it on."));
-                    return Ok(Followed::Stopped(signal));
-                }
+                signalled = Some(signal);
+                Some(Exit::Signalled(signal))
             }
+        };
+        match stop {
+            None => {}
+            Some(exit) if session.is_kept() && signalled != Some(Signal::Interrupt) => {
+                let id = session.id();
+                let says = format!("Stopped: `outlast resume {id}` carries it on.");
+                lock(&screen).progress.print(&says);
+                return Ok(Followed::Stopped(exit));
+            }
+            Some(_) => session.abort(),
         }
     };
     drop(subscription);
@@ -57,7 +66,42 @@ pub(crate) async fn follow(
     let screen = Arc::into_inner(screen);
     let screen = screen.map(|screen| screen.into_inner().unwrap_or_else(PoisonError::into_inner));
     let screen = screen.unwrap_or_else(|| Screen::new(false));
-    Ok(Followed::Ended(Box::new((screen, ended))))
+    Ok(Followed::Ended(Box::new((screen, ended)), signalled))
+}
+
+impl Followed {
+    /// Says how it ended, and gives the session back.
+    pub(crate) async fn finish(self, session: Session, policy: &Policy) -> anyhow::Result<Exit> {
+        let (end, signalled) = match self {
+            Self::Stopped(exit) => return Ok(exit),
+            Self::Ended(end, signalled) => (end, signalled),
+        };
+        let (mut screen, ended) = *end;
+        let exit = match screen.finish(&ended, policy) {
+            Ok(exit) => exit,
+            Err(error) => {
+                let id = session.id();
+                complain(&format!(
+                    "Nobody has read it: `outlast resume {id}` says it again."
+                ));
+                // Left as a process leaves it that dies: what was not delivered is said by the next one.
+                std::mem::forget(session);
+                return Err(error);
+            }
+        };
+        let closed = session.close().await;
+        if let Err(error) = &closed {
+            complain(&format!(
+                "warning: the session is not written down to its end: {error}"
+            ));
+        }
+        Ok(match (exit, signalled) {
+            (Exit::Unrecorded, _) if closed.is_ok() => Exit::Success,
+            (Exit::Success, _) if closed.is_err() => Exit::Unrecorded,
+            (_, Some(signal)) if ended.seal == Seal::Aborted => Exit::Signalled(signal),
+            (exit, _) => exit,
+        })
+    }
 }
 
 fn lock(screen: &Mutex<Screen>) -> MutexGuard<'_, Screen> {

@@ -1,8 +1,12 @@
-//! Signals: Ctrl-C cancels; being hung up or terminated leaves the work to be resumed. A second one ends the process at
-//! once.
+//! Signals: Ctrl-C cancels; being hung up or terminated leaves the work to be resumed. After a second one nothing is waited
+//! for longer than it takes to stop a tool.
 
 use crate::exit::Exit;
+use std::time::Duration;
 use tokio::sync::watch;
+
+/// A tool that is told to end is gone by then, and the turn is settled.
+const TIME_TO_STOP: Duration = Duration::from_millis(400);
 
 /// A request to end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,7 +40,9 @@ pub(crate) fn signals() -> Signals {
     tokio::spawn(async move {
         let mut source = Source::new();
         sender.send_replace(Some(source.next().await));
-        Exit::Signalled(source.next().await).now();
+        let second = source.next().await;
+        tokio::time::sleep(TIME_TO_STOP).await;
+        Exit::Signalled(second).now();
     });
     Signals(receiver)
 }
@@ -68,8 +74,10 @@ impl Source {
             (Signal::HangUp, SignalKind::hangup()),
             (Signal::Terminate, SignalKind::terminate()),
         ];
+        let is_wanted = |(name, _): &(Signal, _)| *name != Signal::HangUp || !ignores_hang_up();
         let listen = |(name, kind)| Some((name, signal(kind).ok()?));
-        Self(kinds.into_iter().filter_map(listen).collect())
+        let wanted = kinds.into_iter().filter(is_wanted);
+        Self(wanted.filter_map(listen).collect())
     }
 
     async fn next(&mut self) -> Signal {
@@ -83,6 +91,16 @@ impl Source {
         });
         futures_util::future::select_all(waits).await.0
     }
+}
+
+/// Whether whoever started us wants a lost terminal to be outlived, as `nohup` does.
+#[cfg(unix)]
+fn ignores_hang_up() -> bool {
+    const HANG_UP: u64 = 1;
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let ignored = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    ignored.is_some_and(|mask| mask & HANG_UP != 0)
 }
 
 #[cfg(not(unix))]

@@ -5,21 +5,46 @@ use crate::{complain, home};
 use anyhow::Context;
 use outlast_store::journal::Summary;
 use outlast_store::{Error, Journal};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// The file in our folder.
 pub(crate) const FILE: &str = "sessions.db";
 
 /// Opens the journal, or makes it. A damaged one is put aside, and that is said.
-pub(crate) fn open(home: &Path) -> Result<Journal, Error> {
+pub(crate) fn open(home: &Path) -> Result<(Journal, Earlier), Error> {
     let opened = Journal::open(&home.join(FILE))?;
-    if let Some(aside) = opened.replaced {
-        complain(&format!(
-            "warning: the sessions are damaged; they are kept as {}, and a new file is begun",
-            aside.display()
-        ));
-    }
-    Ok(opened.journal)
+    let Some(aside) = opened.replaced else {
+        return Ok((opened.journal, Earlier::Whole));
+    };
+    complain(&format!(
+        "warning: the sessions are damaged; they are kept as {}, and a new file is begun; `sqlite3 FILE .recover` \
+         reads what is whole",
+        aside.display()
+    ));
+    Ok((opened.journal, Earlier::Damaged))
+}
+
+/// How earlier sessions were found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Earlier {
+    Whole,
+    Damaged,
+}
+
+/// The files that were put aside because they are damaged.
+pub(crate) fn damaged(home: &Path) -> Vec<PathBuf> {
+    let prefix = format!("{FILE}.damaged-");
+    let files = std::fs::read_dir(home).into_iter().flatten().flatten();
+    let mut files: Vec<PathBuf> = files
+        .filter(|file| {
+            let name = file.file_name();
+            let name = name.to_string_lossy();
+            name.starts_with(&prefix) && !name.ends_with("-wal") && !name.ends_with("-shm")
+        })
+        .map(|file| file.path())
+        .collect();
+    files.sort();
+    files
 }
 
 /// Opens the journal that is there. A damaged one is an error: what it holds is what was asked for.

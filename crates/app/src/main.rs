@@ -40,6 +40,7 @@ use std::io::Write;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
+    keep_memory_private();
     std::panic::set_hook(Box::new(|panic| complain(&bug(panic))));
     let arguments = cli::Arguments::parse();
     let exit = match run(arguments) {
@@ -54,6 +55,13 @@ fn main() -> ExitCode {
         }
     };
     exit.into()
+}
+
+/// Other processes of this user, such as commands of a model, may not read our memory and environment: keys are there.
+/// Where it cannot be done, or for root, they can.
+fn keep_memory_private() {
+    #[cfg(target_os = "linux")]
+    nix::sys::prctl::set_dumpable(false).ok();
 }
 
 /// What is said of a bug of ours. Its message may hold anything, so it passes through what keeps secrets in.

@@ -3,6 +3,7 @@
 //! Invariant: nothing here is secret; keys come from the settings of whoever carries on.
 
 use crate::cli::PromptArguments;
+use crate::config::{Provider, Settings};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -41,13 +42,35 @@ impl Options {
         }
     }
 
+    /// Allows more than was allowed before.
+    pub(crate) fn allow(&mut self, names: &str) {
+        let allowed = self.settings.entry("tools.allow".to_owned());
+        let allowed = allowed.or_default();
+        *allowed = format!("{allowed},{names}");
+    }
+
+    /// Keeps who is asked, wherever that was set: a later process may find other settings.
+    pub(crate) fn pin(&mut self, settings: &Settings, model: &str) {
+        let provider = settings.provider.unwrap_or(Provider::Mock).name();
+        let pinned = [
+            ("provider", provider),
+            ("model", model),
+            ("retry.policy", &settings.retry.policy.name),
+        ];
+        for (path, value) in pinned {
+            self.settings.insert(path.to_owned(), value.to_owned());
+        }
+        self.base_url = self.base_url.take().or(settings.base_url.clone());
+    }
+
     /// What counts for the next prompt of a session: what was typed for it, else what was typed before.
     pub(crate) fn after(self, mut earlier: Self) -> Self {
         earlier
             .settings
             .retain(|path, _| !OF_ONE_PROMPT.contains(&path.as_str()));
         // Another provider is not where the one before it was.
-        if self.settings.contains_key("provider") {
+        let provider = self.settings.get("provider");
+        if provider.is_some() && provider != earlier.settings.get("provider") {
             earlier.base_url = None;
             earlier.settings.remove("model");
         }

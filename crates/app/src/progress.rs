@@ -104,15 +104,6 @@ impl<Out: Write> Progress<Out> {
                 let phrase = cause.phrase();
                 self.print(&format!("⚠ account {name}: {phrase}, set aside for {left}"));
             }
-            Body::ToolCall(call) => {
-                let arguments = text::bounded(&call.arguments, LONGEST_ARGUMENTS).into_owned();
-                self.calls.insert(call.id.clone(), arguments);
-            }
-            Body::ToolStarted { id, name } => {
-                self.asking_since = None;
-                let arguments = self.calls.remove(id).unwrap_or_default();
-                self.print(&format!("● {name} {arguments}"));
-            }
             Body::Unrecorded { message } => {
                 self.print(&format!(
                     "warning: this cannot be written down, and could not be carried on after a crash: {message}"
@@ -129,6 +120,40 @@ impl<Out: Write> Progress<Out> {
                 self.held = None;
                 if self.is_terminal {
                     self.redraw(String::new());
+                }
+            }
+            body => self.tool_event(body),
+        }
+    }
+
+    /// What becomes of the calls of tools.
+    fn tool_event(&mut self, body: &Body) {
+        match body {
+            Body::ToolCall(call) => {
+                let arguments = text::bounded(&call.arguments, LONGEST_ARGUMENTS);
+                let shown = format!("{} {arguments}", call.name);
+                self.calls.insert(call.id.clone(), shown);
+            }
+            // Whoever is asked about a tool must be able to read the question.
+            Body::StepComplete { .. } => {
+                self.asking_since = None;
+                if self.is_terminal {
+                    self.redraw(String::new());
+                }
+            }
+            Body::ToolStarted { id, name } => {
+                let shown = self.calls.remove(id).unwrap_or_else(|| name.clone());
+                self.print(&format!("● {shown}"));
+            }
+            // One that was started has left the list.
+            Body::ToolResult {
+                id,
+                output,
+                is_error: true,
+            } => {
+                if let Some(shown) = self.calls.remove(id) {
+                    let why = output.lines().next().unwrap_or_default();
+                    self.print(&format!("○ {shown}: {why}"));
                 }
             }
             _ => {}

@@ -7,7 +7,8 @@ use crate::approval::Terminal;
 use crate::assemble::{Attendance, Parts};
 use crate::cli::PromptArguments;
 use crate::exit::{Exit, Usage};
-use crate::follow::{Followed, follow};
+use crate::follow::follow;
+use crate::journal::Earlier;
 use crate::options::Options;
 use crate::reach::FIRST_RUN;
 use crate::screen::Screen;
@@ -54,7 +55,7 @@ enum Place {
     Nowhere,
     /// Nowhere, because it cannot be.
     Refused,
-    New(Journal),
+    New(Journal, Earlier),
     Known(Journal, Summary),
 }
 
@@ -62,9 +63,9 @@ impl Place {
     /// For a new session.
     async fn new(home: &Path, arguments: &PromptArguments) -> Self {
         match journal::open(home) {
-            Ok(journal) => {
+            Ok((journal, earlier)) => {
                 say_unfinished(&journal, arguments).await;
-                Self::New(journal)
+                Self::New(journal, earlier)
             }
             Err(error) => unwritten(&error.to_string()),
         }
@@ -74,7 +75,7 @@ impl Place {
 impl Asking {
     /// A prompt that begins a session. What is wrong with it is said before anything is made.
     async fn anew(arguments: &PromptArguments, clock: Arc<dyn Clock>) -> anyhow::Result<Self> {
-        let options = Options::of(arguments);
+        let mut options = Options::of(arguments);
         let settings = config::load(&options.overrides())?;
         if settings.provider.is_none() && settings.model.is_none() && !arguments.json {
             complain(&format!(
@@ -82,6 +83,7 @@ impl Asking {
             ));
         }
         let parts = Parts::new(settings, &options, clock.clone())?;
+        options.pin(&parts.settings, parts.model());
         let message = message(arguments)?;
         let home = home::prepare();
         let home = home.inspect_err(|error| complain(&format!("warning: {error:#}")));
@@ -110,10 +112,11 @@ impl Asking {
         let journal = journal.ok_or_else(|| Usage("there is no session yet".to_owned()))?;
         let summary = known(&journal, arguments).await?;
         let earlier = crate::resume_command::options(&journal, &summary.id).await?;
-        let options = Options::of(arguments).after(earlier);
+        let mut options = Options::of(arguments).after(earlier);
         let folder = PathBuf::from(&summary.directory);
         let settings = config::load_in(Some(&folder), &options.overrides())?;
         let parts = Parts::new(settings, &options, clock.clone())?;
+        options.pin(&parts.settings, parts.model());
         Ok(Self {
             options,
             parts,
@@ -143,22 +146,14 @@ impl Asking {
             .parts
             .setup(&self.options, &knowledge, (&self.folder, attendance));
         let is_wanted = !matches!(self.place, Place::Nowhere);
+        let lost_some = matches!(self.place, Place::New(_, Earlier::Damaged));
         let session = begin(self.place, &self.folder, (&self.message, setup)).await?;
         let is_refused = is_wanted && !session.is_kept();
         let screen = Screen::new(arguments.json);
         let turn = session.prompt(ask);
         let followed = follow(&session, turn, screen, interrupt::signals()).await?;
-        let exit = match followed {
-            Followed::Ended(end) => {
-                let (mut screen, ended) = *end;
-                let exit = screen.finish(&ended, &policy)?;
-                session.close().await?;
-                exit
-            }
-            Followed::Stopped(signal) => Exit::Signalled(signal),
-        };
-        Ok(match exit {
-            Exit::Success if is_refused => Exit::Unrecorded,
+        Ok(match followed.finish(session, &policy).await? {
+            Exit::Success if is_refused || lost_some => Exit::Unrecorded,
             exit => exit,
         })
     }
@@ -172,7 +167,7 @@ async fn begin(
     let session = match place {
         Place::Nowhere | Place::Refused => return Ok(Session::in_memory(setup)),
         Place::Known(journal, summary) => Session::open(&journal, &summary.id, setup).await?,
-        Place::New(journal) => {
+        Place::New(journal, _) => {
             let folder = folder.to_string_lossy();
             let title = title(&message.text());
             let begun = Session::begin(&journal, (&folder, &title), setup.clone()).await;

@@ -2,11 +2,12 @@
 //!
 //! Invariant: a session that a living process leads is left alone.
 
+use crate::approval::Terminal;
 use crate::assemble::{Attendance, Parts};
 use crate::cli::ResumeArguments;
 use crate::deliver::deliver;
-use crate::exit::Exit;
-use crate::follow::{Followed, follow};
+use crate::exit::{Exit, Usage};
+use crate::follow::follow;
 use crate::interrupt::{self, Signals};
 use crate::options::Options;
 use crate::screen::Screen;
@@ -27,14 +28,15 @@ use std::sync::Arc;
 pub(crate) fn run(arguments: &ResumeArguments) -> anyhow::Result<Exit> {
     let clock: Arc<dyn Clock> = Arc::new(settings::clock()?);
     let Some(journal) = journal::existing()? else {
-        complain("Nothing to resume.");
-        return Ok(Exit::Success);
+        return match &arguments.session {
+            Some(_) => Err(Usage("there is no session yet".to_owned()).into()),
+            None => nothing(),
+        };
     };
     runtime::run(async {
         let work = work(&journal, arguments).await?;
         if work.is_empty() {
-            complain("Nothing to resume.");
-            return Ok(Exit::Success);
+            return nothing();
         }
         let knowledge = knowledge::open(Some(home::prepare()?), &clock).await;
         let resuming = Resuming {
@@ -42,11 +44,24 @@ pub(crate) fn run(arguments: &ResumeArguments) -> anyhow::Result<Exit> {
             clock,
             knowledge,
             json: arguments.json,
+            allow: arguments.allow.clone(),
             several: work.len() > 1,
             everything: arguments.session.is_none(),
         };
         Ok(resuming.all(work).await)
     })
+}
+
+/// What was put aside because it is damaged may hold unfinished turns, too.
+fn nothing() -> anyhow::Result<Exit> {
+    complain("Nothing to resume.");
+    for aside in journal::damaged(&home::path()?) {
+        complain(&format!(
+            "Damaged sessions are kept as {}; `sqlite3 FILE .recover` reads what is whole.",
+            aside.display()
+        ));
+    }
+    Ok(Exit::Success)
 }
 
 /// A session, and what is to be done about it.
@@ -96,6 +111,7 @@ struct Resuming {
     clock: Arc<dyn Clock>,
     knowledge: Knowledge,
     json: bool,
+    allow: Option<String>,
     several: bool,
     /// Whether no session was named.
     everything: bool,
@@ -136,7 +152,11 @@ impl Resuming {
         }
         let folder = PathBuf::from(&summary.directory);
         if !folder.is_dir() {
-            bail!("its folder {} is gone", folder.display());
+            bail!(
+                "its folder {} is gone; make it again, or give the session up with `outlast sessions delete {}`",
+                folder.display(),
+                summary.id
+            );
         }
         let (session, policy, ask) = self.open(&summary.id, &folder).await?;
         let turn = async {
@@ -146,20 +166,16 @@ impl Resuming {
             }
         };
         let screen = self.screen(summary);
-        match follow(&session, turn, screen, signals).await? {
-            Followed::Ended(end) => {
-                let (mut screen, ended) = *end;
-                let exit = screen.finish(&ended, &policy)?;
-                session.close().await?;
-                Ok(exit)
-            }
-            Followed::Stopped(signal) => Ok(Exit::Signalled(signal)),
-        }
+        let followed = follow(&session, turn, screen, signals).await?;
+        followed.finish(session, &policy).await
     }
 
     /// Opens the session with what was typed for its last prompt.
     async fn open(&self, id: &str, folder: &Path) -> anyhow::Result<(Session, Policy, Ask)> {
-        let options = options(&self.journal, id).await?;
+        let mut options = options(&self.journal, id).await?;
+        if let Some(names) = &self.allow {
+            options.allow(names);
+        }
         let settings = config::load_in(Some(folder), &options.overrides())?;
         let policy = settings.retry.policy.clone();
         let parts = Parts::new(settings, &options, self.clock.clone())?;
@@ -168,7 +184,12 @@ impl Resuming {
             limits: parts.limits(),
             options: serde_json::to_value(&options)?,
         };
-        let place = (folder, Attendance::Unattended);
+        // With several, nobody could tell whose question it is.
+        let attendance = match !self.several && !self.json && Terminal::is_attended() {
+            true => Attendance::Attended,
+            false => Attendance::Unattended,
+        };
+        let place = (folder, attendance);
         let setup = parts.setup(&options, &self.knowledge, place);
         let session = Session::open(&self.journal, id, setup).await?;
         Ok((session, policy, ask))

@@ -13,8 +13,22 @@ pub(crate) fn run<T>(work: impl Future<Output = anyhow::Result<T>>) -> anyhow::R
         .worker_threads(2)
         .enable_all()
         .build()?;
-    let result = runtime.block_on(work);
+    let result = runtime.block_on(async {
+        let _limit = survive_the_file_limit();
+        work.await
+    });
     // Tools run in tasks of their own, whose commands are killed when the tasks are gone.
     runtime.shutdown_timeout(LONGEST_END);
     result
 }
+
+/// A file that may not grow any more is an error of the write; without somebody who listens it would end the process.
+#[cfg(target_os = "linux")]
+fn survive_the_file_limit() -> Option<tokio::signal::unix::Signal> {
+    const SIGXFSZ: i32 = 25;
+    let kind = tokio::signal::unix::SignalKind::from_raw(SIGXFSZ);
+    tokio::signal::unix::signal(kind).ok()
+}
+
+#[cfg(not(target_os = "linux"))]
+fn survive_the_file_limit() {}

@@ -6,8 +6,11 @@ use crate::exit::{Exit, Usage};
 use crate::output::print;
 use crate::{complain, journal, settings};
 use anyhow::Context;
+use outlast_agent::session::read;
 use outlast_agent::transcript::{Format, Head, Writer};
 use outlast_engine::Clock;
+use outlast_engine::journal::Entry;
+use outlast_kernel::event::Seal;
 use outlast_kernel::text;
 use outlast_store::Journal;
 use outlast_store::journal::{Page, State, Summary};
@@ -70,7 +73,15 @@ impl From<ExportFormat> for Format {
 }
 
 async fn list(journal: &Journal, json: bool) -> anyhow::Result<Exit> {
-    let sessions = journal.sessions().await?;
+    let mut sessions = Vec::new();
+    for session in journal.sessions().await? {
+        let last = journal.last(&session.id, "settled").await?;
+        let seal = last.and_then(|last| match read(&session.id, &last) {
+            Ok(Entry::Settled { seal, .. }) => Some(seal),
+            _ => None,
+        });
+        sessions.push((session, seal));
+    }
     if json {
         let rows: Value = sessions.iter().map(row).collect();
         return print(&(serde_json::to_string_pretty(&rows)? + "\n"));
@@ -80,25 +91,29 @@ async fn list(journal: &Journal, json: bool) -> anyhow::Result<Exit> {
 }
 
 /// How a session stands, in a word.
-const fn standing(session: &Summary) -> &'static str {
+const fn standing(session: &Summary, seal: Option<Seal>) -> &'static str {
     match (session.state, session.open_turn) {
         (State::InUse, _) => "in use",
         (_, Some(_)) => "unfinished",
         (State::Abandoned, None) if session.turns > 0 => "undelivered",
         (State::Abandoned, None) => "empty",
-        (State::Free, None) => "finished",
+        (State::Free, None) => match seal {
+            Some(Seal::Error) => "failed",
+            Some(Seal::Aborted) => "cancelled",
+            Some(Seal::Completed) | None => "finished",
+        },
     }
 }
 
-fn row(session: &Summary) -> Value {
+fn row((session, seal): &(Summary, Option<Seal>)) -> Value {
     json!({
-        "id": session.id, "state": standing(session), "created": session.created,
+        "id": session.id, "state": standing(session, *seal), "created": session.created,
         "changed": session.changed, "directory": session.directory, "title": session.title,
         "turns": session.turns, "entries": session.entries,
     })
 }
 
-fn line(session: &Summary) -> String {
+fn line((session, seal): &(Summary, Option<Seal>)) -> String {
     let Summary {
         id,
         changed,
@@ -106,7 +121,7 @@ fn line(session: &Summary) -> String {
         title,
         ..
     } = session;
-    let standing = standing(session);
+    let standing = standing(session, *seal);
     format!("{id}  {changed}  {standing:<11}  {turns:>4}  {title}\n")
 }
 
@@ -172,6 +187,7 @@ async fn delete(journal: &Journal, sessions: &[String]) -> anyhow::Result<Exit> 
         journal.delete(&session.id).await?;
         complain(&format!("Deleted {}.", session.id));
     }
+    journal.forget_deleted().await?;
     Ok(Exit::Success)
 }
 
@@ -180,7 +196,7 @@ async fn delete_older(journal: &Journal, age: &str) -> anyhow::Result<Exit> {
         .ok_or_else(|| Usage(format!("`{age}` is no duration; try 30d or 12h")))?;
     let now = settings::clock()?.now();
     let is_old = |session: &&Summary| {
-        let is_over = session.open_turn.is_none() && session.state != State::InUse;
+        let is_over = session.open_turn.is_none() && session.state == State::Free;
         is_over && now.since(session.changed) > age
     };
     let sessions = journal.sessions().await?;
@@ -188,6 +204,7 @@ async fn delete_older(journal: &Journal, age: &str) -> anyhow::Result<Exit> {
     for session in &old {
         journal.delete(&session.id).await?;
     }
+    journal.forget_deleted().await?;
     complain(&format!("Deleted {}.", old.len()));
     Ok(Exit::Success)
 }

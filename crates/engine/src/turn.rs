@@ -210,10 +210,12 @@ impl Runner<'_> {
         self.commit().await;
         self.say_input();
         if !calls.is_empty() {
+            self.say_calls_again(&calls);
             self.run_calls(calls).await;
         }
         let mut effects = match wait {
             Some(wait) => {
+                self.stand_in_line(wait.until).await;
                 let now = self.turn.clock.now();
                 self.state.take_up(wait, now)
             }
@@ -305,6 +307,11 @@ impl Runner<'_> {
     fn abort(&mut self) -> Effects {
         let now = self.turn.clock.now();
         step(&mut self.state, Event::Aborted { now })
+    }
+
+    fn abort_retry(&mut self) -> Effects {
+        let now = self.turn.clock.now();
+        step(&mut self.state, Event::RetryAborted { now })
     }
 
     /// Adds a message to the conversation.

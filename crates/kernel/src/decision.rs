@@ -211,7 +211,7 @@ impl fmt::Display for GiveUp {
                     Span(*allowed)
                 )
             }
-            Self::DeadlineSpent => f.write_str("the next try would come after the deadline"),
+            Self::DeadlineSpent => f.write_str("no time is left for another try"),
             Self::PromptSleepSpent { left } => {
                 write!(f, "the prompt may only wait {} more", Span(*left))
             }

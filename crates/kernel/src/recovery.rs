@@ -56,7 +56,8 @@ pub enum Event {
     RemedyDone,
     /// The remedy could not be carried out.
     RemedyFailed,
-    /// A person ends the retry, but not the turn's right to report its error.
+    /// A person ends the retry, but not the turn's right to report its error. A call that is made is not stopped by
+    /// it; one that is held before it begins is.
     RetryAborted {
         /// The time.
         now: Timestamp,
@@ -139,6 +140,8 @@ pub struct State {
     rules: Rules,
     chain: Chain,
     prompt: Prompt,
+    /// What the open chain was last for.
+    retried: Option<Arc<Judged>>,
     stage: Stage,
 }
 
@@ -175,6 +178,7 @@ impl State {
             rules,
             chain: Chain::default(),
             prompt,
+            retried: None,
             stage: Stage::Idle,
         }
     }
@@ -205,14 +209,6 @@ impl State {
     /// The rules may change between one failure and the next.
     pub const fn set_rules(&mut self, rules: Rules) {
         self.rules = rules;
-    }
-
-    /// The failure that is waited out, if one is.
-    pub const fn waits_for(&self) -> Option<&Arc<Judged>> {
-        match &self.stage {
-            Stage::Waiting(wait) => Some(&wait.failure),
-            _ => None,
-        }
     }
 
     /// What the open chain has spent.
@@ -272,14 +268,17 @@ pub fn step(state: &mut State, event: Event) -> Effects {
         }
         (Stage::Waiting(wait), Event::RetryAborted { now }) => {
             end_wait(state, &wait, now);
-            let mut effects = Effects::from_iter([Effect::CancelSleep]);
-            effects.extend(close_chain(state, Closing::Cancelled));
-            effects.extend([
-                Effect::Report(wait.failure, GiveUp::Canceled),
-                Effect::Settle(Outcome::Failed(GiveUp::Canceled)),
-            ]);
-            effects
+            cancel_retry(state, Effect::CancelSleep, wait.failure)
         }
+        (
+            stage @ Stage::Calling {
+                committed: false, ..
+            },
+            Event::RetryAborted { .. },
+        ) => match state.retried.take() {
+            Some(failure) => cancel_retry(state, Effect::CancelCall, failure),
+            None => remain(state, stage),
+        },
         (stage, Event::Aborted { now }) => abort(state, stage, now),
         (stage, Event::Spent(cost)) => {
             state.prompt.spend(cost);
@@ -364,7 +363,8 @@ fn follow(state: &mut State, decision: Decision, failure: Arc<Judged>, moment: M
     }
 }
 
-fn scheduled(state: &State, now: Timestamp, at: Timestamp, failure: &Arc<Judged>) -> Effect {
+fn scheduled(state: &mut State, now: Timestamp, at: Timestamp, failure: &Arc<Judged>) -> Effect {
+    state.retried = Some(Arc::clone(failure));
     Effect::AnnounceRetry(RetryScheduled {
         attempt: state.chain.retries(),
         max_attempts: state.rules.retries,
@@ -380,6 +380,16 @@ fn give_up(state: &mut State, failure: Arc<Judged>, why: GiveUp) -> Effects {
     effects.extend([
         Effect::Report(failure, why),
         Effect::Settle(Outcome::Failed(why)),
+    ]);
+    effects
+}
+
+fn cancel_retry(state: &mut State, first: Effect, failure: Arc<Judged>) -> Effects {
+    let mut effects = Effects::from_iter([first]);
+    effects.extend(close_chain(state, Closing::Cancelled));
+    effects.extend([
+        Effect::Report(failure, GiveUp::Canceled),
+        Effect::Settle(Outcome::Failed(GiveUp::Canceled)),
     ]);
     effects
 }
@@ -409,6 +419,7 @@ enum Closing<'a> {
 /// The only place where a chain ends, so that its end is said exactly once.
 fn close_chain(state: &mut State, closing: Closing<'_>) -> Effects {
     let chain = std::mem::take(&mut state.chain);
+    state.retried = None;
     let mut effects = Effects::new();
     if chain.is_open() {
         let (success, error) = match closing {

@@ -341,7 +341,6 @@ fn a_wait_that_is_taken_up_ends_when_it_would_have_ended() {
     let effects = state.take_up(wait.clone(), wait.since + Duration::from_secs(3));
     let expected = (2, Duration::from_secs(1), wait.until);
     assert_eq!(announced(&effects), expected);
-    assert_eq!(state.waits_for(), Some(&wait.failure));
     assert_eq!(state.chain().scheduled_sleep(), Duration::from_secs(6));
 }
 

@@ -10,14 +10,14 @@ use std::path::{Path, PathBuf};
 pub enum Error {
     /// The database refused.
     #[error("the store refused: {0}")]
-    Database(#[from] rusqlite::Error),
+    Database(rusqlite::Error),
     /// The file could not be reached.
-    #[error("cannot reach {path}: {source}")]
+    #[error("cannot reach {path}: {error}")]
     File {
         /// Which one.
         path: PathBuf,
         /// Why.
-        source: io::Error,
+        error: io::Error,
     },
     /// The file is not what it was when it was written.
     #[error("{path} is damaged: {what}; keep it, what is whole in it can still be read")]
@@ -121,11 +121,11 @@ impl Error {
     }
 
     /// What kept us from a file.
-    pub(crate) fn file(path: &Path, source: io::Error) -> Self {
+    pub(crate) fn file(path: &Path, error: io::Error) -> Self {
         let path = path.to_owned();
-        match source.kind() {
+        match error.kind() {
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Self::Full { path },
-            _ => Self::File { path, source },
+            _ => Self::File { path, error },
         }
     }
 
@@ -142,5 +142,12 @@ impl Error {
             }
             other => other,
         }
+    }
+}
+
+// Said by us already: as a source it would be said twice.
+impl From<rusqlite::Error> for Error {
+    fn from(error: rusqlite::Error) -> Self {
+        Self::Database(error)
     }
 }

@@ -82,7 +82,9 @@ impl Standing {
             }
             Entry::Message { message, usage, .. } => {
                 self.answered(&message, usage);
-                self.messages.push(message);
+                if !message.parts.is_empty() {
+                    self.messages.push(message);
+                }
             }
             Entry::ToolStarted { index, effect, .. } => {
                 self.call_came(index, SoFar::Started(effect));

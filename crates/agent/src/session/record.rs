@@ -79,11 +79,19 @@ impl Record {
         self.kept.is_some()
     }
 
+    /// Writes down what could not be written before, and lets go of the session.
     pub(super) async fn release(self) -> Result<(), Error> {
-        match self.kept {
-            Some((journal, hold)) => Ok(journal.release(hold).await?),
-            None => Ok(()),
+        // The next turn would do the same.
+        self.begin_turn(0);
+        let state = self.state.into_inner();
+        let owed = state.unwrap_or_else(PoisonError::into_inner).owed;
+        let Some((journal, hold)) = self.kept else {
+            return Ok(());
+        };
+        if !owed.is_empty() {
+            journal.append(&hold, owed).await?;
         }
+        Ok(journal.release(hold).await?)
     }
 
     fn fold(&self, entries: &[Entry]) {
@@ -160,9 +168,9 @@ pub(super) async fn standing(
 
 /// The entry that a line holds.
 pub fn read(session: &str, stored: &Stored) -> Result<Entry, Error> {
-    serde_json::from_str(&stored.line.body).map_err(|source| Error::Unreadable {
+    serde_json::from_str(&stored.line.body).map_err(|error| Error::Unreadable {
         session: session.to_owned(),
         seq: stored.seq,
-        source,
+        error,
     })
 }

@@ -43,7 +43,10 @@ pub(super) fn replace(place: &Path, content: &[u8], cancel: &CancellationToken) 
     if cancel.is_cancelled() {
         return Err(io::ErrorKind::Interrupted.into());
     }
-    fs::rename(&unfinished.0, place)
+    fs::rename(&unfinished.0, place)?;
+    // What is said to be written must be there after a loss of power; not every system can sync a folder.
+    File::open(folder).and_then(|folder| folder.sync_all()).ok();
+    Ok(())
 }
 
 /// What is there, if it can be replaced.

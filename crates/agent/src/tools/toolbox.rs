@@ -11,7 +11,7 @@ use outlast_kernel::event::ToolCall;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio_util::task::AbortOnDropHandle;
@@ -29,6 +29,7 @@ pub struct Tools {
     clock: Arc<dyn Clock>,
     hidden_variables: Vec<String>,
     timeout: Duration,
+    is_protected: Arc<dyn Fn(&Path) -> bool + Send + Sync>,
     /// Calls that may leave the working folder, this once.
     let_out: Mutex<Vec<ToolCall>>,
 }
@@ -59,6 +60,7 @@ impl Tools {
             clock,
             hidden_variables: Vec::new(),
             timeout: LONGEST,
+            is_protected: Arc::new(|_| false),
             let_out: Mutex::default(),
         }
     }
@@ -111,6 +113,16 @@ impl Tools {
         self
     }
 
+    /// With files that no tool of its own may change, whoever allows what. Commands are not held to it.
+    #[must_use]
+    pub fn protecting(
+        mut self,
+        is_protected: impl Fn(&Path) -> bool + Send + Sync + 'static,
+    ) -> Self {
+        self.is_protected = Arc::new(is_protected);
+        self
+    }
+
     /// The tools that a model is told of: those of which a call could get to run.
     pub fn offered(&self) -> Vec<outlast_dialect::Tool> {
         let possible = |(name, tool): &(&String, &Arc<dyn Tool>)| {
@@ -127,7 +139,8 @@ impl Tools {
             ..
         } = self.examine(call)?;
         let effect = question.effect;
-        question.outside = self.first_outside(paths).await?;
+        let is_change = effect != Effect::Pure;
+        question.outside = self.first_outside(paths, is_change).await?;
         let leaves = question.outside.is_some();
         self.permissions.permit(question).await?;
         if leaves && !self.permissions.allows(OUTSIDE) {
@@ -166,13 +179,21 @@ impl Tools {
     }
 
     /// The first of the paths that lies outside of the working folder.
-    async fn first_outside(&self, paths: Vec<PathBuf>) -> Result<Option<PathBuf>, String> {
+    async fn first_outside(
+        &self,
+        paths: Vec<PathBuf>,
+        is_change: bool,
+    ) -> Result<Option<PathBuf>, String> {
         let directory = self.directory.clone();
+        let is_protected = Arc::clone(&self.is_protected);
         // A file system may take its time.
         let look = move || {
             for path in paths {
-                let found = place::outside(&directory, &path)
-                    .map_err(|error| format!("{}: {error}", path.display()))?;
+                let said = |error| format!("{}: {error}", path.display());
+                if is_change && is_protected(&place::resolve(&directory, &path).map_err(said)?) {
+                    return Err(format!("{} is not yours to change", path.display()));
+                }
+                let found = place::outside(&directory, &path).map_err(said)?;
                 if found.is_some() {
                     return Ok(found);
                 }
@@ -227,7 +248,7 @@ impl Toolbox for Tools {
     fn admit<'a>(&'a self, call: &'a ToolCall) -> BoxFuture<'a, Result<Effect, String>> {
         Box::pin(async move {
             let admitted = self.admit_call(call).await;
-            admitted.map_err(|why| not_run(&call.name, &why))
+            admitted.map_err(|why| bounded(not_run(&call.name, &why)))
         })
     }
 

@@ -99,7 +99,7 @@ async fn no_step_moves_the_deadline() {
     let world = World::new(two_steps());
     let session = world.session();
     let ended = session.prompt(ask(deadline(11))).await.unwrap();
-    let said = "the next try would come after the deadline";
+    let said = "no time is left for another try";
     assert_eq!((ended.seal, reason(&ended).as_str()), (Seal::Error, said));
     // The wait that would have ended after it was not begun.
     assert_eq!(world.elapsed(), Duration::from_secs(8));
@@ -117,7 +117,7 @@ async fn a_deadline_in_the_middle_of_a_stream_ends_it() {
             (Seal::Error, Duration::from_secs(30))
         );
         assert_eq!((heard.retries(), heard.count("error")), (vec![], 1));
-        assert_eq!(reason(&ended), "the next try would come after the deadline");
+        assert_eq!(reason(&ended), "no time is left for another try");
         assert_eq!(words(&session.messages()), ["hi"]);
     }
 }

@@ -3,6 +3,7 @@
 use super::accounts::{self, AccountSettings};
 use super::key::Key;
 use super::layers::{Found, Layers, key_variable};
+use super::table::SETTINGS;
 use super::value::{ProxyUrl, Value};
 use crate::exit::Usage;
 use outlast_engine::provider::Timeouts;
@@ -39,6 +40,8 @@ pub(crate) struct Settings {
     pub(crate) api_key: Option<Secret>,
     /// The variable of the environment in which a key is looked for.
     pub(crate) api_key_variable: Option<String>,
+    /// All variables of the environment that hold keys, of whatever provider.
+    pub(crate) key_variables: Vec<String>,
     pub(crate) headers: Vec<(String, Secret)>,
     pub(crate) proxy: Proxy,
     pub(crate) ca_file: Option<PathBuf>,
@@ -120,10 +123,7 @@ impl Settings {
             limits: LimitSettings {
                 deadline: layers.limit("limits.deadline"),
                 sleep: layers.limit("limits.sleep"),
-                cost: layers
-                    .value("limits.cost")
-                    .and_then(amount)
-                    .filter(|cost| *cost > Cost(0)),
+                cost: layers.cost_ceiling(),
             },
             price: price(layers, model.as_deref())?,
             tools: ToolSettings::of(layers)?,
@@ -132,6 +132,7 @@ impl Settings {
             base_url: layers.text(&own("base_url")).map(str::to_owned),
             api_key: layers.effective.get(&own("api_key")).and_then(secret),
             api_key_variable: key_variable(layers, name),
+            key_variables: key_variables(layers),
             headers: headers(layers, &own("headers")),
             proxy: Proxy {
                 http: proxy(layers, "http.proxy_http"),
@@ -197,7 +198,7 @@ fn price(layers: &Layers, model: Option<&str>) -> Result<Option<Price>, Usage> {
             cache_read: one("cache_read").unwrap_or(input),
             cache_write: one("cache_write").unwrap_or(input),
         })),
-        _ if layers.value("limits.cost").is_none() => Ok(None),
+        _ if layers.cost_ceiling().is_none() => Ok(None),
         _ => Err(Usage(format!(
             "limits.cost needs to know what the model costs: set models.\"{model}\".price.input and .output, \
              in dollars for a million tokens"
@@ -260,6 +261,12 @@ impl Layers {
         self.effective.get(&Key::of(path)).map(|found| &found.value)
     }
 
+    /// What a prompt may cost; zero is no ceiling.
+    fn cost_ceiling(&self) -> Option<Cost> {
+        let cost = self.value("limits.cost").and_then(amount);
+        cost.filter(|cost| *cost > Cost(0))
+    }
+
     /// A duration that zero switches off.
     fn limit(&self, path: &str) -> Option<Duration> {
         match self.value(path) {
@@ -274,6 +281,19 @@ fn secret(found: &Found) -> Option<Secret> {
         Value::Secret(secret) => Some(secret.clone()),
         _ => None,
     }
+}
+
+fn key_variables(layers: &Layers) -> Vec<String> {
+    let usual = SETTINGS.iter().filter(|setting| setting.secret);
+    let usual = usual.flat_map(|setting| setting.variables.iter());
+    let usual = usual.map(|variable| variable.name.to_owned());
+    let named = layers.effective.iter();
+    let named = named.filter(|(key, _)| key.last() == "api_key_env");
+    let named = named.filter_map(|(_, found)| match &found.value {
+        Value::Text(name) => Some(name.clone()),
+        _ => None,
+    });
+    usual.chain(named).collect()
 }
 
 fn headers(layers: &Layers, parent: &Key) -> Vec<(String, Secret)> {

@@ -207,18 +207,21 @@ pub(crate) const SETTINGS: &[Setting] = &[
         "How long a prompt may take in all, waits and tools included; 0 means as long as it takes.",
     )
     .default("0s")
-    .flag("--deadline"),
+    .flag("--deadline")
+    .restricted(),
     setting(
         "limits.sleep",
         Kind::Duration,
         "How long a prompt may wait in all, over all retries; 0 means what the policy allows.",
     )
-    .default("0s"),
+    .default("0s")
+    .restricted(),
     setting(
         "limits.cost",
         Kind::Amount,
         "What a prompt may cost in dollars; no further call is made beyond it. The model needs a price; 0 means no ceiling.",
-    ),
+    )
+    .restricted(),
     setting("tools.enabled", Kind::Flag, "Whether the model may use tools at all.")
         .default("true")
         .restricted(),
@@ -237,18 +240,22 @@ pub(crate) const SETTINGS: &[Setting] = &[
     setting("timeouts.first_event", Kind::Duration, "How long the first event of the answer may take.")
         .default("5m"),
     setting("timeouts.idle", Kind::Duration, "How long the answer may pause.").default("5m"),
-    setting("models.<model>.price.input", Kind::Amount, "What a million tokens that are read cost, in dollars."),
-    setting("models.<model>.price.output", Kind::Amount, "What a million tokens that are written cost."),
+    setting("models.<model>.price.input", Kind::Amount, "What a million tokens that are read cost, in dollars.")
+        .restricted(),
+    setting("models.<model>.price.output", Kind::Amount, "What a million tokens that are written cost.")
+        .restricted(),
     setting(
         "models.<model>.price.cache_read",
         Kind::Amount,
         "What a million tokens that are read from the cache cost; without it as much as those that are read.",
-    ),
+    )
+    .restricted(),
     setting(
         "models.<model>.price.cache_write",
         Kind::Amount,
         "What a million tokens that are written to the cache cost; without it as much as those that are read.",
-    ),
+    )
+    .restricted(),
     setting("models.<model>.timeouts.connect", Kind::Duration, "The same as timeouts.connect, for one model."),
     setting("models.<model>.timeouts.headers", Kind::Duration, "The same as timeouts.headers, for one model."),
     setting(
@@ -334,9 +341,10 @@ mod tests {
     #[test]
     fn what_can_send_a_key_elsewhere_is_restricted() {
         for setting in SETTINGS {
-            let risky = ["providers.", "http.", "accounts.", "tools."]
+            let risky = ["providers.", "http.", "accounts.", "tools.", "limits."]
                 .iter()
-                .any(|group| setting.path.starts_with(group));
+                .any(|group| setting.path.starts_with(group))
+                || setting.path.contains(".price.");
             assert_eq!(setting.restricted, risky, "{}", setting.path);
             assert!(!setting.secret || setting.restricted, "{}", setting.path);
             assert_eq!(

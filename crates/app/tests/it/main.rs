@@ -18,8 +18,9 @@ mod explain;
 mod frozen_sample;
 mod interrupts;
 #[cfg(target_os = "linux")]
-mod long_session;
 mod kills;
+#[cfg(target_os = "linux")]
+mod long_session;
 mod mock_server;
 mod policies;
 #[cfg(target_os = "linux")]
@@ -34,7 +35,8 @@ mod shared;
 mod simulate;
 mod support;
 #[cfg(unix)]
-mod tools_door;
 mod ten_sessions;
+#[cfg(unix)]
+mod tools_door;
 mod trust;
 mod written;

@@ -110,7 +110,7 @@ fn a_turn_that_failed_is_tried_again_when_its_session_is_named() {
     let ran = outlast.run(&["resume", FIRST]);
     assert_eq!((ran.code, ran.stdout.as_str()), (1, ""));
     assert!(
-        ran.stderr.contains("has no turn to carry on"),
+        ran.stderr.contains("there is no turn to carry on"),
         "{}",
         ran.stderr
     );

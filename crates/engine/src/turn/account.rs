@@ -4,6 +4,7 @@ use super::Runner;
 use super::gate::AtGate;
 use crate::accounts::Standing;
 use crate::journal::Entry;
+use outlast_kernel::Timestamp;
 use outlast_kernel::decision::Remedies;
 use outlast_kernel::event::Body;
 use outlast_kernel::failure::{Failure, IoKind, Judged};
@@ -41,6 +42,16 @@ impl Runner<'_> {
             self.gate = Some(gate.with_deadline(self.turn.budget.deadline()));
         }
         Ok(())
+    }
+
+    /// A wait that is taken up stands in line where others wait for the same.
+    pub(super) async fn stand_in_line(&mut self, own_wake: Timestamp) {
+        // Whoever has no key now may have one when the wait is over.
+        if self.choose_account().await.is_ok()
+            && let Some(gate) = &mut self.gate
+        {
+            gate.stand_in_line(own_wake).await;
+        }
     }
 
     /// Goes on without the account in use, unless it has just got a new key.

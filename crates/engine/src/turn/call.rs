@@ -124,7 +124,10 @@ impl Runner<'_> {
             self.settle(Seal::Completed);
         }
         self.commit().await;
-        self.say_message(message);
+        // What says nothing is no part of a conversation, and would be refused in one.
+        if !message.parts.is_empty() {
+            self.say_message(message);
+        }
         self.emitter.emit(Body::StepComplete { stop_reason });
     }
 
@@ -212,7 +215,7 @@ impl Runner<'_> {
     }
 
     fn too_dear(&self) -> Failure {
-        let message = "the cost ceiling of the prompt is reached";
+        let message = "this prompt has cost what it may, and the next call would exceed the budget";
         Failure::thrown(self.turn.provider.name(), message, self.turn.clock.now())
     }
 

@@ -152,6 +152,16 @@ impl<'a> AtGate<'a> {
         self.knowledge.report(&self.key, report).await;
     }
 
+    /// Someone waits until then who did not fail here, if something is wrong here at all.
+    pub(super) async fn stand_in_line(&mut self, own_wake: Timestamp) {
+        if self.cause().is_some() {
+            self.waiter.own_wake = own_wake;
+            self.in_line = true;
+            let missed = Report::Missed(self.waiter.clone());
+            self.knowledge.report(&self.key, missed).await;
+        }
+    }
+
     /// The turn ends or the call is given up: nobody may wait for it. A store that is slow to hear of it is not waited
     /// for either.
     pub(super) async fn leave(&mut self) {

@@ -56,8 +56,10 @@ impl Runner<'_> {
         }
         tokio::select! {
             biased;
-            command = self.turn.control.next() => if command == Command::Abort {
-                return Err(self.abort());
+            command = self.turn.control.next() => match command {
+                Command::Abort => return Err(self.abort()),
+                Command::AbortRetry if self.state.is_retrying() => return Err(self.abort_retry()),
+                Command::AbortRetry | Command::RetryNow => {}
             },
             () = until(self.turn.clock, Some(next)) => {}
             _ = changes.changed() => {}

@@ -16,8 +16,7 @@ use std::time::Duration;
 /// A tool that does not end when it is told to is left behind after that long.
 const LONGEST_GOODBYE: Duration = Duration::from_millis(230);
 
-const INTERRUPTED: &str =
-    "it was interrupted by a restart and may have partly run; it was not run again";
+const INTERRUPTED: &str = "it was interrupted by a restart and may have partly run, or may still be running; it was not run again";
 const CANCELLED: &str = "it was not run: the turn was cancelled before it began";
 const TOO_LATE: &str = "it was not run: the time for this prompt was over before it began";
 const LEFT_BEHIND: &str = "it was interrupted and may have partly run";
@@ -61,17 +60,34 @@ impl Runner<'_> {
         (!calls.is_empty()).then_some(calls)
     }
 
+    /// Whoever listens now has not heard of the calls that an earlier process left.
+    pub(super) fn say_calls_again(&mut self, calls: &[Outstanding]) {
+        for Outstanding { call, so_far } in calls {
+            if !matches!(so_far, SoFar::Finished(_)) {
+                self.emitter.emit(Body::ToolCall(call.clone()));
+            }
+        }
+    }
+
     /// Gets a result for each call and adds them to the conversation.
     pub(super) async fn run_calls(&mut self, calls: Vec<Outstanding>) {
         let mut parts = Vec::with_capacity(calls.len());
         for (index, Outstanding { call, so_far }) in calls.into_iter().enumerate() {
             let output = match so_far {
                 SoFar::Finished(output) => output,
-                SoFar::Started(effect) if !effect.may_repeat() => {
-                    self.finish((index, &call), Output::error(INTERRUPTED))
-                        .await
+                SoFar::NotStarted => {
+                    let output = self.run_one(index, &call).await;
+                    let output = output.unwrap_or_else(Output::error);
+                    self.finish((index, &call), output).await
                 }
-                SoFar::NotStarted | SoFar::Started(_) => self.run_one(index, &call).await,
+                SoFar::Started(effect) => {
+                    let again = match effect.may_repeat() {
+                        true => self.run_one(index, &call).await.ok(),
+                        false => None,
+                    };
+                    let output = again.unwrap_or_else(|| Output::error(INTERRUPTED));
+                    self.finish((index, &call), output).await
+                }
             };
             parts.push(Part::ToolResult(ToolResult {
                 id: call.id,
@@ -85,17 +101,19 @@ impl Runner<'_> {
         });
     }
 
-    async fn run_one(&mut self, index: usize, call: &ToolCall) -> Output {
-        let output = match self.turn.tools {
-            _ if self.turn.control.is_aborted() => Output::error(CANCELLED),
-            _ if self.is_too_late() => Output::error(TOO_LATE),
-            Some(tools) => match self.admit(tools, call).await {
-                Ok(effect) => self.start(tools, (index, call), effect).await,
-                Err(refusal) => Output::error(refusal),
-            },
-            None => Output::error("there are no tools here"),
+    /// Runs a call; the error says why it did not begin.
+    async fn run_one(&mut self, index: usize, call: &ToolCall) -> Result<Output, String> {
+        let Some(tools) = self.turn.tools else {
+            return Err("there are no tools here".to_owned());
         };
-        self.finish((index, call), output).await
+        if self.turn.control.is_aborted() {
+            return Err(CANCELLED.to_owned());
+        }
+        if self.is_too_late() {
+            return Err(TOO_LATE.to_owned());
+        }
+        let effect = self.admit(tools, call).await?;
+        self.start(tools, (index, call), effect).await
     }
 
     /// Asks whether the call may run; a person may take long to answer, and may cancel instead.
@@ -114,20 +132,20 @@ impl Runner<'_> {
         tools: &dyn Toolbox,
         (index, call): (usize, &ToolCall),
         effect: Effect,
-    ) -> Output {
+    ) -> Result<Output, String> {
         let id = call.id.clone();
         self.scribe.note(Entry::ToolStarted { index, id, effect });
         let recorded = self.commit().await;
         // Without a record, nobody could know after a crash that it ran.
         if !recorded && (!effect.may_repeat() || self.scribe.lost().is_some()) {
             let name = &call.name;
-            return Output::error(format!(
+            return Err(format!(
                 "`{name}` was not run: that it runs could not be written down first"
             ));
         }
         let (id, name) = (call.id.clone(), call.name.clone());
         self.emitter.emit(Body::ToolStarted { id, name });
-        self.run_to_its_end(tools, call).await
+        Ok(self.run_to_its_end(tools, call).await)
     }
 
     async fn run_to_its_end(&mut self, tools: &dyn Toolbox, call: &ToolCall) -> Output {

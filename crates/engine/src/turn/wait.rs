@@ -69,7 +69,8 @@ impl Runner<'_> {
             Answer::Hold(until) => match self.hold(until).await {
                 None => Ok(false),
                 Some(Command::RetryNow) => Ok(true),
-                Some(_) => Err(self.abort()),
+                Some(Command::AbortRetry) => Err(self.abort_retry()),
+                Some(Command::Abort) => Err(self.abort()),
             },
         }
     }
@@ -95,7 +96,7 @@ impl Runner<'_> {
             tokio::select! {
                 biased;
                 command = self.turn.control.next() => match command {
-                    Command::AbortRetry => {}
+                    Command::AbortRetry if !self.state.is_retrying() => {}
                     command => return Some(command),
                 },
                 () = until(self.turn.clock, Some(until_time)) => return None,

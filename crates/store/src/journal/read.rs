@@ -12,7 +12,9 @@ use std::sync::Arc;
 pub(super) const SESSIONS: &str =
     "SELECT id, created, changed, directory, title, last_turn, entries, open_turn, owner
      FROM sessions WHERE";
-pub(super) const ALL: &str = "TRUE ORDER BY changed DESC, id DESC";
+/// In which something happened last, whatever the clock said: entries are numbered in the order in which they come.
+pub(super) const ALL: &str = "TRUE ORDER BY
+     (SELECT rowid FROM entries WHERE session = sessions.id ORDER BY seq DESC LIMIT 1) DESC, id DESC";
 pub(super) const UNFINISHED: &str = "open_turn IS NOT NULL ORDER BY changed DESC, id DESC";
 pub(super) const NAMED: &str = "id >= ?1 AND id < ?1 || char(1114111) ORDER BY id";
 

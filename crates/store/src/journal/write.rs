@@ -28,23 +28,7 @@ impl Journal {
         })
     }
 
-    /// Gives a session another title.
-    pub fn set_title(
-        &self,
-        hold: &Hold,
-        title: String,
-    ) -> impl Future<Output = Result<(), Error>> + Send + 'static {
-        let key = hold.key();
-        self.change(move |connection| {
-            key.check(connection)?;
-            connection
-                .prepare_cached("UPDATE sessions SET title = ?2 WHERE id = ?1")?
-                .execute(params![key.session, title])?;
-            Ok(())
-        })
-    }
-
-    /// Removes a session and all its entries, unless a living process owns it.
+    /// Removes a session and all its entries, unless a living process owns it. Nothing of it is left in the file.
     pub fn delete(&self, id: &str) -> impl Future<Output = Result<(), Error>> + Send + 'static {
         let (session, owner) = (id.to_owned(), Arc::clone(&self.owner));
         self.change(move |connection| {
@@ -57,6 +41,18 @@ impl Journal {
             connection.execute("DELETE FROM sessions WHERE id = ?1", [&session])?;
             Ok(())
         })
+    }
+}
+
+impl Journal {
+    /// Has the file forget what was deleted, also where it is still written down to be carried over. As far as nobody else
+    /// reads it just now.
+    pub async fn forget_deleted(&self) -> Result<(), Error> {
+        let work = self.worker.run(|connection, _| {
+            connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))?;
+            Ok(())
+        });
+        work.await
     }
 }
 

@@ -82,13 +82,9 @@ async fn a_summary_tells_what_happened_and_whether_it_is_over() {
         ("/somewhere", "")
     );
     append(&journal, &hold, &[(1, "prompt"), (1, "message")]).await;
-    journal
-        .set_title(&hold, "a title".to_owned())
-        .await
-        .unwrap();
     let open = summary().await;
     assert_eq!((open.turns, open.entries, open.open_turn), (1, 2, Some(1)));
-    assert_eq!((open.changed, open.title.as_str()), (at(101), "a title"));
+    assert_eq!(open.changed, at(101));
     append(&journal, &hold, &[(1, "settled")]).await;
     assert_eq!(summary().await.open_turn, None);
     append(&journal, &hold, &[(2, "prompt")]).await;

@@ -85,7 +85,6 @@ async fn who_lost_its_session_writes_nothing_more() {
     let refusals = [
         one.append(&stale, vec![line(1, "settled")]).await,
         one.append(&stale, Vec::new()).await,
-        one.set_title(&stale, "mine".to_owned()).await,
         one.release(stale).await,
     ];
     for refused in refusals {
