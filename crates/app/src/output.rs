@@ -2,6 +2,8 @@
 
 use crate::exit::Exit;
 use anyhow::Context;
+use outlast_kernel::text;
+use std::borrow::Cow;
 use std::io::Write;
 
 /// Prints the text. A reader that has left is not an error.
@@ -16,4 +18,16 @@ pub(crate) fn print(text: &str) -> anyhow::Result<Exit> {
         }
         _ => Ok(Exit::Success),
     }
+}
+
+/// JSON leaves some characters alone that a terminal obeys; escaped, they mean the same to a reader of JSON.
+pub(crate) fn safe_json(line: &str) -> Cow<'_, str> {
+    if !line.contains(text::is_unwanted) {
+        return Cow::Borrowed(line);
+    }
+    let escaped = |c: char| match text::is_unwanted(c) {
+        true => format!("\\u{:04x}", u32::from(c)),
+        false => c.to_string(),
+    };
+    Cow::Owned(line.chars().map(escaped).collect())
 }

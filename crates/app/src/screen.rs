@@ -1,6 +1,7 @@
 //! What the user sees of a prompt: events or an answer on stdout, progress on stderr.
 
 use crate::exit::Exit;
+use crate::output::safe_json;
 use crate::progress::Progress;
 use anyhow::Context;
 use outlast_engine::turn::Ended;
@@ -10,7 +11,6 @@ use outlast_kernel::failure::Judged;
 use outlast_kernel::policy::Policy;
 use outlast_kernel::text;
 use outlast_kernel::verdict::Cause;
-use std::borrow::Cow;
 use std::io::{IsTerminal, Write};
 
 pub(crate) struct Screen {
@@ -131,18 +131,6 @@ impl Screen {
             self.progress.print(&format!("  hint: {remedy}"));
         }
     }
-}
-
-/// JSON leaves some characters alone that a terminal obeys; escaped, they mean the same to a reader of JSON.
-fn safe_json(line: &str) -> Cow<'_, str> {
-    if !line.contains(text::is_unwanted) {
-        return Cow::Borrowed(line);
-    }
-    let escaped = |c: char| match text::is_unwanted(c) {
-        true => format!("\\u{:04x}", u32::from(c)),
-        false => c.to_string(),
-    };
-    Cow::Owned(line.chars().map(escaped).collect())
 }
 
 /// In what an answer that came through falls short of one.

@@ -3,7 +3,7 @@
 use crate::cli::{ExportFormat, SessionsCommand};
 use crate::config::duration;
 use crate::exit::{Exit, Usage};
-use crate::output::print;
+use crate::output::{print, safe_json};
 use crate::{complain, journal, settings};
 use anyhow::Context;
 use outlast_agent::session::read;
@@ -84,7 +84,8 @@ async fn list(journal: &Journal, json: bool) -> anyhow::Result<Exit> {
     }
     if json {
         let rows: Value = sessions.iter().map(row).collect();
-        return print(&(serde_json::to_string_pretty(&rows)? + "\n"));
+        let json = serde_json::to_string_pretty(&rows)? + "\n";
+        return print(&safe_json(&json));
     }
     let lines: String = sessions.iter().map(line).collect();
     print(&text::plain(&lines))
