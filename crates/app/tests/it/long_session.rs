@@ -21,13 +21,19 @@ const ID: &str = "01900000-0000-7000-8000-000000000001";
 fn turns(typed: &Value) -> Vec<Vec<Entry>> {
     let said =
         "What a person asks is a sentence or two, and sometimes a piece of a file. ".repeat(3);
+    // Some have two steps, so that pages of entries are cut at all places of a turn.
     let turn = |number: usize| {
-        vec![
-            prompt(&format!("{number}: {said}"), typed.clone()),
-            Entry::AttemptStarted { attempt: 1 },
-            answer(&format!("{number}: {}", said.repeat(2))),
-            completed(),
-        ]
+        let mut turn = vec![prompt(&format!("{number}: {said}"), typed.clone())];
+        let steps = 1 + usize::from(number.is_multiple_of(7));
+        for (step, attempt) in (0..steps).zip(1..) {
+            turn.push(Entry::AttemptStarted { attempt });
+            turn.push(answer(&format!(
+                "{number}, {step}: {}",
+                said.repeat(2 / steps)
+            )));
+        }
+        turn.push(completed());
+        turn
     };
     let last = vec![
         prompt("And now?", typed.clone()),
@@ -99,6 +105,11 @@ fn ten_thousand_turns_are_carried_on_at_once() {
         ran.stdout
     );
     assert!((1..MOST_MEMORY).contains(&used.memory), "{memory} MiB");
+    // The turn that was carried on is the one that was open: none was lost in reading.
+    let listed = mock.outlast.run(&["sessions", "list", "--json"]).stdout;
+    let rows: Value = serde_json::from_str(&listed).unwrap();
+    let (state, turns) = (&rows[0]["state"], &rows[0]["turns"]);
+    assert_eq!((state, turns), (&"finished".into(), &(TURNS + 1).into()));
     let is_quick = !work.is_zero() && work < MOST_WORK && took < LONGEST;
     assert!(is_quick, "{took:?}, of that {work:?} of work");
 }

@@ -76,7 +76,7 @@ fn everything_that_is_not_finished_is_carried_on_each_under_its_name() {
     assert_eq!(ran.code, 0, "{}", ran.stderr);
     for (id, text) in [(FIRST, "one"), (SECOND, "two")] {
         let said = format!(
-            "== {id} About {id}\nHello from the scripted provider: no network, no key, no cost. You said: {text}\n"
+            "== {id} {text}\nHello from the scripted provider: no network, no key, no cost. You said: {text}\n"
         );
         assert!(ran.stdout.contains(&said), "{}", ran.stdout);
         assert_eq!(count(&outlast, id, "settled"), 1);

@@ -155,7 +155,7 @@ fn holds(bytes: &[u8], text: &str) -> bool {
 }
 
 #[test]
-fn a_key_is_neither_shown_to_the_model_nor_written_down() {
+fn a_command_that_prints_its_environment_has_no_key_to_print() {
     const OF_ACCOUNT: &str = "planted-account-key-0d41c2";
     let mock = MockServer::start();
     let outlast = &mock.outlast;

@@ -31,7 +31,7 @@ pub(crate) fn session(outlast: &Outlast, id: &str, (turns, left): (&[Vec<Entry>]
     let new = NewSession {
         id: id.to_owned(),
         directory: outlast.folder.path().to_str().unwrap().to_owned(),
-        title: format!("About {id}"),
+        title: title(turns),
         now: second(0),
     };
     let hold = runtime.block_on(journal.begin(new)).unwrap();
@@ -46,6 +46,17 @@ pub(crate) fn session(outlast: &Outlast, id: &str, (turns, left): (&[Vec<Entry>]
             std::mem::forget(hold);
             fs::remove_dir_all(home.join("sessions.db.owners")).unwrap();
         }
+    }
+}
+
+/// The first line of what was said first, as it is.
+fn title(turns: &[Vec<Entry>]) -> String {
+    match turns.first().and_then(|turn| turn.first()) {
+        Some(Entry::Prompt { message, .. }) => {
+            let text = message.as_ref().map(Message::text).unwrap_or_default();
+            text.lines().next().unwrap_or_default().to_owned()
+        }
+        _ => String::new(),
     }
 }
 
