@@ -33,6 +33,15 @@ fn count(outlast: &Outlast, session: &str, kind: &str) -> usize {
     ran.stdout.matches(&format!(r#""kind":"{kind}""#)).count()
 }
 
+/// For calls that are to hang: sped up, they would soon have taken too long.
+fn in_real_time() -> Outlast {
+    let scale = "1";
+    Outlast {
+        scale,
+        ..Outlast::new()
+    }
+}
+
 fn start(outlast: &Outlast, arguments: &[&str]) -> Child {
     let mut command = outlast.command(arguments);
     let piped = command.stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -153,7 +162,7 @@ fn two_at_once_carry_each_turn_on_once() {
 
 #[test]
 fn a_session_of_a_living_process_is_left_alone() {
-    let mock = MockServer::start();
+    let mock = MockServer::start_in(in_real_time());
     let outlast = &mock.outlast;
     let mut living = mock.command("openai", &["--model", "hold:86400"]);
     let living = living.stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -264,7 +273,7 @@ fn a_session_in_which_nothing_was_asked_yet_is_nothing_to_resume() {
 
 #[test]
 fn a_signal_leaves_what_is_resumed_to_be_resumed() {
-    let mock = MockServer::start();
+    let mock = MockServer::start_in(in_real_time());
     let (outlast, url) = (&mock.outlast, mock.url());
     for id in [FIRST, SECOND] {
         let typed = serde_json::json!({"settings": {"provider": "openai", "model": "hold:86400,times=2"}, "base_url": url});

@@ -85,7 +85,11 @@ fn tools_are_offered_unless_nobody_wants_them() {
 #[test]
 fn a_signal_in_the_middle_of_a_tool_leaves_no_process_and_the_model_is_told() {
     for (signal, code) in [("-TERM", 143), ("-HUP", 129)] {
-        let outlast = Outlast::new();
+        // Sped up, the tool would soon have taken too long.
+        let outlast = Outlast {
+            scale: "1",
+            ..Outlast::new()
+        };
         let command = "echo once >> runs; sleep 1000 & echo $$ $! > processes; wait";
         let prompt = format!("call bash {{\"command\":\"{command}\"}}");
         let child = outlast
