@@ -6,7 +6,7 @@
  *   RECORDER_LOG=PATH          appends every call that changes a file, writes to stdout or makes something durable
  *   RECORDER_KILL=N[,before|after]  the N-th counted call is the last: it is (after, the default) or is not carried out
  *   RECORDER_FILES=END[,END]   counted are syncs of files whose names end so (default: sessions.db-wal,sessions.db)
- *   RECORDER_COUNT=all         counted is everything that is recorded
+ *   RECORDER_COUNT=all|files   counted is everything that is recorded, or everything of those files
  *   RECORDER_COUNT_FILE=PATH   the number of counted calls, written after each
  *
  * Invariants: one call at a time is carried out and recorded, so that the log has the order in which the files changed;
@@ -59,7 +59,7 @@ static int ended;
 static pthread_t ended_by;
 static int log_file = -1, count_file = -1;
 static const char *files = "sessions.db-wal,sessions.db";
-static int count_all;
+static int count_all, count_files;
 static unsigned long counted, kill_at;
 static enum moment kill_moment = AFTER;
 
@@ -84,6 +84,7 @@ __attribute__((constructor)) static void begin(void) {
     if (getenv("RECORDER_FILES") != NULL) files = getenv("RECORDER_FILES");
     const char *count = getenv("RECORDER_COUNT");
     count_all = count != NULL && strcmp(count, "all") == 0;
+    count_files = count != NULL && strcmp(count, "files") == 0;
     const char *kill_setting = getenv("RECORDER_KILL");
     if (kill_setting != NULL) {
         char *rest;
@@ -153,7 +154,7 @@ static int named_within_home(int folder_fd, const char *name, char *path) {
 
 static int is_counted(const struct call *call) {
     if (count_all) return 1;
-    if (call->kind != SYNC) return 0;
+    if (call->kind != SYNC && !count_files) return 0;
     for (const char *end = files; *end != 0;) {
         size_t length = strcspn(end, ",");
         if (length > 0 && ends_with(call->path, strlen(call->path), end, length)) return 1;

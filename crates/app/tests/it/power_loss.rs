@@ -8,7 +8,7 @@ use crate::kills::crew::server;
 use crate::kills::plan::Plan;
 use crate::kills::proof::Proof;
 use crate::kills::scene::Scene;
-use crate::kills::{JOURNAL, boundary_of_the_prompt};
+use crate::kills::{SYNCS, boundary_of_the_prompt};
 use crate::recorder::disk::{self, Disk, Files};
 use crate::recorder::{Call, Counted, Moment, Record, Recorder};
 use serde_json::Value;
@@ -188,7 +188,7 @@ fn a_resume_survives_a_loss_of_power_before_every_sync() {
     let (mock, plan) = (server(), Plan::all_kinds());
     let first = (boundary_of_the_prompt(&plan), Moment::After);
     let mut scene = Scene::new(&mock, &plan);
-    scene.run(Recorder::new(JOURNAL).kill(&mut scene.prompt(), first));
+    scene.run(Recorder::new(SYNCS).kill(&mut scene.prompt(), first));
     let recording = Recording::of(&mut scene, |scene| scene.resume());
     play_all(&mut scene, &recording);
 }

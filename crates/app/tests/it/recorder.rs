@@ -24,6 +24,8 @@ pub(crate) struct Recorder {
 pub(crate) enum Counted {
     /// All that are recorded.
     Everything,
+    /// Those that change a file, or make it durable, whose name ends in one of these, joined by commas.
+    Changes(&'static str),
     /// Those that make a file durable whose name ends in one of these, joined by commas.
     Syncs(&'static str),
 }
@@ -79,6 +81,9 @@ impl Recorder {
             .env("RECORDER_COUNT_FILE", self.count_file());
         match self.counted {
             Counted::Everything => command.env("RECORDER_COUNT", "all"),
+            Counted::Changes(files) => command
+                .env("RECORDER_COUNT", "files")
+                .env("RECORDER_FILES", files),
             Counted::Syncs(files) => command.env("RECORDER_FILES", files),
         }
     }

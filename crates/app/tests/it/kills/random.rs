@@ -56,6 +56,9 @@ fn play(mock: &MockServer, seed: u64) -> (usize, usize) {
             .collect();
         let mut scene = Scene::new(mock, &plan);
         let killed = kill_at(&mut scene, &points);
+        if random.bool() {
+            scene.lose_knowledge();
+        }
         scene.resume_all();
         let label = format!("OUTLAST_KILLS_SEED={seed}, killed at {points:?}");
         Proof::of(&scene, &label).holds();

@@ -115,6 +115,13 @@ impl<'a> Scene<'a> {
         panic!("there is always something to resume:\n{}", self.complained);
     }
 
+    /// Takes away what is known of providers.
+    pub(crate) fn lose_knowledge(&self) {
+        for name in ["outlast.db", "outlast.db-wal", "outlast.db-shm"] {
+            std::fs::remove_file(self.home().join(name)).ok();
+        }
+    }
+
     // --- What is left ---
 
     /// The sessions, as they are listed.

@@ -1,6 +1,6 @@
 //! Kills between what is written down and what is said.
 
-use super::JOURNAL;
+use super::SYNCS;
 use super::plan::{End, Plan};
 use super::scene::Scene;
 use crate::recorder::{Moment, Recorder};
@@ -11,14 +11,14 @@ use serde_json::Value;
 fn killed_when(state: &str, plan: &Plan, look: impl FnOnce(&mut Scene<'_>)) {
     for at in 1..100 {
         let is_there = Scene::alone(plan, |scene| {
-            let recorder = Recorder::new(JOURNAL);
+            let recorder = Recorder::new(SYNCS);
             scene.run(recorder.kill(&mut scene.prompt(), (at, Moment::After)));
             let sessions = scene.sessions();
             sessions.iter().any(|session| session["state"] == state)
         });
         if is_there {
             return Scene::alone(plan, |scene| {
-                let recorder = Recorder::new(JOURNAL);
+                let recorder = Recorder::new(SYNCS);
                 scene.run(recorder.kill(&mut scene.prompt(), (at, Moment::After)));
                 assert_eq!(scene.said, "", "{state}");
                 look(scene);
