@@ -223,7 +223,13 @@ fn a_reader_that_leaves_ends_the_run_without_a_panic() {
         .unwrap();
     drop(child.stdout.take());
     let ran = Ran::from(child.wait_with_output().unwrap());
-    assert_eq!((ran.code, ran.stderr.as_str()), (1, ""));
+    assert_eq!(ran.code, 1);
+    assert!(
+        ran.stderr.starts_with("Stopped: `outlast resume "),
+        "{}",
+        ran.stderr
+    );
+    assert_eq!(ran.stderr.lines().count(), 1, "{}", ran.stderr);
 }
 
 #[test]

@@ -39,4 +39,6 @@ mod ten_sessions;
 #[cfg(unix)]
 mod tools_door;
 mod trust;
+#[cfg(target_os = "linux")]
+mod unattended;
 mod written;

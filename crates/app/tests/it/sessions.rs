@@ -265,10 +265,18 @@ fn damaged_sessions_are_put_aside_by_a_prompt_and_touched_by_nothing_else() {
     }
     let ran = outlast.run(&["-p", "x", "--model", "ok"]);
     let said = outlast.anonymous(&ran.stderr);
-    assert_eq!((ran.code, ran.stdout), (0, format!("{HELLO} x\n")));
+    // Answered and written down, but what was there before is not.
+    assert_eq!((ran.code, ran.stdout), (4, format!("{HELLO} x\n")));
     assert_eq!(
         said,
-        "warning: the sessions are damaged; they are kept as FOLDER/home/sessions.db.damaged-1, and a new file is begun\n"
+        "warning: the sessions are damaged; they are kept as FOLDER/home/sessions.db.damaged-1, and a new file is begun; \
+         `sqlite3 FILE .recover` reads what is whole\n"
+    );
+    let resumed = outlast.run(&["resume"]);
+    assert!(
+        resumed.stderr.contains("sessions.db.damaged-1"),
+        "{}",
+        resumed.stderr
     );
     let aside = outlast.home().join("sessions.db.damaged-1");
     assert_eq!(fs::read(aside).unwrap(), b"no database");

@@ -92,7 +92,7 @@ impl<'a> Proof<'a> {
         self.check(all, &format!("{steps} steps of {planned}"));
         let sessions = self.scene.sessions();
         let finished = sessions.iter().all(|session| {
-            ["finished", "empty"]
+            ["finished", "failed", "empty"]
                 .map(Value::from)
                 .contains(&session["state"])
         });

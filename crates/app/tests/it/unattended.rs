@@ -1,0 +1,256 @@
+//! What is left alone at night: signals, lost readers, other settings when it is carried on, files that are not a model's.
+
+use crate::mock_server::{MockServer, wait_for};
+use crate::support::{Outlast, Ran};
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
+
+const AGENT: &str = "ok:agent,times=always";
+
+fn in_real_time() -> Outlast {
+    Outlast {
+        scale: "1",
+        ..Outlast::new()
+    }
+}
+
+/// Starts a command and waits for its first line on stderr.
+fn begin(command: &mut Command) -> Child {
+    let mut child = command
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    let stderr = child.stderr.as_mut().unwrap();
+    BufReader::new(stderr).read_line(&mut line).unwrap();
+    child
+}
+
+fn signal(child: &Child, signal: &str) {
+    let sent = Command::new("kill")
+        .args([signal, &child.id().to_string()])
+        .status();
+    assert!(sent.unwrap().success());
+}
+
+fn states(outlast: &Outlast) -> Vec<String> {
+    let ran = outlast.run(&["sessions", "list", "--json"]);
+    let rows: serde_json::Value = serde_json::from_str(&ran.stdout).unwrap();
+    let rows = rows.as_array().unwrap().iter();
+    rows.map(|row| row["state"].as_str().unwrap().to_owned())
+        .collect()
+}
+
+// --- signals ---
+
+#[test]
+fn what_is_not_written_down_ends_with_the_signals_own_code() {
+    for (name, code) in [("-INT", 130), ("-TERM", 143), ("-HUP", 129)] {
+        let outlast = in_real_time();
+        let arguments = [
+            "-p",
+            "hi",
+            "--model",
+            "usage-limit:reset=99",
+            "--no-session",
+        ];
+        let child = begin(&mut outlast.command(&arguments));
+        signal(&child, name);
+        let ran = Ran::from(child.wait_with_output().unwrap());
+        assert_eq!(ran.code, code, "{name}: {}", ran.stderr);
+    }
+}
+
+#[test]
+fn whoever_is_started_to_outlive_its_terminal_does() {
+    let outlast = in_real_time();
+    let inner = outlast.command(&["-p", "hi", "--model", "usage-limit:reset=99"]);
+    let mut shell = Command::new("sh");
+    shell
+        .args(["-c", "trap '' HUP; exec \"$0\" \"$@\""])
+        .arg(inner.get_program())
+        .args(inner.get_args())
+        .current_dir(outlast.folder.path())
+        .envs(
+            inner
+                .get_envs()
+                .filter_map(|(name, value)| Some((name, value?))),
+        );
+    let child = begin(&mut shell);
+    signal(&child, "-HUP");
+    signal(&child, "-TERM");
+    let ran = Ran::from(child.wait_with_output().unwrap());
+    assert_eq!(ran.code, 143, "{}", ran.stderr);
+}
+
+#[test]
+fn a_second_interrupt_does_not_leave_a_tool_behind_or_a_turn_to_be_resumed() {
+    let outlast = in_real_time();
+    let prompt = "call bash {\"command\":\"trap '' TERM INT; echo $$ >tool; sleep 60\"}";
+    let mut command = outlast.command(&["-p", prompt, "--model", AGENT, "--allow", "bash"]);
+    let child = begin(&mut command);
+    let file = outlast.folder.path().join("tool");
+    wait_for("tool", || {
+        fs::read_to_string(&file).is_ok_and(|id| id.ends_with('\n'))
+    });
+    let tool = fs::read_to_string(&file).unwrap().trim().to_owned();
+    signal(&child, "-INT");
+    signal(&child, "-INT");
+    let ran = Ran::from(child.wait_with_output().unwrap());
+    assert_eq!(ran.code, 130, "{}", ran.stderr);
+    wait_for("end of the tool", || {
+        let stat = fs::read_to_string(format!("/proc/{tool}/stat")).unwrap_or_default();
+        stat.is_empty() || stat.contains(") Z ")
+    });
+    assert_eq!(states(&outlast), ["cancelled"]);
+}
+
+// --- readers ---
+
+#[test]
+fn a_reader_of_events_that_dies_leaves_the_turn_to_be_resumed() {
+    let outlast = Outlast::new();
+    let mut child = outlast
+        .command(&["-p", "hi", "--model", "overloaded:1", "--json"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(child.stdout.take());
+    let ran = Ran::from(child.wait_with_output().unwrap());
+    assert_eq!(ran.code, 1);
+    assert!(
+        ran.stderr.starts_with("Stopped: `outlast resume "),
+        "{}",
+        ran.stderr
+    );
+    let resumed = outlast.run(&["resume"]);
+    assert!(
+        resumed.stdout.ends_with("You said: hi\n"),
+        "{}",
+        resumed.stdout
+    );
+}
+
+#[test]
+fn an_answer_that_could_not_be_printed_is_said_by_resume() {
+    let outlast = Outlast::new();
+    let full = fs::File::options().write(true).open("/dev/full").unwrap();
+    let mut command = outlast.command(&["-p", "hi", "--model", "ok"]);
+    let child = command.stdout(full).stderr(Stdio::piped()).spawn().unwrap();
+    let ran = Ran::from(child.wait_with_output().unwrap());
+    assert_eq!(ran.code, 1, "{}", ran.stderr);
+    assert_eq!(states(&outlast), ["undelivered"]);
+    let resumed = outlast.run(&["resume"]);
+    assert!(
+        resumed.stdout.ends_with("You said: hi\n"),
+        "{}",
+        resumed.stdout
+    );
+}
+
+#[test]
+fn a_limit_on_the_size_of_files_does_not_kill() {
+    let outlast = Outlast::new();
+    let inner = outlast.command(&["-p", "hi", "--model", "ok"]);
+    let mut shell = Command::new("sh");
+    shell
+        .args(["-c", "ulimit -f 1; exec \"$0\" \"$@\""])
+        .arg(inner.get_program())
+        .args(inner.get_args())
+        .current_dir(outlast.folder.path())
+        .envs(
+            inner
+                .get_envs()
+                .filter_map(|(name, value)| Some((name, value?))),
+        );
+    let ran = Ran::of(&mut shell);
+    assert_eq!(ran.code, 4, "{}", ran.stderr);
+    assert!(ran.stdout.ends_with("You said: hi\n"), "{}", ran.stdout);
+}
+
+// --- settings ---
+
+#[test]
+fn whoever_carries_on_asks_whom_the_prompt_asked_whatever_is_set_now() {
+    let mock = MockServer::start_in(Outlast {
+        scale: "20",
+        ..Outlast::new()
+    });
+    let key = ("OPENAI_API_KEY", "sk-test-0123456789abcdef");
+    let mut command = mock.outlast.command(&["-p", "hi"]);
+    command.envs([
+        key,
+        ("OPENAI_BASE_URL", &mock.url()),
+        ("OUTLAST_PROVIDER", "openai"),
+        ("OUTLAST_MODEL", "rate-limited:retry-after=40"),
+    ]);
+    let child = begin(&mut command);
+    signal(&child, "-KILL");
+    child.wait_with_output().unwrap();
+    let mut resume = mock.outlast.command(&["resume", "--json"]);
+    let ran = Ran::of(resume.envs([key]));
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    let start = ran.stdout.lines().next().unwrap();
+    assert!(start.contains("\"provider\":\"openai\""), "{start}");
+    assert!(start.contains("rate-limited:retry-after=40"), "{start}");
+    mock.wait_for_requests(2);
+}
+
+#[test]
+fn the_session_in_which_something_happened_last_is_the_first_whatever_the_clock_said() {
+    let mut outlast = Outlast {
+        scale: "36000",
+        ..Outlast::new()
+    };
+    outlast.run(&["-p", "from the future", "--model", "ok"]);
+    outlast.scale = "1";
+    outlast.run(&["-p", "from today", "--model", "ok"]);
+    let ran = outlast.run(&["sessions", "list"]);
+    let titles: Vec<bool> = ran
+        .stdout
+        .lines()
+        .map(|line| line.ends_with("from today"))
+        .collect();
+    assert_eq!(titles, [true, false], "{}", ran.stdout);
+}
+
+#[test]
+fn nothing_of_a_deleted_session_is_left_in_the_file() {
+    let outlast = Outlast::new();
+    outlast.run(&["-p", "a very private thing", "--model", "ok"]);
+    let holds = || {
+        let files = fs::read_dir(outlast.home()).unwrap().flatten();
+        let files = files.filter(|file| file.path().is_file());
+        let mut bytes = files.map(|file| fs::read(file.path()).unwrap());
+        bytes.any(|bytes| {
+            let text = String::from_utf8_lossy(&bytes);
+            text.contains("a very private thing")
+        })
+    };
+    assert!(holds());
+    let ran = outlast.run(&["sessions", "delete", "--older-than", "0s"]);
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    assert!(!holds());
+}
+
+// --- tools ---
+
+#[test]
+fn what_says_what_a_model_may_do_is_not_for_it_to_write() {
+    let outlast = Outlast::new();
+    outlast.write("outlast.toml", "model = \"ok:agent,times=always\"\n");
+    assert_eq!(outlast.run(&["trust"]).code, 0);
+    for path in ["outlast.toml", "home/outlast.toml", "sub/outlast.toml"] {
+        let prompt = format!("call write {{\"path\":\"{path}\",\"content\":\"[tools]\"}}");
+        let ran = outlast.run(&["-p", &prompt, "--allow", "write,outside"]);
+        let said = format!("`write` was not run: {path} is not yours to change");
+        assert!(ran.stdout.contains(&said), "{}", ran.stdout);
+        // Whoever watches is told as well.
+        assert!(ran.stderr.contains("○ write "), "{}", ran.stderr);
+    }
+    let settings = fs::read_to_string(outlast.folder.path().join("outlast.toml")).unwrap();
+    assert!(!settings.contains("[tools]"));
+}
