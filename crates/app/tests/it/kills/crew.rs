@@ -4,6 +4,7 @@ use super::scene::SCALE;
 use crate::mock_server::MockServer;
 use crate::support::Outlast;
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Scenes wait more than they work, so more than there are processors.
 const WORKERS: usize = 5;
@@ -16,17 +17,33 @@ pub(crate) fn server() -> MockServer {
     })
 }
 
-/// Does the work for each case; the first that fails fails all.
+/// Says so when its worker panics.
+struct Alarm<'a>(&'a AtomicBool);
+
+impl Drop for Alarm<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.store(true, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Does the work for each case; when one fails, the others end with what they are at.
 pub(crate) fn in_parallel<Case: Send, Found: Send>(
     cases: impl IntoIterator<Item = Case, IntoIter: Send>,
     work: impl Fn(&MockServer, Case) -> Found + Sync,
 ) -> Vec<Found> {
     let (cases, found) = (Mutex::new(cases.into_iter()), Mutex::new(Vec::new()));
-    // A worker that has panicked holds neither lock; the others end when they have done what they are at.
-    let next = || cases.lock().unwrap().next();
+    let alarm = AtomicBool::new(false);
+    // A worker that has panicked holds neither lock.
+    let next = || match alarm.load(Ordering::Relaxed) {
+        true => None,
+        false => cases.lock().unwrap().next(),
+    };
     std::thread::scope(|scope| {
         for _ in 0..WORKERS {
             scope.spawn(|| {
+                let _alarm = Alarm(&alarm);
                 let mock = server();
                 while let Some(case) = next() {
                     let result = work(&mock, case);
