@@ -302,6 +302,32 @@ fn a_limit_that_the_gates_try_meets_is_not_waited_out_where_another_account_is_f
     assert_eq!(effects.last(), Some(&switch), "{effects:?}");
 }
 
+#[test]
+fn a_retry_that_is_held_before_it_begins_can_be_cancelled() {
+    let mut run = Run::new("session");
+    run.step(Event::Started);
+    assert!(
+        run.step(Event::RetryAborted { now: NOW }).is_empty(),
+        "there is no retry yet"
+    );
+    run.fail_and_sleep();
+    let effects = run.step(Event::RetryAborted { now: NOW });
+    let [
+        Effect::CancelCall,
+        Effect::AnnounceEnd(end),
+        Effect::Report(..),
+        Effect::Settle(outcome),
+    ] = &effects[..]
+    else {
+        panic!("{effects:?}");
+    };
+    assert_eq!(
+        (end.success, end.error.as_deref()),
+        (false, Some(RETRY_CANCELLED))
+    );
+    assert_eq!(*outcome, Outcome::Failed(GiveUp::Canceled));
+}
+
 // --- taken up from an earlier process ---
 
 /// A state that an earlier process left in its second wait, four seconds long, and that wait.

@@ -1,8 +1,8 @@
 //! Steps, tools and history: what a prompt adds to the conversation.
 
 use crate::support::{
-    Kept, Listener, World, answers, calls, fails, hangs, overloaded, stop, text, usage, used,
-    wants, words,
+    Call, Kept, Listener, World, answers, calls, fails, hangs, is_wait, overloaded, stop, text,
+    usage, used, wants, words,
 };
 use outlast_agent::Session;
 use outlast_agent::session::{Error, Setup};
@@ -292,4 +292,31 @@ async fn a_prompt_that_was_dropped_is_carried_on_by_the_same_session() {
         session.resume().await,
         Err(Error::NothingToDo { .. })
     ));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_says_nothing_is_no_part_of_the_conversation() {
+    let nothing = Call::from(vec![stop(StopReason::EndTurn)]);
+    let world = World::new([nothing, answers("Hello")]);
+    let session = world.session();
+    session.prompt("one".into()).await.unwrap();
+    session.prompt("two".into()).await.unwrap();
+    assert_eq!(words(&world.provider.asked()[1].messages), ["one", "two"]);
+    assert_eq!(words(&session.messages()), ["one", "two", "Hello"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_prompt_that_was_dropped_in_its_wait_is_not_retrying() {
+    let world = World::new([fails(overloaded())]);
+    let session = world.session();
+    let waiting = Listener::with(&session, |session, body| {
+        if is_wait(body) {
+            assert!(session.is_retrying());
+        }
+    });
+    let limit = Duration::from_secs(1);
+    let dropped = tokio::time::timeout(limit, session.prompt("hi".into())).await;
+    assert!(dropped.is_err());
+    assert!(!session.is_retrying() && session.snapshot().turn_id.is_none());
+    assert_eq!(waiting.count("retry_scheduled"), 1);
 }

@@ -15,8 +15,7 @@ use outlast_store::journal::{NewSession, Page, Stored};
 use std::sync::Arc;
 use std::time::Duration;
 
-const INTERRUPTED: &str =
-    "it was interrupted by a restart and may have partly run; it was not run again";
+const INTERRUPTED: &str = "it was interrupted by a restart and may have partly run, or may still be running; it was not run again";
 
 /// Two failures, a step of three tools, one more failure, a step of one tool, and the answer.
 fn script() -> Vec<Call> {

@@ -247,8 +247,7 @@ async fn a_call_that_was_cut_off_is_made_again_under_its_next_number() {
 
 #[tokio::test(start_paused = true)]
 async fn a_tool_that_was_interrupted_runs_again_only_if_that_does_no_harm() {
-    let interrupted =
-        "c1! it was interrupted by a restart and may have partly run; it was not run again";
+    let interrupted = "c1! it was interrupted by a restart and may have partly run, or may still be running; it was not run again";
     let done = "c1: c1 is done";
     for (name, ran, result) in [
         ("send", vec!["c1", "c2"], interrupted),
@@ -272,6 +271,44 @@ async fn a_tool_that_was_interrupted_runs_again_only_if_that_does_no_harm() {
         assert_eq!(words(&session.messages())[3], result, "{name}");
         assert_eq!(world.provider.calls_made(), 2);
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tool_that_began_and_may_not_begin_again_is_not_said_to_have_never_run() {
+    let script = [calls(&[("c1", "write")]), answers("done")];
+    let (kept, world) = (Kept::new(), World::new(script));
+    world.tools.hang(true);
+    let limits = Limits {
+        deadline: Some(START + Duration::from_secs(60)),
+        ..Limits::default()
+    };
+    let ask = Ask {
+        limits,
+        ..Ask::from("hi")
+    };
+    let id = die_at(&kept, &world, ask, starts_tool).await;
+    tokio::time::sleep(Duration::from_secs(90)).await;
+    let session = kept.open(&id, world.setup()).await;
+    session.resume().await.unwrap();
+    assert_eq!(world.tools.ran(), ["c1"], "its time was over");
+    let result = &words(&session.messages())[2];
+    assert!(result.contains("may have partly run"), "{result}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn calls_that_an_earlier_process_left_are_said_again() {
+    let script = [calls(&[("c1", "read"), ("c2", "read")]), answers("done")];
+    let (kept, world) = (Kept::new(), World::new(script));
+    let first_is_over = |body: &Body| matches!(body, Body::ToolResult { .. });
+    let id = die_at(&kept, &world, "hi".into(), first_is_over).await;
+    let session = kept.open(&id, world.setup()).await;
+    let heard = Listener::new(&session);
+    session.resume().await.unwrap();
+    let said = heard.bodies().into_iter().filter_map(|body| match body {
+        Body::ToolCall(call) => Some(call.id),
+        _ => None,
+    });
+    assert_eq!(said.collect::<Vec<_>>(), ["c2"]);
 }
 
 #[tokio::test(start_paused = true)]

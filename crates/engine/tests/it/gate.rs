@@ -7,14 +7,15 @@ use outlast_dialect::{Delta, Message, Request};
 use outlast_engine::credential::Credential;
 use outlast_engine::knowledge::Knowledge;
 use outlast_engine::strategy::PolicyRetry;
-use outlast_engine::turn::{Control, Ended, Turn};
+use outlast_engine::turn::{Control, Ended, TakenUp, Turn};
 use outlast_engine::{BoxStream, CancellationToken, Clock, Provider, run_turn};
 use outlast_kernel::Timestamp;
 use outlast_kernel::budget::{Limits, Prompt};
 use outlast_kernel::decision::GiveUp;
 use outlast_kernel::event::{Body, Event, Seal, StopReason};
-use outlast_kernel::failure::Failure;
+use outlast_kernel::failure::{Failure, Judged};
 use outlast_kernel::policy::Policy;
+use outlast_kernel::recovery::Wait;
 use outlast_kernel::verdict::Cause;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -277,4 +278,64 @@ async fn a_deadline_of_ones_own_says_nothing_about_the_provider() {
         assert_eq!(ended.seal, Seal::Completed);
         assert!(!events.iter().any(is_held));
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wait_that_is_taken_up_stands_in_line_with_the_others() {
+    let crowd = Crowd::new(Duration::from_secs(100), false);
+    let taken_up = async {
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        let now = crowd.clock.now();
+        let failure = Judged::new(Failure::http("down", 503, "Overloaded", now));
+        let retry = PolicyRetry::new(Policy::named("overnight").unwrap(), crowd.clock.clone());
+        let request = question();
+        let turn = Turn {
+            retry: Some(&retry),
+            knowledge: Some(&crowd.knowledge),
+            taken_up: TakenUp {
+                wait: Some(Wait {
+                    since: now,
+                    until: now + Duration::from_secs(1800),
+                    failure,
+                }),
+                ..TakenUp::default()
+            },
+            ..Turn::new(&crowd.provider, &request, &*crowd.clock)
+        };
+        let ended = run_turn(turn, &mut |_| {}).await;
+        (ended.seal, crowd.clock.now())
+    };
+    let (_, (seal, at)) = tokio::join!(crowd.all(2), taken_up);
+    assert_eq!(seal, Seal::Completed);
+    let after = at.since(START + Duration::from_secs(100));
+    assert!(
+        after < Duration::from_secs(40),
+        "{after:?} after the end of the outage"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_retry_that_the_gate_holds_can_be_cancelled() {
+    let crowd = Crowd::new(Duration::from_secs(600), false);
+    let retry = PolicyRetry::new(Policy::named("overnight").unwrap(), crowd.clock.clone());
+    let request = question();
+    let (control, handle) = Control::new(CancellationToken::new());
+    let turn = Turn {
+        retry: Some(&retry),
+        control,
+        knowledge: Some(&crowd.knowledge),
+        ..Turn::new(&crowd.provider, &request, &*crowd.clock)
+    };
+    // Its own wait is over, and the others' probes have not come through: it is held.
+    let cancelling = async {
+        tokio::time::sleep(Duration::from_secs(120)).await;
+        handle.abort_retry();
+    };
+    let held = async {
+        let ended = run_turn(turn, &mut |_| {}).await;
+        (ended.seal, crowd.clock.now())
+    };
+    let others = crowd.all(3);
+    let (_, (seal, at), ()) = tokio::join!(others, held, cancelling);
+    assert_eq!((seal, at), (Seal::Error, START + Duration::from_secs(120)));
 }

@@ -22,8 +22,8 @@ async fn everything_is_written_down_before_it_is_done_and_said_after() {
     );
     let expected = [
         "say start",
-        "say input",
         "write prompt",
+        "say input",
         "write attempt_started",
         "say attempt_started",
         "call",
