@@ -309,9 +309,8 @@ impl Runner<'_> {
         step(&mut self.state, Event::Aborted { now })
     }
 
-    fn abort_retry(&mut self) -> Effects {
-        let now = self.turn.clock.now();
-        step(&mut self.state, Event::RetryAborted { now })
+    fn abort_held_retry(&mut self) -> Effects {
+        step(&mut self.state, Event::HeldRetryAborted)
     }
 
     /// Adds a message to the conversation.

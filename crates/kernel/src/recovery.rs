@@ -56,12 +56,13 @@ pub enum Event {
     RemedyDone,
     /// The remedy could not be carried out.
     RemedyFailed,
-    /// A person ends the retry, but not the turn's right to report its error. A call that is made is not stopped by
-    /// it; one that is held before it begins is.
+    /// A person ends the wait for a retry, but not the turn's right to report its error.
     RetryAborted {
         /// The time.
         now: Timestamp,
     },
+    /// The same for a retry whose call is held before it begins. One that is made is not stopped by it.
+    HeldRetryAborted,
     /// A person ends everything.
     Aborted {
         /// The time.
@@ -274,7 +275,7 @@ pub fn step(state: &mut State, event: Event) -> Effects {
             stage @ Stage::Calling {
                 committed: false, ..
             },
-            Event::RetryAborted { .. },
+            Event::HeldRetryAborted,
         ) => match state.retried.take() {
             Some(failure) => cancel_retry(state, Effect::CancelCall, failure),
             None => remain(state, stage),

@@ -307,11 +307,11 @@ fn a_retry_that_is_held_before_it_begins_can_be_cancelled() {
     let mut run = Run::new("session");
     run.step(Event::Started);
     assert!(
-        run.step(Event::RetryAborted { now: NOW }).is_empty(),
+        run.step(Event::HeldRetryAborted).is_empty(),
         "there is no retry yet"
     );
     run.fail_and_sleep();
-    let effects = run.step(Event::RetryAborted { now: NOW });
+    let effects = run.step(Event::HeldRetryAborted);
     let [
         Effect::CancelCall,
         Effect::AnnounceEnd(end),
@@ -466,7 +466,7 @@ fn a_chain_that_was_spent_before_the_restart_is_spent_after_it() {
 
 // --- all sequences ---
 
-const WORDS: usize = 17;
+const WORDS: usize = 18;
 
 fn word(index: usize, run: &Run) -> Event {
     let everything = Remedies {
@@ -516,6 +516,7 @@ fn word(index: usize, run: &Run) -> Event {
             }
         }
         15 => Event::LetPass { now: NOW },
+        16 => Event::HeldRetryAborted,
         _ => Event::Spent(Cost(1)),
     }
 }

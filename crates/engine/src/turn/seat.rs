@@ -58,7 +58,7 @@ impl Runner<'_> {
             biased;
             command = self.turn.control.next() => match command {
                 Command::Abort => return Err(self.abort()),
-                Command::AbortRetry if self.state.is_retrying() => return Err(self.abort_retry()),
+                Command::AbortRetry if self.state.is_retrying() => return Err(self.abort_held_retry()),
                 Command::AbortRetry | Command::RetryNow => {}
             },
             () = until(self.turn.clock, Some(next)) => {}

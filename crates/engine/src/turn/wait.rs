@@ -69,7 +69,7 @@ impl Runner<'_> {
             Answer::Hold(until) => match self.hold(until).await {
                 None => Ok(false),
                 Some(Command::RetryNow) => Ok(true),
-                Some(Command::AbortRetry) => Err(self.abort_retry()),
+                Some(Command::AbortRetry) => Err(self.abort_held_retry()),
                 Some(Command::Abort) => Err(self.abort()),
             },
         }
