@@ -14,7 +14,7 @@ const EXIT_CODES: &str = "Exit codes:
   1    failed: trying again cannot help, the model refused or said nothing, or something is wrong here
   2    usage: the command line or a setting is wrong
   3    budget spent: it could have passed, but retries or waiting were used up
-  4    answered, but the session could not be written down
+  4    answered, but the session could not be written down, or earlier sessions are damaged
   130  cancelled (Ctrl-C); 129 and 143: hung up or terminated, `outlast resume` carries it on
 
 Environment:

@@ -78,6 +78,12 @@ fn files() -> anyhow::Result<Vec<Check>> {
 /// Whether the sessions can be read, if there are any, and what of them is not finished.
 fn sessions() -> Option<Check> {
     let remedy = "put the file aside; `outlast -p` begins a new one";
+    let aside = home::path().map(|home| journal::damaged(&home));
+    let aside = aside.unwrap_or_default();
+    let aside: Vec<String> = aside
+        .iter()
+        .map(|file| file.display().to_string())
+        .collect();
     let looked = journal::existing().and_then(|journal| {
         let Some(journal) = journal else {
             return Ok(None);
@@ -93,6 +99,11 @@ fn sessions() -> Option<Check> {
     });
     match looked {
         Ok(None) => None,
+        Ok(Some(_)) if !aside.is_empty() => {
+            let says = format!("damaged ones are kept as {}", aside.join(", "));
+            let remedy = "`sqlite3 FILE .recover` reads what is whole; then remove the file";
+            Some(Check::doubtful("sessions", says, remedy))
+        }
         Ok(Some((all, unfinished))) => {
             let left = unfinished
                 .iter()
