@@ -248,7 +248,7 @@ impl Session {
             opening: begun.opening,
             taken_up: begun.taken_up,
             control: running.take_control(),
-            ..Turn::new(&*setup.provider, &request, &*setup.clock)
+            ..Turn::new(&*setup.provider, request, &*setup.clock)
         };
         let mut sink = |event: Event| self.post(&event);
         run_turn(turn, &mut sink).await

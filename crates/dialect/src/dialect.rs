@@ -63,8 +63,8 @@ impl Dialect {
     pub fn request(self, request: &Request) -> Vec<u8> {
         match self {
             Self::Anthropic => anthropic::ask::request(request),
-            Self::OpenaiChat => openai_chat::ask::request(request).to_string(),
-            Self::OpenaiResponses => openai_responses::ask::request(request).to_string(),
+            Self::OpenaiChat => openai_chat::ask::request(request),
+            Self::OpenaiResponses => openai_responses::ask::request(request),
         }
         .into_bytes()
     }

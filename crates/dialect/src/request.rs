@@ -1,7 +1,8 @@
 //! What is asked of a model, in no provider's words.
 
 use outlast_kernel::event::{Reasoning, ToolCall};
-use serde::{Deserialize, Serialize};
+use serde::ser::SerializeMap;
+use serde::{Deserialize, Serialize, Serializer};
 use serde_json::Value;
 
 /// One call of a model.
@@ -98,6 +99,31 @@ pub struct ToolResult {
     pub output: String,
     /// Whether it failed.
     pub is_error: bool,
+}
+
+/// A body with the conversation under that name. It is written message by message: as a tree, a long one would need many
+/// times its size.
+pub(crate) fn with_conversation(
+    settings: Value,
+    name: &'static str,
+    conversation: impl Serialize,
+) -> String {
+    struct Body<C>(Value, &'static str, C);
+
+    impl<C: Serialize> Serialize for Body<C> {
+        fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+            let Self(settings, name, conversation) = self;
+            let mut map = serializer.serialize_map(None)?;
+            for (key, value) in settings.as_object().into_iter().flatten() {
+                map.serialize_entry(key, value)?;
+            }
+            map.serialize_entry(name, conversation)?;
+            map.end()
+        }
+    }
+
+    // Only maps with other keys than texts cannot be written, and there are none.
+    serde_json::to_string(&Body(settings, name, conversation)).unwrap_or_default()
 }
 
 impl Message {

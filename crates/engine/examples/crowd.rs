@@ -50,7 +50,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         let turn = Turn {
             retry: Some(&retry),
             knowledge: Some(&knowledge),
-            ..Turn::new(&adapter, &request, &*clock)
+            ..Turn::new(&adapter, request.clone(), &*clock)
         };
         run_turn(turn, &mut |_| {}).await.seal == Seal::Completed
     };

@@ -86,7 +86,7 @@ async fn main() {
     let turn = Turn {
         retry: Some(&Fibonacci),
         control,
-        ..Turn::new(&moody, &request, &clock)
+        ..Turn::new(&moody, request, &clock)
     };
     let ended = run_turn(turn, &mut |event| {
         if let Body::RetryScheduled {

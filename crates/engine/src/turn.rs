@@ -32,7 +32,6 @@ use outlast_kernel::failure::Judged;
 use outlast_kernel::recovery::{Effect, Effects, Event, Outcome, State, Wait, step};
 use scribe::Scribe;
 use seat::Seat;
-use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -44,8 +43,8 @@ pub use tools::{Outstanding, SoFar};
 pub struct Turn<'a> {
     /// Who answers.
     pub provider: &'a dyn Provider,
-    /// What is asked.
-    pub request: &'a Request,
+    /// What is asked; it grows with each step.
+    pub request: Request,
     /// When to try again; `None` means never.
     pub retry: Option<&'a dyn RetryStrategy>,
     /// What the turn may spend, as its outermost caller made it.
@@ -74,7 +73,7 @@ pub struct Turn<'a> {
 
 impl<'a> Turn<'a> {
     /// A turn with no retries, no tools, no journal and no limits; the other fields can be set.
-    pub fn new(provider: &'a dyn Provider, request: &'a Request, clock: &'a dyn Clock) -> Self {
+    pub fn new(provider: &'a dyn Provider, request: Request, clock: &'a dyn Clock) -> Self {
         Self {
             provider,
             request,
@@ -144,7 +143,6 @@ pub async fn run_turn(mut turn: Turn<'_>, sink: Sink<'_>) -> Ended {
     emitter.attempt = taken_up.attempts;
     let scribe = Scribe::new(turn.journal, std::mem::take(&mut turn.opening));
     let mut runner = Runner {
-        request: Cow::Borrowed(turn.request),
         messages: Vec::new(),
         scribe,
         turn,
@@ -177,9 +175,7 @@ pub async fn run_turn(mut turn: Turn<'_>, sink: Sink<'_>) -> Ended {
 
 struct Runner<'a> {
     turn: Turn<'a>,
-    /// What is asked next: the conversation grows with each step.
-    request: Cow<'a, Request>,
-    /// What the steps have added to it.
+    /// What the steps have added to the conversation.
     messages: Vec<Message>,
     scribe: Scribe<'a>,
     gate: Option<AtGate<'a>>,
@@ -315,7 +311,7 @@ impl Runner<'_> {
 
     /// Adds a message to the conversation.
     fn say_message(&mut self, message: Message) {
-        self.request.to_mut().messages.push(message.clone());
+        self.turn.request.messages.push(message.clone());
         self.messages.push(message);
     }
 

@@ -1,9 +1,9 @@
 //! What prompts learn for each other, and what happens when the file that they share is in trouble.
 
 use crate::mock_server::MockServer;
-use crate::support::{Outlast, Ran};
+use crate::support::{Outlast, Ran, after};
 use serde_json::Value;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
 const HELLO: &str =
     "Hello from the scripted provider: no network, no key, no cost. You said: Say hello\n";
@@ -68,16 +68,8 @@ fn a_file_that_cannot_be_used_never_stops_a_prompt_and_is_named_once() {
 fn a_full_disk_never_stops_a_prompt() {
     let mock = MockServer::start();
     let inner = mock.command("openai", &["--model", "overloaded:2"]);
-    let mut shell = Command::new("sh");
     // A file may not grow beyond half a kilobyte; what is written is refused as on a full disk.
-    shell
-        .args(["-c", "trap '' XFSZ; ulimit -f 1; exec \"$0\" \"$@\""])
-        .arg(inner.get_program())
-        .args(inner.get_args())
-        .current_dir(mock.outlast.folder.path())
-        .env_clear();
-    let variables = inner.get_envs();
-    shell.envs(variables.filter_map(|(name, value)| Some((name, value?))));
+    let mut shell = after("trap '' XFSZ; ulimit -f 1", &inner);
     let ran = Ran::of(&mut shell);
     // Answered, but neither what was learnt nor the session is written down.
     assert_eq!(

@@ -86,6 +86,20 @@ impl Outlast {
     }
 }
 
+/// The command, run by a shell that does something first.
+pub(crate) fn after(script: &str, inner: &Command) -> Command {
+    let mut shell = Command::new("sh");
+    shell
+        .args(["-c", &format!("{script}; exec \"$0\" \"$@\"")])
+        .arg(inner.get_program())
+        .args(inner.get_args())
+        .current_dir(inner.get_current_dir().unwrap())
+        .env_clear();
+    let variables = inner.get_envs();
+    shell.envs(variables.filter_map(|(name, value)| Some((name, value?))));
+    shell
+}
+
 impl Ran {
     /// Runs a command to its end, which must come.
     pub(crate) fn of(command: &mut Command) -> Self {

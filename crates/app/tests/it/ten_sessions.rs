@@ -79,9 +79,11 @@ fn one_asks_for_all(mock: &MockServer) {
         probes.len()
     );
     assert!(served.all(|(at, _)| *at >= recovery), "{requests:?}");
-    // The first call of each, and the answer and its end of each: no call is made for nothing but the probes.
+    // The first call of each, and the answer and its end of each: no call is made for nothing but the probes, the first
+    // few of which come while others still learn of it.
+    const EARLY_PROBES: usize = 5;
     let calls = requests.len() - probes.len();
-    assert!(calls <= 3 * SESSIONS, "{requests:?}");
+    assert!(calls <= 3 * SESSIONS + EARLY_PROBES, "{requests:?}");
     assert!(!probes.is_empty() && probes.len() <= 30, "{probes:?}");
     assert!(shortest > CLOSEST, "{probes:?}");
 }

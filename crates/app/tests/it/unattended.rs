@@ -1,7 +1,7 @@
 //! What is left alone at night: signals, lost readers, other settings when it is carried on, files that are not a model's.
 
 use crate::mock_server::{MockServer, wait_for};
-use crate::support::{Outlast, Ran};
+use crate::support::{Outlast, Ran, after};
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
@@ -67,17 +67,7 @@ fn what_is_not_written_down_ends_with_the_signals_own_code() {
 fn whoever_is_started_to_outlive_its_terminal_does() {
     let outlast = in_real_time();
     let inner = outlast.command(&["-p", "hi", "--model", "usage-limit:reset=99"]);
-    let mut shell = Command::new("sh");
-    shell
-        .args(["-c", "trap '' HUP; exec \"$0\" \"$@\""])
-        .arg(inner.get_program())
-        .args(inner.get_args())
-        .current_dir(outlast.folder.path())
-        .envs(
-            inner
-                .get_envs()
-                .filter_map(|(name, value)| Some((name, value?))),
-        );
+    let mut shell = after("trap '' HUP", &inner);
     let child = begin(&mut shell);
     signal(&child, "-HUP");
     signal(&child, "-TERM");
@@ -155,17 +145,7 @@ fn an_answer_that_could_not_be_printed_is_said_by_resume() {
 fn a_limit_on_the_size_of_files_does_not_kill() {
     let outlast = Outlast::new();
     let inner = outlast.command(&["-p", "hi", "--model", "ok"]);
-    let mut shell = Command::new("sh");
-    shell
-        .args(["-c", "ulimit -f 1; exec \"$0\" \"$@\""])
-        .arg(inner.get_program())
-        .args(inner.get_args())
-        .current_dir(outlast.folder.path())
-        .envs(
-            inner
-                .get_envs()
-                .filter_map(|(name, value)| Some((name, value?))),
-        );
+    let mut shell = after("ulimit -f 1", &inner);
     let ran = Ran::of(&mut shell);
     assert_eq!(ran.code, 4, "{}", ran.stderr);
     assert!(ran.stdout.ends_with("You said: hi\n"), "{}", ran.stdout);

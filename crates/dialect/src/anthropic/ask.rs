@@ -1,8 +1,9 @@
 //! To the wire: the body of a request.
 
+use crate::request::with_conversation;
 use crate::{Delivery, Message, Part, Request, Role, Tool};
 use outlast_kernel::event::{Proof, Reasoning, ToolCall};
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
@@ -22,16 +23,15 @@ pub fn request(request: &Request) -> String {
     if !request.tools.is_empty() {
         settings["tools"] = request.tools.iter().map(tool).collect();
     }
-    let messages = request.messages.iter().map(message).collect();
-    // Only maps with other keys than texts cannot be written, and there are none.
-    serde_json::to_string(&Body { messages, settings }).unwrap_or_default()
+    with_conversation(settings, "messages", Messages(request))
 }
 
-#[derive(Serialize)]
-struct Body<'a> {
-    messages: Vec<Said<'a>>,
-    #[serde(flatten)]
-    settings: Value,
+struct Messages<'a>(&'a Request);
+
+impl Serialize for Messages<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.0.messages.iter().map(message))
+    }
 }
 
 #[derive(Serialize)]

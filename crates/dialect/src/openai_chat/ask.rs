@@ -1,20 +1,14 @@
 //! To the wire: the body of a request.
 
+use crate::request::with_conversation;
 use crate::{Delivery, Image, Message, Part, Request, Role, Tool};
 use outlast_kernel::event::ToolCall;
+use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 
 /// The body of a request.
-pub fn request(request: &Request) -> Value {
-    let system = request
-        .system
-        .iter()
-        .map(|text| json!({ "role": "system", "content": text }));
-    let messages = request.messages.iter().flat_map(messages);
-    let mut body = json!({
-        "model": request.model,
-        "messages": system.chain(messages).collect::<Vec<_>>(),
-    });
+pub fn request(request: &Request) -> String {
+    let mut body = json!({ "model": request.model });
     if request.delivery == Delivery::Streamed {
         body["stream"] = json!(true);
         body["stream_options"] = json!({ "include_usage": true });
@@ -25,7 +19,18 @@ pub fn request(request: &Request) -> Value {
     if !request.tools.is_empty() {
         body["tools"] = request.tools.iter().map(tool).collect();
     }
-    body
+    with_conversation(body, "messages", Messages(request))
+}
+
+struct Messages<'a>(&'a Request);
+
+impl Serialize for Messages<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let system = self.0.system.iter();
+        let system = system.map(|text| json!({ "role": "system", "content": text }));
+        let messages = self.0.messages.iter().flat_map(messages);
+        serializer.collect_seq(system.chain(messages))
+    }
 }
 
 fn tool(tool: &Tool) -> Value {

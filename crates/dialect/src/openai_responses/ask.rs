@@ -1,14 +1,15 @@
 //! To the wire: the body of a request.
 
+use crate::request::with_conversation;
 use crate::{Delivery, Image, Message, Part, Request, Role, Tool};
 use outlast_kernel::event::{Proof, Reasoning};
+use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 
 /// The body of a request. Nothing is kept at the provider: the whole conversation is sent, reasoning included.
-pub fn request(request: &Request) -> Value {
+pub fn request(request: &Request) -> String {
     let mut body = json!({
         "model": request.model,
-        "input": request.messages.iter().flat_map(items).collect::<Vec<_>>(),
         "stream": request.delivery == Delivery::Streamed,
         "store": false,
         "include": ["reasoning.encrypted_content"],
@@ -22,7 +23,15 @@ pub fn request(request: &Request) -> Value {
     if !request.tools.is_empty() {
         body["tools"] = request.tools.iter().map(tool).collect();
     }
-    body
+    with_conversation(body, "input", Items(request))
+}
+
+struct Items<'a>(&'a Request);
+
+impl Serialize for Items<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.0.messages.iter().flat_map(items))
+    }
 }
 
 fn tool(tool: &Tool) -> Value {

@@ -14,7 +14,7 @@ use std::sync::Arc;
 impl Runner<'_> {
     /// Chooses the account of the next call, and the gate that belongs to it.
     pub(super) async fn choose_account(&mut self) -> Result<(), String> {
-        let model = &self.request.model;
+        let model = &self.turn.request.model;
         if let Some(accounts) = self.turn.accounts {
             let in_use = self.account.as_ref().map(|account| account.name.as_str());
             let chosen = accounts.choose(in_use, &self.left, model).await?;
@@ -68,7 +68,7 @@ impl Runner<'_> {
         let (Some(accounts), Some(account)) = (self.turn.accounts, &self.account) else {
             return false;
         };
-        let model = &self.request.model;
+        let model = &self.turn.request.model;
         accounts.is_blocked(&account.name, model)
             && accounts
                 .has_free_sibling(&account.name, &self.left, model)
@@ -85,7 +85,7 @@ impl Runner<'_> {
         }
         if let (Some(accounts), Some(account)) = (self.turn.accounts, &self.account) {
             accounts
-                .succeeded(&account.name, &self.request.model, begun)
+                .succeeded(&account.name, &self.turn.request.model, begun)
                 .await;
         }
     }
@@ -96,7 +96,7 @@ impl Runner<'_> {
         let (Some(accounts), Some(account)) = (self.turn.accounts, &self.account) else {
             return (judged, Remedies::NONE);
         };
-        let model = &self.request.model;
+        let model = &self.turn.request.model;
         let may_refresh = !self.refreshed.contains(&account.name);
         let standing = accounts
             .failed(account, model, (&judged, may_refresh))

@@ -48,7 +48,7 @@ impl Runner<'_> {
         self.answer.begin_attempt();
         let deadline = self.state.prompt().deadline();
         let credential = self.account.as_ref().map(|account| &account.credential);
-        let mut stream = self.turn.provider.stream(&self.request, credential);
+        let mut stream = self.turn.provider.stream(&self.turn.request, credential);
         loop {
             let renewal = self.renew_at();
             let item = tokio::select! {
@@ -118,7 +118,7 @@ impl Runner<'_> {
             message: message.clone(),
             stop_reason,
             usage: self.answer.usage,
-            model: self.request.model.clone(),
+            model: self.turn.request.model.clone(),
         });
         if self.calls_to_run().is_none() {
             self.settle(Seal::Completed);

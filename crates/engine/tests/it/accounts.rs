@@ -132,7 +132,7 @@ impl World {
             retry: Some(&retry),
             accounts: Some(&self.accounts),
             knowledge: Some(&self.knowledge),
-            ..Turn::new(&self.provider, &request, &*self.clock)
+            ..Turn::new(&self.provider, request, &*self.clock)
         };
         let mut events = Vec::new();
         let ended = run_turn(turn, &mut |event| events.push(event)).await;

@@ -112,7 +112,7 @@ impl Crowd {
             budget,
             control: Control::new(abort).0,
             knowledge: Some(&self.knowledge),
-            ..Turn::new(&self.provider, &request, &*self.clock)
+            ..Turn::new(&self.provider, request, &*self.clock)
         };
         let mut events = Vec::new();
         let ended = run_turn(turn, &mut |event| events.push(event)).await;
@@ -300,7 +300,7 @@ async fn a_wait_that_is_taken_up_stands_in_line_with_the_others() {
                 }),
                 ..TakenUp::default()
             },
-            ..Turn::new(&crowd.provider, &request, &*crowd.clock)
+            ..Turn::new(&crowd.provider, request, &*crowd.clock)
         };
         let ended = run_turn(turn, &mut |_| {}).await;
         (ended.seal, crowd.clock.now())
@@ -324,7 +324,7 @@ async fn a_retry_that_the_gate_holds_can_be_cancelled() {
         retry: Some(&retry),
         control,
         knowledge: Some(&crowd.knowledge),
-        ..Turn::new(&crowd.provider, &request, &*crowd.clock)
+        ..Turn::new(&crowd.provider, request, &*crowd.clock)
     };
     // Its own wait is over, and the others' probes have not come through: it is held.
     let cancelling = async {

@@ -178,7 +178,7 @@ impl Case {
             opening: vec![prompt],
             budget,
             control,
-            ..Turn::new(&provider, &request, &*clock)
+            ..Turn::new(&provider, request, &*clock)
         };
         let mut events = Vec::new();
         let mut sink = |event: Event| {

@@ -204,7 +204,7 @@ pub(crate) async fn run_with(
         retry,
         ids,
         control,
-        ..Turn::new(provider, &request, &*clock)
+        ..Turn::new(provider, request, &*clock)
     };
     let mut events = Vec::new();
     let mut sink = |event: Event| {

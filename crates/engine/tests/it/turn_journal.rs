@@ -209,7 +209,7 @@ async fn every_turn_is_settled_exactly_once_however_it_ends() {
 async fn a_turn_without_a_journal_counts_as_recorded() {
     let provider = Scripted::new([hello()]);
     let (clock, request) = (clock(), question());
-    let turn = Turn::new(&provider, &request, &*clock);
+    let turn = Turn::new(&provider, request, &*clock);
     let ended = run_turn(turn, &mut |_| {}).await;
     assert!(ended.recorded);
 }

@@ -45,7 +45,7 @@ pub(crate) async fn play_request(dialect: Dialect, request: &Request, policy: &s
     let retry = PolicyRetry::new(Policy::named(policy).unwrap(), Arc::clone(&clock));
     let turn = Turn {
         retry: Some(&retry),
-        ..Turn::new(&provider, request, &*clock)
+        ..Turn::new(&provider, request.clone(), &*clock)
     };
     let (start, mut causes) = (Instant::now(), Vec::new());
     let ended = run_turn(turn, &mut |event: Event| {
