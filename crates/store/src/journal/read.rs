@@ -12,7 +12,8 @@ use std::sync::Arc;
 pub(super) const SESSIONS: &str =
     "SELECT id, created, changed, directory, title, last_turn, entries, open_turn, owner
      FROM sessions WHERE";
-/// In which something happened last, whatever the clock said: entries are numbered in the order in which they come.
+/// In which something happened last first, whatever the clock said: entries are numbered in the order in which they come.
+/// All are read, so they may as well be sorted.
 pub(super) const ALL: &str = "TRUE ORDER BY
      (SELECT rowid FROM entries WHERE session = sessions.id ORDER BY seq DESC LIMIT 1) DESC, id DESC";
 pub(super) const UNFINISHED: &str = "open_turn IS NOT NULL ORDER BY changed DESC, id DESC";

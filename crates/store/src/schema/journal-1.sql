@@ -11,7 +11,6 @@ CREATE TABLE sessions (
     open_turn INTEGER,
     entries   INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
-CREATE INDEX sessions_by_change ON sessions (changed, id);
 CREATE INDEX unfinished_sessions ON sessions (changed, id) WHERE open_turn IS NOT NULL;
 
 -- What happened, numbered within its session from one on and without gaps.
