@@ -211,7 +211,7 @@ impl Runner<'_> {
         }
         let mut effects = match wait {
             Some(wait) => {
-                self.stand_in_line(wait.until).await;
+                self.stand_in_line(&wait).await;
                 let now = self.turn.clock.now();
                 self.state.take_up(wait, now)
             }

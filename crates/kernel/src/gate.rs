@@ -181,6 +181,10 @@ impl Gate {
             Stage::Open(open) if alone && own_wake >= open.opened => allowed(own_wake),
             Stage::Open(open) => allowed(open.next_probe) + standby,
             Stage::HalfOpen { expires, .. } => allowed(*expires) + standby,
+            // A failure within the ramp is its own, as long as nobody else waits.
+            Stage::Ramp(ramp) if alone && waiter.since > ramp.began => {
+                ramp.slot(place.ahead, self.not_before).max(own_wake)
+            }
             Stage::Ramp(ramp) => ramp.slot(place.ahead, self.not_before),
         }
     }

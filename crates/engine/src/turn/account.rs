@@ -4,11 +4,11 @@ use super::Runner;
 use super::gate::AtGate;
 use crate::accounts::Standing;
 use crate::journal::Entry;
-use outlast_kernel::Timestamp;
 use outlast_kernel::decision::Remedies;
 use outlast_kernel::event::Body;
 use outlast_kernel::failure::{Failure, IoKind, Judged};
 use outlast_kernel::policy::Switches;
+use outlast_kernel::recovery::Wait;
 use std::sync::Arc;
 
 impl Runner<'_> {
@@ -45,12 +45,12 @@ impl Runner<'_> {
     }
 
     /// A wait that is taken up stands in line where others wait for the same.
-    pub(super) async fn stand_in_line(&mut self, own_wake: Timestamp) {
+    pub(super) async fn stand_in_line(&mut self, wait: &Wait) {
         // Whoever has no key now may have one when the wait is over.
         if self.choose_account().await.is_ok()
             && let Some(gate) = &mut self.gate
         {
-            gate.stand_in_line(own_wake).await;
+            gate.stand_in_line(wait).await;
         }
     }
 

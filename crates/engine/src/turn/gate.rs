@@ -7,6 +7,7 @@ use crate::knowledge::{Knowledge, Report};
 use outlast_kernel::Timestamp;
 use outlast_kernel::failure::Judged;
 use outlast_kernel::gate::{Answer, Pass, Waiter, WaiterId};
+use outlast_kernel::recovery::Wait;
 use outlast_kernel::verdict::{Authority, Cause, Class};
 use std::time::Duration;
 
@@ -21,6 +22,8 @@ pub(super) struct AtGate<'a> {
     key: String,
     waiter: Waiter,
     in_line: bool,
+    /// Whether something went wrong since a call was last accepted.
+    in_trouble: bool,
     admission: Option<Admission>,
 }
 
@@ -47,6 +50,7 @@ impl<'a> AtGate<'a> {
             key,
             waiter,
             in_line: false,
+            in_trouble: false,
             admission: None,
         }
     }
@@ -67,6 +71,7 @@ impl<'a> AtGate<'a> {
 
     /// Asks to make a call whose own time is `own_wake`.
     pub(super) async fn ask(&mut self, own_wake: Timestamp) -> Answer {
+        self.note_trouble();
         self.waiter.own_wake = own_wake;
         let answer = self.knowledge.ask(&self.key, &self.waiter).await;
         self.in_line = matches!(answer, Answer::Hold(_));
@@ -83,6 +88,13 @@ impl<'a> AtGate<'a> {
             Answer::Hold(_) | Answer::TooLate => None,
         };
         answer
+    }
+
+    /// A call's place in line is that of when its trouble began, which a call that was accepted has ended.
+    fn note_trouble(&mut self) {
+        if !std::mem::replace(&mut self.in_trouble, true) {
+            self.waiter.since = self.clock.now();
+        }
     }
 
     /// When to ask, while in line; `None` means now.
@@ -115,6 +127,7 @@ impl<'a> AtGate<'a> {
 
     /// The provider took the call; everyone may know.
     pub(super) async fn accepted(&mut self) {
+        self.in_trouble = false;
         let report = match self.admission.take() {
             Some(admission) => Report::Succeeded(admission.pass),
             None => Report::Proved,
@@ -133,6 +146,7 @@ impl<'a> AtGate<'a> {
             return self.accepted().await;
         }
         if let Some(own_wake) = waits_until {
+            self.note_trouble();
             self.waiter.own_wake = own_wake;
             self.in_line = true;
         }
@@ -152,11 +166,11 @@ impl<'a> AtGate<'a> {
         self.knowledge.report(&self.key, report).await;
     }
 
-    /// Someone waits until then who did not fail here, if something is wrong here at all.
-    pub(super) async fn stand_in_line(&mut self, own_wake: Timestamp) {
+    /// Someone waits who did not fail here, if something is wrong here at all.
+    pub(super) async fn stand_in_line(&mut self, wait: &Wait) {
         if self.cause().is_some() {
-            self.waiter.own_wake = own_wake;
-            self.in_line = true;
+            (self.waiter.since, self.waiter.own_wake) = (wait.since, wait.until);
+            (self.in_trouble, self.in_line) = (true, true);
             let missed = Report::Missed(self.waiter.clone());
             self.knowledge.report(&self.key, missed).await;
         }

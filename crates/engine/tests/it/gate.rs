@@ -1,18 +1,19 @@
 //! Many turns before one gate, on a paused clock.
 
-use crate::support::{START, clock};
+use crate::support::{Item, START, Scripted, clock, fails, hello, overloaded};
 use futures_util::future::join_all;
 use futures_util::{StreamExt, stream};
 use outlast_dialect::{Delta, Message, Request};
 use outlast_engine::credential::Credential;
 use outlast_engine::knowledge::Knowledge;
 use outlast_engine::strategy::PolicyRetry;
+use outlast_engine::tools::{Effect, Output, Toolbox};
 use outlast_engine::turn::{Control, Ended, TakenUp, Turn};
-use outlast_engine::{BoxStream, CancellationToken, Clock, Provider, run_turn};
+use outlast_engine::{BoxFuture, BoxStream, CancellationToken, Clock, Provider, run_turn};
 use outlast_kernel::Timestamp;
 use outlast_kernel::budget::{Limits, Prompt};
 use outlast_kernel::decision::GiveUp;
-use outlast_kernel::event::{Body, Event, Seal, StopReason};
+use outlast_kernel::event::{Body, Event, Seal, StopReason, ToolCall};
 use outlast_kernel::failure::{Failure, Judged};
 use outlast_kernel::policy::Policy;
 use outlast_kernel::recovery::Wait;
@@ -338,4 +339,65 @@ async fn a_retry_that_the_gate_holds_can_be_cancelled() {
     let others = crowd.all(3);
     let (_, (seal, at), ()) = tokio::join!(others, held, cancelling);
     assert_eq!((seal, at), (Seal::Error, START + Duration::from_secs(120)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_step_that_fails_shortly_after_an_outage_keeps_its_own_delay() {
+    let clock = clock();
+    let knowledge = Knowledge::alone(clock.clone());
+    let retry = PolicyRetry::new(Policy::named("session").unwrap(), clock.clone());
+    let attempts = async |calls: Vec<Vec<Item>>| {
+        let provider = Scripted::new(calls);
+        let turn = Turn {
+            retry: Some(&retry),
+            knowledge: Some(&knowledge),
+            tools: Some(&Brief),
+            ..Turn::new(&provider, question(), &*clock)
+        };
+        let mut times = Vec::new();
+        let ended = run_turn(turn, &mut |event| {
+            if matches!(event.body, Body::AttemptStarted { .. }) {
+                times.push(event.time);
+            }
+        })
+        .await;
+        assert_eq!(ended.seal, Seal::Completed);
+        times
+    };
+    let failing = || vec![fails(overloaded())];
+    let wanting = vec![tool_call("c1"), stop_for_tools()];
+    // Both meet the outage, and the ramp begins after it; then the second step of one of them fails.
+    let one = attempts(vec![failing(), wanting, failing(), hello()]);
+    let other = attempts(vec![failing(), hello()]);
+    let (times, _) = tokio::join!(one, other);
+    assert_eq!(times.len(), 4);
+    assert_eq!(times[3].since(times[2]), Duration::from_secs(2));
+}
+
+/// A tool that takes three seconds.
+struct Brief;
+
+impl Toolbox for Brief {
+    fn admit<'a>(&'a self, _: &'a ToolCall) -> BoxFuture<'a, Result<Effect, String>> {
+        Box::pin(async { Ok(Effect::Pure) })
+    }
+
+    fn run<'a>(&'a self, _: &'a ToolCall, _: CancellationToken) -> BoxFuture<'a, Output> {
+        Box::pin(async {
+            tokio::time::sleep(Duration::from_secs(3)).await;
+            Output::ok("done")
+        })
+    }
+}
+
+fn tool_call(id: &str) -> Item {
+    Ok(Delta::ToolCall(ToolCall {
+        id: id.to_owned(),
+        name: "brief".to_owned(),
+        arguments: "{}".to_owned(),
+    }))
+}
+
+fn stop_for_tools() -> Item {
+    Ok(Delta::Stopped(StopReason::ToolUse))
 }

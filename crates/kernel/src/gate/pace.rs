@@ -133,6 +133,8 @@ pub(super) struct Ramp {
     pub(super) failures_in_a_row: u32,
     /// When there was last a line to speak of.
     busy: Timestamp,
+    #[serde(default)]
+    pub(super) began: Timestamp,
 }
 
 impl Ramp {
@@ -142,6 +144,7 @@ impl Ramp {
             rate,
             failures_in_a_row: 0,
             busy: now,
+            began: now,
         }
     }
 
