@@ -77,18 +77,17 @@ impl Followed {
             Self::Ended(end, signalled) => (end, signalled),
         };
         let (mut screen, ended) = *end;
-        let exit = match screen.finish(&ended, policy) {
-            Ok(exit) => exit,
-            Err(error) => {
-                let id = session.id();
-                complain(&format!(
-                    "Nobody has read it: `outlast resume {id}` says it again."
-                ));
-                // Left as a process leaves it that dies: what was not delivered is said by the next one.
-                std::mem::forget(session);
-                return Err(error);
-            }
-        };
+        let exit = screen.finish(&ended, policy);
+        if screen.is_lost() && session.is_kept() {
+            let id = session.id();
+            complain(&format!(
+                "Nobody has read it: `outlast resume {id}` says it again."
+            ));
+            // Left as a process leaves it that dies: what was not delivered is said by the next one.
+            std::mem::forget(session);
+            return exit;
+        }
+        let exit = exit?;
         let closed = session.close().await;
         if let Err(error) = &closed {
             complain(&format!(

@@ -3,7 +3,7 @@
 use crate::exit::Exit;
 use crate::output::safe_json;
 use crate::progress::Progress;
-use anyhow::Context;
+use anyhow::{Context, bail};
 use outlast_engine::turn::Ended;
 use outlast_kernel::decision::GiveUp;
 use outlast_kernel::event::{Event, Seal, StopReason};
@@ -77,12 +77,13 @@ impl Screen {
         if !self.json && ended.seal == Seal::Completed && !answer.is_empty() {
             self.lost_stdout = self.say_answer(answer).err();
         }
-        match self.lost_stdout.take() {
+        match &self.lost_stdout {
             None => {}
+            // Readers leave.
             Some(error) if error.kind() == std::io::ErrorKind::BrokenPipe => {
                 return Ok(Exit::Failed);
             }
-            Some(error) => return Err(error).context("cannot write to stdout"),
+            Some(error) => bail!("cannot write to stdout: {error}"),
         }
         let shortfall = Shortfall::of(ended, answer.is_empty());
         if !self.json {

@@ -50,11 +50,12 @@ async fn main() {
     };
     store.report(GATE, failed, at(1)).await.unwrap();
     for number in 0..WAITERS {
-        store.join_line(GATE, waiter(number), at(2)).await.unwrap();
+        let joins = Report::Missed(waiter(number));
+        store.report(GATE, joins, at(2)).await.unwrap();
     }
     let mut took = Vec::with_capacity(ROUNDS);
     for round in 0..ROUNDS {
-        other.join_line(GATE, waiter(1), at(2)).await.unwrap();
+        other.renew_place(GATE, waiter(1), at(2)).await.unwrap();
         let begun = Instant::now();
         store
             .ask(GATE, waiter(round as u64 % WAITERS), at(3))

@@ -65,10 +65,16 @@ impl Store {
         Ok(changed.await?.1)
     }
 
-    /// Puts a caller in line, or renews its place.
-    pub async fn join_line(&self, key: &str, waiter: Waiter, now: Timestamp) -> Result<(), Error> {
+    /// Shows that a caller in line is alive. One that is not in line any more is not put there: it may just have been
+    /// let through.
+    pub async fn renew_place(
+        &self,
+        key: &str,
+        waiter: Waiter,
+        now: Timestamp,
+    ) -> Result<(), Error> {
         let key = key.to_owned();
-        self.change(move |connection| line::join(connection, &key, &waiter, now))
+        self.change(move |connection| line::renew(connection, &key, &waiter, now))
             .await
     }
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 /// Who has not been heard of for this long has died.
 pub(crate) const LIFE_SIGN: Duration = Duration::from_secs(30);
 
-/// Puts a caller in line, or renews its place.
+/// Puts a caller in line.
 pub(crate) fn join(
     connection: &Connection,
     gate: &str,
@@ -31,6 +31,22 @@ pub(crate) fn join(
             waiter.deadline.map(millis),
             millis(now + LIFE_SIGN),
         ])?;
+    Ok(())
+}
+
+/// Renews the place of a caller in line.
+pub(crate) fn renew(
+    connection: &Connection,
+    gate: &str,
+    waiter: &Waiter,
+    now: Timestamp,
+) -> Result<(), Error> {
+    let expires = millis(now + LIFE_SIGN);
+    connection
+        .prepare_cached(
+            "UPDATE waiters SET expires = ?4 WHERE gate = ?1 AND since = ?2 AND id = ?3",
+        )?
+        .execute(params![gate, millis(waiter.since), waiter.id.0, expires])?;
     Ok(())
 }
 

@@ -101,7 +101,10 @@ fn a_second_interrupt_does_not_leave_a_tool_behind_or_a_turn_to_be_resumed() {
 
 #[test]
 fn a_reader_of_events_that_dies_leaves_the_turn_to_be_resumed() {
-    let outlast = Outlast::new();
+    let outlast = Outlast {
+        scale: "10",
+        ..Outlast::new()
+    };
     let mut child = outlast
         .command(&["-p", "hi", "--model", "overloaded:1", "--json"])
         .stdout(Stdio::piped())

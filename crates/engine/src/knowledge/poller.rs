@@ -96,7 +96,7 @@ fn take_over(inner: &Inner, news: News) {
 async fn renew(inner: &Inner, store: &Store) {
     for (gate, waiter) in waiting(inner) {
         let now = inner.clock.now();
-        inner.try_store(store.join_line(&gate, waiter, now)).await;
+        inner.try_store(store.renew_place(&gate, waiter, now)).await;
     }
 }
 

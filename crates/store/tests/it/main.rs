@@ -140,9 +140,12 @@ async fn the_dead_leave_the_line() {
     let store = file.open();
     fail(&store).await;
     assert_eq!(store.scenes(at(20)).await.unwrap()[0].1.line.len(), 2);
-    store.join_line(KEY, waiter("b"), at(20)).await.unwrap();
+    store.renew_place(KEY, waiter("b"), at(20)).await.unwrap();
     assert_eq!(store.scenes(at(35)).await.unwrap()[0].1.line.len(), 1);
     store.leave_line(KEY, waiter("b")).await.unwrap();
+    assert_eq!(store.scenes(at(35)).await.unwrap()[0].1.line.len(), 0);
+    // Whoever shows a sign of life just when it is let through does not stand in line again.
+    store.renew_place(KEY, waiter("b"), at(35)).await.unwrap();
     assert_eq!(store.scenes(at(35)).await.unwrap()[0].1.line.len(), 0);
 }
 
