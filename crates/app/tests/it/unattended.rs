@@ -237,3 +237,57 @@ fn what_says_what_a_model_may_do_is_not_for_it_to_write() {
     let settings = fs::read_to_string(outlast.folder.path().join("outlast.toml")).unwrap();
     assert!(!settings.contains("[tools]"));
 }
+
+// --- times ---
+
+/// Milliseconds of the day's clock.
+fn now() -> i64 {
+    jiff::Timestamp::now().as_millisecond()
+}
+
+/// A prompt that is told to wait so long and killed when its wait has begun; when the wait ends.
+fn killed_in_a_wait(mock: &MockServer, seconds: u32) -> i64 {
+    let script = format!("rate-limited:retry-after={seconds}");
+    let mut child = begin(&mut mock.command("openai", &["--model", &script]));
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let ran = mock
+        .outlast
+        .run(&["sessions", "export", "--format", "jsonl"]);
+    let mut entries = ran.stdout.lines().map(|line| {
+        let entry: serde_json::Value = serde_json::from_str(line).unwrap();
+        entry
+    });
+    let wait = entries.find(|entry| entry["kind"] == "wait_scheduled");
+    let until = wait.unwrap()["until"].as_str().unwrap().to_owned();
+    until.parse::<jiff::Timestamp>().unwrap().as_millisecond()
+}
+
+/// When the request that came last arrived.
+fn last_request(mock: &MockServer) -> i64 {
+    let log: serde_json::Value = serde_json::from_str(&mock.requests()).unwrap();
+    let last = log["requests"].as_array().unwrap().last().unwrap();
+    let time: jiff::Timestamp = last["time"].as_str().unwrap().parse().unwrap();
+    time.as_millisecond()
+}
+
+#[test]
+fn a_wait_ends_within_a_second_of_its_time_and_an_overdue_one_within_five_of_the_restart() {
+    let mock = MockServer::start_in(in_real_time());
+    let resume = || {
+        let mut command = mock.outlast.command(&["resume"]);
+        let ran = Ran::of(command.env("OPENAI_API_KEY", "sk-test-0123456789abcdef"));
+        assert_eq!(ran.code, 0, "{}", ran.stderr);
+    };
+    let until = killed_in_a_wait(&mock, 3);
+    resume();
+    let late = last_request(&mock) - until;
+    assert!((0..1000).contains(&late), "{late} ms late");
+
+    let until = killed_in_a_wait(&mock, 1);
+    wait_for("end of the wait", || now() > until);
+    let restarted = now();
+    resume();
+    let late = last_request(&mock) - restarted;
+    assert!((0..5000).contains(&late), "{late} ms after the restart");
+}
