@@ -29,8 +29,6 @@ pub struct Standing {
     pub unfinished: Option<Unfinished>,
     /// How the last turn was settled.
     pub last_seal: Option<Seal>,
-    /// What the door gave the last turn.
-    pub options: Value,
 }
 
 /// A turn that an earlier process left.
@@ -40,6 +38,8 @@ pub struct Unfinished {
     pub turn_id: String,
     /// What it may spend.
     pub budget: Prompt,
+    /// What the door gave it along.
+    pub options: Value,
     /// How far it came.
     pub taken_up: TakenUp,
 }
@@ -66,11 +66,11 @@ impl Standing {
                 self.pair_up();
                 self.turns += 1;
                 self.messages.extend(message);
-                self.options = options;
                 self.last_seal = None;
                 self.unfinished = Some(Unfinished {
                     turn_id,
                     budget,
+                    options,
                     taken_up: TakenUp::default(),
                 });
             }

@@ -447,9 +447,10 @@ async fn what_the_door_gave_a_turn_is_there_after_a_restart() {
         ..Ask::from("hi")
     };
     let id = die_at(&kept, &world, ask, is_wait).await;
-    let standing = Standing::after(kept.entries(&id).await);
-    assert_eq!(standing.options, options);
-    let taken_up = standing.unfinished.unwrap().taken_up;
+    let session = kept.open(&id, world.setup()).await;
+    let unfinished = session.unfinished_turn().unwrap();
+    assert_eq!(unfinished.options, options);
+    let taken_up = unfinished.taken_up;
     assert_eq!((taken_up.attempts, taken_up.chain.retries()), (1, 1));
     let wait = taken_up.wait.unwrap();
     assert_eq!(

@@ -46,8 +46,15 @@ impl Runner<'_> {
 
     /// A wait that is taken up stands in line where others wait for the same.
     pub(super) async fn stand_in_line(&mut self, wait: &Wait) {
+        let abort = self.turn.control.token();
+        let chosen = tokio::select! {
+            biased;
+            // A key may take long to come; the wait itself notices the abort.
+            () = abort.cancelled() => return,
+            chosen = self.choose_account() => chosen,
+        };
         // Whoever has no key now may have one when the wait is over.
-        if self.choose_account().await.is_ok()
+        if chosen.is_ok()
             && let Some(gate) = &mut self.gate
         {
             gate.stand_in_line(wait).await;
