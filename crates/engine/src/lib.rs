@@ -8,10 +8,12 @@
 
 pub mod accounts;
 pub mod clock;
+pub mod compaction;
 pub mod credential;
 pub mod journal;
 pub mod knowledge;
 pub mod provider;
+pub mod route;
 pub mod strategy;
 pub mod stream_retry;
 pub mod tools;

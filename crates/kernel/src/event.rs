@@ -140,6 +140,38 @@ pub enum Body {
         #[serde(skip_serializing_if = "Option::is_none")]
         cause: Option<Cause>,
     },
+    /// The conversation is being made smaller.
+    AutoCompactionStarted {
+        /// Why.
+        reason: CompactionReason,
+        /// How many tokens it has, about.
+        tokens: u64,
+    },
+    /// A summary failed and is tried again.
+    AutoCompactionRetry {
+        /// The number of the retry, from 1.
+        attempt: u32,
+        /// When it will happen.
+        retry_at: Timestamp,
+        /// What went wrong.
+        cause: Cause,
+        /// The provider's message.
+        message: String,
+    },
+    /// That is over.
+    AutoCompactionEnded {
+        /// Why it was done.
+        reason: CompactionReason,
+        /// How many tokens the conversation had, about.
+        before: u64,
+        /// How many it has, about.
+        after: u64,
+        /// Whether the call that failed is made again.
+        will_retry: bool,
+        /// Why it is as it was.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        error: Option<String>,
+    },
     /// A chain of retries is over.
     RetryEnded {
         /// Whether a retry succeeded.
@@ -262,6 +294,23 @@ pub enum StopReason {
     Refusal,
     /// Something else.
     Other,
+}
+
+/// Why a conversation is made smaller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum CompactionReason {
+    /// A person wants it.
+    Manual,
+    /// It comes close to what the model can read.
+    Threshold,
+    /// It has more tokens than the model can read.
+    Overflow,
+    /// It has more bytes than the provider takes.
+    TooManyBytes,
+    /// Sending it took the provider too long.
+    SlowUpload,
 }
 
 /// How a turn ended.

@@ -1,0 +1,37 @@
+//! A model at a provider, and how it is asked there.
+
+use crate::Provider;
+use crate::accounts::Accounts;
+use outlast_kernel::budget::Price;
+use std::sync::Arc;
+
+/// A model at a provider, and how it is asked there.
+#[derive(Clone)]
+pub struct Route {
+    /// Who answers.
+    pub provider: Arc<dyn Provider>,
+    /// The model that is asked.
+    pub model: String,
+    /// The accounts to ask with; without them, the provider's own credential is used.
+    pub accounts: Option<Arc<Accounts>>,
+    /// What tokens cost there.
+    pub price: Option<Price>,
+    /// How many tokens a request and its answer may have together, where that is known.
+    pub window: Option<u64>,
+    /// The most tokens that an answer may have.
+    pub max_tokens: Option<u32>,
+}
+
+impl Route {
+    /// A model with nothing more known of it; the other fields can be set.
+    pub fn new(provider: Arc<dyn Provider>, model: impl Into<String>) -> Self {
+        Self {
+            provider,
+            model: model.into(),
+            accounts: None,
+            price: None,
+            window: None,
+            max_tokens: None,
+        }
+    }
+}
