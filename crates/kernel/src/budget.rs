@@ -82,12 +82,29 @@ pub struct Chain {
     retries: u32,
     schedule_index: u32,
     sleep: Sleep,
+    /// The retries that models before this one had.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    elsewhere: u32,
+}
+
+fn is_zero(count: &u32) -> bool {
+    *count == 0
 }
 
 impl Chain {
     /// Retries started, those without a wait included.
     pub const fn retries(&self) -> u32 {
         self.retries
+    }
+
+    /// Those of them that the model in use had.
+    pub const fn retries_here(&self) -> u32 {
+        self.retries.saturating_sub(self.elsewhere)
+    }
+
+    /// Those that models before it had.
+    pub const fn retries_elsewhere(&self) -> u32 {
+        self.elsewhere
     }
 
     /// How far the schedule has been used. A switch without a wait leaves it where it is.
@@ -118,6 +135,12 @@ impl Chain {
 
     pub(crate) fn start_switch(&mut self) {
         self.retries = self.retries.saturating_add(1);
+    }
+
+    /// A model that this chain has not asked yet begins with all of its retries; what was slept stays slept.
+    pub(crate) fn start_model(&mut self) {
+        self.elsewhere = self.retries;
+        self.schedule_index = 0;
     }
 
     pub(crate) fn end_wait(&mut self, slept: Duration) {

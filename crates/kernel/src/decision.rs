@@ -1,13 +1,15 @@
 //! What to do about one failure.
 //!
 //! A pure function of rules, budgets and the situation. Invariants: nothing is tried again once content was handed
-//! on; an overflow is never waited for; no wait passes a budget or the prompt's deadline.
+//! on, unless it can be taken back or gone on with; an overflow is never waited for; no wait passes a budget or the
+//! prompt's deadline.
 
 use crate::Timestamp;
 use crate::budget::{Chain, Prompt};
 use crate::policy::{Policy, Switches};
 use crate::time::Span;
 use crate::verdict::{Authority, Cause, Class, Scope, Verdict};
+use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::time::Duration;
 
@@ -74,10 +76,21 @@ pub enum Remedy {
     Switch(Target),
     /// Make the conversation smaller.
     Compact,
-    /// Keep what was produced and go on from there.
-    ContinuePartial,
     /// Let the work be done again with the failure explained.
     Rework,
+}
+
+/// What may become of an answer that broke off when part of it was handed on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AfterContent {
+    /// It ends there: nobody may hear anything twice.
+    #[default]
+    Fail,
+    /// Whoever heard it is told that it does not count, and it is asked for anew.
+    Retract,
+    /// It is kept, and gone on with where it broke off.
+    Continue,
 }
 
 /// Which remedies the caller has at hand right now. Whoever offers one bounds how often.
@@ -85,10 +98,12 @@ pub enum Remedy {
 pub struct Remedies {
     /// What is free to be switched to.
     pub switch: Switches,
+    /// The other model is to be asked before anything is waited for.
+    pub model_first: bool,
     /// The conversation can be compacted.
     pub compact: bool,
-    /// A partial answer can be continued.
-    pub continue_partial: bool,
+    /// What may become of content that was handed on.
+    pub after_content: AfterContent,
     /// The work can be reworked.
     pub rework: bool,
 }
@@ -97,8 +112,9 @@ impl Remedies {
     /// None at all: wait or give up.
     pub const NONE: Self = Self {
         switch: Switches::NONE,
+        model_first: false,
         compact: false,
-        continue_partial: false,
+        after_content: AfterContent::Fail,
         rework: false,
     };
 }
@@ -243,15 +259,21 @@ pub fn decide(
     {
         return Decision::GiveUp(GiveUp::DeadlineSpent);
     }
-    if situation.committed {
-        return after_content(situation);
+    let remedies = &situation.remedies;
+    if situation.committed && remedies.after_content == AfterContent::Fail {
+        return Decision::GiveUp(GiveUp::ContentSent);
     }
-    match verdict.class() {
-        Class::BudgetExhausted => return too_large(rules, situation),
-        Class::ContractFailure | Class::TestFailure if situation.remedies.rework => {
-            return Decision::Try(Remedy::Rework);
-        }
-        _ => {}
+    if remedies.model_first && rules.may_switch.model && remedies.switch.model {
+        return Decision::Try(Remedy::Switch(Target::Model));
+    }
+    if remedies.compact && is_about_size(verdict.cause) {
+        return Decision::Try(Remedy::Compact);
+    }
+    if remedies.rework {
+        return Decision::Try(Remedy::Rework);
+    }
+    if verdict.class() == Class::BudgetExhausted {
+        return too_large(rules, situation);
     }
     match wait(rules, chain, prompt, situation) {
         Ok(at) => match instead_of_waiting(rules, chain, situation) {
@@ -265,29 +287,21 @@ pub fn decide(
     }
 }
 
-/// A continuation is a call like any other: it may not come before a stated time.
-fn after_content(situation: &Situation<'_>) -> Decision {
-    let hint = situation.verdict.hint.as_ref();
-    let is_time = hint.is_none_or(|hint| hint.wait(situation.now).is_zero());
-    if situation.remedies.continue_partial && is_time && may_pass(situation) {
-        Decision::Try(Remedy::ContinuePartial)
-    } else {
-        Decision::GiveUp(GiveUp::ContentSent)
-    }
+/// Whether a smaller conversation can be the answer at all; a large one may also take too long to send.
+fn is_about_size(cause: Cause) -> bool {
+    matches!(
+        cause,
+        Cause::ContextOverflow | Cause::PayloadTooLarge | Cause::Timeout
+    )
 }
 
 fn too_large(rules: &Rules, situation: &Situation<'_>) -> Decision {
-    let overflow = situation.verdict.cause == Cause::ContextOverflow;
-    if overflow && situation.remedies.compact {
-        return Decision::Try(Remedy::Compact);
-    }
     if rules.may_switch.model && situation.remedies.switch.model {
         return Decision::Try(Remedy::Switch(Target::Model));
     }
-    Decision::GiveUp(if overflow {
-        GiveUp::Overflow
-    } else {
-        GiveUp::CostSpent
+    Decision::GiveUp(match situation.verdict.cause {
+        Cause::ContextOverflow => GiveUp::Overflow,
+        _ => GiveUp::CostSpent,
     })
 }
 
@@ -309,10 +323,7 @@ fn wait(
     if !may_pass(situation) {
         return Err(GiveUp::NotRetryable);
     }
-    let spent = rules
-        .retries
-        .is_some_and(|retries| chain.retries() >= retries);
-    let Some(own_delay) = situation.own_delay.filter(|_| !spent) else {
+    let Some(own_delay) = situation.own_delay.filter(|_| has_retries(rules, chain)) else {
         return Err(GiveUp::RetriesSpent {
             retries: chain.retries(),
         });
@@ -410,9 +421,14 @@ fn way_out(rules: &Rules, chain: &Chain, situation: &Situation<'_>, why: GiveUp)
     }
 }
 
+/// Whether the model in use has retries left.
+fn has_retries(rules: &Rules, chain: &Chain) -> bool {
+    let most = rules.retries;
+    most.is_none_or(|most| chain.retries_here() < most)
+}
+
 fn free_account(rules: &Rules, chain: &Chain, situation: &Situation<'_>) -> Option<Target> {
-    let allowed =
-        rules.may_switch.account && rules.retries.is_none_or(|most| chain.retries() < most);
+    let allowed = rules.may_switch.account && has_retries(rules, chain);
     (allowed && situation.remedies.switch.account).then_some(Target::Account)
 }
 

@@ -41,8 +41,8 @@ fn all_remedies() -> Remedies {
     Remedies {
         switch: Switches::ALL,
         compact: true,
-        continue_partial: true,
-        rework: true,
+        after_content: AfterContent::Retract,
+        ..Remedies::NONE
     }
 }
 
@@ -84,14 +84,9 @@ fn each_trouble_has_its_remedy() {
             Decision::Try(Remedy::Compact),
         ),
         (
-            Cause::SchemaMismatch,
+            Cause::PayloadTooLarge,
             Scope::Request,
-            Decision::Try(Remedy::Rework),
-        ),
-        (
-            Cause::TestsFailed,
-            Scope::Request,
-            Decision::Try(Remedy::Rework),
+            Decision::Try(Remedy::Compact),
         ),
         (
             Cause::UsageLimit,
@@ -340,25 +335,79 @@ fn accounts_are_switched_only_while_retries_are_left() {
 }
 
 #[test]
-fn a_partial_answer_is_continued_only_where_that_can_help_and_not_before_a_stated_time() {
-    let decided = |verdict: &Verdict| {
+fn work_that_can_be_done_again_with_the_failure_explained_is() {
+    for cause in [
+        Cause::SchemaMismatch,
+        Cause::TestsFailed,
+        Cause::EmptyOutput,
+    ] {
+        let verdict = verdict(cause, Scope::Request);
+        let situation = Situation {
+            remedies: Remedies {
+                rework: true,
+                ..all_remedies()
+            },
+            ..situation(&verdict)
+        };
+        let decided = decide_fresh(&rules("session"), &situation);
+        assert_eq!(decided, Decision::Try(Remedy::Rework), "{cause}");
+    }
+}
+
+#[test]
+fn a_model_that_comes_first_is_asked_before_anything_else_is_tried() {
+    for cause in [
+        Cause::Overloaded,
+        Cause::ContextOverflow,
+        Cause::ContentFilter,
+    ] {
+        let verdict = verdict(cause, Scope::Request);
+        let situation = Situation {
+            remedies: Remedies {
+                model_first: true,
+                rework: true,
+                ..all_remedies()
+            },
+            ..situation(&verdict)
+        };
+        let decided = |policy| decide_fresh(&rules(policy), &situation);
+        let switch = Decision::Try(Remedy::Switch(Target::Model));
+        assert_eq!(decided("session"), switch, "{cause}");
+        assert_ne!(decided("none"), switch, "{cause}");
+    }
+}
+
+#[test]
+fn a_partial_answer_is_retried_like_any_other_once_it_can_be_taken_back_or_gone_on_with() {
+    let decided = |verdict: &Verdict, after_content| {
         let situation = Situation {
             committed: true,
-            remedies: all_remedies(),
+            remedies: Remedies {
+                after_content,
+                ..Remedies::NONE
+            },
             ..situation(verdict)
         };
         decide_fresh(&rules("session"), &situation)
     };
     let network = verdict(Cause::Network, Scope::Provider);
-    assert_eq!(decided(&network), Decision::Try(Remedy::ContinuePartial));
     let refused = verdict(Cause::ContentFilter, Scope::Request);
-    assert_eq!(decided(&refused), Decision::GiveUp(GiveUp::ContentSent));
     let limited = hinted(
         Cause::RateLimited,
-        Duration::from_secs(3600),
+        Duration::from_secs(60),
         Authority::Stated,
     );
-    assert_eq!(decided(&limited), Decision::GiveUp(GiveUp::ContentSent));
+    for after_content in [AfterContent::Retract, AfterContent::Continue] {
+        let decided = |verdict| decided(verdict, after_content);
+        assert_eq!(decided(&network), Decision::RetryAt(NOW + TWO_SECONDS));
+        assert_eq!(decided(&refused), Decision::GiveUp(GiveUp::NotRetryable));
+        let minute = NOW + Duration::from_secs(60);
+        assert_eq!(decided(&limited), Decision::RetryAt(minute));
+    }
+    for verdict in [&network, &refused, &limited] {
+        let ended = Decision::GiveUp(GiveUp::ContentSent);
+        assert_eq!(decided(verdict, AfterContent::Fail), ended);
+    }
 }
 
 #[test]
@@ -488,10 +537,11 @@ prop_compose! {
         retryable in any::<Option<bool>>(),
         own_delay in prop::option::of(0_u64..10_000),
         flags in any::<[bool; 6]>(),
+        after_content in prop::sample::select(vec![AfterContent::Fail, AfterContent::Retract, AfterContent::Continue]),
     ) -> (Verdict, Option<bool>, Option<Duration>, Remedies) {
         let hint = hint.map(|(wait, authority)| Hint { not_before: NOW + Duration::from_secs(wait), source: String::new(), authority });
         let switch = Switches { account: flags[0], model: flags[1], provider: flags[2] };
-        let remedies = Remedies { switch, compact: flags[3], continue_partial: flags[4], rework: flags[5] };
+        let remedies = Remedies { switch, model_first: flags[4], compact: flags[3], after_content, rework: flags[5] };
         (Verdict { hint, ..Verdict::of(cause, scope) }, retryable, own_delay.map(Duration::from_secs), remedies)
     }
 }
@@ -499,9 +549,10 @@ prop_compose! {
 proptest! {
     #[test]
     fn nothing_is_repeated_once_content_was_sent((verdict, retryable, own_delay, remedies) in any_situation()) {
+        let remedies = Remedies { after_content: AfterContent::Fail, ..remedies };
         let situation = Situation { verdict: &verdict, retryable, committed: true, own_delay, remedies, now: NOW };
         let decision = decide_fresh(&rules("overnight"), &situation);
-        prop_assert!(matches!(decision, Decision::GiveUp(_) | Decision::Try(Remedy::ContinuePartial)), "{decision:?}");
+        prop_assert!(matches!(decision, Decision::GiveUp(_)), "{decision:?}");
     }
 
     #[test]

@@ -25,6 +25,7 @@ pub mod classify;
 pub mod decision;
 pub mod event;
 pub mod failure;
+pub mod fallback;
 pub mod fingerprint;
 pub mod gate;
 mod hint;

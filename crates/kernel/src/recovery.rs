@@ -4,15 +4,17 @@
 //! - a chain of one or more `RetryScheduled` closes with exactly one `RetryEnded`, in `close_chain` and nowhere else;
 //! - what a chain has spent only rises until it closes;
 //! - an abort always reaches idle;
-//! - no call is made again once content of it was handed on.
+//! - no call is made again once content of it was handed on, unless that is taken back or kept first.
 //!
 //! Not here: time, timers and calls. The shell carries out the effects in order and reports back.
 
 use crate::Timestamp;
 use crate::budget::{Chain, Cost, Prompt};
-use crate::decision::{Decision, GiveUp, Remedies, Remedy, Rules, Situation, Target, decide};
+use crate::decision::{
+    AfterContent, Decision, GiveUp, Remedies, Remedy, Rules, Situation, Target, decide,
+};
 use crate::failure::{Judged, Phase};
-use crate::verdict::{Class, Scope};
+use crate::verdict::{Cause, Class, Scope};
 use arrayvec::ArrayVec;
 use std::sync::Arc;
 use std::time::Duration;
@@ -52,6 +54,13 @@ pub enum Event {
         /// The time.
         now: Timestamp,
     },
+    /// Another model is asked from here on; a chain that comes to it for the first time has all retries for it.
+    ModelChanged {
+        /// Whether this chain has asked it before.
+        again: bool,
+    },
+    /// What was done on the way has used the prompt's budget: it is as much as is left.
+    PromptSpent(Prompt),
     /// The remedy was carried out.
     RemedyDone,
     /// The remedy could not be carried out.
@@ -77,6 +86,10 @@ pub enum Effect {
     Call,
     /// Stop the call that is running.
     CancelCall,
+    /// Tell whoever heard something of the failed call that it does not count.
+    Retract,
+    /// Keep what the failed call produced: the next one goes on from there.
+    KeepPartial,
     /// Say that a retry will happen.
     AnnounceRetry(RetryScheduled),
     /// Wait until then, or until told otherwise.
@@ -157,7 +170,6 @@ enum Stage {
     Waiting(Wait),
     Mending {
         failure: Arc<Judged>,
-        committed: bool,
     },
 }
 
@@ -258,14 +270,13 @@ pub fn step(state: &mut State, event: Event) -> Effects {
             end_wait(state, &wait, now);
             call(state, Some(wait))
         }
-        // A continued answer keeps its committed part: what follows it may not be repeated either.
-        (Stage::Mending { committed, .. }, Event::RemedyDone) => {
-            let within = None;
-            state.stage = Stage::Calling { committed, within };
-            Effects::from_iter([Effect::Call])
-        }
-        (Stage::Mending { failure, .. }, Event::RemedyFailed) => {
-            give_up(state, failure, GiveUp::NotRetryable)
+        (Stage::Mending { .. }, Event::RemedyDone) => call(state, None),
+        (Stage::Mending { failure }, Event::RemedyFailed) => {
+            let why = match failure.verdict.cause {
+                Cause::ContextOverflow => GiveUp::Overflow,
+                _ => GiveUp::NotRetryable,
+            };
+            give_up(state, failure, why)
         }
         (Stage::Waiting(wait), Event::RetryAborted { now }) => {
             end_wait(state, &wait, now);
@@ -283,6 +294,16 @@ pub fn step(state: &mut State, event: Event) -> Effects {
         (stage, Event::Aborted { now }) => abort(state, stage, now),
         (stage, Event::Spent(cost)) => {
             state.prompt.spend(cost);
+            remain(state, stage)
+        }
+        (stage, Event::PromptSpent(prompt)) => {
+            state.prompt = prompt;
+            remain(state, stage)
+        }
+        (stage, Event::ModelChanged { again }) => {
+            if !again {
+                state.chain.start_model();
+            }
             remain(state, stage)
         }
         (stage, _) => remain(state, stage),
@@ -318,7 +339,15 @@ fn failed(state: &mut State, event: Event, committed: bool, within: Option<Wait>
         }
     }
     let decision = decide(&state.rules, &state.chain, &state.prompt, &situation);
-    follow(state, decision, failure, Moment { now, committed })
+    let mut effects = Effects::new();
+    if committed && !matches!(decision, Decision::GiveUp(_)) {
+        effects.push(match remedies.after_content {
+            AfterContent::Continue => Effect::KeepPartial,
+            AfterContent::Retract | AfterContent::Fail => Effect::Retract,
+        });
+    }
+    effects.extend(follow(state, decision, failure, now));
+    effects
 }
 
 fn wait_on(state: &mut State, wait: Wait, now: Timestamp) -> Effects {
@@ -329,13 +358,7 @@ fn wait_on(state: &mut State, wait: Wait, now: Timestamp) -> Effects {
     Effects::from_iter([Effect::SleepUntil(until)])
 }
 
-struct Moment {
-    now: Timestamp,
-    committed: bool,
-}
-
-fn follow(state: &mut State, decision: Decision, failure: Arc<Judged>, moment: Moment) -> Effects {
-    let Moment { now, committed } = moment;
+fn follow(state: &mut State, decision: Decision, failure: Arc<Judged>, now: Timestamp) -> Effects {
     match decision {
         Decision::RetryAt(at) => {
             let delay = at.since(now);
@@ -353,11 +376,11 @@ fn follow(state: &mut State, decision: Decision, failure: Arc<Judged>, moment: M
         Decision::Try(remedy @ Remedy::Switch(Target::Account)) => {
             state.chain.start_switch();
             let announcement = scheduled(state, now, now, &failure);
-            state.stage = Stage::Mending { failure, committed };
+            state.stage = Stage::Mending { failure };
             Effects::from_iter([announcement, Effect::Apply(remedy)])
         }
         Decision::Try(remedy) => {
-            state.stage = Stage::Mending { failure, committed };
+            state.stage = Stage::Mending { failure };
             Effects::from_iter([Effect::Apply(remedy)])
         }
         Decision::GiveUp(why) => give_up(state, failure, why),
@@ -368,12 +391,18 @@ fn scheduled(state: &mut State, now: Timestamp, at: Timestamp, failure: &Arc<Jud
     state.retried = Some(Arc::clone(failure));
     Effect::AnnounceRetry(RetryScheduled {
         attempt: state.chain.retries(),
-        max_attempts: state.rules.retries,
+        max_attempts: most_retries(state),
         decided_at: now,
         delay: at.since(now),
         at,
         failure: Arc::clone(failure),
     })
+}
+
+/// Where models before this one had retries, it has its own beyond them.
+fn most_retries(state: &State) -> Option<u32> {
+    let most = state.rules.retries?;
+    Some(most.saturating_add(state.chain.retries_elsewhere()))
 }
 
 fn give_up(state: &mut State, failure: Arc<Judged>, why: GiveUp) -> Effects {

@@ -1,0 +1,166 @@
+use super::*;
+use crate::verdict::{Hint, Scope};
+
+const NOW: Timestamp = Timestamp::from_millis(1_000_000_000);
+const MINUTE: Duration = Duration::from_secs(60);
+
+fn verdict(cause: Cause) -> Verdict {
+    Verdict::of(cause, Scope::Model)
+}
+
+fn hinted(cause: Cause, wait: Duration, authority: Authority) -> Verdict {
+    let hint = Hint {
+        not_before: NOW + wait,
+        source: "retry-after".to_owned(),
+        authority,
+    };
+    Verdict {
+        hint: Some(hint),
+        ..verdict(cause)
+    }
+}
+
+#[test]
+fn every_failure_that_leaves_a_model_is_one_of_the_conditions() {
+    for cause in Cause::ALL {
+        let expected = match cause.class() {
+            Class::Transient if *cause == Cause::UsageLimit => Some(Condition::UsageLimit),
+            Class::Transient if *cause != Cause::EmptyOutput => Some(Condition::Overload),
+            _ => match cause {
+                Cause::Auth
+                | Cause::Permission
+                | Cause::Billing
+                | Cause::InvalidRequest
+                | Cause::ModelNotFound => Some(Condition::HardError),
+                Cause::ContentFilter => Some(Condition::Refusal),
+                Cause::ContextOverflow => Some(Condition::Overflow),
+                _ => None,
+            },
+        };
+        assert_eq!(Condition::of(&verdict(*cause)), expected, "{cause}");
+    }
+}
+
+#[test]
+fn a_condition_that_is_not_listed_is_none() {
+    let rules = Rules {
+        on: vec![Condition::Refusal],
+        ..Rules::default()
+    };
+    assert_eq!(rules.condition(&verdict(Cause::Overloaded)), None);
+    let refused = rules.condition(&verdict(Cause::ContentFilter));
+    assert_eq!(refused, Some(Condition::Refusal));
+}
+
+#[test]
+fn an_overloaded_model_has_its_retries_first_and_another_model_begins_anew() {
+    let rules = Rules::default();
+    let overloaded = verdict(Cause::Overloaded);
+    let mut chain = Chain::default();
+    let mut seen = Vec::new();
+    for _ in 0..3 {
+        seen.push(rules.is_at_once(&overloaded, &chain, NOW));
+        chain.start_wait(MINUTE);
+    }
+    assert_eq!(seen, [false, false, true]);
+    chain.start_model();
+    assert!(!rules.is_at_once(&overloaded, &chain, NOW));
+    assert_eq!((chain.retries(), chain.retries_here()), (3, 0));
+}
+
+#[test]
+fn a_plans_window_is_waited_for_when_it_ends_soon() {
+    let rules = Rules::default();
+    let at_once = |verdict: &Verdict| rules.is_at_once(verdict, &Chain::default(), NOW);
+    let ends_in = |wait| hinted(Cause::UsageLimit, wait, Authority::Stated);
+    assert!(!at_once(&ends_in(5 * MINUTE)));
+    assert!(at_once(&ends_in(6 * MINUTE)));
+    assert!(at_once(&verdict(Cause::UsageLimit)), "nobody knows when");
+}
+
+#[test]
+fn a_model_is_left_for_as_long_as_its_trouble_lasts() {
+    let rules = Rules::default();
+    let until = |wait| Left::Until { until: NOW + wait };
+    let table = [
+        (verdict(Cause::Overloaded), until(5 * MINUTE)),
+        (verdict(Cause::Auth), until(5 * MINUTE)),
+        (
+            hinted(Cause::UsageLimit, 60 * MINUTE, Authority::Stated),
+            until(60 * MINUTE),
+        ),
+        (
+            hinted(Cause::Overloaded, MINUTE, Authority::Stated),
+            until(5 * MINUTE),
+        ),
+        (
+            hinted(Cause::Overloaded, 60 * MINUTE, Authority::Guessed),
+            until(5 * MINUTE),
+        ),
+        (verdict(Cause::InvalidRequest), Left::Turn),
+        (verdict(Cause::ContentFilter), Left::Session),
+        (verdict(Cause::ContextOverflow), Left::Above { tokens: 70 }),
+    ];
+    for (verdict, expected) in table {
+        assert_eq!(rules.left(&verdict, 70, NOW), expected, "{}", verdict.cause);
+    }
+}
+
+fn chain() -> [Candidate<'static>; 3] {
+    let candidate = |key, window| Candidate { key, window };
+    [
+        candidate("large", Some(1000)),
+        candidate("small", Some(100)),
+        candidate("unknown", None),
+    ]
+}
+
+#[test]
+fn the_first_free_model_that_is_large_enough_is_asked() {
+    let first =
+        |standing: &Standing, tokens, now| standing.first_free(&chain(), (None, tokens), now);
+    let mut standing = Standing::default();
+    assert_eq!(first(&standing, 50, NOW), Some(0));
+    let until = NOW + MINUTE;
+    standing.leave("large", Left::Until { until });
+    assert_eq!(first(&standing, 50, NOW), Some(1));
+    assert_eq!(first(&standing, 500, NOW), Some(2), "`small` is too small");
+    assert_eq!(standing.left_until("large", NOW), Some(until));
+    assert_eq!(first(&standing, 50, until), Some(0), "its time is over");
+    standing.leave("small", Left::Session);
+    standing.leave("unknown", Left::Turn);
+    assert_eq!(first(&standing, 50, NOW), None);
+    standing.end_turn();
+    assert_eq!(first(&standing, 50, NOW), Some(2));
+    standing.clear();
+    assert_eq!(first(&standing, 50, NOW), Some(0));
+}
+
+#[test]
+fn a_model_that_a_conversation_did_not_fit_is_asked_again_when_it_has_become_smaller() {
+    let mut standing = Standing::default();
+    standing.leave("unknown", Left::Above { tokens: 70 });
+    let is_free = |tokens| standing.is_free("unknown", tokens, NOW);
+    assert_eq!(
+        [is_free(69), is_free(70), is_free(71)],
+        [true, false, false]
+    );
+}
+
+#[test]
+fn what_is_learnt_later_takes_the_place_of_the_same_learnt_before() {
+    let mut standing = Standing::default();
+    standing.leave(
+        "large",
+        Left::Until {
+            until: NOW + 9 * MINUTE,
+        },
+    );
+    standing.leave(
+        "large",
+        Left::Until {
+            until: NOW + MINUTE,
+        },
+    );
+    assert_eq!(standing.left_until("large", NOW), Some(NOW + MINUTE));
+}
