@@ -14,6 +14,7 @@ pub mod journal;
 pub mod knowledge;
 pub mod provider;
 pub mod route;
+pub mod size;
 pub mod strategy;
 pub mod stream_retry;
 pub mod tools;
