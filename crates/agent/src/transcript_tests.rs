@@ -146,6 +146,7 @@ fn thought(text: &str, signature: &str) -> Part {
     Part::Reasoning(Reasoning {
         text: text.to_owned(),
         proof: Some(Proof::Signature { signature }),
+        ..Reasoning::default()
     })
 }
 

@@ -85,7 +85,11 @@ fn answer(dialect: Dialect) -> impl Strategy<Value = Vec<Delta>> {
             if !thoughts.is_empty() {
                 let text = thoughts.concat();
                 deltas.extend(thoughts.into_iter().map(Delta::Reasoning));
-                deltas.push(Delta::ReasoningDone(Reasoning { text, proof }));
+                deltas.push(Delta::ReasoningDone(Reasoning {
+                    text,
+                    proof,
+                    ..Reasoning::default()
+                }));
             }
             deltas.extend(texts.into_iter().map(Delta::Text));
             let stop = match calls.is_empty() {
@@ -189,7 +193,7 @@ fn events_of_responses_are_numbered_without_gaps() {
     let deltas = [
         Delta::ReasoningDone(Reasoning {
             text: "Hm.".to_owned(),
-            proof: None,
+            ..Reasoning::default()
         }),
         text("Hello"),
         tool_call("a", "{}"),
@@ -211,8 +215,8 @@ fn redacted_reasoning_comes_back_as_it_was() {
     let data = "b3V0bGFzdA==".to_owned();
     let deltas = [
         Delta::ReasoningDone(Reasoning {
-            text: String::new(),
             proof: Some(Proof::Redacted { data }),
+            ..Reasoning::default()
         }),
         Delta::Stopped(StopReason::EndTurn),
     ];

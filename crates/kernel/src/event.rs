@@ -227,6 +227,16 @@ pub struct Reasoning {
     /// What its provider wants back with it, byte for byte.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub proof: Option<Proof>,
+    /// The model that it came from, where that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+}
+
+impl Reasoning {
+    /// Whether that model may be sent this: a proof is often good for the model alone that gave it.
+    pub fn may_go_to(&self, model: &str) -> bool {
+        self.model.as_deref().is_none_or(|own| own == model)
+    }
 }
 
 /// What makes reasoning acceptable to the provider that it came from.

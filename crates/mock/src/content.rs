@@ -83,7 +83,11 @@ fn thought(dialect: Dialect) -> Vec<Delta> {
         .map(|word| Delta::Reasoning(word.to_owned()))
         .collect();
     let text = THOUGHT.to_owned();
-    deltas.push(Delta::ReasoningDone(Reasoning { text, proof }));
+    deltas.push(Delta::ReasoningDone(Reasoning {
+        text,
+        proof,
+        ..Reasoning::default()
+    }));
     deltas
 }
 

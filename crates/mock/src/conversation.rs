@@ -142,7 +142,7 @@ mod tests {
         };
         let thought = Part::Reasoning(Reasoning {
             text: "Hm.".to_owned(),
-            proof: None,
+            ..Reasoning::default()
         });
         let text = "Let me look.".to_owned();
         Message {

@@ -30,7 +30,9 @@ struct Messages<'a>(&'a Request);
 
 impl Serialize for Messages<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_seq(self.0.messages.iter().map(message))
+        let messages = self.0.messages.iter();
+        let messages = messages.map(|said| message(said, &self.0.model));
+        serializer.collect_seq(messages.filter(says_something))
     }
 }
 
@@ -57,23 +59,29 @@ fn tool(tool: &Tool) -> Value {
     json!({ "name": tool.name, "description": tool.description, "input_schema": tool.parameters })
 }
 
-fn message(message: &Message) -> Said<'_> {
+/// What a model said may be nothing but reasoning that is left out, and an empty message is refused.
+fn says_something(said: &Said<'_>) -> bool {
+    said.role == "user" || !said.content.is_empty()
+}
+
+fn message<'a>(message: &'a Message, model: &str) -> Said<'a> {
     let role = match message.role {
         Role::User => "user",
         Role::Assistant => "assistant",
     };
-    let content = message.parts.iter().filter_map(part).collect();
+    let parts = message.parts.iter();
+    let content = parts.filter_map(|said| part(said, model)).collect();
     Said { role, content }
 }
 
-fn part(part: &Part) -> Option<Content<'_>> {
+fn part<'a>(part: &'a Part, model: &str) -> Option<Content<'a>> {
     Some(Content::Any(match part {
         Part::Text { text } => json!({ "type": "text", "text": text }),
         Part::Image(image) => json!({
             "type": "image",
             "source": { "type": "base64", "media_type": image.media_type, "data": image.data },
         }),
-        Part::Reasoning(reasoning) => thinking(reasoning)?,
+        Part::Reasoning(reasoning) => thinking(reasoning, model)?,
         Part::ToolCall(call) => return Some(tool_use(call)),
         Part::ToolResult(result) => json!({
             "type": "tool_result", "tool_use_id": result.id, "content": result.output,
@@ -82,9 +90,10 @@ fn part(part: &Part) -> Option<Content<'_>> {
     }))
 }
 
-/// Reasoning without a signature of this API is refused by it.
-fn thinking(reasoning: &Reasoning) -> Option<Value> {
-    match reasoning.proof.as_ref()? {
+/// Reasoning without a signature of this API, or of another model, is refused by it.
+fn thinking(reasoning: &Reasoning, model: &str) -> Option<Value> {
+    let proof = reasoning.proof.as_ref();
+    match proof.filter(|_| reasoning.may_go_to(model))? {
         Proof::Signature { signature } => {
             Some(json!({ "type": "thinking", "thinking": reasoning.text, "signature": signature }))
         }

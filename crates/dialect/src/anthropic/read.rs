@@ -200,6 +200,7 @@ impl Block {
             Self::Thinking { text, signature } => Some(Delta::ReasoningDone(Reasoning {
                 text,
                 proof: (!signature.is_empty()).then_some(Proof::Signature { signature }),
+                ..Reasoning::default()
             })),
         }
     }
@@ -267,8 +268,8 @@ fn stop_reason(word: &str) -> StopReason {
 fn redacted(block: &Value) -> Delta {
     let data = owned(&block["data"]);
     Delta::ReasoningDone(Reasoning {
-        text: String::new(),
         proof: Some(Proof::Redacted { data }),
+        ..Reasoning::default()
     })
 }
 

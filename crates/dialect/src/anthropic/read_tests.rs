@@ -181,7 +181,11 @@ fn hidden_reasoning_is_kept_as_it_came() {
         data: "Em/+==".to_owned(),
     });
     let text = String::new();
-    let expected = vec![Delta::ReasoningDone(Reasoning { text, proof })];
+    let expected = vec![Delta::ReasoningDone(Reasoning {
+        text,
+        proof,
+        ..Reasoning::default()
+    })];
     assert_eq!(read(&frames), (expected, None));
 }
 
@@ -243,6 +247,7 @@ fn a_whole_message_says_the_same() {
     let reasoning = Reasoning {
         text: thought.clone(),
         proof: Some(Proof::Signature { signature }),
+        ..Reasoning::default()
     };
     let usage = Usage {
         input: 3,

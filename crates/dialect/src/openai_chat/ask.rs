@@ -45,7 +45,7 @@ fn tool(tool: &Tool) -> Value {
 /// Each result of a tool is a message of its own here.
 fn messages(message: &Message) -> Vec<Value> {
     match message.role {
-        Role::Assistant => vec![assistant(message)],
+        Role::Assistant => assistant(message).into_iter().collect(),
         Role::User => {
             let results = message.parts.iter().filter_map(|part| match part {
                 Part::ToolResult(result) => Some(json!({
@@ -80,19 +80,20 @@ fn part(part: &Part) -> Option<Value> {
     }
 }
 
-fn assistant(message: &Message) -> Value {
+/// Reasoning is not sent back here; a message of nothing else would be an empty one, which some servers refuse.
+fn assistant(message: &Message) -> Option<Value> {
     let text = message.text();
     let calls: Vec<Value> = message.tool_calls().map(call).collect();
-    let content = if text.is_empty() && !calls.is_empty() {
-        Value::Null
-    } else {
-        Value::String(text)
+    let content = match (text.is_empty(), calls.is_empty()) {
+        (true, true) => return None,
+        (true, false) => Value::Null,
+        (false, _) => Value::String(text),
     };
     let mut body = json!({ "role": "assistant", "content": content });
     if !calls.is_empty() {
         body["tool_calls"] = Value::Array(calls);
     }
-    body
+    Some(body)
 }
 
 fn call(call: &ToolCall) -> Value {

@@ -226,7 +226,10 @@ impl Stream {
     fn end_reasoning(&mut self, deltas: &mut Vec<Delta>) {
         if !self.reasoning.is_empty() {
             let text = std::mem::take(&mut self.reasoning);
-            deltas.push(Delta::ReasoningDone(Reasoning { text, proof: None }));
+            deltas.push(Delta::ReasoningDone(Reasoning {
+                text,
+                ..Reasoning::default()
+            }));
         }
     }
 }

@@ -102,7 +102,7 @@ fn reasoning_has_many_forms() {
         let thought = "Hm".to_owned();
         let done = Reasoning {
             text: thought.clone(),
-            proof: None,
+            ..Reasoning::default()
         };
         let expected = vec![
             Delta::Reasoning(thought),
@@ -182,7 +182,7 @@ fn a_whole_completion_says_the_same() {
         "usage":{"prompt_tokens":10,"completion_tokens":4,"prompt_tokens_details":{"cached_tokens":6}}}"#;
     let done = Reasoning {
         text: "Hm".to_owned(),
-        proof: None,
+        ..Reasoning::default()
     };
     let usage = Usage {
         input: 4,

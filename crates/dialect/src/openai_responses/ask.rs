@@ -30,7 +30,8 @@ struct Items<'a>(&'a Request);
 
 impl Serialize for Items<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_seq(self.0.messages.iter().flat_map(items))
+        let messages = self.0.messages.iter();
+        serializer.collect_seq(messages.flat_map(|message| items(message, &self.0.model)))
     }
 }
 
@@ -42,7 +43,7 @@ fn tool(tool: &Tool) -> Value {
 }
 
 /// Text and pictures are content of one item; every other part is an item of its own.
-fn items(message: &Message) -> Vec<Value> {
+fn items(message: &Message, model: &str) -> Vec<Value> {
     let mut items: Vec<Value> = Vec::new();
     for part in &message.parts {
         if let Some(content) = content(message.role, part) {
@@ -55,7 +56,7 @@ fn items(message: &Message) -> Vec<Value> {
                 _ => items.push(said(message.role, content)),
             }
         } else {
-            items.extend(item(part));
+            items.extend(item(part, model));
         }
     }
     items
@@ -82,7 +83,7 @@ fn content(role: Role, part: &Part) -> Option<Value> {
     }
 }
 
-fn item(part: &Part) -> Option<Value> {
+fn item(part: &Part, model: &str) -> Option<Value> {
     match part {
         Part::ToolCall(call) => Some(json!({
             "type": "function_call", "call_id": call.id, "name": call.name,
@@ -91,7 +92,8 @@ fn item(part: &Part) -> Option<Value> {
         Part::ToolResult(result) => Some(json!({
             "type": "function_call_output", "call_id": result.id, "output": result.output,
         })),
-        Part::Reasoning(reasoning) => thought(reasoning),
+        Part::Reasoning(reasoning) if reasoning.may_go_to(model) => thought(reasoning),
+        Part::Reasoning(_) => None,
         Part::Text { .. } | Part::Image(_) => None,
     }
 }

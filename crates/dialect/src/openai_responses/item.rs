@@ -143,7 +143,11 @@ impl Item {
             content: told.item["encrypted_content"].as_str().map(str::to_owned),
         });
         let text = self.said.clone();
-        deltas.push(Delta::ReasoningDone(Reasoning { text, proof }));
+        deltas.push(Delta::ReasoningDone(Reasoning {
+            text,
+            proof,
+            ..Reasoning::default()
+        }));
         deltas
     }
 

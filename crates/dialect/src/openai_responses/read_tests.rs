@@ -75,6 +75,7 @@ fn reasoning_comes_in_paragraphs_and_keeps_its_proof() {
     let done = Reasoning {
         text: "One\n\nTwo".to_owned(),
         proof: Some(proof),
+        ..Reasoning::default()
     };
     let expected = vec![
         reasoning("One"),
@@ -200,6 +201,7 @@ fn a_whole_response_says_the_same() {
     let done = Reasoning {
         text: "Hm".to_owned(),
         proof: Some(proof),
+        ..Reasoning::default()
     };
     let usage = Usage {
         input: 4,

@@ -13,6 +13,7 @@ fn conversation() -> Request {
         Part::Reasoning(Reasoning {
             text: text.to_owned(),
             proof: Some(proof),
+            ..Reasoning::default()
         })
     };
     let signature = "c2ln/+==".to_owned();
@@ -125,5 +126,47 @@ fn arguments_go_back_in_the_words_of_the_model() {
         let body: Value = serde_json::from_str(&asked_with(odd)).unwrap();
         let input = &body["messages"][0]["content"][0]["input"];
         assert_eq!(*input, json!({ "text": odd }));
+    }
+}
+
+#[test]
+fn reasoning_of_another_model_is_left_out() {
+    let (signature, id) = ("c2ln".to_owned(), "rs_1".to_owned());
+    let content = Some("ZW5j".to_owned());
+    for proof in [
+        Proof::Signature { signature },
+        Proof::Encrypted { id, content },
+    ] {
+        let asked_of = |model: &str, own: Option<&str>| {
+            let thought = Part::Reasoning(Reasoning {
+                text: "THOUGHT".to_owned(),
+                proof: Some(proof.clone()),
+                model: own.map(str::to_owned),
+            });
+            let thought = Message {
+                role: Role::Assistant,
+                parts: vec![thought],
+            };
+            let request = Request {
+                model: model.to_owned(),
+                messages: vec![Message::user("hi"), thought, Message::user("go on")],
+                ..Request::default()
+            };
+            Dialect::ALL.map(|dialect| asked(dialect, &request))
+        };
+        let says_it = |body: &Value| body.to_string().contains("THOUGHT");
+        let conversation = |body: &Value| match &body["messages"] {
+            Value::Null => body["input"].as_array().unwrap().len(),
+            messages => messages.as_array().unwrap().len(),
+        };
+        for own in [None, Some("m")] {
+            let bodies = asked_of("m", own);
+            assert_eq!(bodies.iter().filter(|body| says_it(body)).count(), 1);
+        }
+        for body in asked_of("other", Some("m")) {
+            assert!(!says_it(&body), "{body}");
+            // And nothing is left of a message that was nothing else.
+            assert_eq!(conversation(&body), 2, "{body}");
+        }
     }
 }

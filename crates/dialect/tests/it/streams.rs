@@ -81,6 +81,7 @@ fn told(dialect: Dialect) -> Vec<Delta> {
         Delta::ReasoningDone(Reasoning {
             text: "Two cities, so two calls.".to_owned(),
             proof,
+            ..Reasoning::default()
         }),
         Delta::Text("Grüße! ".to_owned()),
         Delta::Text("I’ll look at both 🌦".to_owned()),
