@@ -17,10 +17,12 @@ pub use status::{Held, Retry, Snapshot, Subscription};
 
 use outlast_dialect::Message;
 use outlast_engine::journal::Entry;
-use outlast_engine::turn::{Control, Ended, Handle, Ids, TakenUp, Turn};
+use outlast_engine::route::Route;
+use outlast_engine::turn::{Control, Ended, Handle, Ids, Models, TakenUp, Turn};
 use outlast_engine::{CancellationToken, Clock, run_turn};
 use outlast_kernel::budget::Prompt;
 use outlast_kernel::event::{Body, Event, Seal};
+use outlast_kernel::fallback;
 use outlast_store::Journal;
 use outlast_store::journal::NewSession;
 use record::Record;
@@ -70,6 +72,8 @@ pub struct Session {
     record: Record,
     board: Arc<Board>,
     retries: AtomicBool,
+    /// The models that may be asked.
+    routes: Vec<Route>,
     /// How to reach the turn that is running.
     running: Mutex<Option<Handle>>,
 }
@@ -125,6 +129,7 @@ impl Session {
         });
         Self {
             id,
+            routes: setup.routes(),
             setup,
             record,
             board,
@@ -147,10 +152,18 @@ impl Session {
     /// Says something to the model, and returns when all that follows from it is over: steps, retries, waits.
     pub async fn prompt(&self, ask: Ask) -> Result<Ended, Error> {
         let running = self.enter()?;
-        let (mut messages, turns) = self.record.look(|standing| match standing.unfinished {
-            Some(_) => Err(self.unfinished()),
-            None => Ok((standing.messages.clone(), standing.turns)),
-        })?;
+        let (mut messages, turns, mut models) =
+            self.record.look(|standing| match standing.unfinished {
+                Some(_) => Err(self.unfinished()),
+                None => Ok((
+                    standing.messages.clone(),
+                    standing.turns,
+                    standing.models.clone(),
+                )),
+            })?;
+        if ask.chosen {
+            models.clear();
+        }
         messages.extend(ask.message.clone());
         self.record.begin_turn(turns + 1);
         let (turn_id, budget) = (uuid::Uuid::now_v7().to_string(), Prompt::new(ask.limits));
@@ -158,10 +171,12 @@ impl Session {
             turn_id: turn_id.clone(),
             message: ask.message,
             budget: budget.clone(),
+            chosen: ask.chosen,
             options: ask.options,
         };
         let begun = Begun {
             messages,
+            models,
             turn_id,
             budget,
             taken_up: TakenUp::default(),
@@ -175,12 +190,14 @@ impl Session {
         let running = self.enter()?;
         let found = self.record.look(|standing| {
             let unfinished = standing.unfinished.clone()?;
-            Some((standing.messages.clone(), standing.turns, unfinished))
+            let turn = (standing.turns, unfinished);
+            Some((standing.messages.clone(), standing.models.clone(), turn))
         });
-        let (messages, turn, unfinished) = found.ok_or_else(|| self.nothing_to_do())?;
+        let (messages, models, (turn, unfinished)) = found.ok_or_else(|| self.nothing_to_do())?;
         self.record.begin_turn(turn);
         let begun = Begun {
             messages,
+            models,
             turn_id: unfinished.turn_id,
             budget: unfinished.budget,
             taken_up: unfinished.taken_up,
@@ -244,6 +261,15 @@ impl Session {
             accounts: setup.accounts.as_deref(),
             knowledge: setup.knowledge.as_ref(),
             tools: setup.tools.as_deref(),
+            traits: setup.traits,
+            models: Some(Models {
+                routes: &self.routes,
+                rules: setup.fallback_rules.clone(),
+                standing: begun.models,
+            }),
+            compaction: setup.compaction.as_deref(),
+            after_content: setup.after_content,
+            corrections: setup.corrections,
             journal: Some(&self.record),
             opening: begun.opening,
             taken_up: begun.taken_up,
@@ -344,6 +370,7 @@ impl Session {
 /// What a turn begins with.
 struct Begun {
     messages: Vec<Message>,
+    models: fallback::Standing,
     turn_id: String,
     budget: Prompt,
     taken_up: TakenUp,

@@ -50,6 +50,7 @@ impl Session {
     fn prompt(&mut self, message: Option<Message>) -> &mut Self {
         self.turn += 1;
         self.add(&Entry::Prompt {
+            chosen: false,
             turn_id: "t".to_owned(),
             message,
             budget: Prompt::new(Limits::default()),
@@ -68,6 +69,7 @@ impl Session {
 
     fn failed(&mut self, failure: Option<Failure>, parts: Vec<Part>) -> &mut Self {
         self.add(&Entry::AttemptFailed {
+            kept: false,
             attempt: 1,
             judged: failure.map(|failure| (*Judged::new(failure)).clone()),
             message: assistant(parts),
@@ -194,6 +196,7 @@ fn eventful() -> Session {
         .wait(1)
         .waited()
         .add(&Entry::Switched {
+            model: None,
             left: Some("work".to_owned()),
             spent: Spent::default(),
         })

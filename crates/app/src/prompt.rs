@@ -131,6 +131,7 @@ impl Asking {
     async fn run(self, arguments: &PromptArguments) -> anyhow::Result<Exit> {
         let policy = self.parts.settings.retry.policy.clone();
         let ask = Ask {
+            chosen: false,
             limits: self.parts.limits(),
             options: serde_json::to_value(&self.options)?,
             message: Some(self.message.clone()),

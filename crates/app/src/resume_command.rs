@@ -180,6 +180,7 @@ impl Resuming {
         let policy = settings.retry.policy.clone();
         let parts = Parts::new(settings, &options, self.clock.clone())?;
         let ask = Ask {
+            chosen: false,
             message: None,
             limits: parts.limits(),
             options: serde_json::to_value(&options)?,

@@ -9,8 +9,9 @@ use crate::tools::Effect;
 use outlast_dialect::Message;
 use outlast_kernel::Timestamp;
 use outlast_kernel::budget::{Chain, Prompt};
-use outlast_kernel::event::{Seal, StopReason, Usage};
+use outlast_kernel::event::{CompactionReason, Seal, StopReason, Usage};
 use outlast_kernel::failure::Judged;
+use outlast_kernel::fallback::Left;
 use outlast_kernel::verdict::Cause;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -29,6 +30,9 @@ pub enum Entry {
         message: Option<Message>,
         /// What the turn may spend.
         budget: Prompt,
+        /// Whether somebody chose the model for it: whatever was held against models is void.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        chosen: bool,
         /// What the door needs to carry it on: its own business.
         #[serde(default, skip_serializing_if = "Value::is_null")]
         options: Value,
@@ -45,10 +49,13 @@ pub enum Entry {
         /// What went wrong; nothing when a person cancelled it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         judged: Option<Judged>,
-        /// As much of its answer as came. It is kept, and never sent again.
+        /// As much of its answer as came. It is never sent again, unless the next call goes on with it.
         message: Message,
         /// What it used.
         usage: Usage,
+        /// Whether the next call goes on with it.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        kept: bool,
     },
     /// A wait is about to begin.
     WaitScheduled {
@@ -66,11 +73,14 @@ pub enum Entry {
         /// What is spent, less what was not slept.
         spent: Spent,
     },
-    /// Another account is asked from here on, or the same with another key.
+    /// Another account or another model is asked from here on, or the same with another key.
     Switched {
         /// The account that is left.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         left: Option<String>,
+        /// The models, when they are others.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        model: Option<ModelSwitch>,
         /// What is spent.
         spent: Spent,
     },
@@ -85,6 +95,29 @@ pub enum Entry {
         /// Who was asked.
         #[serde(default)]
         model: String,
+    },
+    /// The turn tells the model something that nobody said.
+    Noticed {
+        /// What.
+        message: Message,
+        /// What it is about.
+        cause: Cause,
+    },
+    /// The conversation was made smaller: from here on it is this.
+    Compacted {
+        /// Why.
+        reason: CompactionReason,
+        /// All of it.
+        messages: Vec<Message>,
+        /// How many tokens it had, about.
+        before: u64,
+        /// How many it has, about.
+        after: u64,
+        /// Who summarised it; nobody, when parts were only left out.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        model: Option<String>,
+        /// What that used.
+        usage: Usage,
     },
     /// A tool is about to run.
     ToolStarted {
@@ -118,6 +151,18 @@ pub enum Entry {
     },
 }
 
+/// From one model to another.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ModelSwitch {
+    /// The model that was asked, by its key.
+    pub from: String,
+    /// The model that is asked, by its key.
+    pub to: String,
+    /// For how long the first one is left; nothing when it is not at fault.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub left: Option<Left>,
+}
+
 /// What a turn has spent.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Spent {
@@ -149,6 +194,8 @@ impl Entry {
             Self::WaitEnded { .. } => "wait_ended",
             Self::Switched { .. } => "switched",
             Self::Message { .. } => "message",
+            Self::Noticed { .. } => "noticed",
+            Self::Compacted { .. } => "compacted",
             Self::ToolStarted { .. } => "tool_started",
             Self::ToolFinished { .. } => "tool_finished",
             Self::Settled { .. } => "settled",

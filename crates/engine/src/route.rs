@@ -3,6 +3,7 @@
 use crate::Provider;
 use crate::accounts::Accounts;
 use outlast_kernel::budget::Price;
+use outlast_kernel::models::Traits;
 use std::sync::Arc;
 
 /// A model at a provider, and how it is asked there.
@@ -16,13 +17,18 @@ pub struct Route {
     pub accounts: Option<Arc<Accounts>>,
     /// What tokens cost there.
     pub price: Option<Price>,
-    /// How many tokens a request and its answer may have together, where that is known.
-    pub window: Option<u64>,
+    /// What is known of it.
+    pub traits: Traits,
     /// The most tokens that an answer may have.
     pub max_tokens: Option<u32>,
 }
 
 impl Route {
+    /// What tells it from others: who answers, where, and as which model.
+    pub fn key(&self) -> String {
+        key(&*self.provider, &self.model)
+    }
+
     /// A model with nothing more known of it; the other fields can be set.
     pub fn new(provider: Arc<dyn Provider>, model: impl Into<String>) -> Self {
         Self {
@@ -30,8 +36,13 @@ impl Route {
             model: model.into(),
             accounts: None,
             price: None,
-            window: None,
+            traits: Traits::default(),
             max_tokens: None,
         }
     }
+}
+
+/// What a model at a provider is known by.
+pub(crate) fn key(provider: &dyn Provider, model: &str) -> String {
+    format!("{}@{}/{model}", provider.name(), provider.place())
 }

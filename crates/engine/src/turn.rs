@@ -6,30 +6,43 @@
 //! it is written down.
 
 mod account;
+mod answer;
 mod call;
+mod compact;
 mod control;
 mod emit;
 mod gate;
+mod model;
+mod odd;
+mod partial;
 mod scribe;
 mod seat;
 mod tools;
 mod wait;
 
 use crate::accounts::{Accounts, Chosen};
+use crate::compaction::Compactor;
 use crate::journal::{Entry, Journal, Problem};
 use crate::knowledge::Knowledge;
+use crate::size::Seen;
 use crate::tools::Toolbox;
 use crate::{CancellationToken, Clock, Provider, RetryStrategy};
-use call::Answer;
+use answer::Answer;
 use emit::Emitter;
 use gate::AtGate;
+use model::InUse;
+use odd::Correction;
 use outlast_dialect::{Message, Request, Role};
 use outlast_kernel::Timestamp;
-use outlast_kernel::budget::{Chain, Price, Prompt};
-use outlast_kernel::decision::{GiveUp, Remedy, Rules, Target};
-use outlast_kernel::event::{Body, Seal, StopReason, Usage};
+use outlast_kernel::budget::{Chain, Cost, Price, Prompt};
+use outlast_kernel::decision::{AfterContent, GiveUp, Remedy, Rules, Target};
+use outlast_kernel::event::{Body, CompactionReason, Seal, StopReason, Usage};
 use outlast_kernel::failure::Judged;
+use outlast_kernel::models::Traits;
 use outlast_kernel::recovery::{Effect, Effects, Event, Outcome, State, Wait, step};
+use outlast_kernel::repetition::{Calls, Guard};
+use outlast_kernel::stop::Oddity;
+use partial::{BilledTwice, Kept};
 use scribe::Scribe;
 use seat::Seat;
 use std::collections::VecDeque;
@@ -37,6 +50,7 @@ use std::sync::Arc;
 
 pub use control::{Control, Handle};
 pub use emit::{Ids, Sink};
+pub use model::Models;
 pub use tools::{Outstanding, SoFar};
 
 /// Everything that a turn needs.
@@ -63,6 +77,16 @@ pub struct Turn<'a> {
     pub knowledge: Option<&'a Knowledge>,
     /// What runs the tools that the model calls; without it, the turn ends with the first answer.
     pub tools: Option<&'a dyn Toolbox>,
+    /// What is known of the model.
+    pub traits: Traits,
+    /// The models that may be asked instead; without them, it is this one or none.
+    pub models: Option<Models<'a>>,
+    /// What makes the conversation smaller when it has become too large; without it, an overflow ends the turn.
+    pub compaction: Option<&'a dyn Compactor>,
+    /// What becomes of an answer that breaks off when part of it was handed on.
+    pub after_content: AfterContent,
+    /// How often in a row the model is told that its answer was none, and asked again; 0 takes every answer as it is.
+    pub corrections: u32,
     /// Where it is written down.
     pub journal: Option<&'a dyn Journal>,
     /// What is written down first.
@@ -86,6 +110,11 @@ impl<'a> Turn<'a> {
             accounts: None,
             knowledge: None,
             tools: None,
+            traits: Traits::default(),
+            models: None,
+            compaction: None,
+            after_content: AfterContent::Fail,
+            corrections: 0,
             journal: None,
             opening: Vec::new(),
             taken_up: TakenUp::default(),
@@ -111,6 +140,10 @@ pub struct TakenUp {
     pub left: Vec<String>,
     /// The calls of the last answer, when their results are not complete.
     pub calls: Vec<Outstanding>,
+    /// The beginning of an answer that broke off, to go on with.
+    pub kept: Option<Message>,
+    /// What the user said, when it is not the last message of the request.
+    pub input: Option<String>,
 }
 
 /// What came of a turn.
@@ -132,6 +165,8 @@ pub struct Ended {
     pub budget: Prompt,
     /// Whether all of it is written down; `true` without a journal.
     pub recorded: bool,
+    /// What answers that broke off have cost in addition, by estimate where their provider never said it.
+    pub billed_twice: Usage,
 }
 
 /// Runs one turn to its end. Every event is handed to `sink` before the next thing happens.
@@ -142,9 +177,27 @@ pub async fn run_turn(mut turn: Turn<'_>, sink: Sink<'_>) -> Ended {
     let mut emitter = Emitter::new(turn.ids.clone(), turn.clock, sink);
     emitter.attempt = taken_up.attempts;
     let scribe = Scribe::new(turn.journal, std::mem::take(&mut turn.opening));
+    let kept = taken_up.kept;
+    let by = turn.traits.continues_by;
     let mut runner = Runner {
         messages: Vec::new(),
         scribe,
+        in_use: InUse::new(turn.models.as_ref()),
+        kept: kept.map(|message| Kept::of(message, by)),
+        input: taken_up.input,
+        seen: None,
+        priced: (Cost::default(), Usage::default()),
+        twice: BilledTwice::default(),
+        was_compacted: false,
+        compaction_reason: None,
+        odd: None,
+        odd_in_a_row: 0,
+        correction: None,
+        goes_on: false,
+        reasoning: Guard::default(),
+        repeats: Calls::default(),
+        failed: None,
+        remark: None,
         turn,
         gate: None,
         rules,
@@ -178,6 +231,30 @@ struct Runner<'a> {
     /// What the steps have added to the conversation.
     messages: Vec<Message>,
     scribe: Scribe<'a>,
+    /// Which model is asked.
+    in_use: InUse,
+    /// The beginning of an answer that is gone on with.
+    kept: Option<Kept>,
+    input: Option<String>,
+    /// What the provider last said about how large the conversation is.
+    seen: Option<Seen>,
+    /// What was paid up to the last change of prices, and for which usage.
+    priced: (Cost, Usage),
+    twice: BilledTwice,
+    /// Whether the conversation was made smaller since a call has last succeeded, and why it is to be.
+    was_compacted: bool,
+    compaction_reason: Option<CompactionReason>,
+    /// What is odd about the answer under way, how many in a row were odd, and what the model is told.
+    odd: Option<Oddity>,
+    odd_in_a_row: u32,
+    correction: Option<Correction>,
+    /// Whether another step follows although no tool was called.
+    goes_on: bool,
+    reasoning: Guard,
+    repeats: Calls,
+    /// The last failure, and what else is to be said about it.
+    failed: Option<Arc<Judged>>,
+    remark: Option<String>,
     gate: Option<AtGate<'a>>,
     rules: Rules,
     /// The account that is asked with.
@@ -205,9 +282,12 @@ impl Runner<'_> {
         self.count_cost();
         self.commit().await;
         self.say_input();
+        self.say_kept_again();
         if !calls.is_empty() {
             self.say_calls_again(&calls);
-            self.run_calls(calls).await;
+            if let Some(outcome) = self.run_calls(calls).await {
+                return self.seal(outcome).await;
+            }
         }
         let mut effects = match wait {
             Some(wait) => {
@@ -219,10 +299,15 @@ impl Runner<'_> {
         };
         loop {
             let outcome = self.carry_out_all(effects).await;
+            let goes_on = std::mem::take(&mut self.goes_on);
             let calls = self.calls_to_run();
-            match calls.filter(|_| outcome == Outcome::Completed) {
+            let ended = match calls.filter(|_| outcome == Outcome::Completed) {
                 Some(calls) => self.run_calls(calls).await,
-                None => return self.seal(outcome).await,
+                None if goes_on && outcome == Outcome::Completed => None,
+                None => Some(outcome),
+            };
+            if let Some(outcome) = ended {
+                return self.seal(outcome).await;
             }
             effects = step(&mut self.state, Event::Started);
         }
@@ -238,6 +323,10 @@ impl Runner<'_> {
 
     /// Says what was asked, once it is written down.
     fn say_input(&mut self) {
+        if let Some(text) = self.input.take() {
+            self.emitter.emit(Body::Input { text });
+            return;
+        }
         let input = self.turn.request.messages.iter().rev();
         let mut input = input
             .filter(|message| message.role == Role::User)
@@ -280,18 +369,52 @@ impl Runner<'_> {
             }
             Effect::AnnounceEnd(end) => self.say(end.into()),
             Effect::Report(judged, why) => {
-                let body = Body::error(&judged, why);
-                self.error = Some((judged, why));
-                self.say(body)
+                self.report(judged, why);
+                Effects::new()
             }
-            // The next call chooses anew; what else there is to switch to is not the turn's.
-            Effect::Apply(Remedy::Switch(Target::Account)) => {
+            Effect::Retract => {
+                self.retract();
+                Effects::new()
+            }
+            Effect::KeepPartial => {
+                self.keep();
+                Effects::new()
+            }
+            Effect::Apply(remedy) => self.apply(remedy).await,
+            // Dropping the stream or the timer has done it already.
+            Effect::CancelCall | Effect::CancelSleep | Effect::Settle(_) => Effects::new(),
+        }
+    }
+
+    async fn apply(&mut self, remedy: Remedy) -> Effects {
+        match (remedy, self.failed.take()) {
+            // The next call chooses anew.
+            (Remedy::Switch(Target::Account), _) => {
                 self.leave_account();
                 step(&mut self.state, Event::RemedyDone)
             }
-            Effect::Apply(_) => step(&mut self.state, Event::RemedyFailed),
-            // Dropping the stream or the timer has done it already.
-            Effect::CancelCall | Effect::CancelSleep | Effect::Settle(_) => Effects::new(),
+            (Remedy::Switch(Target::Model | Target::Provider), Some(failed)) => {
+                self.leave_model(&failed);
+                step(&mut self.state, Event::RemedyDone)
+            }
+            (Remedy::Compact, _) => self.compact_after_failure().await,
+            (Remedy::Rework, _) => self.correct().await,
+            (Remedy::Switch(_), None) => step(&mut self.state, Event::RemedyFailed),
+        }
+    }
+
+    /// Says the error that ends the turn.
+    fn report(&mut self, judged: Arc<Judged>, why: GiveUp) {
+        let reason = self.reason(why);
+        self.emitter.emit(Body::error(&judged, reason));
+        self.error = Some((judged, why));
+    }
+
+    /// Why nothing more is tried, with what was found out on the way.
+    fn reason(&self, why: GiveUp) -> String {
+        match &self.remark {
+            Some(remark) => format!("{why}; {remark}"),
+            None => why.to_string(),
         }
     }
 
@@ -338,6 +461,7 @@ impl Runner<'_> {
         if let (Seal::Completed, Some(stop_reason)) = (seal, self.answer.stop_reason) {
             self.emitter.emit(Body::Done { stop_reason });
         }
+        self.say_billed_twice();
         self.emitter.emit(Body::Sealed { status: seal });
         let recorded = !self.scribe.is_behind();
         let answer = std::mem::take(&mut self.answer);
@@ -350,6 +474,7 @@ impl Runner<'_> {
             error: self.error.take(),
             budget: self.state.prompt().clone(),
             recorded,
+            billed_twice: self.twice.usage,
         }
     }
 
@@ -357,7 +482,7 @@ impl Runner<'_> {
         let error = self.error.as_ref().map(|(judged, why)| Problem {
             cause: judged.verdict.cause,
             message: judged.failure.message.clone(),
-            reason: why.to_string(),
+            reason: self.reason(*why),
         });
         let usage = self.answer.usage_in_all();
         self.scribe.note(Entry::Settled { seal, usage, error });

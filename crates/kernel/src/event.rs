@@ -4,8 +4,8 @@
 //! Invariant: no event carries a credential; messages of providers were cleaned when their failure was made.
 
 use crate::Timestamp;
-use crate::decision::GiveUp;
 use crate::failure::Judged;
+use crate::models::ContinueBy;
 use crate::recovery::{RetryEnded, RetryScheduled};
 use crate::time::millis;
 use crate::verdict::{Cause, Class};
@@ -108,8 +108,57 @@ pub enum Body {
     },
     /// What the call has used so far.
     Usage(Usage),
+    /// What this attempt said does not count: it is asked for anew.
+    Retracted {
+        /// The attempt.
+        attempt: u32,
+    },
+    /// The answer broke off here; what follows goes on from there.
+    Seam {
+        /// How.
+        by: ContinueBy,
+    },
+    /// From here on another model is asked.
+    ModelSwitched {
+        /// The model that is left.
+        from: String,
+        /// The model that is asked.
+        to: String,
+        /// What was wrong; nothing when the first one is asked again.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        cause: Option<Cause>,
+        /// Until when the other one is left, if only for a time.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        until: Option<Timestamp>,
+    },
+    /// The model is told what was wrong with its answer, and asked again.
+    Corrected {
+        /// What was wrong.
+        cause: Cause,
+        /// The same in words.
+        message: String,
+        /// How often in a row that has happened.
+        attempt: u32,
+        /// How often it may.
+        max_attempts: u32,
+    },
+    /// Something that a person should know, and that ends nothing.
+    Warning {
+        /// What.
+        message: String,
+    },
+    /// What answers that broke off have cost in addition.
+    BilledTwice {
+        /// The tokens that were paid for more than once.
+        usage: Usage,
+        /// Whether some of them are an estimate: the provider had not said them yet.
+        estimated: bool,
+    },
     /// One call of the turn ended well.
     StepComplete {
+        /// The model that answered.
+        #[serde(default)]
+        model: String,
         /// Why the model stopped.
         stop_reason: StopReason,
     },
@@ -277,6 +326,23 @@ pub struct Usage {
 }
 
 impl Usage {
+    /// What one use has more than another.
+    #[must_use]
+    pub fn minus(self, other: Self) -> Self {
+        Self {
+            input: self.input.saturating_sub(other.input),
+            output: self.output.saturating_sub(other.output),
+            cache_read: self.cache_read.saturating_sub(other.cache_read),
+            cache_write: self.cache_write.saturating_sub(other.cache_write),
+        }
+    }
+
+    /// All tokens that were read.
+    pub fn read(self) -> u64 {
+        let cached = self.cache_read.saturating_add(self.cache_write);
+        self.input.saturating_add(cached)
+    }
+
     /// The sum of two uses.
     #[must_use]
     pub fn plus(self, other: Self) -> Self {
@@ -362,13 +428,13 @@ impl From<RetryEnded> for Body {
 
 impl Body {
     /// The error that ends a turn.
-    pub fn error(judged: &Judged, why: GiveUp) -> Self {
+    pub fn error(judged: &Judged, reason: String) -> Self {
         Self::Error {
             class: judged.verdict.class(),
             cause: judged.verdict.cause,
             message: judged.failure.message.clone(),
             code: judged.failure.public_code(),
-            reason: why.to_string(),
+            reason,
         }
     }
 }

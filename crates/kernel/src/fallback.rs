@@ -10,6 +10,9 @@ use crate::verdict::{Authority, Cause, Class, Verdict};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
+/// No two models are asked in turns without a pause.
+const SHORTEST: Duration = Duration::from_secs(1);
+
 /// What another model may be asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Condition {
@@ -134,7 +137,7 @@ impl Rules {
             // Another request may well be taken.
             (_, Cause::InvalidRequest) => Left::Turn,
             _ => {
-                let own = now + self.cooldown;
+                let own = now + self.cooldown.max(SHORTEST);
                 let hint = verdict.hint.as_ref();
                 let stated = hint.filter(|hint| hint.authority != Authority::Guessed);
                 let until = stated.map_or(own, |hint| hint.not_before.max(own));

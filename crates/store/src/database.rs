@@ -27,7 +27,10 @@ pub(crate) const KNOWLEDGE: Format = Format {
 
 /// What happened in sessions. It cannot be had again, so every write is on the disk before it counts.
 pub(crate) const JOURNAL: Format = Format {
-    steps: &[include_str!("schema/journal-1.sql")],
+    steps: &[
+        include_str!("schema/journal-1.sql"),
+        include_str!("schema/journal-2.sql"),
+    ],
     // The second is for machines whose ordinary flush stops at the drive's own memory, the third for what was deleted.
     writing: "PRAGMA synchronous = full; PRAGMA fullfsync = on; PRAGMA secure_delete = on",
     patience: Duration::from_secs(5),

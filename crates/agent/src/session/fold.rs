@@ -9,6 +9,7 @@ use outlast_engine::tools::Output;
 use outlast_engine::turn::{Outstanding, SoFar, TakenUp};
 use outlast_kernel::budget::{Chain, Prompt};
 use outlast_kernel::event::{Seal, ToolCall, Usage};
+use outlast_kernel::fallback;
 use outlast_kernel::recovery::Wait;
 use serde_json::Value;
 use std::sync::Arc;
@@ -29,6 +30,8 @@ pub struct Standing {
     pub unfinished: Option<Unfinished>,
     /// How the last turn was settled.
     pub last_seal: Option<Seal>,
+    /// The models that were left, and for how long.
+    pub models: fallback::Standing,
 }
 
 /// A turn that an earlier process left.
@@ -62,20 +65,29 @@ impl Standing {
                 message,
                 budget,
                 options,
+                chosen,
             } => {
                 self.pair_up();
                 self.turns += 1;
+                if chosen {
+                    self.models.clear();
+                }
+                let input = message.as_ref().map(Message::text);
                 self.messages.extend(message);
                 self.last_seal = None;
                 self.unfinished = Some(Unfinished {
                     turn_id,
                     budget,
                     options,
-                    taken_up: TakenUp::default(),
+                    taken_up: TakenUp {
+                        input,
+                        ..TakenUp::default()
+                    },
                 });
             }
             Entry::Settled { seal, usage, .. } => {
                 self.pair_up();
+                self.models.end_turn();
                 self.usage = self.usage.plus(usage);
                 self.last_seal = Some(seal);
                 self.unfinished = None;
@@ -86,6 +98,10 @@ impl Standing {
                     self.messages.push(message);
                 }
             }
+            Entry::Noticed { message, .. } => self.messages.push(message),
+            Entry::Compacted {
+                messages, usage, ..
+            } => self.become_smaller(messages, usage),
             Entry::ToolStarted { index, effect, .. } => {
                 self.call_came(index, SoFar::Started(effect));
             }
@@ -102,10 +118,31 @@ impl Standing {
                 }
             }
             entry => {
+                self.take_in_models(&entry);
                 if let Some(turn) = &mut self.unfinished {
                     turn.take_in(entry);
                 }
             }
+        }
+    }
+
+    fn take_in_models(&mut self, entry: &Entry) {
+        if let Entry::Switched {
+            model: Some(switch),
+            ..
+        } = entry
+            && let Some(left) = switch.left
+        {
+            self.models.leave(&switch.from, left);
+        }
+    }
+
+    fn become_smaller(&mut self, messages: Vec<Message>, usage: Usage) {
+        self.pair_up();
+        self.messages = messages;
+        match &mut self.unfinished {
+            Some(turn) => turn.taken_up.usage = turn.taken_up.usage.plus(usage),
+            None => self.usage = self.usage.plus(usage),
         }
     }
 
@@ -117,7 +154,7 @@ impl Standing {
         let taken_up = &mut turn.taken_up;
         taken_up.usage = taken_up.usage.plus(usage);
         taken_up.chain = Chain::default();
-        (taken_up.wait, taken_up.failure) = (None, None);
+        (taken_up.wait, taken_up.failure, taken_up.kept) = (None, None, None);
         taken_up.calls = message.tool_calls().map(not_started).collect();
     }
 
@@ -155,9 +192,16 @@ impl Unfinished {
                 taken_up.attempts = attempt;
                 taken_up.wait = None;
             }
-            Entry::AttemptFailed { judged, usage, .. } => {
+            Entry::AttemptFailed {
+                judged,
+                message,
+                usage,
+                kept,
+                ..
+            } => {
                 taken_up.usage = taken_up.usage.plus(usage);
                 taken_up.failure = judged.map(Arc::new);
+                taken_up.kept = kept.then_some(message);
             }
             Entry::WaitScheduled {
                 since,
@@ -176,7 +220,7 @@ impl Unfinished {
                 taken_up.wait = None;
                 self.has_spent(spent);
             }
-            Entry::Switched { left, spent } => {
+            Entry::Switched { left, spent, .. } => {
                 taken_up.left.extend(left);
                 self.has_spent(spent);
             }

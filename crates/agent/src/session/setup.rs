@@ -2,16 +2,23 @@
 
 use outlast_dialect::{Delivery, Message, Request, Tool};
 use outlast_engine::accounts::Accounts;
+use outlast_engine::compaction::Compactor;
 use outlast_engine::knowledge::Knowledge;
+use outlast_engine::route::Route;
 use outlast_engine::strategy::Aborted;
 use outlast_engine::tools::Toolbox;
 use outlast_engine::{BoxFuture, CancellationToken, Clock, Provider, RetryStrategy};
 use outlast_kernel::budget::{Limits, Price};
-use outlast_kernel::decision::Rules;
+use outlast_kernel::decision::{AfterContent, Rules};
+use outlast_kernel::fallback;
+use outlast_kernel::models::Traits;
 use serde_json::Value;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
+
+/// How often in a row a model is told that its answer was none.
+const CORRECTIONS: u32 = 3;
 
 /// What a session is made of.
 #[derive(Clone)]
@@ -38,6 +45,18 @@ pub struct Setup {
     pub knowledge: Option<Knowledge>,
     /// What tokens cost, for a ceiling on the cost of a prompt.
     pub price: Option<Price>,
+    /// What is known of the model.
+    pub traits: Traits,
+    /// The models that are asked when this one cannot be, in order.
+    pub fallbacks: Vec<Route>,
+    /// When they are.
+    pub fallback_rules: fallback::Rules,
+    /// What makes the conversation smaller when it has become too large.
+    pub compaction: Option<Arc<dyn Compactor>>,
+    /// What becomes of an answer that breaks off when part of it was handed on.
+    pub after_content: AfterContent,
+    /// How often in a row the model is told that its answer was none, and asked again.
+    pub corrections: u32,
     /// What runs the tools.
     pub tools: Option<Arc<dyn Toolbox>>,
     /// The tools that the model is offered.
@@ -63,9 +82,35 @@ impl Setup {
             accounts: None,
             knowledge: None,
             price: None,
+            traits: Traits::default(),
+            fallbacks: Vec::new(),
+            fallback_rules: fallback::Rules::default(),
+            compaction: None,
+            after_content: AfterContent::default(),
+            corrections: CORRECTIONS,
             tools: None,
             offered: Vec::new(),
         }
+    }
+
+    /// All models that may be asked, the first one first. One that is the same as an earlier one is none.
+    pub(super) fn routes(&self) -> Vec<Route> {
+        let first = Route {
+            provider: self.provider.clone(),
+            model: self.model.clone(),
+            accounts: self.accounts.clone(),
+            price: self.price,
+            traits: self.traits,
+            max_tokens: self.max_tokens,
+        };
+        let mut routes = vec![first];
+        for route in &self.fallbacks {
+            let is_new = |known: &Route| known.key() != route.key();
+            if routes.iter().all(is_new) {
+                routes.push(route.clone());
+            }
+        }
+        routes
     }
 
     pub(super) fn request(&self, messages: Vec<Message>) -> Request {
@@ -89,6 +134,8 @@ pub struct Ask {
     pub limits: Limits,
     /// What the door needs to carry the turn on after a restart.
     pub options: Value,
+    /// Whether somebody has just chosen the model: whatever was held against models is void.
+    pub chosen: bool,
 }
 
 impl From<&str> for Ask {

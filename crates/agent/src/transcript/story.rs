@@ -6,14 +6,16 @@
 use super::words::{answer, ended, failed, unreadable};
 use crate::session::read;
 use outlast_dialect::Part;
-use outlast_engine::journal::Entry;
+use outlast_engine::journal::{Entry, ModelSwitch};
 use outlast_kernel::Timestamp;
 use outlast_kernel::event::ToolCall;
+use outlast_kernel::fallback::Left;
 use outlast_kernel::verdict::Cause;
 use outlast_store::journal::Stored;
 use std::time::Duration;
 
 const GOES_ON: &str = "The turn goes on from the one before; nothing new was said.";
+const NOTICED: &str = "Notice to the model";
 /// The kind of the entry that ends a turn.
 const SETTLED: &str = "settled";
 
@@ -137,7 +139,25 @@ impl Story {
                     cause,
                 });
             }
-            Entry::Switched { left, .. } => pieces.push(Piece::Note(switched(left))),
+            Entry::Switched { left, model, .. } => {
+                pieces.push(Piece::Note(switched(left, model)));
+            }
+            Entry::Noticed { message, .. } => {
+                pieces.push(said(NOTICED.to_owned(), time, message.parts));
+            }
+            Entry::Compacted {
+                before,
+                after,
+                model,
+                messages,
+                ..
+            } => {
+                pieces.push(Piece::Note(compacted(before, after, model.as_deref())));
+                // A summary is the first of what is left.
+                let summary = messages.into_iter().next().filter(|_| model.is_some());
+                pieces
+                    .extend(summary.map(|message| said("Summary".to_owned(), time, message.parts)));
+            }
             Entry::Message {
                 message,
                 stop_reason,
@@ -236,9 +256,28 @@ fn said(title: String, time: Timestamp, parts: Vec<Part>) -> Piece {
     Piece::Said { title, time, parts }
 }
 
-fn switched(left: Option<String>) -> String {
-    match left {
-        Some(left) => format!("Account {left} is left; another one is asked from here on."),
-        None => "The key was fetched anew.".to_owned(),
+fn switched(left: Option<String>, model: Option<ModelSwitch>) -> String {
+    match (left, model) {
+        (_, Some(ModelSwitch { from, to, left })) => {
+            let until = match left {
+                Some(Left::Until { until }) => format!(" until {until}"),
+                _ => String::new(),
+            };
+            format!("Model {from} is left{until}; {to} is asked from here on.")
+        }
+        (Some(left), None) => {
+            format!("Account {left} is left; another one is asked from here on.")
+        }
+        (None, None) => "The key was fetched anew.".to_owned(),
     }
+}
+
+fn compacted(before: u64, after: u64, model: Option<&str>) -> String {
+    let how = match model {
+        Some(model) => format!("summarised by {model}"),
+        None => "parts of it were left out".to_owned(),
+    };
+    format!(
+        "The conversation was made smaller, from about {before} to about {after} tokens: {how}."
+    )
 }

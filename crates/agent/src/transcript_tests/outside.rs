@@ -27,6 +27,7 @@ fn full_of(text: &str) -> (Session, Head) {
         .prompt(Some(question))
         .failed(Some(failure), every_part())
         .add(&Entry::Switched {
+            model: None,
             left: Some(text.to_owned()),
             spent: Spent::default(),
         })

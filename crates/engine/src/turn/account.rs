@@ -67,7 +67,11 @@ impl Runner<'_> {
         let left = account.map(|account| account.name.clone());
         self.left.extend(left.clone());
         let spent = self.spent();
-        self.scribe.note(Entry::Switched { left, spent });
+        self.scribe.note(Entry::Switched {
+            left,
+            model: None,
+            spent,
+        });
     }
 
     /// Whether the account in use is blocked while another is free.

@@ -4,13 +4,17 @@ use super::Runner;
 use super::wait::until;
 use crate::RetryStrategy;
 use crate::journal::Entry;
+use crate::size::Seen;
 use futures_util::StreamExt;
-use outlast_dialect::{Delta, Message, Part, Role};
+use outlast_dialect::{Delta, Part};
+use outlast_kernel::Timestamp;
 use outlast_kernel::budget::Cost;
-use outlast_kernel::decision::Rules;
-use outlast_kernel::event::{Body, Seal, StopReason, Usage};
+use outlast_kernel::decision::{Remedies, Rules};
+use outlast_kernel::event::{Body, Reasoning, Seal, StopReason};
 use outlast_kernel::failure::{Failure, IoKind, Judged, Phase};
 use outlast_kernel::recovery::{Effect, Effects, Event, step};
+use outlast_kernel::repetition::Guard;
+use outlast_kernel::stop::Oddity;
 use std::sync::Arc;
 
 impl Runner<'_> {
@@ -24,6 +28,10 @@ impl Runner<'_> {
         }
         if self.state.prompt().cost_is_spent() {
             return self.fail(self.too_dear()).await;
+        }
+        self.choose_model();
+        if let Err(effects) = self.compact_in_time().await {
+            return effects;
         }
         if let Err(effects) = self.be_admitted().await {
             return effects;
@@ -45,10 +53,12 @@ impl Runner<'_> {
         self.emitter.start_attempt();
         (self.said_held, self.held_since) = (None, None);
         self.unanswered = Some(self.turn.clock.now());
-        self.answer.begin_attempt();
+        let kept = self.kept.as_ref().map(|kept| kept.parts().to_vec());
+        self.answer.begin_attempt(kept.unwrap_or_default());
+        (self.odd, self.reasoning) = (None, Guard::default());
         let deadline = self.state.prompt().deadline();
         let credential = self.account.as_ref().map(|account| &account.credential);
-        let mut stream = self.turn.provider.stream(&self.turn.request, credential);
+        let mut stream = self.turn.provider.stream(&self.request(), credential);
         loop {
             let renewal = self.renew_at();
             let item = tokio::select! {
@@ -66,15 +76,19 @@ impl Runner<'_> {
                 Some(Err(failure)) => return self.fail(*failure).await,
                 None => return self.fail(self.cut_off()).await,
             };
-            if delta.is_content() {
-                step(&mut self.state, Event::ContentSent);
-            }
             if delta.is_answer() {
                 self.accepted().await;
             }
+            if delta.is_content() {
+                self.say_seam();
+                self.answer.was_heard = true;
+                step(&mut self.state, Event::ContentSent);
+            }
             if let Some(stop_reason) = self.take_in(delta) {
-                self.complete_step(stop_reason).await;
-                return step(&mut self.state, Event::Succeeded);
+                return self.answered(stop_reason).await;
+            }
+            if self.odd.is_some() {
+                return self.fail(self.is_odd(Oddity::RepeatedReasoning)).await;
             }
         }
     }
@@ -83,11 +97,24 @@ impl Runner<'_> {
     fn take_in(&mut self, delta: Delta) -> Option<StopReason> {
         let body = match delta {
             Delta::Text(text) => {
+                let text = match &mut self.kept {
+                    Some(kept) => kept.without_echo(text),
+                    None => text,
+                };
                 self.answer.say(&text);
                 Body::TextDelta { text }
             }
-            Delta::Reasoning(text) => Body::ReasoningDelta { text },
+            Delta::Reasoning(text) => {
+                self.answer.was_reasoned = true;
+                if self.turn.corrections > 0 && self.reasoning.push(&text).is_some() {
+                    self.odd = Some(Oddity::RepeatedReasoning);
+                }
+                Body::ReasoningDelta { text }
+            }
             Delta::ReasoningDone(reasoning) => {
+                let model = Some(self.turn.request.model.clone());
+                let reasoning = Reasoning { model, ..reasoning };
+                self.answer.was_reasoned = true;
                 self.answer.parts.push(Part::Reasoning(reasoning.clone()));
                 Body::ReasoningDone(reasoning)
             }
@@ -111,8 +138,11 @@ impl Runner<'_> {
     }
 
     /// Writes a whole answer down, with the settlement when it is the last one, then says it.
-    async fn complete_step(&mut self, stop_reason: StopReason) {
+    pub(super) async fn complete_step(&mut self, stop_reason: StopReason) {
         self.count_cost();
+        self.was_compacted = false;
+        self.kept = None;
+        self.in_use.end_chain();
         let message = self.answer.message();
         self.scribe.note(Entry::Message {
             message: message.clone(),
@@ -120,7 +150,7 @@ impl Runner<'_> {
             usage: self.answer.usage,
             model: self.turn.request.model.clone(),
         });
-        if self.calls_to_run().is_none() {
+        if self.calls_to_run().is_none() && !self.goes_on {
             self.settle(Seal::Completed);
         }
         self.commit().await;
@@ -128,7 +158,17 @@ impl Runner<'_> {
         if !message.parts.is_empty() {
             self.say_message(message);
         }
-        self.emitter.emit(Body::StepComplete { stop_reason });
+        self.note_size();
+        let model = self.turn.request.model.clone();
+        self.emitter.emit(Body::StepComplete { model, stop_reason });
+    }
+
+    /// What the provider says it read and wrote is how large the conversation is.
+    fn note_size(&mut self) {
+        let usage = self.answer.usage;
+        let tokens = usage.read().saturating_add(usage.output);
+        let messages = self.turn.request.messages.len();
+        self.seen = (tokens > 0).then_some(Seen { tokens, messages });
     }
 
     pub(super) async fn fail(&mut self, failure: Failure) -> Effects {
@@ -143,16 +183,20 @@ impl Runner<'_> {
         let now = self.turn.clock.now();
         let failure = Judged::new(Failure { at: now, ..failure });
         let own = Arc::clone(&failure);
-        let (failure, remedies) = self.with_accounts(failure).await;
-        self.note_failure(Some(&failure));
-        let cause = failure.verdict.cause;
+        if let Some(effects) = self.salvage(&own).await {
+            self.report_to_gate(&own, None).await;
+            return effects;
+        }
+        let (failure, remedies) = self.with_remedies(failure).await;
+        self.count_cost();
         let event = Event::Failed {
-            failure,
+            failure: Arc::clone(&failure),
             own_delay,
             remedies,
             now,
         };
         let effects = step(&mut self.state, event);
+        self.note_failure(Some(&failure), effects.contains(&Effect::KeepPartial));
         let waits_until = effects.iter().find_map(|effect| match effect {
             Effect::SleepUntil(at) => Some(*at),
             _ => None,
@@ -162,34 +206,52 @@ impl Runner<'_> {
             self.scribe.note(Entry::WaitScheduled {
                 since,
                 until,
-                cause,
+                cause: failure.verdict.cause,
                 spent,
             });
             self.commit().await;
         }
-        if let Some(gate) = &mut self.gate {
-            gate.failed(&own, waits_until).await;
-        }
+        self.report_to_gate(&own, waits_until).await;
+        self.failed = Some(failure);
         effects
     }
 
+    async fn report_to_gate(&mut self, judged: &Judged, waits_until: Option<Timestamp>) {
+        if let Some(gate) = &mut self.gate {
+            gate.failed(judged, waits_until).await;
+        }
+    }
+
+    /// A failure with all that is known in view, and what could be done about it other than wait.
+    async fn with_remedies(&mut self, failure: Arc<Judged>) -> (Arc<Judged>, Remedies) {
+        self.remark = None;
+        let (failure, mut remedies) = self.with_accounts(failure).await;
+        remedies.after_content = self.after_content();
+        self.consider_models(&failure, &mut remedies);
+        self.consider_compaction(&failure, &mut remedies);
+        self.consider_correction(&failure, &mut remedies);
+        remedies.rework |= self.can_go_on_otherwise(&failure);
+        (failure, remedies)
+    }
+
     fn cancelled(&mut self) -> Effects {
-        self.note_failure(None);
+        self.count_cost();
+        self.note_failure(None, false);
         self.abort()
     }
 
-    /// What came of an attempt that failed is kept; it is not part of the conversation.
-    fn note_failure(&mut self, judged: Option<&Judged>) {
+    /// What came of an attempt that failed is kept; it is not part of the conversation, unless it is gone on with.
+    fn note_failure(&mut self, judged: Option<&Judged>, kept: bool) {
         if !self.answer.is_under_way {
             return;
         }
         self.answer.is_under_way = false;
-        self.count_cost();
         self.scribe.note(Entry::AttemptFailed {
             attempt: self.emitter.attempt,
             judged: judged.cloned(),
             message: self.answer.message(),
             usage: self.answer.usage,
+            kept,
         });
     }
 
@@ -208,9 +270,10 @@ impl Runner<'_> {
         let Some(price) = self.turn.price else {
             return;
         };
-        let cost = price.of(self.answer.usage_in_all());
-        let counted = self.state.prompt().cost();
-        let rest = Cost(cost.0.saturating_sub(counted.0));
+        let (before, counted) = self.priced;
+        let cost = price.of(self.answer.usage_in_all().minus(counted));
+        let cost = before.0.saturating_add(cost.0);
+        let rest = Cost(cost.saturating_sub(self.state.prompt().cost().0));
         step(&mut self.state, Event::Spent(rest));
     }
 
@@ -223,59 +286,5 @@ impl Runner<'_> {
     fn not_ours(&self, why: &str) -> Failure {
         let failure = Failure::thrown(self.turn.provider.name(), why, self.turn.clock.now());
         failure.with_io(IoKind::Misconfigured)
-    }
-}
-
-/// What the attempts have produced.
-#[derive(Default)]
-pub(super) struct Answer {
-    pub(super) parts: Vec<Part>,
-    pub(super) stop_reason: Option<StopReason>,
-    /// Whether a call is made that has not ended.
-    is_under_way: bool,
-    earlier_usage: Usage,
-    usage: Usage,
-}
-
-impl Answer {
-    /// Nothing yet, after attempts that used that much.
-    pub(super) fn after(earlier_usage: Usage) -> Self {
-        Self {
-            earlier_usage,
-            ..Self::default()
-        }
-    }
-
-    fn say(&mut self, piece: &str) {
-        if let Some(Part::Text { text }) = self.parts.last_mut() {
-            text.push_str(piece);
-        } else {
-            let text = piece.to_owned();
-            self.parts.push(Part::Text { text });
-        }
-    }
-
-    /// A new attempt starts from nothing, but what earlier ones used was used.
-    fn begin_attempt(&mut self) {
-        *self = Self::after(self.usage_in_all());
-        self.is_under_way = true;
-    }
-
-    pub(super) fn usage_in_all(&self) -> Usage {
-        self.earlier_usage.plus(self.usage)
-    }
-
-    fn message(&self) -> Message {
-        Message {
-            role: Role::Assistant,
-            parts: self.parts.clone(),
-        }
-    }
-
-    pub(super) fn into_message(self) -> Message {
-        Message {
-            role: Role::Assistant,
-            parts: self.parts,
-        }
     }
 }

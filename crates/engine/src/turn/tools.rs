@@ -11,6 +11,7 @@ use crate::journal::Entry;
 use crate::tools::{Effect, Output, Toolbox};
 use outlast_dialect::{Message, Part, Role, ToolResult};
 use outlast_kernel::event::{Body, StopReason, ToolCall};
+use outlast_kernel::recovery::Outcome;
 use std::time::Duration;
 
 /// A tool that does not end when it is told to is left behind after that long.
@@ -69,9 +70,10 @@ impl Runner<'_> {
         }
     }
 
-    /// Gets a result for each call and adds them to the conversation.
-    pub(super) async fn run_calls(&mut self, calls: Vec<Outstanding>) {
+    /// Gets a result for each call and adds them to the conversation; should the turn end there, that is the answer.
+    pub(super) async fn run_calls(&mut self, calls: Vec<Outstanding>) -> Option<Outcome> {
         let mut parts = Vec::with_capacity(calls.len());
+        let mut done = Vec::with_capacity(calls.len());
         for (index, Outstanding { call, so_far }) in calls.into_iter().enumerate() {
             let output = match so_far {
                 SoFar::Finished(output) => output,
@@ -90,15 +92,17 @@ impl Runner<'_> {
                 }
             };
             parts.push(Part::ToolResult(ToolResult {
-                id: call.id,
-                output: output.text,
+                id: call.id.clone(),
+                output: output.text.clone(),
                 is_error: output.is_error,
             }));
+            done.push((call, output.text));
         }
         self.say_message(Message {
             role: Role::User,
             parts,
         });
+        self.watch_for_repeats(&done).await
     }
 
     /// Runs a call; the error says why it did not begin.
@@ -164,7 +168,11 @@ impl Runner<'_> {
     }
 
     /// Writes the result down, then says it.
-    async fn finish(&mut self, (index, call): (usize, &ToolCall), output: Output) -> Output {
+    pub(super) async fn finish(
+        &mut self,
+        (index, call): (usize, &ToolCall),
+        output: Output,
+    ) -> Output {
         let (id, is_error) = (call.id.clone(), output.is_error);
         self.scribe.note(Entry::ToolFinished {
             index,

@@ -66,6 +66,7 @@ impl Runner<'_> {
                 }
                 Ok(true)
             }
+            Answer::Hold(until) if self.leaves_gate(until).await => Ok(false),
             Answer::Hold(until) => match self.hold(until).await {
                 None => Ok(false),
                 Some(Command::RetryNow) => Ok(true),
@@ -73,6 +74,20 @@ impl Runner<'_> {
                 Some(Command::Abort) => Err(self.abort()),
             },
         }
+    }
+
+    /// Whether the call asks another model, having been held for so long.
+    async fn leaves_gate(&mut self, until: Timestamp) -> bool {
+        let now = self.turn.clock.now();
+        let since = *self.held_since.get_or_insert(now);
+        if !self.held_for_long_enough(since).is_some_and(|at| now >= at) {
+            return false;
+        }
+        if let Some(gate) = &mut self.gate {
+            gate.leave().await;
+        }
+        self.leave_closed_model(until);
+        true
     }
 
     /// Whether the policy would wait that long, all that the call was held before included.
@@ -91,6 +106,8 @@ impl Runner<'_> {
     /// Waits at the gate until it is time to ask again, or until somebody wants something else.
     async fn hold(&mut self, mut until_time: Timestamp) -> Option<Command> {
         let mut changes = self.gate.as_ref()?.knowledge.changes();
+        let since = self.held_since;
+        let another = since.and_then(|since| self.held_for_long_enough(since));
         loop {
             self.say_held(until_time);
             tokio::select! {
@@ -100,6 +117,7 @@ impl Runner<'_> {
                     command => return Some(command),
                 },
                 () = until(self.turn.clock, Some(until_time)) => return None,
+                () = until(self.turn.clock, another) => return None,
                 _ = changes.changed() => {
                     until_time = self.gate.as_ref()?.wake_time()?;
                     if !self.accepts(until_time) || self.has_better_account().await {

@@ -1,0 +1,78 @@
+//! What the attempts of a step have produced so far.
+
+use outlast_dialect::{Message, Part, Role};
+use outlast_kernel::event::{StopReason, Usage};
+
+/// What the attempts have produced.
+#[derive(Default)]
+pub(super) struct Answer {
+    pub(super) parts: Vec<Part>,
+    pub(super) stop_reason: Option<StopReason>,
+    /// Whether a call is made that has not ended.
+    pub(super) is_under_way: bool,
+    /// Whether something of this attempt was handed on.
+    pub(super) was_heard: bool,
+    /// Whether the model has shown its reasoning, and whether one of its calls was not finished.
+    pub(super) was_reasoned: bool,
+    pub(super) call_was_cut: bool,
+    earlier_usage: Usage,
+    pub(super) usage: Usage,
+}
+
+impl Answer {
+    /// Nothing yet, after attempts that used that much.
+    pub(super) fn after(earlier_usage: Usage) -> Self {
+        Self {
+            earlier_usage,
+            ..Self::default()
+        }
+    }
+
+    pub(super) fn say(&mut self, piece: &str) {
+        if let Some(Part::Text { text }) = self.parts.last_mut() {
+            text.push_str(piece);
+        } else {
+            let text = piece.to_owned();
+            self.parts.push(Part::Text { text });
+        }
+    }
+
+    /// A new attempt starts from what is kept, mostly nothing; what earlier ones used was used.
+    pub(super) fn begin_attempt(&mut self, kept: Vec<Part>) {
+        *self = Self::after(self.usage_in_all());
+        self.parts = kept;
+        self.is_under_way = true;
+    }
+
+    /// What was used on the way by other calls than those of the step.
+    pub(super) fn use_more(&mut self, usage: Usage) {
+        self.earlier_usage = self.earlier_usage.plus(usage);
+    }
+
+    pub(super) fn usage_in_all(&self) -> Usage {
+        self.earlier_usage.plus(self.usage)
+    }
+
+    pub(super) fn text(&self) -> String {
+        self.message().text()
+    }
+
+    pub(super) fn has_calls(&self) -> bool {
+        let is_call = |part: &Part| matches!(part, Part::ToolCall(_));
+        self.parts.iter().any(is_call)
+    }
+
+    pub(super) fn message(&self) -> Message {
+        Message {
+            role: Role::Assistant,
+            parts: self.parts.clone(),
+        }
+    }
+
+    pub(super) fn into_message(self) -> Message {
+        Message {
+            role: Role::Assistant,
+            parts: self.parts,
+        }
+    }
+}

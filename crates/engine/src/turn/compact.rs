@@ -1,0 +1,150 @@
+//! A turn whose conversation is made smaller: before a call that would not fit, or after one that did not.
+//!
+//! Invariants: a smaller conversation counts once it is written down; one that could not be made smaller is as it was.
+//! An overflow is compacted once, and not again before a call has succeeded.
+
+use super::Runner;
+use crate::compaction::{Compactor, Job, Outcome, Smaller};
+use crate::journal::Entry;
+use crate::size;
+use outlast_kernel::decision::Remedies;
+use outlast_kernel::event::{Body, CompactionReason};
+use outlast_kernel::failure::Judged;
+use outlast_kernel::recovery::{Effects, Event, step};
+use outlast_kernel::verdict::Cause;
+
+impl Runner<'_> {
+    /// Whether a smaller conversation may help against that failure.
+    pub(super) fn consider_compaction(&mut self, judged: &Judged, remedies: &mut Remedies) {
+        let size = self.size();
+        let helps = |compactor: &dyn Compactor| compactor.helps(judged, &self.turn.request, size);
+        let reason = self.turn.compaction.and_then(helps);
+        let is_new = !self.was_compacted && self.kept.is_none();
+        self.compaction_reason = reason.filter(|_| is_new);
+        remedies.compact = self.compaction_reason.is_some();
+        if reason.is_some() && self.was_compacted {
+            self.remark = Some(STILL_TOO_LARGE.to_owned());
+        }
+        if reason.is_none() && judged.verdict.cause == Cause::PayloadTooLarge {
+            self.remark = Some(self.what_is_large());
+        }
+    }
+
+    fn what_is_large(&self) -> String {
+        let (all, images) = (
+            size::bytes(&self.turn.request),
+            size::image_bytes(&self.turn.request),
+        );
+        format!(
+            "the provider takes fewer bytes, whatever the tokens: the request has about {} KiB, {} KiB of them pictures; \
+             take out pictures or long outputs, or begin a new session",
+            all.div_ceil(1024),
+            images.div_ceil(1024)
+        )
+    }
+
+    /// Makes a conversation smaller that comes close to what the model can read. Should that fail, it is sent as it is.
+    pub(super) async fn compact_in_time(&mut self) -> Result<(), Effects> {
+        let size = self.size();
+        let is_due = |compactor: &dyn Compactor| compactor.is_due(size);
+        if self.kept.is_none() && self.turn.compaction.is_some_and(is_due) {
+            self.compact(CompactionReason::Threshold).await;
+            if self.turn.control.is_aborted() {
+                return Err(self.abort());
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes a conversation smaller that did not fit.
+    pub(super) async fn compact_after_failure(&mut self) -> Effects {
+        let reason = self.compaction_reason.take();
+        self.was_compacted = true;
+        let is_smaller = match reason {
+            Some(reason) => self.compact(reason).await,
+            None => false,
+        };
+        if self.turn.control.is_aborted() {
+            return self.abort();
+        }
+        let event = match is_smaller {
+            true => Event::RemedyDone,
+            false => Event::RemedyFailed,
+        };
+        step(&mut self.state, event)
+    }
+
+    async fn compact(&mut self, reason: CompactionReason) -> bool {
+        let Some(compactor) = self.turn.compaction else {
+            return false;
+        };
+        let size = self.size();
+        let before = size.tokens;
+        let started = Body::AutoCompactionStarted {
+            reason,
+            tokens: before,
+        };
+        self.emitter.emit(started);
+        let (budget, cancel) = (self.state.prompt().clone(), self.turn.control.token());
+        let emitter = &mut self.emitter;
+        let mut say = |body: Body| emitter.emit(body);
+        let job = Job {
+            request: &self.turn.request,
+            size,
+            reason,
+            budget,
+            cancel,
+            say: &mut say,
+        };
+        let outcome = compactor.compact(job).await;
+        let made_smaller = self.take_over(outcome, (reason, before)).await;
+        let error = made_smaller.err();
+        let is_smaller = error.is_none();
+        if !is_smaller {
+            self.remark.clone_from(&error);
+        }
+        self.emitter.emit(Body::AutoCompactionEnded {
+            reason,
+            before,
+            after: self.size().tokens,
+            will_retry: is_smaller && reason != CompactionReason::Threshold,
+            error,
+        });
+        is_smaller
+    }
+
+    async fn take_over(
+        &mut self,
+        outcome: Outcome,
+        (reason, before): (CompactionReason, u64),
+    ) -> Result<(), String> {
+        let Outcome {
+            result,
+            usage,
+            budget,
+        } = outcome;
+        self.answer.use_more(usage);
+        step(&mut self.state, Event::PromptSpent(budget));
+        self.priced = (self.state.prompt().cost(), self.answer.usage_in_all());
+        let Smaller {
+            messages,
+            size: after,
+            model,
+        } = result?;
+        self.turn.request.messages.clone_from(&messages);
+        self.seen = None;
+        self.scribe.note(Entry::Compacted {
+            reason,
+            messages,
+            before,
+            after,
+            model,
+            usage,
+        });
+        self.commit().await;
+        Ok(())
+    }
+}
+
+const STILL_TOO_LARGE: &str = "it is too large although it was made smaller; begin a new session, or choose a model that \
+                               can read more";

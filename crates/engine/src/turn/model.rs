@@ -1,0 +1,244 @@
+//! A turn and the models that it may ask.
+//!
+//! Invariants: the model that is asked is the first of the list that is free and large enough, unless none is; a model
+//! that was left is not asked before its time, also not by the next turn; each change is written down and said.
+//! Not here: when a model is left, and for how long (see the kernel's `fallback`).
+
+use super::Runner;
+use crate::journal::{Entry, ModelSwitch};
+use crate::route::{self, Route};
+use crate::size;
+use outlast_kernel::Timestamp;
+use outlast_kernel::decision::Remedies;
+use outlast_kernel::event::Body;
+use outlast_kernel::failure::Judged;
+use outlast_kernel::fallback::{Candidate, Condition, Left, Rules, Standing};
+use outlast_kernel::recovery::{Event, step};
+use outlast_kernel::verdict::{Cause, Scope};
+use std::time::Duration;
+
+/// The room that an answer needs where nobody said how long it may be, in tokens.
+const ANSWER: u64 = 4096;
+/// For how long a call is held at a gate before another model is asked instead.
+const LONGEST_HOLD: Duration = Duration::from_secs(10);
+
+/// The models that a turn may ask.
+#[derive(Clone)]
+pub struct Models<'a> {
+    /// In order of preference. The first is the one that the turn begins with, as long as nothing is held against it.
+    pub routes: &'a [Route],
+    /// When another one is asked.
+    pub rules: Rules,
+    /// The models that the session has left before.
+    pub standing: Standing,
+}
+
+/// Which of the models is asked.
+pub(super) struct InUse {
+    place: usize,
+    keys: Vec<String>,
+    /// Those that the open chain of retries has asked.
+    asked: Vec<usize>,
+}
+
+impl InUse {
+    pub(super) fn new(models: Option<&Models<'_>>) -> Self {
+        let routes = models.map_or(&[][..], |models| models.routes);
+        Self {
+            place: 0,
+            keys: routes.iter().map(Route::key).collect(),
+            asked: Vec::new(),
+        }
+    }
+
+    /// A chain of retries is over.
+    pub(super) fn end_chain(&mut self) {
+        self.asked.clear();
+    }
+}
+
+impl Runner<'_> {
+    /// Asks the best model that is free, and the first one again when its time has come.
+    pub(super) fn choose_model(&mut self) {
+        let now = self.turn.clock.now();
+        if self.kept.is_some() {
+            return;
+        }
+        let Some(best) = self.first_free(None, now) else {
+            return;
+        };
+        let is_free = self.is_free(self.in_use.place, now);
+        if best < self.in_use.place || (best != self.in_use.place && !is_free) {
+            self.change_model(best, None);
+        }
+    }
+
+    fn is_free(&self, place: usize, now: Timestamp) -> bool {
+        let (Some(models), Some(key)) = (&self.turn.models, self.in_use.keys.get(place)) else {
+            return true;
+        };
+        models.standing.is_free(key, self.room_needed(), now)
+    }
+
+    /// The first model that is free and large enough, but for that one.
+    fn first_free(&self, but: Option<usize>, now: Timestamp) -> Option<usize> {
+        let models = self.turn.models.as_ref()?;
+        let all = self.in_use.keys.iter().zip(models.routes);
+        let candidates: Vec<Candidate<'_>> = all
+            .map(|(key, route)| Candidate {
+                key,
+                window: route.traits.window,
+            })
+            .collect();
+        models
+            .standing
+            .first_free(&candidates, (but, self.room_needed()), now)
+    }
+
+    /// The tokens of the request and of its answer.
+    fn room_needed(&self) -> u64 {
+        let answer = self.turn.request.max_tokens.map_or(ANSWER, u64::from);
+        self.size().tokens.saturating_add(answer)
+    }
+
+    /// Whether another model could be asked after that failure, and whether before anything is waited for.
+    pub(super) fn consider_models(&self, judged: &Judged, remedies: &mut Remedies) {
+        let now = self.turn.clock.now();
+        let verdict = &judged.verdict;
+        let rules = self.turn.models.as_ref().map(|models| &models.rules);
+        let Some((rules, condition)) =
+            rules.and_then(|rules| Some((rules, rules.condition(verdict)?)))
+        else {
+            return;
+        };
+        let next = self.first_free(Some(self.in_use.place), now);
+        let Some(next) = next.filter(|next| self.helps(*next, condition)) else {
+            return;
+        };
+        remedies.switch.model = self.in_use.place != next;
+        // Another account of the same model is nearer.
+        let by_account = remedies.switch.account && verdict.scope == Scope::Credential;
+        let at_once = rules.is_at_once(verdict, self.state.chain(), now);
+        remedies.model_first = at_once && !by_account;
+    }
+
+    /// What does not fit here must be known to fit there.
+    fn helps(&self, place: usize, condition: Condition) -> bool {
+        if condition != Condition::Overflow {
+            return true;
+        }
+        let routes = self.turn.models.as_ref().map(|models| models.routes);
+        let there = routes.and_then(|routes| routes.get(place)?.traits.window);
+        match (self.turn.traits.window, there) {
+            (Some(here), Some(there)) => there > here,
+            (None, there) => there.is_some(),
+            (Some(_), None) => false,
+        }
+    }
+
+    /// Leaves the model that failed.
+    pub(super) fn leave_model(&mut self, judged: &Judged) {
+        let now = self.turn.clock.now();
+        let tokens = self.room_needed();
+        let rules = self.turn.models.as_ref().map(|models| &models.rules);
+        let Some(left) = rules.map(|rules| rules.left(&judged.verdict, tokens, now)) else {
+            return;
+        };
+        if let Some(next) = self.first_free(Some(self.in_use.place), now) {
+            self.change_model(next, Some((left, judged.verdict.cause)));
+        }
+    }
+
+    /// When a call that is held at the gate asks another model instead, if it may.
+    pub(super) fn held_for_long_enough(&self, since: Timestamp) -> Option<Timestamp> {
+        let rules = &self.turn.models.as_ref()?.rules;
+        let may = self.rules.may_switch.model && rules.on.contains(&Condition::Overload);
+        let now = self.turn.clock.now();
+        let next = self.first_free(Some(self.in_use.place), now);
+        (may && next.is_some()).then_some(since + LONGEST_HOLD)
+    }
+
+    /// Leaves a model whose gate is closed: others have met what this turn need not meet.
+    pub(super) fn leave_closed_model(&mut self, until: Timestamp) {
+        let now = self.turn.clock.now();
+        let rules = self.turn.models.as_ref().map(|models| &models.rules);
+        let Some(cooldown) = rules.map(|rules| rules.cooldown) else {
+            return;
+        };
+        let until = until.max(now + cooldown);
+        let cause = self.gate.as_ref().and_then(super::AtGate::cause);
+        let left = (Left::Until { until }, cause.unwrap_or(Cause::Overloaded));
+        if let Some(next) = self.first_free(Some(self.in_use.place), now) {
+            self.change_model(next, Some(left));
+        }
+    }
+
+    /// Asks that model from here on; the other one is left for that long and for that cause.
+    fn change_model(&mut self, place: usize, left: Option<(Left, Cause)>) {
+        self.count_cost();
+        self.priced = (self.state.prompt().cost(), self.answer.usage_in_all());
+        let from = self.in_use.place;
+        let Some(models) = &mut self.turn.models else {
+            return;
+        };
+        let routes = models.routes;
+        let Some(route) = routes.get(place) else {
+            return;
+        };
+        if let (Some((left, _)), Some(key)) = (left, self.in_use.keys.get(from)) {
+            models.standing.leave(key, left);
+        }
+        let old = std::mem::replace(&mut self.turn.request.model, route.model.clone());
+        self.turn.request.max_tokens = route.max_tokens;
+        self.turn.provider = &*route.provider;
+        self.turn.accounts = route.accounts.as_deref();
+        (self.turn.price, self.turn.traits) = (route.price, route.traits);
+        (self.account, self.has_new_key, self.seen) = (None, false, None);
+        (self.left, self.refreshed) = (Vec::new(), Vec::new());
+        (self.held_since, self.said_held) = (None, None);
+        self.go_on_otherwise();
+        self.in_use.place = place;
+        self.in_use.asked.push(from);
+        let again = self.in_use.asked.contains(&place);
+        step(&mut self.state, Event::ModelChanged { again });
+        self.note_and_say_change((from, old), left);
+    }
+
+    fn note_and_say_change(&mut self, (from, old): (usize, String), left: Option<(Left, Cause)>) {
+        let key = |place: usize| self.in_use.keys.get(place).cloned().unwrap_or_default();
+        let model = Some(ModelSwitch {
+            from: key(from),
+            to: key(self.in_use.place),
+            left: left.map(|(left, _)| left),
+        });
+        let spent = self.spent();
+        self.scribe.note(Entry::Switched {
+            left: None,
+            model,
+            spent,
+        });
+        let until = left.and_then(|(left, _)| match left {
+            Left::Until { until } => Some(until),
+            Left::Turn | Left::Session | Left::Above { .. } => None,
+        });
+        self.emitter.emit(Body::ModelSwitched {
+            from: old,
+            to: self.turn.request.model.clone(),
+            cause: left.map(|(_, cause)| cause),
+            until,
+        });
+    }
+
+    /// How large the request is, and how large it may be.
+    pub(super) fn size(&self) -> crate::compaction::Size {
+        crate::compaction::Size {
+            tokens: size::known(&self.turn.request, self.seen),
+            window: self.turn.traits.window,
+        }
+    }
+
+    /// What the model in use is known by, where others are told.
+    pub(super) fn model_key(&self) -> String {
+        route::key(self.turn.provider, &self.turn.request.model)
+    }
+}
