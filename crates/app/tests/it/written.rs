@@ -82,6 +82,7 @@ pub(crate) fn typed(model: &str) -> Value {
 
 pub(crate) fn prompt(text: &str, options: Value) -> Entry {
     Entry::Prompt {
+        chosen: false,
         turn_id: format!("turn of {text}"),
         message: Some(Message::user(text)),
         budget: Prompt::default(),
