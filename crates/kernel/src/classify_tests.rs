@@ -210,7 +210,34 @@ const MISJUDGED: &[(&str, Class)] = &[
         "image exceeds the limit of 5242880 bytes",
         Class::Deterministic,
     ),
-    ("400 status code (no body)", Class::Deterministic),
+    // Some servers refuse a conversation that is too long without a word.
+    ("400 status code (no body)", Class::BudgetExhausted),
+    ("413 status code (no body)", Class::BudgetExhausted),
+    (
+        "Error from inference backend: 400 status code (no body)",
+        Class::BudgetExhausted,
+    ),
+    (
+        "400 Too many messages: 2100, the maximum is 2048",
+        Class::BudgetExhausted,
+    ),
+    (
+        "400 The number of messages exceeds the limit of 500",
+        Class::BudgetExhausted,
+    ),
+    (
+        "400 messages: at most 100000 messages may be sent in a request",
+        Class::BudgetExhausted,
+    ),
+    (
+        "Message count 1200 exceeds the maximum of 1000",
+        Class::BudgetExhausted,
+    ),
+    ("429 Too many messages. Please slow down.", Class::Transient),
+    (
+        "429 Too many messages sent, please try again later",
+        Class::Transient,
+    ),
     ("Could not parse Anthropic SSE event", Class::Transient),
     ("Unexpected end of JSON input", Class::Transient),
     ("400 Unknown parameter: 'timeout'.", Class::Deterministic),

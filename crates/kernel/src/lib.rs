@@ -30,6 +30,7 @@ pub mod fingerprint;
 pub mod gate;
 mod hint;
 pub mod models;
+pub mod overflow;
 pub mod policy;
 pub mod recovery;
 pub mod repetition;

@@ -1,7 +1,7 @@
 //! The keys of error bodies that mean something, in lower case.
 
 /// Keys whose values are kept as fields.
-pub(super) const FIELDS: [&str; 48] = [
+pub(super) const FIELDS: [&str; 50] = [
     "code",
     "type",
     "status",
@@ -50,6 +50,8 @@ pub(super) const FIELDS: [&str; 48] = [
     "x-ratelimit-remaining",
     "exception",
     "plan_type",
+    "n_ctx",
+    "max_model_len",
 ];
 /// Keys whose values are what the provider says.
 pub(super) const MESSAGES: [&str; 9] = [

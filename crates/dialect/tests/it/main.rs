@@ -8,3 +8,4 @@
 mod errors;
 mod requests;
 mod streams;
+mod windows;

@@ -55,6 +55,7 @@ topics! {
         "maximum number of tokens", "maximum tokens", "max prompt tokens", "number of tokens", "token limit", "prompt contains",
         "prompt is", "the prompt", "input is", "the input", "your input", "messages length", "too many messages",
         "too many tokens", "total tokens", "sequence length", "model length", "n ctx", "conversation is",
+        "number of messages", "message count", "messages in a request", "messages in one request", "messages array",
     ];
     /// Too much of it.
     Exceeds: [
@@ -74,6 +75,9 @@ topics! {
         "ran out of context", "out of context window", "context window is full", "conversation is too long",
         "reduce the length of the messages", "reduce the length of your", "maximum prompt length",
         "too many tokens in", "exceeds the available context", "larger than the context", "context length is only",
+        "400 status code (no body)", "413 status code (no body)", "400 (no body)", "413 (no body)",
+        "too many messages:", "too many messages in", "too many messages (", "messages may be sent in a request",
+        "maximum number of messages", "message limit exceeded",
         "maximum input length", "string too long", "too many input tokens", "model max prompt tokens",
     ];
     /// A limit on what is written, not on what is read.
