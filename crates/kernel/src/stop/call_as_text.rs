@@ -1,0 +1,119 @@
+//! Tool calls that a model wrote into its text, where nobody runs them.
+//!
+//! Conservative: only well-known syntax counts, at the beginning of a line and at the end of the text, outside of code and
+//! of what is introduced as an example.
+
+/// How calls begin in the syntax of one model or another, in lower case.
+const BEGINNINGS: [&str; 18] = [
+    "<tool_call>",
+    "<tool_calls>",
+    "<tool_use>",
+    "<tool_request>",
+    "<function_call>",
+    "<function_calls>",
+    "<invoke name=",
+    "<function=",
+    "<|tool_call",
+    "<|tool▁call",
+    "<｜tool▁call",
+    "<|python_tag|>",
+    "<|channel|>commentary to=",
+    "<|start|>assistant<|channel|>commentary to=",
+    "[tool_calls]",
+    "[tool_call]",
+    "[tool_request]",
+    "<start_function_call>",
+];
+
+/// Words of a block of code that is a call and not an example of one.
+const CALL_BLOCKS: [&str; 4] = ["tool_code", "tool_call", "tool_calls", "function_call"];
+
+/// What introduces an example.
+#[rustfmt::skip]
+const EXAMPLES: [&str; 12] = [
+    "example", "e.g.", "for instance", "such as", "looks like", "look like", "format", "syntax", "template",
+    "like this", "would be", "written as",
+];
+
+/// Whether the text ends in a call.
+pub(super) fn is_in(text: &str) -> bool {
+    let text = text.trim_end();
+    // Every known syntax ends in one of these; prose after it means that it was told of, not made.
+    if !text.ends_with(['>', ']', '}', ')', '`']) {
+        return false;
+    }
+    let mut is_code = false;
+    let mut before = "";
+    for line in text.lines() {
+        let mark = fence(line);
+        if let Some(word) = mark.filter(|_| !is_code)
+            && CALL_BLOCKS.contains(&word)
+            && !introduces_example(before)
+            && is_last_block(text, line)
+        {
+            return true;
+        }
+        is_code ^= mark.is_some();
+        if !is_code && mark.is_none() && begins(line) && !introduces_example(before) {
+            return true;
+        }
+        if !line.trim().is_empty() {
+            before = line;
+        }
+    }
+    false
+}
+
+/// The word after the mark that begins or ends a block of code.
+fn fence(line: &str) -> Option<&str> {
+    let line = line.trim();
+    let rest = line
+        .strip_prefix("```")
+        .or_else(|| line.strip_prefix("~~~"))?;
+    Some(rest.trim_start_matches(['`', '~']).trim())
+}
+
+/// Whether nothing comes after the block that this line of the text begins.
+fn is_last_block(text: &str, line: &str) -> bool {
+    let start = line.as_ptr().addr() - text.as_ptr().addr() + line.len();
+    let (_, after) = text.split_at(start);
+    match after.lines().skip(1).position(|line| fence(line).is_some()) {
+        Some(end) => after.lines().skip(1).nth(end + 1).is_none(),
+        None => true,
+    }
+}
+
+/// Whether a call begins with the line, or right after a sentence in it. What is far indented is code.
+fn begins(line: &str) -> bool {
+    let trimmed = line.trim_start();
+    if line.len() - trimmed.len() > 3 || trimmed.starts_with(['>', '`', '|']) {
+        return false;
+    }
+    let lower = without_namespace(&trimmed.to_ascii_lowercase());
+    BEGINNINGS.iter().any(|beginning| {
+        let place = lower.find(beginning);
+        place.is_some_and(|at| {
+            at == 0 || lower[..at].ends_with(['.', ':', '!']) && is_prose(&lower[..at])
+        })
+    })
+}
+
+/// Some models put a name of their own before that of the tag: `<vendor:tool_call>`.
+fn without_namespace(line: &str) -> String {
+    let tag = line.strip_prefix('<').and_then(|tag| tag.split_once(':'));
+    let is_name = |name: &str| name.bytes().all(|byte| byte.is_ascii_alphabetic());
+    match tag.filter(|(name, _)| is_name(name)) {
+        Some((_, rest)) => format!("<{rest}"),
+        None => line.to_owned(),
+    }
+}
+
+/// Whether what stands before a call is a sentence, and no code or example.
+fn is_prose(before: &str) -> bool {
+    !before.contains('`') && !introduces_example(before)
+}
+
+fn introduces_example(line: &str) -> bool {
+    let lower = line.to_ascii_lowercase();
+    EXAMPLES.iter().any(|word| lower.contains(word))
+}

@@ -1,0 +1,398 @@
+use super::*;
+use proptest::prelude::*;
+
+fn answer(stop_reason: StopReason, text: &str) -> Answered<'_> {
+    Answered {
+        stop_reason,
+        text,
+        calls: &[],
+        cut_calls: &[],
+        reasoned: Reasoned::None,
+        usage: Usage::default(),
+        tools: true,
+        window: None,
+    }
+}
+
+fn call(name: &str) -> ToolCall {
+    ToolCall {
+        id: "call_1".to_owned(),
+        name: name.to_owned(),
+        arguments: "{}".to_owned(),
+    }
+}
+
+fn used(input: u64, output: u64) -> Usage {
+    Usage {
+        input,
+        output,
+        ..Usage::default()
+    }
+}
+
+const END: StopReason = StopReason::EndTurn;
+const LENGTH: StopReason = StopReason::Length;
+
+#[test]
+fn an_answer_is_judged_by_how_it_stopped_and_what_came() {
+    use Oddity::{
+        CutCall, Empty, LengthEmpty, NamelessCall, NoCall, OnlyReasoned, OutOfRoom, ReasoningOnly,
+        Refused,
+    };
+    let (good, nameless) = (call("read"), call(""));
+    let (good, nameless) = (&[&good], &[&nameless]);
+    let said = |stop| answer(stop, "All tests pass.");
+    let blank = |stop| answer(stop, " \n");
+    let proven = Reasoned::Proven;
+    let unproven = Reasoned::Unproven;
+    let window = Some(1000);
+    let billed = |billed| Some(Empty { billed });
+    #[rustfmt::skip]
+    let table = [
+        (said(END), None),
+        (said(StopReason::Other), None),
+        (said(LENGTH), None),
+        (Answered { window, usage: used(900, 100), ..said(LENGTH) }, None),
+        (said(StopReason::Refusal), Some(Refused)),
+        (blank(StopReason::Refusal), Some(Refused)),
+        (Answered { calls: good, ..blank(StopReason::ToolUse) }, None),
+        (Answered { calls: good, ..blank(END) }, None),
+        (Answered { calls: good, cut_calls: &["write"], ..blank(END) }, None),
+        (Answered { calls: good, ..said(LENGTH) }, Some(CutCall)),
+        (Answered { cut_calls: &["write"], ..blank(LENGTH) }, Some(CutCall)),
+        (Answered { cut_calls: &["write"], ..said(LENGTH) }, Some(CutCall)),
+        (Answered { cut_calls: &["write"], ..blank(StopReason::ToolUse) }, Some(CutCall)),
+        (Answered { calls: nameless, ..blank(StopReason::ToolUse) }, Some(NamelessCall)),
+        (Answered { cut_calls: &["", "write"], ..blank(StopReason::ToolUse) }, Some(NamelessCall)),
+        (blank(StopReason::ToolUse), Some(NoCall)),
+        (said(StopReason::ToolUse), Some(NoCall)),
+        (Answered { reasoned: proven, ..blank(StopReason::ToolUse) }, Some(NoCall)),
+        (Answered { tools: false, ..said(StopReason::ToolUse) }, None),
+        (Answered { tools: false, ..blank(StopReason::ToolUse) }, Some(NoCall)),
+        (blank(END), billed(false)),
+        (answer(END, ""), billed(false)),
+        (blank(StopReason::Other), billed(false)),
+        (Answered { usage: used(10, 5), ..blank(END) }, billed(true)),
+        (Answered { usage: used(10, 5), reasoned: unproven, ..blank(END) }, billed(false)),
+        (Answered { usage: used(10, 5), reasoned: proven, ..blank(END) }, Some(ReasoningOnly)),
+        (Answered { reasoned: proven, ..said(END) }, None),
+        (blank(LENGTH), Some(LengthEmpty)),
+        (Answered { reasoned: unproven, ..blank(LENGTH) }, Some(OnlyReasoned)),
+        (Answered { reasoned: proven, ..blank(LENGTH) }, Some(OnlyReasoned)),
+        (Answered { window, usage: used(979, 0), ..blank(LENGTH) }, Some(LengthEmpty)),
+        (Answered { window, usage: used(979, 1), ..blank(LENGTH) }, Some(OutOfRoom)),
+        (Answered { window, usage: used(979, 1), reasoned: proven, ..blank(LENGTH) }, Some(OutOfRoom)),
+        (Answered { window, usage: used(979, 1), cut_calls: &["write"], ..blank(LENGTH) }, Some(OutOfRoom)),
+        (Answered { window: Some(0), ..blank(LENGTH) }, Some(LengthEmpty)),
+        (Answered { window, usage: used(979, 1), ..blank(END) }, billed(true)),
+    ];
+    for (answer, expected) in table {
+        assert_eq!(judge(&answer), expected, "{answer:?}");
+    }
+}
+
+#[test]
+fn what_is_read_from_a_cache_fills_the_window_too() {
+    let usage = Usage {
+        input: 100,
+        output: 100,
+        cache_read: 700,
+        cache_write: 90,
+    };
+    let window = Some(1000);
+    let answer = Answered {
+        usage,
+        window,
+        ..answer(LENGTH, "")
+    };
+    assert_eq!(judge(&answer), Some(Oddity::OutOfRoom));
+}
+
+#[rustfmt::skip]
+const ANNOUNCEMENTS: [&str; 40] = [
+    "I'll read the file now.",
+    "I’ll read the file now.",
+    "I will now run the tests.",
+    "Let me check the configuration.",
+    "Let me look at the tests:",
+    "Next, I'll update the parser.",
+    "Now I'll fix the failing test:",
+    "Now let me see the output…",
+    "Now let me see the output...",
+    "I'm going to search for the function.",
+    "I am going to edit `src/main.rs`.",
+    "The build fails in `parse`. Let me look at it.",
+    "I found three callers.\n\nLet me check each of them:",
+    "I found three callers:\n- a\n- b\n- c\n\nI'll start with the first one.",
+    "Good. Now I'll run the whole suite.",
+    "Great! Let me start by exploring the repository.",
+    "Okay, let me try again.",
+    "First, I'll list the files in the directory.",
+    "To fix this, I'll change the return type.",
+    "Before changing anything, let me run the tests.",
+    "Since the cache is stale, I'll rebuild it. Then I'll run the tests.",
+    "**Now let me implement the change.**",
+    "Let me check if the file exists.",
+    "Let me see if this compiles.",
+    "I'll go ahead and create the module.",
+    "I'll start by reading the documentation.",
+    "Let me take a look at the logs.",
+    "I'll begin implementing the parser now.",
+    "Let me first verify that the service is up.",
+    "I'll double-check the numbers!",
+    "So let me re-run it with more output:",
+    "Let's look at the configuration:",
+    "Alright, I'll proceed with the second step.",
+    "Let me quickly grep for it.",
+    "I'm about to install the dependencies…",
+    "The test is flaky — I'll run it ten times.",
+    "Is it the lock? No.\n\nLet me trace the calls.",
+    "And now I'll write the test.",
+    "Now that the types are right, I'll update the callers.",
+    "Let me dig into how the scheduler decides which of the workers gets the next job, and what happens to it after a worker dies in the middle of it:",
+];
+
+#[rustfmt::skip]
+const NO_ANNOUNCEMENTS: [&str; 56] = [
+    "All tests pass.",
+    "Done. The parser now accepts comments.",
+    "Let me know what you think.",
+    "Let me know if you want me to go on.",
+    "Now, let me know how it goes!",
+    "I'll be happy to help with that.",
+    "I'll be glad to run the tests.",
+    "I'll wait for your answer.",
+    "I'll read it if you'd like.",
+    "If you'd like, I'll run the tests.",
+    "I'll fix it once you confirm.",
+    "I'll continue when you are ready.",
+    "I will run it after you have pushed.",
+    "I'll proceed as soon as you say so.",
+    "Should I run the tests?",
+    "I'll run the tests. Is that fine?",
+    "Do you want that? I'll run the tests then.",
+    "I'll keep that in mind.",
+    "I'll remember that.",
+    "I'll never delete files without asking.",
+    "I won't change anything.",
+    "I will not run it.",
+    "I'll leave it as it is.",
+    "I'll stop here.",
+    "I'll assume that the file is complete.",
+    "I'll need the password for that.",
+    "You can run it with `cargo test`.",
+    "He said: \"I'll run the tests.\"",
+    "\"Let me check the configuration.\"",
+    "> Let me check the configuration.",
+    "# Let me check the configuration",
+    "- I'll read the file.",
+    "1. Let me read the file.",
+    "2) I'll read the file.",
+    "```\nI'll read the file.\n```",
+    "| step | I'll read the file |",
+    "I read the file. It says: let me in.",
+    "The comment reads `let me check`.",
+    "I've checked the configuration.",
+    "I checked it, and I'll say this: it works.",
+    "We should run the tests next.",
+    "You'll want to run the tests now.",
+    "They will run the tests.",
+    "Next, run the tests.",
+    "Next steps: run the tests, then deploy.",
+    "Let's look at the configuration.",
+    "I'll look at it tomorrow.",
+    "From now on I'll run the tests first.",
+    "I'll run the tests next time.",
+    "I'll check it later.",
+    "Here are the results:",
+    "The following files were changed:",
+    "Ich werde jetzt die Tests ausführen.",
+    "I'll make sure to ask for your approval.",
+    "Thanks, that was helpful!",
+    "I'll update the parser so that it accepts every one of the forms that the documentation names, together with those that older versions wrote to disk and nobody ever described.",
+];
+
+#[test]
+fn an_announcement_at_the_end_is_heard() {
+    for text in ANNOUNCEMENTS {
+        assert_eq!(judge(&answer(END, text)), Some(Oddity::Announced), "{text}");
+        let without_tools = Answered {
+            tools: false,
+            ..answer(END, text)
+        };
+        assert_eq!(judge(&without_tools), None, "{text}");
+        assert_eq!(judge(&answer(StopReason::Other, text)), None, "{text}");
+        let call = call("read");
+        let acted = Answered {
+            calls: &[&call],
+            ..answer(END, text)
+        };
+        assert_eq!(judge(&acted), None, "{text}");
+        let done = format!("{text}\n\nThat is done, and all tests pass.");
+        assert_eq!(judge(&answer(END, &done)), None, "{done}");
+    }
+}
+
+#[test]
+fn what_only_sounds_like_an_announcement_is_none() {
+    for text in NO_ANNOUNCEMENTS {
+        assert_eq!(judge(&answer(END, text)), None, "{text}");
+    }
+}
+
+#[rustfmt::skip]
+const CALLS: [&str; 31] = [
+    "<tool_call>\n{\"name\": \"read\", \"arguments\": {\"path\": \"a\"}}\n</tool_call>",
+    "I read it.\n<tool_call>\n{\"name\": \"read\"}\n</tool_call>",
+    "I read it.<tool_call>{\"name\": \"read\"}</tool_call>",
+    "I read it:<tool_call>{\"name\": \"read\"}</tool_call>",
+    "  <tool_call>{\"name\": \"read\"}</tool_call>\n\n",
+    "<tool_call>{\"name\": \"read\"}",
+    "<TOOL_CALL>{\"name\": \"read\"}</TOOL_CALL>",
+    "<tool_calls>[{\"name\": \"read\"}]</tool_calls>",
+    "<tool_use>{\"name\": \"read\"}</tool_use>",
+    "<tool_request>{\"name\": \"read\"}</tool_request>",
+    "<function_call>{\"name\": \"read\"}</function_call>",
+    "<function_calls>\n<invoke name=\"read\">\n</invoke>\n</function_calls>",
+    "<invoke name=\"read\">\n<parameter name=\"path\">a</parameter>\n</invoke>",
+    "<vendor:tool_call>\n<invoke name=\"read\"></invoke>\n</vendor:tool_call>",
+    "<vendor:invoke name=\"read\"></vendor:invoke>",
+    "<function=read>{\"path\": \"a\"}</function>",
+    "<function=read>\n<parameter=path>\na\n</parameter>\n</function>",
+    "<|tool_call|>{\"name\": \"read\"}<|/tool_call|>",
+    "<|tool_calls_section_begin|><|tool_call_begin|>functions.read:0<|tool_call_end|>",
+    "<|tool_call_begin|>functions.read:0<|tool_call_argument_begin|>{}<|tool_call_end|>",
+    "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>read<｜tool▁calls▁end｜>",
+    "<|python_tag|>read.call(path=\"a\")",
+    "<|channel|>commentary to=functions.read <|constrain|>json<|message|>{\"path\":\"a\"}",
+    "[TOOL_CALLS][{\"name\": \"read\", \"arguments\": {\"path\": \"a\"}}]",
+    "[TOOL_CALLS]read[ARGS]{\"path\": \"a\"}",
+    "[TOOL_REQUEST]{\"name\": \"read\"}[END_TOOL_REQUEST]",
+    "<start_function_call>call:read{path:a}<end_function_call>",
+    "```tool_code\nprint(read(path='a'))\n```",
+    "I read it.\n\n```tool_code\nread(path='a')\n```\n",
+    "```tool_call\n{\"name\": \"read\"}\n```",
+    "Here is the code:\n```rust\nfn main() {}\n```\nNow the file.\n<tool_call>{\"name\": \"read\"}</tool_call>",
+];
+
+#[rustfmt::skip]
+const NO_CALLS: [&str; 31] = [
+    "The model writes `<tool_call>` around its calls.",
+    "`<tool_call>{\"name\": \"read\"}</tool_call>`",
+    "Use `<invoke name=\"read\">`",
+    "```\n<tool_call>{\"name\": \"read\"}</tool_call>\n```",
+    "```xml\n<invoke name=\"read\">\n</invoke>\n```",
+    "~~~\n<function=read>{}</function>\n~~~",
+    "For example:\n<tool_call>{\"name\": \"read\"}</tool_call>",
+    "A call looks like this:\n\n<tool_call>{\"name\": \"read\"}</tool_call>",
+    "The syntax is:\n<function=read>{}</function>",
+    "It has this format:\n[TOOL_CALLS][{\"name\": \"read\"}]",
+    "An example.<tool_call>{\"name\": \"read\"}</tool_call>",
+    "The template begins with <tool_call>",
+    "The prompt wraps calls in <tool_call> and </tool_call>",
+    "<tool_call>{\"name\": \"read\"}</tool_call> is how that model calls a tool.",
+    "<tool_call>{\"name\": \"read\"}</tool_call>\n\nThat is what the log shows.",
+    "> <tool_call>{\"name\": \"read\"}</tool_call>",
+    "    <tool_call>{\"name\": \"read\"}</tool_call>",
+    "| <tool_call> | begins a call |\n| </tool_call> | ends it (always)",
+    "See the docs (tool_call)",
+    "The array is [1, 2, 3]",
+    "fn main() {}",
+    "```rust\nfn main() {}\n```",
+    "```json\n{\"name\": \"read\"}\n```",
+    "For example:\n```tool_code\nread()\n```",
+    "```tool_code\nread()\n```\nis what the older model wrote, in a block of its own (see above)",
+    "The component is <function-call>",
+    "<div>\n<p>Hello</p>\n</div>",
+    "<function>",
+    "<invoke>",
+    "tool_call {\"name\": \"read\"}",
+    "It ends with [/TOOL_CALLS]",
+];
+
+#[test]
+fn a_call_that_is_written_as_text_is_seen() {
+    for text in CALLS {
+        assert_eq!(
+            judge(&answer(END, text)),
+            Some(Oddity::CallAsText),
+            "{text}"
+        );
+        let at_tool_use = answer(StopReason::ToolUse, text);
+        assert_eq!(judge(&at_tool_use), Some(Oddity::CallAsText), "{text}");
+        let without_tools = Answered {
+            tools: false,
+            ..answer(END, text)
+        };
+        assert_eq!(judge(&without_tools), None, "{text}");
+    }
+}
+
+#[test]
+fn a_call_that_is_only_told_of_is_none() {
+    for text in NO_CALLS {
+        assert_eq!(judge(&answer(END, text)), None, "{text}");
+    }
+}
+
+const ALL: [Oddity; 14] = [
+    Oddity::Empty { billed: true },
+    Oddity::Empty { billed: false },
+    Oddity::ReasoningOnly,
+    Oddity::NoCall,
+    Oddity::OutOfRoom,
+    Oddity::OnlyReasoned,
+    Oddity::LengthEmpty,
+    Oddity::CutCall,
+    Oddity::Refused,
+    Oddity::NamelessCall,
+    Oddity::CallAsText,
+    Oddity::Announced,
+    Oddity::RepeatedReasoning,
+    Oddity::BlankArguments,
+];
+
+#[test]
+fn every_oddity_says_what_it_is() {
+    for oddity in ALL {
+        assert!(oddity.problem().contains(';'), "{oddity:?} has no remedy");
+        let is_final = matches!(oddity, Oddity::Refused | Oddity::OutOfRoom);
+        assert_eq!(oddity.notice().is_none(), is_final, "{oddity:?}");
+        assert!(oddity.notice().is_none_or(|notice| notice.len() < 160));
+        let kept = [
+            Oddity::Announced,
+            Oddity::CallAsText,
+            Oddity::ReasoningOnly,
+            Oddity::CutCall,
+        ];
+        assert_eq!(oddity.keeps_answer(), kept.contains(&oddity), "{oddity:?}");
+        let json = serde_json::to_string(&oddity).unwrap();
+        assert_eq!(serde_json::from_str::<Oddity>(&json).unwrap(), oddity);
+    }
+    let billed = Oddity::Empty { billed: true }.problem();
+    assert!(billed.contains("content filter") && billed.contains("proxy"));
+    assert!(Oddity::OnlyReasoned.problem().contains("max_tokens"));
+    assert_eq!(Oddity::OutOfRoom.cause(), Cause::ContextOverflow);
+    assert_eq!(Oddity::Refused.cause(), Cause::ContentFilter);
+    assert_eq!(Oddity::LengthEmpty.cause(), Cause::EmptyOutput);
+    assert_eq!(Oddity::CutCall.cause(), Cause::MalformedOutput);
+}
+
+proptest! {
+    #[test]
+    fn any_text_is_judged(text in "(?s).{0,80}|([a-zI' .:…`<>\\[\\]_*\n?é’-]|let me |I'll |```|<tool_call>|read){0,40}") {
+        let judged = judge(&answer(END, &text));
+        let is_blank = text.trim().is_empty();
+        let is_empty = matches!(judged, Some(Oddity::Empty { .. }));
+        prop_assert_eq!(is_blank, is_empty);
+    }
+
+    #[test]
+    fn an_answer_with_a_good_call_is_fine(text in "(?s).{0,60}") {
+        let call = call("read");
+        for stop_reason in [END, StopReason::ToolUse, StopReason::Other] {
+            let answer = Answered { calls: &[&call], ..answer(stop_reason, &text) };
+            prop_assert_eq!(judge(&answer), None);
+        }
+    }
+}
