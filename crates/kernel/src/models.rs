@@ -15,6 +15,16 @@ pub struct Traits {
     pub continues_by: ContinueBy,
 }
 
+impl Default for Traits {
+    /// Those of a model that nobody knows.
+    fn default() -> Self {
+        Self {
+            window: None,
+            continues_by: ContinueBy::Prompt,
+        }
+    }
+}
+
 /// How an answer that was cut off is carried on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

@@ -12,9 +12,10 @@ pub(super) struct Answer {
     pub(super) is_under_way: bool,
     /// Whether something of this attempt was handed on.
     pub(super) was_heard: bool,
-    /// Whether the model has shown its reasoning, and whether one of its calls was not finished.
+    /// Whether the model has shown its reasoning.
     pub(super) was_reasoned: bool,
-    pub(super) call_was_cut: bool,
+    /// The calls that began and were not finished, by their names.
+    pub(super) cut_calls: Vec<String>,
     earlier_usage: Usage,
     pub(super) usage: Usage,
 }

@@ -84,12 +84,13 @@ impl Runner<'_> {
             (false, true) => Reasoned::Unproven,
             (false, false) => Reasoned::None,
         };
+        let cut_calls: Vec<&str> = self.answer.cut_calls.iter().map(String::as_str).collect();
         judge(&Answered {
             stop_reason,
             text: &self.answer.text(),
             calls: &calls,
             reasoned,
-            call_was_cut: self.answer.call_was_cut,
+            cut_calls: &cut_calls,
             usage: self.answer.usage,
             tools: !self.turn.request.tools.is_empty(),
             window: self.turn.traits.window,
