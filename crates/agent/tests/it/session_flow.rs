@@ -62,7 +62,9 @@ async fn usage_is_added_up_over_steps_and_turns() {
     let answer = |input, output, name: Option<&str>| {
         let wanted = name.map(|name| wants("c1", name));
         let reason = name.map_or(StopReason::EndTurn, |_| StopReason::ToolUse);
-        let items = [used(input, output)].into_iter().chain(wanted);
+        let items = [used(input, output), text("Well.")]
+            .into_iter()
+            .chain(wanted);
         items.chain([stop(reason)]).collect::<Vec<_>>().into()
     };
     let world = World::new([answer(10, 1, Some("read")), answer(20, 2, None)]);
@@ -178,11 +180,15 @@ async fn without_tools_a_turn_ends_with_its_calls_answered_as_not_run() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_calls_of_an_answer_that_was_cut_short_are_not_run() {
+async fn answers_that_are_taken_as_they_are_may_be_cut_short_and_their_calls_are_not_run() {
     for reason in [StopReason::Length, StopReason::Refusal] {
         let cut = vec![text("Let me"), wants("c1", "send"), stop(reason)];
         let world = World::new([cut.into(), answers("Hello")]);
-        let session = world.session();
+        let setup = Setup {
+            corrections: 0,
+            ..world.setup()
+        };
+        let session = Arc::new(Session::in_memory(setup));
         let ended = session.prompt("hi".into()).await.unwrap();
         assert_eq!(
             (ended.seal, ended.stop_reason),
@@ -298,7 +304,11 @@ async fn a_prompt_that_was_dropped_is_carried_on_by_the_same_session() {
 async fn an_answer_that_says_nothing_is_no_part_of_the_conversation() {
     let nothing = Call::from(vec![stop(StopReason::EndTurn)]);
     let world = World::new([nothing, answers("Hello")]);
-    let session = world.session();
+    let setup = Setup {
+        corrections: 0,
+        ..world.setup()
+    };
+    let session = Arc::new(Session::in_memory(setup));
     session.prompt("one".into()).await.unwrap();
     session.prompt("two".into()).await.unwrap();
     assert_eq!(words(&world.provider.asked()[1].messages), ["one", "two"]);

@@ -462,12 +462,14 @@ async fn what_the_door_gave_a_turn_is_there_after_a_restart() {
 #[test]
 fn the_accounts_that_a_turn_has_left_are_known_after_a_restart() {
     let prompt = |turn: &str| Entry::Prompt {
+        chosen: false,
         turn_id: turn.to_owned(),
         message: None,
         budget: Prompt::default(),
         options: serde_json::Value::Null,
     };
     let switched = |name: &str| Entry::Switched {
+        model: None,
         left: Some(name.to_owned()),
         spent: Spent::default(),
     };

@@ -166,6 +166,7 @@ impl Case {
         let (control, handle) = Control::new(CancellationToken::new());
         let budget = Prompt::new(self.limits);
         let prompt = Entry::Prompt {
+            chosen: false,
             turn_id: "t".to_owned(),
             message: Some(Message::user("hi")),
             budget: budget.clone(),
