@@ -330,3 +330,12 @@ async fn a_prompt_that_was_dropped_in_its_wait_is_not_retrying() {
     assert!(!session.is_retrying() && session.snapshot().turn_id.is_none());
     assert_eq!(waiting.count("retry_scheduled"), 1);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_prompt_can_be_spawned_on_any_thread() {
+    let world = World::new([answers("Hello")]);
+    let session = world.session();
+    let prompt = tokio::spawn(async move { session.prompt("hi".into()).await });
+    let ended = prompt.await.unwrap().unwrap();
+    assert_eq!(ended.seal, Seal::Completed);
+}

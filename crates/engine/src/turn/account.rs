@@ -75,7 +75,7 @@ impl Runner<'_> {
     }
 
     /// Whether the account in use is blocked while another is free.
-    pub(super) async fn has_better_account(&self) -> bool {
+    pub(super) async fn has_better_account(&mut self) -> bool {
         let (Some(accounts), Some(account)) = (self.turn.accounts, &self.account) else {
             return false;
         };
