@@ -3,13 +3,15 @@
 //! The turn performs every wait and every retry; the session supplies what it needs, keeps what comes of it and lets
 //! others watch and steer. Invariants: a prompt returns when its last retry is over, not before; what failed stays in
 //! the history and out of the conversation; one turn at a time; one process at a time.
-//! Not here: compaction, and what a message looks like on the wire.
+//! Not here: how a conversation is made smaller (see `compaction`), and what a message looks like on the wire.
 
+mod compact;
 mod fold;
 mod record;
 mod setup;
 mod status;
 
+pub use compact::Compacted;
 pub use fold::{Standing, Unfinished};
 pub use record::read;
 pub use setup::{Ask, Setup};
@@ -53,6 +55,12 @@ pub enum Error {
         /// The session.
         session: String,
     },
+    /// The conversation could not be made smaller.
+    #[error("the conversation is as it was: {why}")]
+    NotCompacted {
+        /// Why.
+        why: String,
+    },
     /// An entry cannot be read.
     #[error("entry {seq} of session {session} cannot be read: {error}")]
     Unreadable {
@@ -76,6 +84,8 @@ pub struct Session {
     routes: Vec<Route>,
     /// How to reach the turn that is running.
     running: Mutex<Option<Handle>>,
+    /// Held while the conversation is made smaller by hand: what is asked meanwhile waits.
+    compacting: tokio::sync::Mutex<()>,
 }
 
 impl Session {
@@ -125,6 +135,7 @@ impl Session {
         let usage = record.look(|standing| standing.usage);
         board.change(|snapshot| {
             snapshot.auto_retry_enabled = retries;
+            snapshot.model.clone_from(&setup.model);
             snapshot.usage = usage;
         });
         Self {
@@ -135,6 +146,7 @@ impl Session {
             board,
             retries: AtomicBool::new(retries),
             running: Mutex::default(),
+            compacting: tokio::sync::Mutex::default(),
         }
     }
 
@@ -151,6 +163,7 @@ impl Session {
 
     /// Says something to the model, and returns when all that follows from it is over: steps, retries, waits.
     pub async fn prompt(&self, ask: Ask) -> Result<Ended, Error> {
+        drop(self.compacting.lock().await);
         let running = self.enter()?;
         let (mut messages, turns, mut models) =
             self.record.look(|standing| match standing.unfinished {
@@ -232,11 +245,13 @@ impl Session {
         if running.is_some() {
             return Err(Error::Busy);
         }
-        let (control, handle) = Control::new(CancellationToken::new());
+        let abort = CancellationToken::new();
+        let (control, handle) = Control::new(abort.clone());
         *running = Some(handle);
         Ok(Running {
             session: self,
             control: Some(control),
+            abort,
         })
     }
 
@@ -381,6 +396,8 @@ struct Begun {
 struct Running<'a> {
     session: &'a Session,
     control: Option<Control>,
+    /// Cancelled when it is to end.
+    abort: CancellationToken,
 }
 
 impl Running<'_> {
@@ -396,6 +413,7 @@ impl Drop for Running<'_> {
         // A turn that was dropped in the middle has said no end of its retry.
         self.session.board.change(|snapshot| {
             (snapshot.turn_id, snapshot.retry, snapshot.held) = (None, None, None);
+            snapshot.is_compacting = false;
         });
     }
 }

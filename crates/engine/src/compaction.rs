@@ -17,6 +17,8 @@ pub struct Job<'a> {
     pub size: Size,
     /// Why.
     pub reason: CompactionReason,
+    /// What the summary should look at, when a person says so.
+    pub focus: Option<&'a str>,
     /// What may be spent on it.
     pub budget: Prompt,
     /// Cancelled when it is not wanted any more.

@@ -26,7 +26,8 @@ pub struct Route {
 impl Route {
     /// What tells it from others: who answers, where, and as which model.
     pub fn key(&self) -> String {
-        key(&*self.provider, &self.model)
+        let provider = &*self.provider;
+        format!("{}@{}/{}", provider.name(), provider.place(), self.model)
     }
 
     /// A model with nothing more known of it; the other fields can be set.
@@ -40,9 +41,4 @@ impl Route {
             max_tokens: None,
         }
     }
-}
-
-/// What a model at a provider is known by.
-pub(crate) fn key(provider: &dyn Provider, model: &str) -> String {
-    format!("{}@{}/{model}", provider.name(), provider.place())
 }

@@ -21,6 +21,10 @@ pub struct Snapshot {
     pub retry: Option<Retry>,
     /// Until when the gate holds the call, and why.
     pub held: Option<Held>,
+    /// The model that is asked.
+    pub model: String,
+    /// Whether the conversation is being made smaller.
+    pub is_compacting: bool,
     /// Whether failures are retried.
     pub auto_retry_enabled: bool,
     /// What all turns used, failed attempts included.
@@ -129,7 +133,13 @@ impl Snapshot {
     fn take_in(&mut self, event: &Event) {
         self.events = event.seq;
         match &event.body {
-            Body::Start { .. } => self.turn_id = Some(event.turn_id.clone()),
+            Body::Start { model, .. } => {
+                self.turn_id = Some(event.turn_id.clone());
+                self.model.clone_from(model);
+            }
+            Body::ModelSwitched { to, .. } => self.model.clone_from(to),
+            Body::AutoCompactionStarted { .. } => self.is_compacting = true,
+            Body::AutoCompactionEnded { .. } => self.is_compacting = false,
             Body::AttemptStarted { attempt } => {
                 self.attempt = *attempt;
                 self.held = None;

@@ -92,6 +92,7 @@ impl Runner<'_> {
             request: &self.turn.request,
             size,
             reason,
+            focus: None,
             budget,
             cancel,
             say: &mut say,

@@ -6,7 +6,7 @@
 
 use super::Runner;
 use crate::journal::{Entry, ModelSwitch};
-use crate::route::{self, Route};
+use crate::route::Route;
 use crate::size;
 use outlast_kernel::Timestamp;
 use outlast_kernel::decision::Remedies;
@@ -235,10 +235,5 @@ impl Runner<'_> {
             tokens: size::known(&self.turn.request, self.seen),
             window: self.turn.traits.window,
         }
-    }
-
-    /// What the model in use is known by, where others are told.
-    pub(super) fn model_key(&self) -> String {
-        route::key(self.turn.provider, &self.turn.request.model)
     }
 }

@@ -1,0 +1,126 @@
+//! Making the conversation smaller by hand.
+//!
+//! Invariants: what is asked meanwhile waits and is not lost; nothing has changed until it is written down.
+
+use super::{Error, Running, Session};
+use outlast_engine::compaction::{Job, Outcome, Size, Smaller};
+use outlast_engine::journal::{Entry, Journal, Unrecorded};
+use outlast_engine::size;
+use outlast_kernel::budget::{Limits, Prompt};
+use outlast_kernel::event::{Body, CompactionReason, Event, VERSION};
+
+/// A conversation that was made smaller.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Compacted {
+    /// How many tokens it had, about.
+    pub before: u64,
+    /// How many it has, about.
+    pub after: u64,
+    /// What stands for what was left out, if it was summarised.
+    pub summary: Option<String>,
+    /// Who summarised it.
+    pub model: Option<String>,
+}
+
+impl Session {
+    /// Makes the conversation smaller now; `focus` says what the summary should look at.
+    pub async fn compact(&self, focus: Option<&str>, limits: Limits) -> Result<Compacted, Error> {
+        let _others_wait = self.compacting.lock().await;
+        let running = self.enter()?;
+        if self.unfinished_turn().is_some() {
+            return Err(self.unfinished());
+        }
+        let request = self.setup.request(self.messages());
+        let before = size::tokens(&request);
+        let reason = CompactionReason::Manual;
+        self.say(Body::AutoCompactionStarted {
+            reason,
+            tokens: before,
+        });
+        let job = (Prompt::new(limits), focus, before);
+        let result = self.make_smaller(&running, request, job).await;
+        let (after, error) = match &result {
+            Ok(compacted) => (compacted.after, None),
+            Err(error) => (before, Some(error.to_string())),
+        };
+        let will_retry = false;
+        self.say(Body::AutoCompactionEnded {
+            reason,
+            before,
+            after,
+            will_retry,
+            error,
+        });
+        result
+    }
+
+    async fn make_smaller(
+        &self,
+        running: &Running<'_>,
+        request: outlast_dialect::Request,
+        (budget, focus, before): (Prompt, Option<&str>, u64),
+    ) -> Result<Compacted, Error> {
+        let Some(compactor) = &self.setup.compaction else {
+            let why = "compaction is switched off".to_owned();
+            return Err(Error::NotCompacted { why });
+        };
+        let mut say = |body: Body| self.say(body);
+        let job = Job {
+            request: &request,
+            size: Size {
+                tokens: before,
+                window: self.setup.traits.window,
+            },
+            reason: CompactionReason::Manual,
+            focus,
+            budget,
+            cancel: running.abort.clone(),
+            say: &mut say,
+        };
+        let Outcome { result, usage, .. } = compactor.compact(job).await;
+        let Smaller {
+            messages,
+            size: after,
+            model,
+        } = result.map_err(|why| Error::NotCompacted { why })?;
+        let first = messages.first().filter(|_| model.is_some());
+        let compacted = Compacted {
+            before,
+            after,
+            summary: first.map(outlast_dialect::Message::text),
+            model: model.clone(),
+        };
+        let entry = Entry::Compacted {
+            reason: CompactionReason::Manual,
+            messages,
+            before,
+            after,
+            model,
+            usage,
+        };
+        let turn = self.record.look(|standing| standing.turns);
+        self.record.begin_turn(turn);
+        match self.record.append(&[entry]).await {
+            Ok(()) => {}
+            // It is written down with what comes next.
+            Err(Unrecorded::Failed { why: message }) => self.say(Body::Unrecorded { message }),
+            Err(Unrecorded::Lost { why }) => return Err(Error::NotCompacted { why }),
+        }
+        let usage = self.record.look(|standing| standing.usage);
+        self.board.change(|snapshot| snapshot.usage = usage);
+        Ok(compacted)
+    }
+
+    /// Tells listeners of something that happens outside of a turn.
+    fn say(&self, body: Body) {
+        self.board.post(&Event {
+            v: VERSION,
+            seq: self.board.snapshot().events + 1,
+            time: self.setup.clock.now(),
+            session_id: self.id.clone(),
+            turn_id: String::new(),
+            attempt_id: None,
+            body,
+        });
+    }
+}
