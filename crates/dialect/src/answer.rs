@@ -170,6 +170,8 @@ impl<'a> Answer<'a> {
             (Delta::Usage(usage), _) => self.usage = Some(*usage),
             (Delta::Stopped(reason), _) => self.stop = Some(*reason),
             (Delta::Text(text) | Delta::Reasoning(text), _) if text.is_empty() => {}
+            // Nobody sends on purpose what is not whole.
+            (Delta::CallCut { .. }, _) => {}
             (Delta::Text(text), Some(Part::Text(pieces))) => pieces.push(text),
             (Delta::Text(text), _) => self.parts.push(Part::Text(vec![text])),
             (Delta::Reasoning(text), Some(Part::Thought(thought))) if thought.done.is_none() => {

@@ -12,8 +12,14 @@ pub enum Delta {
     Reasoning(String),
     /// Reasoning that is complete, with what proves it; its pieces came before.
     ReasoningDone(Reasoning),
-    /// A tool call, complete.
+    /// A tool call, complete: it has a name, and an id, which is made up if the provider gave none.
     ToolCall(ToolCall),
+    /// A tool call that began and is not whole; said just before the end. Most often the output limit cut it off, but one
+    /// that names no tool, which nobody could run or send back, is one, too.
+    CallCut {
+        /// The tool's name, as far as it came.
+        name: String,
+    },
     /// What the call has used so far; each one replaces the one before.
     Usage(Usage),
     /// The end: a stream without it was cut off.
@@ -32,7 +38,9 @@ impl Delta {
         match self {
             Self::Text(text) | Self::Reasoning(text) => !text.is_empty(),
             Self::ToolCall(_) => true,
-            Self::ReasoningDone(_) | Self::Usage(_) | Self::Stopped(_) => false,
+            Self::ReasoningDone(_) | Self::CallCut { .. } | Self::Usage(_) | Self::Stopped(_) => {
+                false
+            }
         }
     }
 }

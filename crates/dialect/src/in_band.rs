@@ -5,6 +5,7 @@ use crate::lenient::Lenient;
 use crate::sse;
 use outlast_kernel::Timestamp;
 use outlast_kernel::failure::{Failure, IoKind, Transport};
+use outlast_kernel::verdict::{Cause, Scope, Verdict};
 use serde_json::Value;
 
 /// The error that a provider sent in place of an answer, read like one that comes with an error status.
@@ -100,6 +101,17 @@ fn garbled(provider: &str, text: &str, at: Timestamp) -> Box<Failure> {
 pub(crate) fn too_many(provider: &str, what: &str, at: Timestamp) -> Box<Failure> {
     let message = format!("the answer has too many {what}");
     Box::new(Failure::emitted(provider, &message, at).with_io(IoKind::Protocol))
+}
+
+/// A call whose arguments are blanks without end.
+pub(crate) fn blank_arguments(provider: &str, tool: &str, at: Timestamp) -> Box<Failure> {
+    let message = match tool {
+        "" => "the arguments of a tool call are only blanks".to_owned(),
+        tool => format!("the arguments of a call of {tool} are only blanks"),
+    };
+    let verdict = Verdict::of(Cause::MalformedOutput, Scope::Request);
+    let failure = Failure::emitted(provider, &message, at).with_code("blank_arguments");
+    Box::new(failure.with_verdict(verdict))
 }
 
 /// A stream that ended before its answer did.

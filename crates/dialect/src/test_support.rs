@@ -49,6 +49,11 @@ pub(crate) fn text(text: &str) -> Delta {
     Delta::Text(text.to_owned())
 }
 
+pub(crate) fn cut(name: &str) -> Delta {
+    let name = name.to_owned();
+    Delta::CallCut { name }
+}
+
 pub(crate) fn call(id: &str, name: &str, arguments: &str) -> Delta {
     Delta::ToolCall(ToolCall {
         id: id.to_owned(),

@@ -3,7 +3,7 @@
 //! A call is handed on when its block ends and its arguments are whole. One without arguments may be one that the
 //! output limit cut off before them: it waits until more comes or the reason for the end is known.
 
-use crate::arguments::{self, complete};
+use crate::arguments::{self, Endless, Handed};
 use crate::lenient::Lenient;
 use crate::usage::{Names, Used};
 use crate::{Delta, Sign, in_band, sse};
@@ -32,6 +32,7 @@ pub struct Stream {
     blocks: BTreeMap<u64, Block>,
     /// A call without arguments that has ended, unless the output limit ended it.
     held: Option<ToolCall>,
+    handed: Handed,
     has_opened: bool,
 }
 
@@ -59,6 +60,7 @@ impl Stream {
             stop_reason: None,
             blocks: BTreeMap::new(),
             held: None,
+            handed: Handed::default(),
             has_opened: false,
         }
     }
@@ -88,7 +90,9 @@ impl Stream {
                     self.begin(index, block, deltas);
                 }
             }
-            "content_block_delta" => self.go_on(index, &frame["delta"], deltas),
+            "content_block_delta" => self
+                .go_on(index, &frame["delta"], deltas)
+                .map_err(|endless| endless.failure(&self.provider, now))?,
             "content_block_stop" => self.end_block(index, deltas),
             "message_delta" => {
                 let reason = frame["delta"]["stop_reason"].as_str().map(stop_reason);
@@ -110,7 +114,9 @@ impl Stream {
 
     /// A block may bring its beginning along.
     fn begin(&mut self, index: u64, block: &Value, deltas: &mut Vec<Delta>) {
-        deltas.extend(self.held.take().and_then(complete).map(Delta::ToolCall));
+        if let Some(held) = self.held.take() {
+            self.handed.call(held, deltas);
+        }
         let begun = match block["type"].as_str().unwrap_or_default() {
             "text" => {
                 say(&block["text"], Delta::Text, deltas);
@@ -138,11 +144,13 @@ impl Stream {
         };
         if let Some(begun) = begun {
             let before = self.blocks.insert(index, begun);
-            deltas.extend(before.and_then(Block::left_open));
+            before
+                .into_iter()
+                .for_each(|block| self.left_open(block, deltas));
         }
     }
 
-    fn go_on(&mut self, index: u64, delta: &Value, deltas: &mut Vec<Delta>) {
+    fn go_on(&mut self, index: u64, delta: &Value, deltas: &mut Vec<Delta>) -> Result<(), Endless> {
         let piece = |name: &str| delta[name].as_str().unwrap_or_default();
         match (delta["type"].as_str(), self.blocks.get_mut(&index)) {
             (Some("text_delta"), _) => say(&delta["text"], Delta::Text, deltas),
@@ -154,50 +162,34 @@ impl Stream {
                 signature.push_str(piece("signature"));
             }
             (Some("input_json_delta"), Some(Block::Tool { call, .. })) => {
-                call.arguments.push_str(piece("partial_json"));
+                arguments::add(call, piece("partial_json"))?;
             }
             _ => {}
         }
+        Ok(())
     }
 
     fn end_block(&mut self, index: u64, deltas: &mut Vec<Delta>) {
         match self.blocks.remove(&index) {
             Some(Block::Tool { call, input }) if call.arguments.is_empty() && input.is_empty() => {
-                let before = self.held.replace(call);
-                deltas.extend(before.and_then(complete).map(Delta::ToolCall));
+                if let Some(before) = self.held.replace(call) {
+                    self.handed.call(before, deltas);
+                }
             }
-            block => deltas.extend(block.and_then(Block::end)),
+            Some(block) => self.close(block, deltas),
+            None => {}
         }
     }
 
-    fn judge_held(&mut self, deltas: &mut Vec<Delta>) {
-        let was_cut = matches!(
-            self.stop_reason,
-            Some(StopReason::Length | StopReason::Refusal)
-        );
-        let held = self.held.take().filter(|_| !was_cut);
-        deltas.extend(held.and_then(complete).map(Delta::ToolCall));
-    }
-
-    fn end(&mut self, deltas: &mut Vec<Delta>) {
-        self.judge_held(deltas);
-        let open = std::mem::take(&mut self.blocks).into_values();
-        deltas.extend(open.filter_map(Block::left_open));
-        let reason = self.stop_reason.unwrap_or(StopReason::Other);
-        deltas.push(Delta::Stopped(reason));
-    }
-}
-
-impl Block {
-    fn end(self) -> Option<Delta> {
-        match self {
-            Self::Tool { mut call, input } => {
+    fn close(&mut self, block: Block, deltas: &mut Vec<Delta>) {
+        match block {
+            Block::Tool { mut call, input } => {
                 if call.arguments.is_empty() {
                     call.arguments = input;
                 }
-                complete(call).map(Delta::ToolCall)
+                self.handed.call(call, deltas);
             }
-            Self::Thinking { text, signature } => Some(Delta::ReasoningDone(Reasoning {
+            Block::Thinking { text, signature } => deltas.push(Delta::ReasoningDone(Reasoning {
                 text,
                 proof: (!signature.is_empty()).then_some(Proof::Signature { signature }),
                 ..Reasoning::default()
@@ -206,12 +198,36 @@ impl Block {
     }
 
     /// A block whose end was not told is whole only if it shows that itself.
-    fn left_open(self) -> Option<Delta> {
-        let shows = match &self {
-            Self::Tool { call, input } => !call.arguments.is_empty() || !input.is_empty(),
-            Self::Thinking { signature, .. } => !signature.is_empty(),
-        };
-        shows.then(|| self.end())?
+    fn left_open(&mut self, block: Block, deltas: &mut Vec<Delta>) {
+        match block {
+            Block::Tool { call, input } if call.arguments.is_empty() && input.is_empty() => {
+                self.handed.cut(call.name);
+            }
+            Block::Thinking { signature, .. } if signature.is_empty() => {}
+            block => self.close(block, deltas),
+        }
+    }
+
+    fn judge_held(&mut self, deltas: &mut Vec<Delta>) {
+        let was_cut = matches!(
+            self.stop_reason,
+            Some(StopReason::Length | StopReason::Refusal)
+        );
+        match self.held.take() {
+            Some(held) if was_cut => self.handed.cut(held.name),
+            Some(held) => drop(self.handed.call(held, deltas)),
+            None => {}
+        }
+    }
+
+    fn end(&mut self, deltas: &mut Vec<Delta>) {
+        self.judge_held(deltas);
+        for block in std::mem::take(&mut self.blocks).into_values() {
+            self.left_open(block, deltas);
+        }
+        self.handed.say_cut(deltas);
+        let reason = self.stop_reason.unwrap_or(StopReason::Other);
+        deltas.push(Delta::Stopped(reason));
     }
 }
 
@@ -228,7 +244,8 @@ pub fn read_whole(provider: &str, body: &str, now: Timestamp) -> Result<Vec<Delt
     let is_call = |block: &Value| block["type"] == "tool_use";
     if stream.stop_reason == Some(StopReason::Length) && blocks.last().is_some_and(is_call) {
         // The limit was reached within this call.
-        blocks.pop();
+        let cut = blocks.pop().unwrap_or_default();
+        stream.handed.cut(owned(&cut["name"]));
     }
     let source = arguments::field(body, "content").map(arguments::elements);
     let mut source = source.unwrap_or_default().into_iter();

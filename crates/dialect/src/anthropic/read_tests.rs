@@ -1,6 +1,6 @@
 use super::*;
 use crate::Dialect;
-use crate::test_support::{NOW, call, read_all, read_named, signs, text, wire};
+use crate::test_support::{NOW, call, cut, read_all, read_named, signs, text, wire};
 use outlast_kernel::classify::classify;
 use outlast_kernel::event::Usage;
 use outlast_kernel::failure::IoKind;
@@ -81,8 +81,8 @@ fn half_a_call_is_not_handed_on() {
         (&[TOOL, &half, BLOCK_STOP], &[]),
         (&[TOOL, &half, &rest, BLOCK_STOP], &[whole()]),
         // Without the end of the block, what is whole counts.
-        (&[TOOL, &half, MESSAGE_STOP], &[stopped()]),
-        (&[TOOL, MESSAGE_STOP], &[stopped()]),
+        (&[TOOL, &half, MESSAGE_STOP], &[cut("run"), stopped()]),
+        (&[TOOL, MESSAGE_STOP], &[cut("run"), stopped()]),
         (&[TOOL, &half, &rest, MESSAGE_STOP], &[whole(), stopped()]),
         (&[TOOL, &half, &rest, TOOL], &[whole()]),
     ];
@@ -118,7 +118,10 @@ fn input_keeps_its_words_and_pieces_win_over_it() {
         whole("tool_use"),
         [exact(), Delta::Stopped(StopReason::ToolUse)]
     );
-    assert_eq!(whole("max_tokens"), [Delta::Stopped(StopReason::Length)]);
+    assert_eq!(
+        whole("max_tokens"),
+        [cut("run"), Delta::Stopped(StopReason::Length)]
+    );
 }
 
 #[test]

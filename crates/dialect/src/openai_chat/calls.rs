@@ -3,7 +3,7 @@
 //! A piece belongs to the call with its index or, without one, with its id; without either, to the last. An index that
 //! comes again with another id and a name is another call: some servers number all of them alike.
 
-use crate::arguments::{self, elements, field};
+use crate::arguments::{self, Endless, elements, field};
 use outlast_kernel::event::ToolCall;
 use serde_json::Value;
 use std::collections::HashMap;
@@ -18,9 +18,6 @@ pub(super) struct Calls {
     by_index: HashMap<u64, usize>,
     by_id: HashMap<String, usize>,
 }
-
-/// There are more calls than are accepted.
-pub(super) struct TooMany;
 
 /// One piece of a call, as far as it tells whose it is.
 struct Piece<'a> {
@@ -39,14 +36,13 @@ impl Calls {
         self.calls.iter().all(is_whole)
     }
 
-    /// Those that are whole, and none after that.
-    pub(super) fn take(&mut self) -> impl Iterator<Item = ToolCall> + use<> {
-        let calls = std::mem::take(self).calls;
-        calls.into_iter().filter_map(arguments::complete)
+    /// All of them, and none after that.
+    pub(super) fn take(&mut self) -> Vec<ToolCall> {
+        std::mem::take(self).calls
     }
 
     /// Adds a list of pieces from a chunk with that text, and tells whether they said anything.
-    pub(super) fn add(&mut self, pieces: &[Value], source: &str) -> Result<bool, TooMany> {
+    pub(super) fn add(&mut self, pieces: &[Value], source: &str) -> Result<bool, Endless> {
         let are_objects = |piece: &Value| piece["function"]["arguments"].is_object();
         let texts = match pieces.iter().any(are_objects) {
             true => texts(source).unwrap_or_default(),
@@ -69,7 +65,7 @@ impl Calls {
     }
 
     /// Adds to the one call that older servers can make.
-    pub(super) fn add_function(&mut self, function: &Value) -> Result<bool, TooMany> {
+    pub(super) fn add_function(&mut self, function: &Value) -> Result<bool, Endless> {
         let piece = Piece {
             index: Some(u64::MAX),
             id: None,
@@ -78,11 +74,11 @@ impl Calls {
         self.piece(&piece, &function["arguments"])
     }
 
-    fn piece(&mut self, piece: &Piece<'_>, arguments: &Value) -> Result<bool, TooMany> {
+    fn piece(&mut self, piece: &Piece<'_>, arguments: &Value) -> Result<bool, Endless> {
         let known = self.find(piece);
         let place = known.unwrap_or(self.calls.len());
         if place == MOST {
-            return Err(TooMany);
+            return Err(Endless::TooMany("tool calls"));
         }
         if known.is_none() {
             self.calls.push(ToolCall::default());
@@ -100,7 +96,7 @@ impl Calls {
             name.clone_into(&mut call.name);
         }
         match arguments {
-            Value::String(piece) => call.arguments.push_str(piece),
+            Value::String(piece) => arguments::add(call, piece)?,
             whole @ Value::Object(_) => call.arguments = arguments::in_field(whole),
             _ => {}
         }

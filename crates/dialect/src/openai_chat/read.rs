@@ -4,7 +4,8 @@
 //! index or without an id after their first chunk, usage in a last chunk or in every one, a finish reason in every one.
 
 use super::DONE;
-use super::calls::{Calls, TooMany};
+use super::calls::Calls;
+use crate::arguments::{Endless, Handed};
 use crate::lenient::Lenient;
 use crate::usage::{Names, Used};
 use crate::{Delta, Sign, in_band, sse};
@@ -83,7 +84,7 @@ impl Stream {
             (Some(failure), _) => Err(failure),
             (None, chunk) => self
                 .chunk(&chunk.unwrap_or_default(), &event.data, deltas)
-                .map_err(|TooMany| in_band::too_many(&self.provider, "tool calls", now)),
+                .map_err(|endless| endless.failure(&self.provider, now)),
         }
     }
 
@@ -92,7 +93,7 @@ impl Stream {
         chunk: &Value,
         source: &str,
         deltas: &mut Vec<Delta>,
-    ) -> Result<Sign, TooMany> {
+    ) -> Result<Sign, Endless> {
         let choice = choice(chunk);
         let delta = &choice["delta"];
         // A message in place of deltas is one; a message after them only repeats them.
@@ -149,15 +150,21 @@ impl Stream {
         self.end_reasoning(deltas);
         // What the output limit or a filter cut short is nobody's wish.
         let was_cut = matches!(reason, StopReason::Length | StopReason::Refusal);
-        let before = deltas.len();
-        let calls = self.calls.take().filter(|_| !was_cut);
-        deltas.extend(calls.map(Delta::ToolCall));
+        let mut handed = Handed::default();
+        let mut has_calls = false;
+        for call in self.calls.take() {
+            match was_cut {
+                true => handed.cut(call.name),
+                false => has_calls |= handed.call(call, deltas),
+            }
+        }
         let reason = match reason {
             _ if self.refused => StopReason::Refusal,
             // Some servers call every end a stop, and some have words of their own.
-            StopReason::EndTurn | StopReason::Other if deltas.len() > before => StopReason::ToolUse,
+            StopReason::EndTurn | StopReason::Other if has_calls => StopReason::ToolUse,
             reason => reason,
         };
+        handed.say_cut(deltas);
         deltas.push(Delta::Stopped(reason));
     }
 
@@ -167,7 +174,7 @@ impl Stream {
         message: &Value,
         source: &str,
         deltas: &mut Vec<Delta>,
-    ) -> Result<bool, TooMany> {
+    ) -> Result<bool, Endless> {
         let before = deltas.len();
         let thought = ["reasoning_content", "reasoning"]
             .iter()
@@ -283,7 +290,7 @@ pub fn read_whole(provider: &str, body: &str, now: Timestamp) -> Result<Vec<Delt
     let mut deltas = Vec::new();
     stream
         .message(message, body, &mut deltas)
-        .map_err(|TooMany| in_band::too_many(provider, "tool calls", now))?;
+        .map_err(|endless| endless.failure(provider, now))?;
     deltas.extend(stream.used.report(&completion["usage"], &USAGE));
     stream.finish = finish_reason(choice);
     stream.done(now, &mut deltas)?;

@@ -1,6 +1,6 @@
 use super::*;
 use crate::Dialect;
-use crate::test_support::{NOW, call, read_all, read_named, signs, text, wire};
+use crate::test_support::{NOW, call, cut, read_all, read_named, signs, text, wire};
 use outlast_kernel::classify::classify;
 use outlast_kernel::event::Usage;
 use outlast_kernel::failure::IoKind;
@@ -44,7 +44,7 @@ fn half_a_call_is_not_handed_on_by_the_last_frame() {
     );
     let length = r#"{"choices":[{"delta":{},"finish_reason":"length"}]}"#;
     let stopped = Delta::Stopped(StopReason::Length);
-    assert_eq!(read(&[half, length]), (vec![stopped], None));
+    assert_eq!(read(&[half, length]), (vec![cut("run"), stopped], None));
 }
 
 #[test]
@@ -336,7 +336,7 @@ fn older_and_odder_servers_are_understood() {
         ),
         (
             r#"{"choices":[{"delta":{"function_call":{"name":"run","arguments":"[1]"}}}]}"#,
-            vec![call("", "run", "[1]"), stopped()],
+            vec![call("call_1", "run", "[1]"), stopped()],
         ),
         (
             r#"{"choices":[{"delta":{"tool_calls":[{"id":"a","function":{"name":"run","arguments":{"z": 1.0,"a":2}}}]}}]}"#,
@@ -344,7 +344,11 @@ fn older_and_odder_servers_are_understood() {
         ),
         (
             r#"{"choices":[{"delta":{"tool_calls":[{"function":{"name":"run","arguments":"[1]"}},{"function":{"name":"run","arguments":"[2]"}}]}}]}"#,
-            vec![call("", "run", "[1]"), call("", "run", "[2]"), stopped()],
+            vec![
+                call("call_1", "run", "[1]"),
+                call("call_2", "run", "[2]"),
+                stopped(),
+            ],
         ),
     ];
     for (frame, expected) in table {

@@ -1,6 +1,7 @@
 //! One item of an answer: what was said of it, and what is left to say.
 
-use crate::{Delta, arguments};
+use crate::Delta;
+use crate::arguments::{self, Endless};
 use outlast_kernel::event::{Proof, Reasoning, ToolCall};
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -21,6 +22,8 @@ pub(super) struct Item {
     /// The parts that this was of.
     parts: BTreeSet<u64>,
     pub(super) is_done: bool,
+    /// It is a call, and was handed on.
+    pub(super) is_told: bool,
     /// The last event has told of it.
     pub(super) is_listed: bool,
 }
@@ -72,9 +75,9 @@ impl Item {
     }
 
     /// A piece of the arguments, or all of them.
-    pub(super) fn add_arguments(&mut self, event: &Value) {
+    pub(super) fn add_arguments(&mut self, event: &Value) -> Result<(), Endless> {
         if let Some(piece) = event["delta"].as_str() {
-            self.call.arguments.push_str(piece);
+            arguments::add(&mut self.call, piece)?;
         }
         if !event["arguments"].is_null() {
             self.whole_arguments = Some(arguments::in_field(&event["arguments"]));
@@ -82,6 +85,7 @@ impl Item {
         if let Some(name) = event["name"].as_str().filter(|name| !name.is_empty()) {
             name.clone_into(&mut self.call.name);
         }
+        Ok(())
     }
 
     /// Whether nothing was said of this item yet.
@@ -187,8 +191,8 @@ impl Item {
             arguments,
             ..self.call.clone()
         };
-        let call = arguments::complete(call).filter(|call| !call.name.is_empty())?;
-        Some(Delta::ToolCall(call))
+        self.is_told = !call.name.is_empty();
+        self.is_told.then_some(Delta::ToolCall(call))
     }
 }
 

@@ -5,14 +5,12 @@
 //! by what it says. Invariant: what is said of an item is said once.
 
 use super::item::{End, Item, Told};
+use crate::arguments::Endless;
 use serde_json::Value;
 use std::collections::HashMap;
 
 /// More items than that in one answer are nobody's wish.
 const MOST: usize = 1000;
-
-/// There are more items than are accepted.
-pub(super) struct TooMany;
 
 #[derive(Debug, Default)]
 pub(super) struct Items {
@@ -31,7 +29,7 @@ struct Key<'a> {
 
 impl Items {
     /// The item of an event about a part of it.
-    pub(super) fn of_event(&mut self, event: &Value, kind: &str) -> Result<&mut Item, TooMany> {
+    pub(super) fn of_event(&mut self, event: &Value, kind: &str) -> Result<&mut Item, Endless> {
         let key = Key {
             id: text(&event["item_id"]),
             call_id: text(&event["call_id"]),
@@ -43,7 +41,7 @@ impl Items {
     }
 
     /// An item that begins. What has the same place and another id is another item.
-    pub(super) fn begun(&mut self, item: &Value, index: Option<u64>) -> Result<(), TooMany> {
+    pub(super) fn begun(&mut self, item: &Value, index: Option<u64>) -> Result<(), Endless> {
         let key = Key::of(item, index);
         let known = self.find(&key).filter(|place| {
             let known = &self.items[*place];
@@ -55,7 +53,7 @@ impl Items {
     }
 
     /// An item that is complete.
-    pub(super) fn done(&mut self, item: &Value, index: Option<u64>) -> Result<&mut Item, TooMany> {
+    pub(super) fn done(&mut self, item: &Value, index: Option<u64>) -> Result<&mut Item, Endless> {
         let key = Key::of(item, index);
         let known = self.find(&key);
         let known = known.or_else(|| self.alike(item, &key, |known| !known.is_done));
@@ -63,7 +61,7 @@ impl Items {
     }
 
     /// An item in the list of all.
-    pub(super) fn listed(&mut self, item: &Value, place: u64) -> Result<&mut Item, TooMany> {
+    pub(super) fn listed(&mut self, item: &Value, place: u64) -> Result<&mut Item, Endless> {
         let key = Key::of(item, Some(place));
         let is_free =
             |place: &usize| key.fits(&self.items[*place]) && !self.items[*place].is_listed;
@@ -84,6 +82,23 @@ impl Items {
         let is_open = |item: &&mut Item| !item.is_done && item.kind == "function_call";
         let open = self.items.iter_mut().filter(is_open);
         End::of(open.filter_map(|item| item.call_if_told()).collect())
+    }
+
+    /// The names of the calls that began and were never whole.
+    pub(super) fn cut_calls(&self) -> impl Iterator<Item = &str> {
+        let calls = self
+            .items
+            .iter()
+            .filter(|item| item.kind == "function_call");
+        let is_told = |name: &str| {
+            self.items
+                .iter()
+                .any(|item| item.is_told && item.call.name == name)
+        };
+        // One without arguments beside one that was told is the same one, by another id.
+        let is_cut =
+            move |item: &&Item| !(item.is_told || item.is_silent() && is_told(&item.call.name));
+        calls.filter(is_cut).map(|item| item.call.name.as_str())
     }
 
     fn find(&self, key: &Key<'_>) -> Option<usize> {
@@ -124,10 +139,10 @@ impl Items {
         })
     }
 
-    fn known_or_new(&mut self, known: Option<usize>, key: &Key<'_>) -> Result<&mut Item, TooMany> {
+    fn known_or_new(&mut self, known: Option<usize>, key: &Key<'_>) -> Result<&mut Item, Endless> {
         let place = known.unwrap_or(self.items.len());
         if place == MOST {
-            return Err(TooMany);
+            return Err(Endless::TooMany("items"));
         }
         if known.is_none() {
             self.items.push(Item::default());

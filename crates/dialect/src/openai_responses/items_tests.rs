@@ -3,7 +3,7 @@
 use super::tests::COMPLETED;
 use super::*;
 use crate::Dialect;
-use crate::test_support::{call, read_all, read_named, signs, text, wire};
+use crate::test_support::{call, cut, read_all, read_named, signs, text, wire};
 use outlast_kernel::failure::IoKind;
 
 fn read(data: &[&str]) -> (Vec<Delta>, Option<Failure>) {
@@ -68,18 +68,18 @@ fn a_call_is_handed_on_once_and_whole_however_it_is_told() {
             "{events:?}"
         );
     }
-    let cut = CALL.replace("[1]", "[1");
+    let half_told = CALL.replace("[1]", "[1");
     let incomplete = CALL.replace(r#""id":"fc""#, r#""id":"fc","status":"incomplete""#);
     let never: [&[(&str, &str)]; 4] = [
         &[added, half, end],
         &[added, end],
-        &[("output_item.done", &cut), end],
+        &[("output_item.done", &half_told), end],
         &[added, pieces, ("output_item.done", &incomplete), end],
     ];
     for events in never {
         assert_eq!(
             told(events),
-            [Delta::Stopped(StopReason::EndTurn)],
+            [cut("run"), Delta::Stopped(StopReason::EndTurn)],
             "{events:?}"
         );
     }

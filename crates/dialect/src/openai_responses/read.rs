@@ -4,7 +4,8 @@
 //! sends only at the end is not lost. A call is handed on with its item, or at the end if its item's end was not told.
 
 use super::item::End;
-use super::items::{Items, TooMany};
+use super::items::Items;
+use crate::arguments::{Endless, Handed};
 use crate::lenient::Lenient;
 use crate::usage::{Names, Used};
 use crate::{Delta, Sign, in_band, sse};
@@ -34,6 +35,7 @@ pub struct Stream {
     json: Lenient,
     used: Used,
     items: Items,
+    handed: Handed,
     has_calls: bool,
     refused: bool,
     /// Which of the openings came. All, as soon as there is more than that.
@@ -48,6 +50,7 @@ impl Stream {
             json: Lenient::default(),
             used: Used::default(),
             items: Items::default(),
+            handed: Handed::default(),
             has_calls: false,
             refused: false,
             opened: [false; OPENINGS.len()],
@@ -79,7 +82,7 @@ impl Stream {
             _ => {}
         }
         self.event(kind, &frame, deltas)
-            .map_err(|TooMany| in_band::too_many(&self.provider, "items", now))?;
+            .map_err(|endless| endless.failure(&self.provider, now))?;
         Ok(self.sign(kind))
     }
 
@@ -97,7 +100,7 @@ impl Stream {
         Sign::Progress
     }
 
-    fn event(&mut self, kind: &str, frame: &Value, deltas: &mut Vec<Delta>) -> Result<(), TooMany> {
+    fn event(&mut self, kind: &str, frame: &Value, deltas: &mut Vec<Delta>) -> Result<(), Endless> {
         let index = frame["output_index"].as_u64();
         match kind {
             "response.output_text.delta" | "response.output_text.done" => {
@@ -119,7 +122,7 @@ impl Stream {
             }
             "response.function_call_arguments.delta" | "response.function_call_arguments.done" => {
                 let item = self.items.of_event(frame, "function_call")?;
-                item.add_arguments(frame);
+                item.add_arguments(frame)?;
             }
             "response.output_item.added" => self.items.begun(&frame["item"], index)?,
             "response.output_item.done" => {
@@ -144,19 +147,22 @@ impl Stream {
         in_band::error(&self.provider, &cause.to_string(), now)
     }
 
-    fn say(&mut self, frame: &Value, kind: &str) -> Result<Option<String>, TooMany> {
+    fn say(&mut self, frame: &Value, kind: &str) -> Result<Option<String>, Endless> {
         Ok(self.items.of_event(frame, kind)?.say(frame))
     }
 
     fn ended(&mut self, end: End, deltas: &mut Vec<Delta>) {
         self.refused |= end.is_refusal;
-        let is_call = |delta: &Delta| matches!(delta, Delta::ToolCall(_));
-        self.has_calls |= end.deltas.iter().any(is_call);
-        deltas.extend(end.deltas);
+        for delta in end.deltas {
+            match delta {
+                Delta::ToolCall(call) => self.has_calls |= self.handed.call(call, deltas),
+                delta => deltas.push(delta),
+            }
+        }
     }
 
     /// The last event: what it holds and no other event has told, its usage, and why it ended.
-    fn close(&mut self, response: &Value, deltas: &mut Vec<Delta>) -> Result<(), TooMany> {
+    fn close(&mut self, response: &Value, deltas: &mut Vec<Delta>) -> Result<(), Endless> {
         let output = response["output"].as_array().map(Vec::as_slice);
         for (place, item) in (0..).zip(output.unwrap_or_default()) {
             let end = self.items.listed(item, place)?.end(item);
@@ -164,7 +170,10 @@ impl Stream {
         }
         let end = self.items.open_calls();
         self.ended(end, deltas);
+        let cut = self.items.cut_calls();
+        cut.for_each(|name| self.handed.cut(name.to_owned()));
         deltas.extend(self.used.report(&response["usage"], &USAGE));
+        self.handed.say_cut(deltas);
         deltas.push(Delta::Stopped(self.stop_reason(response)));
         Ok(())
     }
@@ -219,7 +228,7 @@ pub fn read_whole(provider: &str, body: &str, now: Timestamp) -> Result<Vec<Delt
     let mut deltas = Vec::new();
     stream
         .close(&response, &mut deltas)
-        .map_err(|TooMany| in_band::too_many(provider, "items", now))?;
+        .map_err(|endless| endless.failure(provider, now))?;
     Ok(deltas)
 }
 

@@ -113,7 +113,7 @@ fn every_end_has_its_reason() {
         ),
         (
             "incomplete",
-            r#"{"status":"incomplete","output":[{"type":"function_call","call_id":"a","name":"run","arguments":"{","status":"incomplete"}]}"#,
+            r#"{"status":"incomplete"}"#,
             StopReason::Length,
         ),
     ];

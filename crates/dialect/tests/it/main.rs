@@ -5,6 +5,7 @@
     reason = "a test may stop at once, and its tables are long"
 )]
 
+mod calls;
 mod errors;
 mod requests;
 mod streams;

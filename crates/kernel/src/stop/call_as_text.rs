@@ -3,6 +3,8 @@
 //! Conservative: only well-known syntax counts, at the beginning of a line and at the end of the text, outside of code and
 //! of what is introduced as an example.
 
+use std::str::Lines;
+
 /// How calls begin in the syntax of one model or another, in lower case.
 const BEGINNINGS: [&str; 18] = [
     "<tool_call>",
@@ -44,12 +46,13 @@ pub(super) fn is_in(text: &str) -> bool {
     }
     let mut is_code = false;
     let mut before = "";
-    for line in text.lines() {
+    let mut lines = text.lines();
+    while let Some(line) = lines.next() {
         let mark = fence(line);
         if let Some(word) = mark.filter(|_| !is_code)
             && CALL_BLOCKS.contains(&word)
             && !introduces_example(before)
-            && is_last_block(text, line)
+            && is_last_block(lines.clone())
         {
             return true;
         }
@@ -73,14 +76,10 @@ fn fence(line: &str) -> Option<&str> {
     Some(rest.trim_start_matches(['`', '~']).trim())
 }
 
-/// Whether nothing comes after the block that this line of the text begins.
-fn is_last_block(text: &str, line: &str) -> bool {
-    let start = line.as_ptr().addr() - text.as_ptr().addr() + line.len();
-    let (_, after) = text.split_at(start);
-    match after.lines().skip(1).position(|line| fence(line).is_some()) {
-        Some(end) => after.lines().skip(1).nth(end + 1).is_none(),
-        None => true,
-    }
+/// Whether nothing comes after the end of a block whose lines follow.
+fn is_last_block(mut lines: Lines<'_>) -> bool {
+    let has_end = lines.any(|line| fence(line).is_some());
+    !has_end || lines.next().is_none()
 }
 
 /// Whether a call begins with the line, or right after a sentence in it. What is far indented is code.
