@@ -4,6 +4,7 @@
 //! Invariant: what is written here is read back by [`Reader`](crate::Reader) and `read_whole` as the same deltas.
 //! Not here: what goes wrong on the way (see the scripted provider).
 
+use crate::arguments::are_whole;
 use crate::{Delta, Dialect, anthropic, openai_chat, openai_responses, sse};
 use outlast_kernel::event::{Reasoning, StopReason, ToolCall, Usage};
 use serde_json::{Map, Value};
@@ -193,7 +194,10 @@ impl<'a> Answer<'a> {
                     done: Some(done),
                 }));
             }
-            (Delta::ToolCall(call), Some(Part::Calls(calls))) => calls.push(call),
+            // What is cut short was being written when all before it was complete.
+            (Delta::ToolCall(call), Some(Part::Calls(calls))) if are_whole(&call.arguments) => {
+                calls.push(call);
+            }
             (Delta::ToolCall(call), _) => self.parts.push(Part::Calls(vec![call])),
         }
     }
@@ -212,15 +216,18 @@ impl<'a> Answer<'a> {
 /// The arguments of several calls in pieces, each with the number of its call; the calls take turns.
 pub(crate) fn in_turns<'a>(calls: &[&'a ToolCall]) -> Vec<(usize, &'a str)> {
     const PIECES: usize = 3;
-    let split: Vec<Vec<&str>> = calls
-        .iter()
-        .map(|call| pieces(&call.arguments, PIECES))
-        .collect();
+    const LONGEST_PIECE: usize = 500;
+    let in_pieces = |call: &&'a ToolCall| {
+        let count = call.arguments.len().div_ceil(LONGEST_PIECE);
+        pieces(&call.arguments, count.max(PIECES))
+    };
+    let split: Vec<Vec<&str>> = calls.iter().map(in_pieces).collect();
+    let turns = split.iter().map(Vec::len).max().unwrap_or_default();
     let turn = |turn: usize| {
         let split = split.iter().enumerate();
         split.filter_map(move |(call, pieces)| Some((call, *pieces.get(turn)?)))
     };
-    (0..PIECES).flat_map(turn).collect()
+    (0..turns).flat_map(turn).collect()
 }
 
 /// The text in that many pieces of about the same length, or in fewer.

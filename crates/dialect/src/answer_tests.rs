@@ -267,3 +267,69 @@ fn signs_of_life_and_unknown_frames_say_nothing() {
         assert_eq!(deltas, [], "{dialect:?}");
     }
 }
+
+#[test]
+fn a_call_that_was_cut_short_comes_after_the_whole_ones_and_is_no_call() {
+    let deltas = [
+        text("Let me look."),
+        tool_call("a", r#"{"path":"one.txt"}"#),
+        tool_call("b", r#"{"path":"two"#),
+        Delta::Stopped(StopReason::Length),
+    ];
+    for dialect in Dialect::ALL {
+        let pieces = dialect.frames("m", &deltas);
+        let place = |word: &str| pieces.iter().position(|piece| piece.contains(word));
+        let (ended, begun) = (place(".txt").unwrap(), place(r#""b""#).unwrap());
+        assert!(ended < begun, "{dialect:?}: {pieces:#?}");
+        let streamed = read(dialect, &pieces).unwrap();
+        let whole = dialect.read_whole("p", &dialect.whole("m", &deltas), NOW);
+        // One dialect tells only at the end which calls are whole, and then none is believed.
+        let expected = match dialect {
+            Dialect::OpenaiChat => vec![deltas[0].clone(), deltas[3].clone()],
+            _ => vec![deltas[0].clone(), deltas[1].clone(), deltas[3].clone()],
+        };
+        assert_eq!(apart(streamed).0, expected, "{dialect:?}");
+        assert_eq!(apart(whole.unwrap()).0, expected, "{dialect:?}");
+    }
+}
+
+#[test]
+fn only_what_was_written_last_is_incomplete() {
+    let deltas = [
+        text("Let me look."),
+        tool_call("a", "{}"),
+        tool_call("b", "{"),
+        Delta::Stopped(StopReason::Length),
+    ];
+    let whole: Value = serde_json::from_str(&Dialect::OpenaiResponses.whole("m", &deltas)).unwrap();
+    let items = whole["output"].as_array().unwrap().iter();
+    let statuses: Vec<&Value> = items.map(|item| &item["status"]).collect();
+    assert_eq!(statuses, ["completed", "completed", "incomplete"]);
+}
+
+#[test]
+fn reasoning_that_was_cut_short_has_no_proof() {
+    let done = Delta::ReasoningDone(Reasoning {
+        text: "Hm.".to_owned(),
+        proof: None,
+    });
+    let deltas = [
+        Delta::Reasoning("Hm.".to_owned()),
+        done,
+        Delta::Stopped(StopReason::Length),
+    ];
+    let dialect = Dialect::Anthropic;
+    let pieces = dialect.frames("m", &deltas);
+    assert!(!pieces.concat().contains("signature_delta"), "{pieces:?}");
+    assert_eq!(apart(read(dialect, &pieces).unwrap()).0, deltas);
+}
+
+#[test]
+fn long_arguments_come_in_many_pieces() {
+    let blank = " ".repeat(10_000);
+    let deltas = [tool_call("a", &blank), Delta::Stopped(StopReason::ToolUse)];
+    for dialect in Dialect::ALL {
+        let pieces = dialect.frames("m", &deltas).len();
+        assert!(pieces > 20, "{dialect:?}: {pieces}");
+    }
+}

@@ -76,8 +76,15 @@ impl Writer {
         let Some(done) = thought.done else {
             return;
         };
-        let signature = json!({ "type": "signature_delta", "signature": signature(done) });
-        self.pieces.push(delta(index, &signature) + &stop(index));
+        // What was cut short has none.
+        let proof = match signature(done) {
+            "" => String::new(),
+            signature => delta(
+                index,
+                &json!({ "type": "signature_delta", "signature": signature }),
+            ),
+        };
+        self.pieces.push(proof + &stop(index));
     }
 
     fn calls(&mut self, calls: &[&ToolCall]) {

@@ -3,6 +3,7 @@
 use crate::answer::{
     Answer, CREATED, ErrorForm, Interruption, Part, Problem, Thought, frame, in_turns,
 };
+use crate::arguments::are_whole;
 use crate::openai_chat::write::error_object;
 use outlast_kernel::event::{Proof, StopReason, ToolCall, Usage};
 use serde_json::{Value, json};
@@ -13,14 +14,15 @@ const ID: &str = "resp_scripted";
 pub(crate) fn frames(answer: &Answer<'_>) -> Vec<String> {
     let begun = response(answer.model, "in_progress");
     let mut writer = Writer {
-        shape: Shape::of(answer),
+        shape: Shape::default(),
         pieces: vec![String::new()],
         items: Vec::new(),
         sequence: 0,
     };
     writer.event(json!({ "type": "response.created", "response": begun }));
     writer.event(json!({ "type": "response.in_progress", "response": begun }));
-    for part in &answer.parts {
+    for (place, part) in answer.parts.iter().enumerate() {
+        writer.shape = Shape::of(answer, place);
         match part {
             Part::Text(pieces) => writer.message(pieces),
             Part::Thought(thought) => writer.thought(thought),
@@ -39,18 +41,27 @@ pub(crate) fn frames(answer: &Answer<'_>) -> Vec<String> {
     writer.pieces
 }
 
-/// What the end of an answer means for its messages.
-#[derive(Clone, Copy)]
+/// What the end of an answer means for one of its parts.
+#[derive(Clone, Copy, Default)]
 struct Shape {
     refused: bool,
     cut_short: bool,
 }
 
 impl Shape {
-    fn of(answer: &Answer<'_>) -> Self {
+    /// Only what was written last can have been cut short.
+    fn of(answer: &Answer<'_>, place: usize) -> Self {
+        let is_last = place + 1 == answer.parts.len();
         Self {
             refused: answer.is_refused(),
-            cut_short: answer.stop == Some(StopReason::Length),
+            cut_short: is_last && answer.stop == Some(StopReason::Length),
+        }
+    }
+
+    fn status(self) -> &'static str {
+        match self.cut_short {
+            true => "incomplete",
+            false => "completed",
         }
     }
 }
@@ -169,7 +180,7 @@ impl Writer {
     fn calls(&mut self, calls: &[&ToolCall]) {
         let first = self.items.len();
         for call in calls {
-            let item = function_call(self.items.len(), call);
+            let item = function_call(self.items.len(), call, self.shape);
             let mut begun = item.clone();
             begun["arguments"] = json!("");
             begun["status"] = json!("in_progress");
@@ -199,15 +210,15 @@ impl Writer {
 
 /// The answer as one body.
 pub(crate) fn whole(answer: &Answer<'_>) -> Value {
-    let shape = Shape::of(answer);
     let mut items = Vec::new();
-    for part in &answer.parts {
+    for (place, part) in answer.parts.iter().enumerate() {
+        let shape = Shape::of(answer, place);
         match part {
             Part::Text(pieces) => items.push(message(items.len(), &pieces.concat(), shape)),
             Part::Thought(thought) => items.push(reasoning(items.len(), thought)),
             Part::Calls(calls) => {
                 for call in calls {
-                    items.push(function_call(items.len(), call));
+                    items.push(function_call(items.len(), call, shape));
                 }
             }
         }
@@ -216,13 +227,9 @@ pub(crate) fn whole(answer: &Answer<'_>) -> Value {
 }
 
 fn message(place: usize, text: &str, shape: Shape) -> Value {
-    let status = match shape.cut_short {
-        true => "incomplete",
-        false => "completed",
-    };
     json!({
         "id": format!("msg_scripted_{place}"), "type": "message", "role": "assistant",
-        "status": status, "content": [content(text, shape.refused)],
+        "status": shape.status(), "content": [content(text, shape.refused)],
     })
 }
 
@@ -250,9 +257,14 @@ fn reasoning(place: usize, thought: &Thought<'_>) -> Value {
     item
 }
 
-fn function_call(place: usize, call: &ToolCall) -> Value {
+/// A call whose arguments are whole was complete, even if nothing else came after it.
+fn function_call(place: usize, call: &ToolCall, shape: Shape) -> Value {
+    let status = match are_whole(&call.arguments) {
+        true => "completed",
+        false => shape.status(),
+    };
     json!({
-        "id": format!("fc_scripted_{place}"), "type": "function_call", "status": "completed",
+        "id": format!("fc_scripted_{place}"), "type": "function_call", "status": status,
         "call_id": call.id, "name": call.name, "arguments": call.arguments,
     })
 }
