@@ -1,6 +1,7 @@
 //! What the answers say: each kind as deltas, made from what was asked.
 
 mod agent;
+mod odd;
 
 use crate::facts::Facts;
 use crate::reply::Kind;
@@ -16,30 +17,13 @@ const THOUGHT: &str = "The user said something. A greeting is a fitting answer."
 
 /// An answer of that kind.
 pub(crate) fn deltas(kind: Kind, dialect: Dialect, facts: &Facts) -> Vec<Delta> {
-    let mut deltas = match kind {
-        Kind::Text | Kind::Length | Kind::UnknownFrames => words(&greeting(facts)),
-        Kind::Reasoning => {
-            let mut deltas = thought(dialect);
-            deltas.extend(words(&greeting(facts)));
-            deltas
-        }
-        Kind::Tool => calls(facts, 1),
-        Kind::Tools => calls(facts, 2),
-        Kind::Refusal => words("I'm sorry, but I can't help with that."),
-        Kind::Empty => Vec::new(),
-        Kind::ImageSeen => words(&images(facts)),
-        Kind::Escapes => words(
-            "Plain, \u{1b}[31mred\u{1b}[0m, \u{1b}]0;a new title\u{7}and a \u{202e}turn \u{9b}2J of \u{8}words.",
-        ),
-        Kind::Long => (1..=LONG)
-            .map(|number| Delta::Text(format!("word {number}, ")))
-            .collect(),
-        Kind::Agent => agent::step(facts),
+    let mut deltas = said(kind, dialect, facts);
+    let is_call = |delta: &Delta| matches!(delta, Delta::ToolCall(_));
+    let called = deltas.iter().any(is_call);
+    let output = match kind {
+        Kind::BilledEmpty => odd::BILLED,
+        _ => u64::try_from(deltas.len()).unwrap_or(u64::MAX),
     };
-    let called = deltas
-        .iter()
-        .any(|delta| matches!(delta, Delta::ToolCall(_)));
-    let output = u64::try_from(deltas.len()).unwrap_or(u64::MAX);
     if facts.wants_usage || !facts.streamed {
         deltas.push(Delta::Usage(Usage {
             input: facts.tokens,
@@ -48,12 +32,44 @@ pub(crate) fn deltas(kind: Kind, dialect: Dialect, facts: &Facts) -> Vec<Delta> 
         }));
     }
     deltas.push(Delta::Stopped(match kind {
+        _ if kind.reaches_the_limit() => StopReason::Length,
         _ if called => StopReason::ToolUse,
+        Kind::ToolStop => StopReason::ToolUse,
         Kind::Refusal => StopReason::Refusal,
-        Kind::Length => StopReason::Length,
         _ => StopReason::EndTurn,
     }));
     deltas
+}
+
+/// What is said in it.
+fn said(kind: Kind, dialect: Dialect, facts: &Facts) -> Vec<Delta> {
+    let greeting = || words(&greeting(facts));
+    match kind {
+        Kind::Text | Kind::Length | Kind::UnknownFrames => greeting(),
+        Kind::Reasoning => [thought(THOUGHT, proof(dialect)), greeting()].concat(),
+        Kind::ReasoningOnly => thought(THOUGHT, proof(dialect)),
+        Kind::ReasoningLoop => [odd::loop_of_thoughts(dialect), greeting()].concat(),
+        Kind::LengthReasoning => thought(THOUGHT, None),
+        Kind::Tool => calls(facts, 1),
+        Kind::Tools => calls(facts, 2),
+        Kind::LengthCall => odd::cut_call(facts),
+        Kind::BlankArguments => odd::blank_call(facts),
+        Kind::Nameless => odd::nameless(),
+        Kind::Announced => words("I will now run the tests:"),
+        Kind::TextCall => words(odd::CALL_AS_TEXT),
+        Kind::ToolStop => words("Let me look."),
+        Kind::Refusal => words("I'm sorry, but I can't help with that."),
+        Kind::Empty | Kind::BilledEmpty | Kind::LengthEmpty => Vec::new(),
+        Kind::ImageSeen => words(&images(facts)),
+        Kind::Escapes => words(
+            "Plain, \u{1b}[31mred\u{1b}[0m, \u{1b}]0;a new title\u{7}and a \u{202e}turn \u{9b}2J of \u{8}words.",
+        ),
+        Kind::Long => (1..=LONG)
+            .map(|number| Delta::Text(format!("word {number}, ")))
+            .collect(),
+        Kind::LongSummary => words(&[facts.conversation.prompt.as_str(); 2].join("\n")),
+        Kind::Agent => agent::step(facts),
+    }
 }
 
 fn greeting(facts: &Facts) -> String {
@@ -66,9 +82,20 @@ fn words(text: &str) -> Vec<Delta> {
     words.map(|word| Delta::Text(word.to_owned())).collect()
 }
 
-/// Reasoning, with what this dialect's providers want back with it.
-fn thought(dialect: Dialect) -> Vec<Delta> {
-    let proof = match dialect {
+/// Reasoning; with a proof it is complete.
+fn thought(text: &str, proof: Option<Proof>) -> Vec<Delta> {
+    let words = text.split_inclusive(' ');
+    let mut deltas: Vec<Delta> = words
+        .map(|word| Delta::Reasoning(word.to_owned()))
+        .collect();
+    let text = text.to_owned();
+    deltas.push(Delta::ReasoningDone(Reasoning { text, proof }));
+    deltas
+}
+
+/// What this dialect's providers want back with reasoning.
+fn proof(dialect: Dialect) -> Option<Proof> {
+    match dialect {
         Dialect::Anthropic => Some(Proof::Signature {
             signature: "c2NyaXB0ZWQgc2lnbmF0dXJl".to_owned(),
         }),
@@ -77,18 +104,7 @@ fn thought(dialect: Dialect) -> Vec<Delta> {
             id: "rs_scripted".to_owned(),
             content: Some("c2NyaXB0ZWQgcmVhc29uaW5n".to_owned()),
         }),
-    };
-    let words = THOUGHT.split_inclusive(' ');
-    let mut deltas: Vec<Delta> = words
-        .map(|word| Delta::Reasoning(word.to_owned()))
-        .collect();
-    let text = THOUGHT.to_owned();
-    deltas.push(Delta::ReasoningDone(Reasoning {
-        text,
-        proof,
-        ..Reasoning::default()
-    }));
-    deltas
+    }
 }
 
 fn images(facts: &Facts) -> String {

@@ -1,5 +1,8 @@
 //! What one call gets, in no dialect.
 
+mod kind;
+
+pub use kind::Kind;
 use outlast_dialect::ErrorForm;
 use outlast_kernel::Timestamp;
 use std::time::Duration;
@@ -148,69 +151,6 @@ pub enum Broken {
 
 /// A word of a script with its meaning, and what that is in a few words more.
 pub(crate) type Word<T> = (&'static str, T, &'static str);
-
-/// What an answer is like.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Kind {
-    /// A sentence.
-    #[default]
-    Text,
-    /// Reasoning with its proof, then a sentence.
-    Reasoning,
-    /// A tool call.
-    Tool,
-    /// Two tool calls whose arguments take turns.
-    Tools,
-    /// A refusal in words.
-    Refusal,
-    /// A sentence that the output limit cut.
-    Length,
-    /// Nothing.
-    Empty,
-    /// What images came with the request.
-    ImageSeen,
-    /// A sentence with terminal escapes.
-    Escapes,
-    /// A sentence between frames that nobody knows.
-    UnknownFrames,
-    /// Thousands of pieces.
-    Long,
-    /// Calls of the tools that the prompt names, one step after the other, then what came of them.
-    Agent,
-}
-
-impl Kind {
-    pub(crate) const WORDS: [Word<Self>; 12] = [
-        ("text", Self::Text, "a sentence"),
-        (
-            "reasoning",
-            Self::Reasoning,
-            "reasoning with its proof, then a sentence",
-        ),
-        ("tool", Self::Tool, "a call of the first tool offered"),
-        ("tools", Self::Tools, "two calls whose arguments take turns"),
-        ("refusal", Self::Refusal, "a refusal in words"),
-        ("length", Self::Length, "a sentence cut by the output limit"),
-        ("empty", Self::Empty, "nothing"),
-        (
-            "image-seen",
-            Self::ImageSeen,
-            "what images came with the request",
-        ),
-        ("escapes", Self::Escapes, "a sentence with terminal escapes"),
-        (
-            "unknown-frames",
-            Self::UnknownFrames,
-            "a sentence between frames that nobody knows",
-        ),
-        ("long", Self::Long, "thousands of pieces"),
-        (
-            "agent",
-            Self::Agent,
-            "calls of the tools that the prompt names",
-        ),
-    ];
-}
 
 /// What a provider may be in trouble with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -9,6 +9,7 @@
 )]
 
 mod agent;
+mod answers;
 mod client;
 mod control;
 mod faults;

@@ -1,0 +1,218 @@
+//! What a client reads of answers that are odd, in every dialect, in pieces and whole.
+
+use bytes::Bytes;
+use futures_util::StreamExt;
+use outlast_dialect::{Delivery, Delta, Dialect, Message, Request, sse};
+use outlast_engine::clock::TimerClock;
+use outlast_engine::transport::{self, Method, Transport};
+use outlast_kernel::event::StopReason;
+use outlast_mock::Scripted;
+use serde_json::Value;
+use std::sync::Arc;
+
+use crate::client::START;
+
+/// What was answered, as far as it counts.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Answered {
+    pub(crate) text: String,
+    pub(crate) reasoning: String,
+    pub(crate) calls: Vec<(String, String)>,
+    pub(crate) output: u64,
+    pub(crate) stop: Option<StopReason>,
+}
+
+impl Answered {
+    fn of(deltas: Vec<Delta>) -> Self {
+        let mut answered = Self::default();
+        for delta in deltas {
+            match delta {
+                Delta::Text(text) => answered.text.push_str(&text),
+                Delta::Reasoning(text) => answered.reasoning.push_str(&text),
+                Delta::ToolCall(call) => answered.calls.push((call.name, call.arguments)),
+                Delta::Usage(usage) => answered.output = usage.output,
+                Delta::Stopped(reason) => answered.stop = Some(reason),
+                _ => {}
+            }
+        }
+        answered
+    }
+}
+
+/// The scripted provider in process, from the beginning of its script.
+pub(crate) fn provider(script: &str) -> Scripted {
+    Scripted::new(script.parse().unwrap(), Arc::new(TimerClock::new(START)))
+}
+
+/// The status and the body that such a request gets.
+pub(crate) async fn send(
+    provider: &Scripted,
+    dialect: Dialect,
+    request: &Request,
+) -> (u16, String) {
+    let response = provider.send(transport::Request {
+        method: Method::Post,
+        path: dialect.path(),
+        headers: Vec::new(),
+        body: dialect.request(request).into(),
+    });
+    let response = response.await.unwrap();
+    let pieces: Vec<Bytes> = response.body.map(Result::unwrap).collect().await;
+    (response.status, String::from_utf8(pieces.concat()).unwrap())
+}
+
+/// The same, read by a client.
+pub(crate) async fn ask(provider: &Scripted, dialect: Dialect, request: &Request) -> Answered {
+    let (status, body) = send(provider, dialect, request).await;
+    assert_eq!(status, 200, "{dialect:?}: {body}");
+    if request.delivery == Delivery::Whole {
+        return Answered::of(dialect.read_whole("p", &body, START).unwrap());
+    }
+    let (mut decoder, mut reader) = (sse::Decoder::new(1 << 20), dialect.reader("p"));
+    let mut deltas = Vec::new();
+    decoder.push(body.as_bytes());
+    while let Some(event) = decoder.next_event().unwrap() {
+        reader.read(&event, START, &mut deltas).unwrap();
+    }
+    Answered::of(deltas)
+}
+
+/// Every way in which an answer can come.
+fn ways() -> impl Iterator<Item = (Dialect, Delivery)> {
+    let deliveries = [Delivery::Streamed, Delivery::Whole];
+    Dialect::ALL
+        .into_iter()
+        .flat_map(move |dialect| deliveries.map(|delivery| (dialect, delivery)))
+}
+
+async fn ask_of_kind(kind: &str, (dialect, delivery): (Dialect, Delivery)) -> Answered {
+    let request = Request {
+        messages: vec![Message::user("Say hello")],
+        delivery,
+        ..Request::default()
+    };
+    ask(&provider(&format!("ok:{kind}")), dialect, &request).await
+}
+
+const GREETING: &str =
+    "Hello from the scripted provider: no network, no key, no cost. You said: Say hello";
+const THOUGHT: &str = "The user said something. A greeting is a fitting answer.";
+
+#[tokio::test(start_paused = true)]
+async fn answers_that_say_something_else_than_they_do() {
+    use StopReason::{EndTurn, Length};
+    let call = r#"<tool_call>{"name": "read", "arguments": {"path": "README.md"}}</tool_call>"#;
+    let table = [
+        ("announced", "I will now run the tests:", "", EndTurn),
+        ("text-call", call, "", EndTurn),
+        ("reasoning-only", "", THOUGHT, EndTurn),
+        ("length-reasoning", "", THOUGHT, Length),
+        ("length-empty", "", "", Length),
+        ("billed-empty", "", "", EndTurn),
+        ("long-summary", "Say hello\nSay hello", "", EndTurn),
+    ];
+    for way in ways() {
+        for (kind, text, reasoning, stop) in table {
+            let answered = ask_of_kind(kind, way).await;
+            let expected = Answered {
+                text: text.to_owned(),
+                reasoning: reasoning.to_owned(),
+                stop: Some(stop),
+                output: answered.output,
+                ..Answered::default()
+            };
+            assert_eq!(answered, expected, "{way:?} {kind}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_without_anything_in_it_is_billed() {
+    for way in ways() {
+        assert_eq!(ask_of_kind("billed-empty", way).await.output, 50, "{way:?}");
+        assert_eq!(ask_of_kind("empty", way).await.output, 0, "{way:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_end_that_promises_a_call_says_so_where_an_end_can() {
+    for way in ways() {
+        let answered = ask_of_kind("tool-stop", way).await;
+        let stop = match way.0 {
+            Dialect::OpenaiResponses => StopReason::EndTurn,
+            _ => StopReason::ToolUse,
+        };
+        assert_eq!(answered.stop, Some(stop), "{way:?}");
+        assert_eq!(answered.calls, [], "{way:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_thought_is_repeated_before_the_greeting() {
+    for way in ways() {
+        let answered = ask_of_kind("reasoning-loop", way).await;
+        let paragraphs: Vec<&str> = answered.reasoning.trim_end().split("\n\n").collect();
+        assert_eq!(paragraphs.len(), 400, "{way:?}");
+        assert!(paragraphs.windows(2).all(|two| two[0] == two[1]), "{way:?}");
+        assert_eq!(answered.text, GREETING, "{way:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_is_cut_and_the_one_before_it_is_whole() {
+    for way in ways() {
+        let answered = ask_of_kind("length-call", way).await;
+        assert_eq!(answered.text, "Let me look. ", "{way:?}");
+        assert_eq!(answered.stop, Some(StopReason::Length), "{way:?}");
+        // Where the end of each call is not told, none is believed.
+        let whole = usize::from(way.0 != Dialect::OpenaiChat);
+        assert_eq!(answered.calls.len(), whole, "{way:?}: {answered:?}");
+    }
+}
+
+/// The frames of an answer, with what the wire says of calls.
+async fn frames(kind: &str, dialect: Dialect) -> Vec<Value> {
+    let request = Request {
+        messages: vec![Message::user("Say hello")],
+        ..Request::default()
+    };
+    let provider = provider(&format!("ok:{kind}"));
+    let (_, body) = send(&provider, dialect, &request).await;
+    let frames = body.lines().filter_map(|line| line.strip_prefix("data: "));
+    frames
+        .filter_map(|data| serde_json::from_str(data).ok())
+        .collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_has_neither_a_name_nor_an_id() {
+    for (dialect, call, id) in [
+        (Dialect::Anthropic, "/content_block", "id"),
+        (Dialect::OpenaiChat, "/choices/0/delta/tool_calls/0", "id"),
+        (Dialect::OpenaiResponses, "/item", "call_id"),
+    ] {
+        let frames = frames("nameless", dialect).await;
+        let begun = frames.iter().find_map(|frame| frame.pointer(call)).unwrap();
+        let name = begun.pointer("/function/name").unwrap_or(&begun["name"]);
+        assert_eq!((name, &begun[id]), (&"".into(), &"".into()), "{begun}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn blanks_come_where_arguments_should() {
+    for (dialect, piece) in [
+        (Dialect::Anthropic, "/delta/partial_json"),
+        (
+            Dialect::OpenaiChat,
+            "/choices/0/delta/tool_calls/0/function/arguments",
+        ),
+        (Dialect::OpenaiResponses, "/delta"),
+    ] {
+        let frames = frames("blank-arguments", dialect).await;
+        let pieces = frames.iter().filter_map(|frame| frame.pointer(piece));
+        let pieces: Vec<&str> = pieces.filter_map(Value::as_str).collect();
+        let blanks = pieces.iter().filter(|piece| piece.trim().is_empty());
+        assert!(blanks.clone().count() > 100, "{dialect:?}");
+        assert_eq!(blanks.map(|piece| piece.len()).sum::<usize>(), 100_000);
+    }
+}
