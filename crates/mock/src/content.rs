@@ -1,6 +1,7 @@
 //! What the answers say: each kind as deltas, made from what was asked.
 
 mod agent;
+mod continuation;
 mod odd;
 
 use crate::facts::Facts;
@@ -17,7 +18,8 @@ const THOUGHT: &str = "The user said something. A greeting is a fitting answer."
 
 /// An answer of that kind.
 pub(crate) fn deltas(kind: Kind, dialect: Dialect, facts: &Facts) -> Vec<Delta> {
-    let mut deltas = said(kind, dialect, facts);
+    let begun = &facts.conversation.begun;
+    let mut deltas = continuation::rest(said(kind, dialect, facts), begun);
     let is_call = |delta: &Delta| matches!(delta, Delta::ToolCall(_));
     let called = deltas.iter().any(is_call);
     let output = match kind {

@@ -4,6 +4,9 @@
 
 use serde_json::Value;
 
+/// So begins what a user says to have an answer that broke off gone on with.
+const CUT_OFF: &str = "Your last answer was cut off";
+
 /// A conversation, seen from its last prompt.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Conversation {
@@ -11,16 +14,21 @@ pub(crate) struct Conversation {
     pub(crate) prompts: usize,
     /// What the user said last.
     pub(crate) prompt: String,
-    /// How often the model has answered since.
+    /// How often the model has answered since, in full.
     pub(crate) answers: usize,
     /// What tools have said since, in order.
     pub(crate) outputs: Vec<String>,
+    /// What the model has already said of the answer that it is to go on with, in the parts in which it was sent.
+    pub(crate) begun: Vec<String>,
+    /// Whether the last words are the model's own.
+    pub(crate) is_prefilled: bool,
 }
 
 /// One step of a conversation.
 enum Said {
     Prompt(String),
-    Answer,
+    /// An answer or a part of one: its text, and whether it calls a tool.
+    Answer(String, bool),
     Output(String),
 }
 
@@ -28,11 +36,16 @@ impl Conversation {
     /// Reads the messages or items of any dialect; what is strange among them is left out.
     pub(crate) fn read(messages: &Value) -> Self {
         let mut conversation = Self::default();
+        // An answer that may go on: it may be several items, and it may have been cut off.
         let mut answering = false;
+        let mut called = false;
         for said in everything_said(messages) {
-            // One answer may be several items: a text and each call.
-            let goes_on = std::mem::replace(&mut answering, matches!(said, Said::Answer));
+            conversation.is_prefilled = matches!(said, Said::Answer(..));
             match said {
+                // It asks for nothing new; the answer before it goes on.
+                Said::Prompt(prompt) if prompt.starts_with(CUT_OFF) && conversation.prompts > 0 => {
+                    continue;
+                }
                 Said::Prompt(prompt) => {
                     conversation = Self {
                         prompts: conversation.prompts + 1,
@@ -40,12 +53,32 @@ impl Conversation {
                         ..Self::default()
                     }
                 }
-                Said::Answer if goes_on => {}
-                Said::Answer => conversation.answers += 1,
+                Said::Answer(text, calls) => {
+                    if !std::mem::replace(&mut answering, true) {
+                        conversation.answers += 1;
+                        called = false;
+                    }
+                    called |= calls;
+                    conversation.begun.push(text);
+                    continue;
+                }
                 Said::Output(output) => conversation.outputs.push(output),
             }
+            answering = false;
+            conversation.begun.clear();
         }
+        conversation.go_on(answering && !called);
         conversation
+    }
+
+    /// The last answer is not over, or it is one like any other.
+    fn go_on(&mut self, is_unfinished: bool) {
+        if is_unfinished {
+            self.answers = self.answers.saturating_sub(1);
+            self.begun.retain(|text| !text.trim().is_empty());
+        } else {
+            self.begun.clear();
+        }
     }
 }
 
@@ -60,11 +93,26 @@ fn everything_said(messages: &Value) -> Vec<Said> {
 fn said(message: &Value) -> Vec<Said> {
     match (message["role"].as_str(), message["type"].as_str()) {
         (Some("user"), _) => said_by_user(&message["content"]),
-        (Some("assistant"), _) | (None, Some("function_call" | "reasoning")) => vec![Said::Answer],
+        (Some("assistant"), _) => vec![answer(message)],
+        (None, Some("function_call")) => vec![Said::Answer(String::new(), true)],
+        (None, Some("reasoning")) => vec![Said::Answer(String::new(), false)],
         (Some("tool"), _) => vec![Said::Output(text(&message["content"]))],
         (None, Some("function_call_output")) => vec![Said::Output(text(&message["output"]))],
         _ => Vec::new(),
     }
+}
+
+/// What the model said, to the letter: it may be in the middle of a line.
+fn answer(message: &Value) -> Said {
+    let content = &message["content"];
+    let is_call = |part: &Value| part["type"] == "tool_use";
+    let calls = !array(&message["tool_calls"]).is_empty() || array(content).iter().any(is_call);
+    let parts = array(content).iter();
+    let text = match content {
+        Value::String(text) => text.clone(),
+        _ => parts.filter_map(|part| part["text"].as_str()).collect(),
+    };
+    Said::Answer(text, calls)
 }
 
 /// Results first: what stands beside them is about what follows.
@@ -98,122 +146,5 @@ fn text(content: &Value) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use outlast_dialect::{Dialect, Message, Part, Request, Role, ToolResult};
-    use outlast_kernel::event::{Reasoning, ToolCall};
-    use serde_json::json;
-
-    fn read(dialect: Dialect, messages: Vec<Message>) -> Conversation {
-        let bytes = dialect.request(&Request {
-            system: Some("Be brief.".to_owned()),
-            messages,
-            ..Request::default()
-        });
-        let body: Value = serde_json::from_slice(&bytes).unwrap();
-        match dialect {
-            Dialect::OpenaiResponses => Conversation::read(&body["input"]),
-            _ => Conversation::read(&body["messages"]),
-        }
-    }
-
-    fn results(outputs: &[&str]) -> Message {
-        let result = |output: &&str| {
-            Part::ToolResult(ToolResult {
-                id: "call_1".to_owned(),
-                output: (*output).to_owned(),
-                is_error: false,
-            })
-        };
-        Message {
-            role: Role::User,
-            parts: outputs.iter().map(result).collect(),
-        }
-    }
-
-    /// An answer of several parts, so that it is several items where parts are.
-    fn answer() -> Message {
-        let call = |id: &str| {
-            Part::ToolCall(ToolCall {
-                id: id.to_owned(),
-                name: "look".to_owned(),
-                arguments: "{}".to_owned(),
-            })
-        };
-        let thought = Part::Reasoning(Reasoning {
-            text: "Hm.".to_owned(),
-            ..Reasoning::default()
-        });
-        let text = "Let me look.".to_owned();
-        Message {
-            role: Role::Assistant,
-            parts: vec![thought, Part::Text { text }, call("call_1"), call("call_2")],
-        }
-    }
-
-    #[test]
-    fn what_was_said_since_the_last_prompt_is_found_in_every_dialect() {
-        let mut second = Message::user("Look");
-        second.parts.push(Part::Text {
-            text: "again".to_owned(),
-        });
-        let messages = vec![
-            Message::user("Look"),
-            answer(),
-            results(&["before", "before"]),
-            answer(),
-            second,
-            answer(),
-            results(&["one", "two"]),
-            answer(),
-            results(&["three"]),
-        ];
-        for dialect in Dialect::ALL {
-            let expected = Conversation {
-                prompts: 2,
-                prompt: "Look\nagain".to_owned(),
-                answers: 2,
-                outputs: ["one", "two", "three"].map(str::to_owned).to_vec(),
-            };
-            assert_eq!(read(dialect, messages.clone()), expected, "{dialect:?}");
-        }
-    }
-
-    #[test]
-    fn a_prompt_beside_results_comes_after_them() {
-        let mut both = results(&["before"]);
-        both.parts.extend(Message::user("Stop").parts);
-        for dialect in Dialect::ALL {
-            let messages = vec![Message::user("Look"), answer(), both.clone()];
-            let expected = Conversation {
-                prompts: 2,
-                prompt: "Stop".to_owned(),
-                ..Conversation::default()
-            };
-            assert_eq!(read(dialect, messages), expected, "{dialect:?}");
-        }
-    }
-
-    #[test]
-    fn outputs_may_come_in_parts() {
-        let parts = json!([{ "type": "text", "text": "one" }, { "type": "text", "text": "two" }]);
-        let forms = [
-            json!({ "role": "user", "content": [{ "type": "tool_result", "content": parts }] }),
-            json!({ "role": "tool", "content": parts }),
-            json!({ "type": "function_call_output", "output": parts }),
-        ];
-        for form in forms {
-            let conversation = Conversation::read(&json!([form]));
-            assert_eq!(conversation.outputs, ["one\ntwo"], "{form}");
-        }
-    }
-
-    #[test]
-    fn a_text_in_place_of_messages_is_a_prompt() {
-        let conversation = Conversation::read(&json!("Look"));
-        assert_eq!(
-            (conversation.prompts, conversation.prompt.as_str()),
-            (1, "Look")
-        );
-    }
-}
+#[path = "conversation_tests.rs"]
+mod tests;

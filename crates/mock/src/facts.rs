@@ -19,6 +19,8 @@ pub(crate) struct Facts {
     pub(crate) wants_usage: bool,
     /// About how many tokens the request has.
     pub(crate) tokens: u64,
+    /// How many bytes its body has.
+    pub(crate) bytes: usize,
     pub(crate) key: Option<String>,
     pub(crate) accepts_gzip: bool,
 }
@@ -55,6 +57,7 @@ impl Facts {
             tools: array(&body["tools"]).iter().filter_map(tool).collect(),
             wants_usage: dialect != Dialect::OpenaiChat || usage_asked,
             tokens: u64::try_from(size / BYTES_PER_TOKEN).unwrap_or(u64::MAX),
+            bytes: size,
             key: key(headers),
             accepts_gzip: encodings.contains("gzip"),
         }
@@ -163,13 +166,14 @@ mod tests {
                 conversation: Conversation {
                     prompts: 2,
                     prompt: "What is this?".to_owned(),
-                    answers: 0,
                     outputs: vec!["a result".to_owned()],
+                    ..Conversation::default()
                 },
                 images: vec![image],
                 tools: vec![("look".to_owned(), serde_json::json!({ "type": "object" }))],
                 wants_usage: true,
                 tokens: 100,
+                bytes: 400,
                 key: None,
                 accepts_gzip: false,
             };

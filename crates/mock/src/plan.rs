@@ -109,6 +109,12 @@ pub(crate) fn plan(reply: &Reply, ask: Ask<'_>) -> Plan {
         Act::Error { status, code } => {
             ask.refused(&refusal::with_status(ask.dialect, *status, code.as_deref()))
         }
+        Act::Window { .. } | Act::TooLarge { .. } | Act::BodyTimeout | Act::NoPrefill => {
+            match refusal::of_request(&reply.act, ask.dialect, ask.facts) {
+                Some(refusal) => ask.refused(&refusal),
+                None => answer(),
+            }
+        }
         Act::SlowError { status } => ask.slow_error(*status),
         Act::EndlessError { status } => ask.endless_error(*status),
         Act::EchoKey => ask.echo_key(),

@@ -1,9 +1,12 @@
 //! The errors of real providers: their statuses, codes, words and headers, in each dialect.
 
+mod request;
+
 use crate::reply::{HintForm, Trouble};
 use outlast_dialect::{Dialect, Problem};
 use outlast_kernel::Timestamp;
 use outlast_kernel::time::millis;
+pub(crate) use request::of_request;
 use serde_json::{Value, json};
 use std::time::Duration;
 

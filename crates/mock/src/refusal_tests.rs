@@ -1,4 +1,6 @@
 use super::*;
+use crate::facts::Facts;
+use crate::reply::Act;
 use outlast_dialect::error_body::{self, Seen};
 use outlast_kernel::classify::classify;
 use outlast_kernel::failure::Transport;
@@ -87,4 +89,57 @@ fn lengths_and_moments_are_written_as_servers_write_them() {
         assert_eq!(go_duration(Duration::from_millis(millis)), text);
     }
     assert_eq!(http_date(NOW), "Fri, 15 Jan 2027 08:00:00 GMT");
+}
+
+#[test]
+fn what_is_wrong_with_a_request_is_recognised_in_every_dialect() {
+    let mut facts = Facts {
+        tokens: 101,
+        bytes: 1001,
+        ..Facts::default()
+    };
+    facts.conversation.is_prefilled = true;
+    let table = [
+        (Act::Window { limit: 100 }, 400, Cause::ContextOverflow),
+        (Act::TooLarge { limit: 1000 }, 413, Cause::PayloadTooLarge),
+        (Act::BodyTimeout, 408, Cause::Timeout),
+        (Act::NoPrefill, 400, Cause::InvalidRequest),
+    ];
+    for dialect in Dialect::ALL {
+        for (act, status, cause) in &table {
+            let refusal = of_request(act, dialect, &facts).unwrap();
+            let verdict = judged(dialect, &refusal);
+            assert_eq!(
+                (refusal.status, verdict.cause),
+                (*status, *cause),
+                "{dialect:?} {act:?}"
+            );
+        }
+        let window = of_request(&table[0].0, dialect, &facts).unwrap();
+        let message = window.problem.message;
+        assert!(
+            message.contains("101 tokens") && message.contains("100 "),
+            "{message}"
+        );
+    }
+}
+
+#[test]
+fn a_request_is_refused_only_beyond_its_limit() {
+    let facts = Facts {
+        tokens: 100,
+        bytes: 1000,
+        ..Facts::default()
+    };
+    for act in [
+        Act::Window { limit: 100 },
+        Act::TooLarge { limit: 1000 },
+        Act::NoPrefill,
+    ] {
+        assert_eq!(
+            of_request(&act, Dialect::Anthropic, &facts),
+            None,
+            "{act:?}"
+        );
+    }
 }

@@ -49,6 +49,20 @@ pub enum Act {
         /// The provider's code, if not the usual one.
         code: Option<String>,
     },
+    /// Refuses a request of more tokens, and answers any other.
+    Window {
+        /// The most tokens that the model takes.
+        limit: u64,
+    },
+    /// Refuses a request of more bytes, and answers any other.
+    TooLarge {
+        /// The most bytes that are taken.
+        limit: usize,
+    },
+    /// 408, because the request took too long to come.
+    BodyTimeout,
+    /// Refuses a request that ends with the assistant's own words, and answers any other.
+    NoPrefill,
     /// Begins an error body and falls silent.
     SlowError {
         /// The status.

@@ -21,7 +21,7 @@ const OVERLOADED: Act = Act::Refuse(Trouble::Overloaded);
 #[test]
 fn faults_strike_as_often_as_they_say() {
     use Act::{Answer, DropAfter, Stall};
-    let table: [(&str, Vec<Act>); 8] = [
+    let table: [(&str, Vec<Act>); 9] = [
         ("ok", vec![Answer, Answer]),
         (
             "overloaded:3",
@@ -32,6 +32,7 @@ fn faults_strike_as_often_as_they_say() {
         ("drop-after:5", vec![DropAfter { pieces: 5 }, Answer]),
         ("garbage:times=2", vec![Act::Garbage, Act::Garbage, Answer]),
         ("bomb:times=always", vec![Act::Bomb, Act::Bomb, Act::Bomb]),
+        ("no-prefill+stall", vec![Act::NoPrefill, Act::NoPrefill]),
         (
             "ok+overloaded + stall",
             vec![Answer, OVERLOADED, Stall { pieces: 0 }, Answer],
@@ -46,7 +47,7 @@ fn faults_strike_as_often_as_they_say() {
 #[expect(clippy::too_many_lines, reason = "a table, one row for each fault")]
 fn every_fault_is_read_with_its_arguments() {
     let second = Duration::from_secs(1);
-    let table: [(&str, Act); 21] = [
+    let table: [(&str, Act); 25] = [
         (
             "error:418,code=teapot",
             Act::Error {
@@ -110,6 +111,10 @@ fn every_fault_is_read_with_its_arguments() {
         ("linger", Act::Linger),
         ("gzip:always", Act::Gzip { always: true }),
         ("outage:60", OVERLOADED),
+        ("window:1000", Act::Window { limit: 1000 }),
+        ("too-large:1000", Act::TooLarge { limit: 1000 }),
+        ("body-timeout", Act::BodyTimeout),
+        ("no-prefill", Act::NoPrefill),
     ];
     for (text, act) in table {
         assert_eq!(play(text, 1), [act], "{text}");
@@ -123,6 +128,8 @@ fn a_fault_names_the_answer_that_it_damages() {
     assert_eq!(reply("drop-after:1,of=reasoning").of, Kind::Reasoning);
     assert_eq!(reply("flaky:0,of=agent").of, Kind::Agent);
     assert_eq!(reply("capacity:requests=1,of=agent").of, Kind::Agent);
+    assert_eq!(reply("window:9,of=agent").of, Kind::Agent);
+    assert_eq!(reply("no-prefill:of=agent").of, Kind::Agent);
     assert_eq!(reply("ok+stall").fault, "ok");
     for (word, kind, _) in Kind::WORDS {
         assert_eq!(reply(&format!("ok:{word}")).of, kind);
@@ -231,6 +238,9 @@ fn a_bad_script_names_the_place_and_the_remedy() {
         ),
         ("drop-after", "it needs PIECES"),
         ("drop-after", "written drop-after:PIECES[,of=KIND]"),
+        ("window", "it needs TOKENS"),
+        ("too-large:of=text", "it needs BYTES"),
+        ("no-prefill:times=2", "`times=2` has no meaning here"),
         ("flaky:1.5", "SHARE lies between 0 and 1"),
         ("flaky:nan", "SHARE lies between 0 and 1"),
         ("overloaded:-1", "TIMES is a number"),

@@ -36,7 +36,7 @@ macro_rules! row {
     };
 }
 
-pub(crate) const ROWS: [Row; 30] = [
+pub(crate) const ROWS: [Row; 34] = [
     row!("ok", "[:KIND][,times=N]", "answers", |a| {
         let of = a.word(&Kind::WORDS)?.unwrap_or_default();
         struck(a, Act::Answer, of)
@@ -73,6 +73,36 @@ pub(crate) const ROWS: [Row; 30] = [
     row!("overflow", "", "400 until the request is smaller", |_| Ok(
         Course::Overflow.into()
     )),
+    row!(
+        "window",
+        ":TOKENS[,of=KIND]",
+        "400 for every request of more tokens",
+        |a| {
+            let limit = a.positional("TOKENS")?.ok_or("it needs TOKENS")?;
+            always(a, Act::Window { limit })
+        }
+    ),
+    row!(
+        "too-large",
+        ":BYTES[,of=KIND]",
+        "413 for every request of more bytes",
+        |a| {
+            let limit = a.positional("BYTES")?.ok_or("it needs BYTES")?;
+            always(a, Act::TooLarge { limit })
+        }
+    ),
+    row!(
+        "body-timeout",
+        "[:times=N]",
+        "408: the request took too long to come",
+        |a| { strikes(a, Act::BodyTimeout) }
+    ),
+    row!(
+        "no-prefill",
+        "[:of=KIND]",
+        "400 when the last words are the assistant's",
+        |a| { always(a, Act::NoPrefill) }
+    ),
     row!(
         "error",
         ":STATUS[,code=CODE][,times=N]",
@@ -301,6 +331,12 @@ fn strikes(arguments: &mut Arguments<'_>, act: Act) -> Result<Fault, String> {
 fn damages(arguments: &mut Arguments<'_>, act: Act) -> Result<Fault, String> {
     let of = kind(arguments)?;
     struck(arguments, act, of)
+}
+
+/// Every call gets this.
+fn always(arguments: &mut Arguments<'_>, act: Act) -> Result<Fault, String> {
+    let times = u32::MAX;
+    answering(arguments, Course::Strike { act, times })
 }
 
 /// A course without end has to say itself what its answers are like: nothing comes after it.

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use futures_util::StreamExt;
-use outlast_dialect::{Delivery, Delta, Dialect, Message, Request, sse};
+use outlast_dialect::{Delivery, Delta, Dialect, Message, Part, Request, Role, sse};
 use outlast_engine::clock::TimerClock;
 use outlast_engine::transport::{self, Method, Transport};
 use outlast_kernel::event::StopReason;
@@ -214,5 +214,88 @@ async fn blanks_come_where_arguments_should() {
         let blanks = pieces.iter().filter(|piece| piece.trim().is_empty());
         assert!(blanks.clone().count() > 100, "{dialect:?}");
         assert_eq!(blanks.map(|piece| piece.len()).sum::<usize>(), 100_000);
+    }
+}
+
+fn said(role: Role, text: &str) -> Message {
+    let text = text.to_owned();
+    Message {
+        role,
+        parts: vec![Part::Text { text }],
+    }
+}
+
+/// A conversation in which an answer was begun.
+fn begun(said: &[Message]) -> Request {
+    Request {
+        messages: [&[Message::user("Say hello")], said].concat(),
+        ..Request::default()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_was_begun_is_gone_on_with_in_every_dialect() {
+    let remark = Message::user("Your last answer was cut off. Go on right after its last word.");
+    let hello = said(Role::Assistant, "Hello from the");
+    let rest = GREETING.strip_prefix("Hello from the").unwrap();
+    for dialect in Dialect::ALL {
+        let ok = provider("ok");
+        let prefilled = ask(&ok, dialect, &begun(std::slice::from_ref(&hello))).await;
+        assert_eq!(prefilled.text, rest, "{dialect:?}");
+        let asked = ask(&ok, dialect, &begun(&[hello.clone(), remark.clone()])).await;
+        assert_eq!(asked.text, rest, "{dialect:?}");
+        let other = ask(&ok, dialect, &begun(&[said(Role::Assistant, "Well,")])).await;
+        assert_eq!(other.text, GREETING, "{dialect:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_model_without_prefill_refuses_it_and_takes_a_remark() {
+    let remark = Message::user("Your last answer was cut off.");
+    let hello = said(Role::Assistant, "Hello ");
+    for dialect in Dialect::ALL {
+        let model = provider("no-prefill");
+        let prefill = begun(std::slice::from_ref(&hello));
+        for _ in 0..2 {
+            let (status, body) = send(&model, dialect, &prefill).await;
+            assert_eq!(status, 400, "{dialect:?}: {body}");
+            let part = "The conversation must end with a user message.";
+            assert!(body.contains(part), "{dialect:?}: {body}");
+        }
+        let answered = ask(&model, dialect, &begun(&[hello.clone(), remark.clone()])).await;
+        assert!(answered.text.starts_with("from "), "{answered:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_window_refuses_a_conversation_that_has_outgrown_it() {
+    for dialect in Dialect::ALL {
+        let model = provider("window:1000,of=agent");
+        let short = begun(&[]);
+        let long = begun(&[
+            said(Role::Assistant, &"word ".repeat(1000)),
+            Message::user("Go on"),
+        ]);
+        assert_eq!(send(&model, dialect, &short).await.0, 200, "{dialect:?}");
+        let (status, body) = send(&model, dialect, &long).await;
+        assert_eq!(status, 400, "{dialect:?}: {body}");
+        // About four bytes are a token.
+        let tokens = dialect.request(&long).len() / 4;
+        assert!(body.contains(&tokens.to_string()), "{tokens}: {body}");
+        assert!(body.contains("1000 "), "{dialect:?}: {body}");
+        assert_eq!(send(&model, dialect, &short).await.0, 200, "{dialect:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_of_too_many_bytes_is_refused_and_a_smaller_one_is_not() {
+    for dialect in Dialect::ALL {
+        let model = provider("too-large:1000");
+        let long = begun(&[Message::user("word ".repeat(200))]);
+        assert_eq!(send(&model, dialect, &long).await.0, 413, "{dialect:?}");
+        assert_eq!(send(&model, dialect, &begun(&[])).await.0, 200);
+        let (status, body) = send(&provider("body-timeout"), dialect, &long).await;
+        assert_eq!(status, 408, "{dialect:?}");
+        assert!(body.contains("Timed out reading request body"), "{body}");
     }
 }

@@ -1,0 +1,76 @@
+//! Answers that go on where an earlier one broke off.
+
+use outlast_dialect::Delta;
+
+/// What is left to say of an answer of which this was said before. What does not begin like the answer was no part of it.
+pub(super) fn rest(mut deltas: Vec<Delta>, begun: &[String]) -> Vec<Delta> {
+    for said in begun {
+        let text: String = deltas.iter().filter_map(text).collect();
+        let said = match text.starts_with(said.as_str()) {
+            true => said.len(),
+            // What was sent back may have lost or won blanks at its end.
+            false if text.starts_with(said.trim_end()) => said.trim_end().len(),
+            false => 0,
+        };
+        deltas = without(deltas, said);
+    }
+    deltas
+}
+
+fn text(delta: &Delta) -> Option<&str> {
+    match delta {
+        Delta::Text(text) => Some(text),
+        _ => None,
+    }
+}
+
+/// The same without so many bytes of text.
+fn without(deltas: Vec<Delta>, mut bytes: usize) -> Vec<Delta> {
+    let shortened = |delta| match delta {
+        Delta::Text(text) => {
+            let (_, rest) = text.split_at(bytes.min(text.len()));
+            bytes -= text.len() - rest.len();
+            (!rest.is_empty()).then(|| Delta::Text(rest.to_owned()))
+        }
+        other => Some(other),
+    };
+    deltas.into_iter().filter_map(shortened).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::content::words;
+
+    fn said_after(begun: &[&str]) -> String {
+        let begun: Vec<String> = begun.iter().map(|text| (*text).to_owned()).collect();
+        let rest = rest(words("Hello from the älteste provider."), &begun);
+        rest.iter().filter_map(text).collect()
+    }
+
+    #[test]
+    fn only_the_rest_is_said() {
+        let table: [(&[&str], &str); 10] = [
+            (&["Hello from"], " the älteste provider."),
+            (&["Hello from "], "the älteste provider."),
+            (&["Hello from\n"], " the älteste provider."),
+            (&["Hello from the ä"], "lteste provider."),
+            (&["Hello", " from the "], "älteste provider."),
+            (&["Hello ", "from the "], "älteste provider."),
+            (&["Good bye"], "Hello from the älteste provider."),
+            (&["Good bye", "Hello "], "from the älteste provider."),
+            (&["Hello from the älteste provider."], ""),
+            (&[], "Hello from the älteste provider."),
+        ];
+        for (begun, expected) in table {
+            assert_eq!(said_after(begun), expected, "{begun:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_text_is_said_again() {
+        let thought = Delta::Reasoning("Hm.".to_owned());
+        let deltas = vec![thought.clone(), Delta::Text("Hello".to_owned())];
+        assert_eq!(rest(deltas, &["Hello".to_owned()]), [thought]);
+    }
+}
