@@ -43,7 +43,7 @@ impl Conversation {
             conversation.is_prefilled = matches!(said, Said::Answer(..));
             match said {
                 // It asks for nothing new; the answer before it goes on.
-                Said::Prompt(prompt) if prompt.starts_with(CUT_OFF) && conversation.prompts > 0 => {
+                Said::Prompt(prompt) if is_remark(&prompt) && conversation.prompts > 0 => {
                     continue;
                 }
                 Said::Prompt(prompt) => {
@@ -80,6 +80,11 @@ impl Conversation {
             self.begun.clear();
         }
     }
+}
+
+/// Whether a user says only that an answer was cut off.
+pub(crate) fn is_remark(prompt: &str) -> bool {
+    prompt.starts_with(CUT_OFF)
 }
 
 fn everything_said(messages: &Value) -> Vec<Said> {
@@ -135,7 +140,7 @@ fn array(value: &Value) -> &[Value] {
 }
 
 /// The text of a content: itself, or its parts that are text, each on lines of its own.
-fn text(content: &Value) -> String {
+pub(crate) fn text(content: &Value) -> String {
     if let Value::String(text) = content {
         return text.clone();
     }

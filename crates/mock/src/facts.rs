@@ -1,6 +1,6 @@
 //! What a request says that an answer depends on, read from its dialect.
 
-use crate::conversation::Conversation;
+use crate::conversation::{self, Conversation};
 use crate::script::BYTES_PER_TOKEN;
 use outlast_dialect::Dialect;
 use serde_json::Value;
@@ -10,6 +10,8 @@ use serde_json::Value;
 pub(crate) struct Facts {
     pub(crate) model: String,
     pub(crate) streamed: bool,
+    /// What the model was told to be.
+    pub(crate) system: String,
     /// What was said before.
     pub(crate) conversation: Conversation,
     pub(crate) images: Vec<Image>,
@@ -52,6 +54,7 @@ impl Facts {
         Self {
             model: text(&body["model"]),
             streamed: body["stream"] == true,
+            system: system(dialect, body),
             conversation: Conversation::read(messages),
             images: images(messages),
             tools: array(&body["tools"]).iter().filter_map(tool).collect(),
@@ -69,6 +72,21 @@ fn key(headers: &Headers) -> Option<String> {
     header(headers, "x-api-key")
         .or_else(bearer)
         .map(str::to_owned)
+}
+
+/// One dialect has it among the messages.
+fn system(dialect: Dialect, body: &Value) -> String {
+    match dialect {
+        Dialect::Anthropic => conversation::text(&body["system"]),
+        Dialect::OpenaiResponses => text(&body["instructions"]),
+        Dialect::OpenaiChat => {
+            let is_system =
+                |message: &&Value| matches!(message["role"].as_str(), Some("system" | "developer"));
+            let messages = array(&body["messages"]).iter().filter(is_system);
+            let texts = messages.map(|message| conversation::text(&message["content"]));
+            texts.collect::<Vec<_>>().join("\n")
+        }
+    }
 }
 
 fn array(value: &Value) -> &[Value] {
@@ -163,6 +181,7 @@ mod tests {
             let expected = Facts {
                 model: "m".to_owned(),
                 streamed: true,
+                system: "Be brief.".to_owned(),
                 conversation: Conversation {
                     prompts: 2,
                     prompt: "What is this?".to_owned(),

@@ -3,12 +3,15 @@
 //! Each line `call NAME {arguments}` of the prompt is a step; a line `and NAME {arguments}` right after it is one more
 //! call of the same step. Invariant: what it does follows from the request alone; nothing is remembered between two.
 
+mod summary;
+
 use super::{greeting, words};
 use crate::conversation::Conversation;
 use crate::facts::Facts;
 use outlast_dialect::Delta;
 use outlast_kernel::event::ToolCall;
 use serde_json::{Map, Value};
+use std::hash::{DefaultHasher, Hash, Hasher};
 
 /// The most characters of an output that are said back.
 const LONGEST_OUTPUT: usize = 200;
@@ -19,18 +22,21 @@ type Call<'a> = (&'a str, &'a str);
 /// What it says next: the calls of the next step, or what came of all.
 pub(super) fn step(facts: &Facts) -> Vec<Delta> {
     let conversation = &facts.conversation;
+    if summary::is_asked_for(&facts.system) {
+        return words(&summary::of_transcript(&conversation.prompt));
+    }
     let steps = steps(&conversation.prompt);
-    if steps.is_empty() {
+    if steps.is_empty() && summary::find(&conversation.prompt).is_none() {
         return words(&greeting(facts));
     }
     match steps.get(conversation.answers) {
         Some(calls) => calling(calls, conversation),
-        None => words(&summary(steps.len(), &conversation.outputs)),
+        None => words(&done(steps.len(), &conversation.outputs)),
     }
 }
 
 fn calling(calls: &[Call<'_>], conversation: &Conversation) -> Vec<Delta> {
-    let (turn, step) = (conversation.prompts, conversation.answers);
+    let (turn, step) = (turn(conversation), conversation.answers);
     let mut deltas = words(&format!("Step {}.", step + 1));
     deltas.extend(calls.iter().enumerate().map(|(place, (name, arguments))| {
         Delta::ToolCall(ToolCall {
@@ -43,18 +49,29 @@ fn calling(calls: &[Call<'_>], conversation: &Conversation) -> Vec<Delta> {
     deltas
 }
 
-fn summary(steps: usize, outputs: &[String]) -> String {
+/// The number of the turn. After a summary it would begin anew, and ids would come twice.
+fn turn(conversation: &Conversation) -> String {
+    if summary::find(&conversation.prompt).is_none() {
+        return conversation.prompts.to_string();
+    }
+    let mut hasher = DefaultHasher::new();
+    conversation.prompt.hash(&mut hasher);
+    format!("{:016x}", hasher.finish())
+}
+
+fn done(steps: usize, outputs: &[String]) -> String {
     let outputs = outputs.iter();
     let cut = outputs.map(|output| output.chars().take(LONGEST_OUTPUT).collect::<String>());
     let outputs = cut.collect::<Vec<_>>().join(" | ");
     format!("Done after {steps} steps. {outputs}")
 }
 
-/// The steps that a prompt asks for, each with its calls.
+/// The steps that a prompt asks for, each with its calls. Of one that holds a summary they are those that it tells.
 fn steps(prompt: &str) -> Vec<Vec<Call<'_>>> {
     let mut steps: Vec<Vec<Call<'_>>> = Vec::new();
     let mut in_step = false;
-    for line in prompt.lines().map(str::trim) {
+    let lines = summary::find(prompt).unwrap_or_else(|| prompt.lines().collect());
+    for line in lines.into_iter().map(str::trim) {
         let first = call(line, "call ");
         let further = call(line, "and ").filter(|_| in_step);
         in_step = first.is_some() || further.is_some();
@@ -108,6 +125,6 @@ mod tests {
     fn long_outputs_are_cut_between_characters() {
         let outputs = ["é".repeat(300), "short".to_owned()];
         let expected = format!("Done after 2 steps. {} | short", "é".repeat(200));
-        assert_eq!(summary(2, &outputs), expected);
+        assert_eq!(done(2, &outputs), expected);
     }
 }

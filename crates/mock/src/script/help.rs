@@ -11,6 +11,12 @@ times=always for ever; when all are over, the answers are of the kind `text`.
 An agent takes each line `call NAME {arguments}` of the prompt for a step, and a line
 `and NAME {arguments}` right after it for one more call of the same step; at the end it says what
 the tools said. To keep it after other faults: overloaded:2+ok:agent,times=always
+Told by the system text to \"Summarise the conversation\", it counts the lines `| user:` and
+`| assistant:` of the prompt and repeats the steps that are not answered there; a prompt that holds
+such a summary is gone on with.
+
+An answer that was begun is gone on with: after the assistant's own words at the end, or after a
+user's message that begins with \"Your last answer was cut off\".
 ";
 
 /// All faults and their words, for a command's help.

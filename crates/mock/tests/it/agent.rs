@@ -73,3 +73,88 @@ async fn a_plan_is_carried_out_step_by_step_in_every_dialect() {
         assert!(said.ends_with("You said: Thanks"), "{dialect:?}: {said}");
     }
 }
+
+/// What the scripted agent makes of a conversation that was written down.
+async fn summarise(dialect: Dialect, transcript: &str) -> String {
+    let mut request = Request {
+        model: "ok:agent,times=always".to_owned(),
+        system: Some("Summarise the conversation, briefly.".to_owned()),
+        messages: vec![Message::user(transcript)],
+        ..Request::default()
+    };
+    let (called, said) = converse(dialect, &mut request).await;
+    assert!(called.is_empty(), "{dialect:?}: {called:?}");
+    said
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_agent_goes_on_from_a_summary_with_the_steps_that_are_left() {
+    let transcript = "What was said:\n\
+        | user: Please do this:\n\
+        | call read {\"path\": \"a.txt\"}\n\
+        | call read {\"path\": \"b.txt\"}\n\
+        | call read {\"path\": \"c.txt\"}\n\
+        | call read {\"path\": \"d.txt\"}\n\
+        | and read {\"path\": \"e.txt\"}\n\
+        | assistant: Step 1.\n\
+        | tool read {\"path\": \"a.txt\"}: hello\n";
+    for dialect in Dialect::ALL {
+        let summary = summarise(dialect, transcript).await;
+        assert!(summary.starts_with("Summary of 2 messages.\ncall read"));
+        let mut request = Request {
+            model: "ok:agent,times=always".to_owned(),
+            messages: vec![Message::user(format!(
+                "So far:\n{summary}\n\nThe prompt was:\ncall read {{\"path\": \"a.txt\"}}"
+            ))],
+            ..Request::default()
+        };
+        let (called, said) = converse(dialect, &mut request).await;
+        let arguments: Vec<&str> = called
+            .iter()
+            .filter_map(|call| Some(call.split_once(" read ")?.1))
+            .collect();
+        let expected = ["b", "c", "d", "e"].map(|name| format!("{{\"path\": \"{name}.txt\"}}"));
+        assert_eq!(arguments, expected, "{dialect:?}");
+        assert!(said.starts_with("Done after 3 steps."), "{said}");
+        // Ids of before the summary do not come again.
+        assert!(
+            called.iter().all(|call| !call.contains(" call_1_")),
+            "{called:?}"
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_kept_beside_a_summary_counts_as_done() {
+    for dialect in Dialect::ALL {
+        let mut request = Request {
+            model: "ok:agent,times=always".to_owned(),
+            messages: vec![Message::user(
+                "Summary of 9 messages.\ncall read {\"path\": \"z.txt\"}",
+            )],
+            ..Request::default()
+        };
+        let (called, _) = converse(dialect, &mut request).await;
+        assert_eq!(called.len(), 1, "{dialect:?}");
+        // The last answer is missing: all steps are done, and it is said again.
+        request.messages.pop();
+        let (called, said) = converse(dialect, &mut request).await;
+        assert!(called.is_empty(), "{dialect:?}: {called:?}");
+        assert!(said.starts_with("Done after 1 steps."), "{said}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_of_another_kind_is_no_summary() {
+    let mut request = Request {
+        model: "ok".to_owned(),
+        system: Some("Summarise the conversation.".to_owned()),
+        messages: vec![Message::user("| user: Hi")],
+        ..Request::default()
+    };
+    let (_, said) = converse(Dialect::Anthropic, &mut request).await;
+    assert!(
+        said.starts_with("Hello from the scripted provider"),
+        "{said}"
+    );
+}

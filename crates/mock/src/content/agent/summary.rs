@@ -1,0 +1,160 @@
+//! A summary of a conversation: how long it was, and which steps of its last prompt are left.
+//!
+//! The conversation comes as text: each line begins with a bar, and what somebody says with who it is. The steps are told
+//! as lines of a prompt, so that whoever goes on from the summary takes those that are left, and none twice.
+
+use super::{Call, steps};
+use crate::conversation::is_remark;
+
+const ORDER: &str = "Summarise the conversation";
+const OPENING: &str = "Summary of ";
+const OPENING_END: &str = " messages.";
+
+/// Something that was said, as far as it counts here.
+#[derive(Debug, PartialEq, Eq)]
+enum Said {
+    Prompt(String),
+    /// That an answer was cut off.
+    Remark,
+    Answer,
+    Output,
+}
+
+/// Whether the model is told to summarise.
+pub(super) fn is_asked_for(system: &str) -> bool {
+    system.contains(ORDER)
+}
+
+/// The summary of a conversation that was written down.
+pub(super) fn of_transcript(transcript: &str) -> String {
+    let said = read(transcript);
+    let count =
+        |said: &[Said], wanted: &[Said]| said.iter().filter(|one| wanted.contains(one)).count();
+    let is_prompt = |said: &Said| matches!(said, Said::Prompt(_));
+    let messages = said.len() - count(&said, &[Said::Output]);
+    let mut lines = vec![format!("{OPENING}{messages}{OPENING_END}")];
+    let last = said.iter().rposition(is_prompt);
+    if let Some([Said::Prompt(prompt), since @ ..]) = last.map(|last| &said[last..]) {
+        // Each remark is between two parts of one answer.
+        let parts = count(since, &[Said::Answer]);
+        let answers = parts.saturating_sub(count(since, &[Said::Remark]));
+        let left = steps(prompt).into_iter().skip(answers);
+        lines.extend(left.flat_map(told));
+    }
+    lines.join("\n")
+}
+
+/// A step as a prompt has it.
+fn told(calls: Vec<Call<'_>>) -> Vec<String> {
+    let words = std::iter::once("call").chain(std::iter::repeat("and"));
+    let calls = words.zip(calls);
+    calls
+        .map(|(word, (name, arguments))| format!("{word} {name} {arguments}"))
+        .collect()
+}
+
+/// What a summary in this prompt tells of steps: the lines right after its opening. What else is there, such as an
+/// earlier prompt that is quoted, is over.
+pub(super) fn find(prompt: &str) -> Option<Vec<&str>> {
+    let is_opening = |line: &str| line.starts_with(OPENING) && line.ends_with(OPENING_END);
+    let is_step = |line: &str| line.starts_with("call ") || line.starts_with("and ");
+    let lines = prompt.lines().map(str::trim);
+    let mut lines = lines.skip_while(|line| !is_opening(line));
+    lines.next()?;
+    Some(lines.take_while(|line| is_step(line)).collect())
+}
+
+/// Who said what. A line without a speaker goes on with what was said on the last one.
+fn read(transcript: &str) -> Vec<Said> {
+    let mut everything: Vec<Said> = Vec::new();
+    let lines = transcript.lines().filter_map(|line| line.strip_prefix('|'));
+    for line in lines.map(|line| line.strip_prefix(' ').unwrap_or(line)) {
+        match (begun(line), everything.last_mut()) {
+            (Some(said), _) => everything.push(said),
+            (None, Some(Said::Prompt(prompt))) => {
+                prompt.push('\n');
+                prompt.push_str(line);
+            }
+            (None, _) => {}
+        }
+    }
+    everything
+}
+
+/// What begins on a line.
+fn begun(line: &str) -> Option<Said> {
+    if let Some(prompt) = line.strip_prefix("user:") {
+        let prompt = prompt.trim_start();
+        return Some(match is_remark(prompt) {
+            true => Said::Remark,
+            false => Said::Prompt(prompt.to_owned()),
+        });
+    }
+    if line.starts_with("assistant:") {
+        return Some(Said::Answer);
+    }
+    line.starts_with("tool").then_some(Said::Output)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_summary_tells_the_steps_that_are_left() {
+        let plan = "| user: Do this:\n| call a {}\n| and b {\"x\": 1}\n| call c {}\n| and d {}\n";
+        let step = "| assistant: Step 1.\n| tool a {}: call e {}\n| call f {}\n";
+        let remark = "| assistant: St\n| user: Your last answer was cut off.\n";
+        let cd = "\ncall c {}\nand d {}";
+        let all = format!("\ncall a {{}}\nand b {{\"x\": 1}}{cd}");
+        let table = [
+            (String::new(), "Summary of 0 messages.".to_owned()),
+            (plan.to_owned(), format!("Summary of 1 messages.{all}")),
+            (
+                format!("{plan}{step}"),
+                format!("Summary of 2 messages.{cd}"),
+            ),
+            (
+                format!("{plan}{remark}{step}"),
+                format!("Summary of 4 messages.{cd}"),
+            ),
+            (
+                format!("{plan}{step}{step}"),
+                "Summary of 3 messages.".to_owned(),
+            ),
+            (
+                format!("{plan}{step}| user: Stop\n"),
+                "Summary of 3 messages.".to_owned(),
+            ),
+            (
+                format!("{step}{plan}"),
+                format!("Summary of 2 messages.{all}"),
+            ),
+            (
+                format!("no bar\nuser: call z {{}}\n{plan}"),
+                format!("Summary of 1 messages.{all}"),
+            ),
+        ];
+        for (transcript, expected) in table {
+            assert_eq!(of_transcript(&transcript), expected, "{transcript}");
+        }
+    }
+
+    #[test]
+    fn a_summary_of_a_summary_tells_what_is_left_of_it() {
+        let transcript = "| user: So far:\n| Summary of 9 messages.\n| call c {}\n| call d {}\n|\n| Asked was:\n\
+            | call a {}\n| assistant: Step 1.\n";
+        assert_eq!(
+            of_transcript(transcript),
+            "Summary of 2 messages.\ncall d {}"
+        );
+    }
+
+    #[test]
+    fn only_the_lines_right_after_the_opening_are_steps() {
+        let prompt = "So far:\n  Summary of 3 messages.\ncall c {}\nand d {}\n\ncall a {}";
+        assert_eq!(find(prompt), Some(vec!["call c {}", "and d {}"]));
+        assert_eq!(find("Summary of 3 messages."), Some(vec![]));
+        assert_eq!(find("A Summary of 3 messages.\ncall a {}"), None);
+    }
+}
