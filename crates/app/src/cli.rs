@@ -321,9 +321,10 @@ pub(crate) struct MockArguments {
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8787")]
     pub(crate) listen: SocketAddr,
 
-    /// What happens to requests that name no script by their model or the header `x-outlast-script`
-    #[arg(long, value_name = "SCRIPT", default_value = "ok")]
-    pub(crate) script: String,
+    /// What happens to requests that name no script by their model or the header `x-outlast-script`; with a model before it,
+    /// what happens to requests for that one (may be given several times) [default: ok]
+    #[arg(long = "script", value_name = "[MODEL=]SCRIPT")]
+    pub(crate) scripts: Vec<String>,
 }
 
 #[derive(Debug, Args)]

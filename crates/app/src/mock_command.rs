@@ -5,21 +5,18 @@ use crate::exit::{Exit, Usage};
 use crate::output::print;
 use crate::{interrupt, settings};
 use outlast_engine::CancellationToken;
-use outlast_mock::{Options, Script, Server};
+use outlast_mock::{Error, Options, Server};
 use std::sync::Arc;
 
 pub(crate) fn run(arguments: &MockArguments) -> anyhow::Result<Exit> {
-    let script: Script = arguments
-        .script
-        .parse()
-        .map_err(|error: outlast_mock::Error| Usage(error.to_string()))?;
+    let options = options(&arguments.scripts).map_err(|error| Usage(error.to_string()))?;
     let clock = Arc::new(settings::clock()?);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()
         .build()?;
     runtime.block_on(async {
-        let server = Server::bind(arguments.listen, clock, Options::new(script)).await?;
+        let server = Server::bind(arguments.listen, clock, options).await?;
         print(&format!("listening on http://{}\n", server.address()))?;
         let stop = CancellationToken::new();
         let mut signals = interrupt::signals();
@@ -31,4 +28,10 @@ pub(crate) fn run(arguments: &MockArguments) -> anyhow::Result<Exit> {
         server.serve(stop).await;
         Ok(Exit::Success)
     })
+}
+
+fn options(scripts: &[String]) -> Result<Options, Error> {
+    let options = Options::new("ok".parse()?);
+    let mut scripts = scripts.iter();
+    scripts.try_fold(options, |options, written| options.with(written))
 }

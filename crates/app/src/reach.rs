@@ -171,7 +171,7 @@ fn scripted(settings: &Settings, clock: Arc<dyn Clock>) -> anyhow::Result<Reache
     let script: Script = model
         .parse()
         .map_err(|error: outlast_mock::Error| Usage(error.to_string()))?;
-    let transport = Arc::new(Scripted::new(script, clock.clone()));
+    let transport = Arc::new(Scripted::by_model(script, clock.clone()));
     let adapter = Adapter::new(Dialect::Anthropic, transport, clock)
         .named("mock")
         .with_timeouts(settings.timeouts);

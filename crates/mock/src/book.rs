@@ -1,8 +1,9 @@
 //! Which script plays for a request, and how far each has come.
 //!
-//! A script that was set by hand comes before the one that a request names in a header, that before the model's name,
-//! and that before the one that plays otherwise. Scripts with the same text are one, so that the retries of a run walk
-//! through it. Invariant: the number of scripts that are remembered is bounded; the one that rested longest goes.
+//! A script that was set by hand comes before the one that a request names in a header, that before the one that its model
+//! was given at the start, that before the model's name, and that before the one that plays otherwise. Each model that was
+//! given a script plays its own; other scripts with the same text are one, so that the retries of a run walk through it.
+//! Invariant: the number of scripts that are remembered is bounded; the one that rested longest goes.
 
 use crate::script;
 use crate::script::{Error, Script};
@@ -12,6 +13,8 @@ const MOST_SCRIPTS: usize = 256;
 #[derive(Debug)]
 pub(crate) struct Book {
     default: Script,
+    /// Given to models at the start: as they were written, and as far as they have come.
+    given: Vec<(String, Script, Script)>,
     /// Set by hand: for one model, or for all.
     set: Vec<(Option<String>, Script)>,
     /// The newest last.
@@ -22,9 +25,16 @@ impl Book {
     pub(crate) fn new(default: Script) -> Self {
         Self {
             default,
+            given: Vec::new(),
             set: Vec::new(),
             remembered: Vec::new(),
         }
+    }
+
+    /// Gives a model a script of its own.
+    pub(crate) fn give(&mut self, model: String, script: Script) {
+        self.given.retain(|(known, ..)| *known != model);
+        self.given.push((model, script.clone(), script));
     }
 
     /// Sets the script for one model or for all, from its beginning.
@@ -40,6 +50,9 @@ impl Book {
     pub(crate) fn clear(&mut self) {
         self.set.clear();
         self.remembered.clear();
+        for (_, written, playing) in &mut self.given {
+            playing.clone_from(written);
+        }
     }
 
     /// The script that plays. A name in a header must be a script; a model may just be a model.
@@ -55,6 +68,10 @@ impl Book {
         let for_all = || self.set.iter().position(|(known, _)| known.is_none());
         if let Some(place) = for_model.or_else(for_all) {
             return Ok(&mut self.set[place].1);
+        }
+        let given = self.given.iter().position(|(known, ..)| known == model);
+        if let (None, Some(place)) = (named, given) {
+            return Ok(&mut self.given[place].2);
         }
         let script = match named {
             Some(named) => named.parse()?,
@@ -115,6 +132,24 @@ mod tests {
         assert_eq!(play(&mut book, None, "overloaded:2"), "ok");
         book.clear();
         assert_eq!(play(&mut book, None, "overloaded:2"), "overloaded:2");
+    }
+
+    #[test]
+    fn each_model_plays_the_script_that_it_was_given() {
+        let mut book = book();
+        for model in ["big", "small", "ok"] {
+            book.give(model.to_owned(), "overloaded".parse().unwrap());
+        }
+        for model in ["big", "small", "ok"] {
+            assert_eq!(play(&mut book, None, model), "overloaded", "{model}");
+            assert_eq!(play(&mut book, None, model), "ok", "{model}");
+        }
+        assert_eq!(play(&mut book, None, "other"), "ok:empty");
+        assert_eq!(play(&mut book, Some("stall"), "big"), "stall");
+        book.set(None, "close".parse().unwrap());
+        assert_eq!(play(&mut book, None, "big"), "close");
+        book.clear();
+        assert_eq!(play(&mut book, None, "big"), "overloaded");
     }
 
     #[test]

@@ -42,6 +42,8 @@ struct Entry {
     time: Timestamp,
     method: String,
     path: String,
+    /// The model that was asked.
+    model: Option<String>,
     headers: Map<String, Value>,
     body: Value,
     body_bytes: usize,
@@ -167,6 +169,7 @@ impl Entry {
             time: asked.time,
             method: asked.method.to_owned(),
             path: bounded(asked.path),
+            model: asked.body["model"].as_str().map(bounded),
             headers,
             body,
             body_bytes: asked.size,
@@ -174,7 +177,7 @@ impl Entry {
             fault: None,
             status: None,
             ended: Ended::Open,
-            weight: if kept { asked.size } else { 0 } + header_bytes + LONGEST_TEXT,
+            weight: if kept { asked.size } else { 0 } + header_bytes + 2 * LONGEST_TEXT,
         }
     }
 }
@@ -286,8 +289,8 @@ mod tests {
         let shown = log.show();
         let last = shown["requests"].as_array().unwrap().last().unwrap();
         assert_eq!(
-            (&last["body"], &last["body_bytes"]),
-            (&Value::Null, &json!(LONGEST_BODY + 1))
+            (&last["body"], &last["body_bytes"], &last["model"]),
+            (&Value::Null, &json!(LONGEST_BODY + 1), &json!("m"))
         );
     }
 }

@@ -9,7 +9,7 @@ mod handle;
 
 use crate::book::Book;
 use crate::log::Log;
-use crate::script::Script;
+use crate::script::{self, Script};
 use connection::connection;
 use outlast_engine::{CancellationToken, Clock};
 use std::net::SocketAddr;
@@ -28,6 +28,8 @@ const BREATH: Duration = Duration::from_millis(100);
 pub struct Options {
     /// What plays when neither the request nor its model names a script.
     pub script: Script,
+    /// What plays for each of these models.
+    pub models: Vec<(String, Script)>,
     /// Names by which the control endpoints may be reached, beside `localhost` and any number.
     pub hosts: Vec<String>,
 }
@@ -35,8 +37,24 @@ pub struct Options {
 impl Options {
     /// A server that plays that script when nothing else is asked for.
     pub fn new(script: Script) -> Self {
-        let hosts = Vec::new();
-        Self { script, hosts }
+        Self {
+            script,
+            models: Vec::new(),
+            hosts: Vec::new(),
+        }
+    }
+
+    /// The same, and what is written: `MODEL=SCRIPT` for one model, or a script for all others. What begins with a fault is
+    /// a script, even if it holds an equals sign.
+    pub fn with(mut self, written: &str) -> Result<Self, script::Error> {
+        match written.split_once('=') {
+            Some((model, script)) if !script::begins_with_a_fault(written) => {
+                let model = model.trim().to_owned();
+                self.models.push((model, script.trim().parse()?));
+            }
+            _ => self.script = written.parse()?,
+        }
+        Ok(self)
     }
 }
 
@@ -73,9 +91,13 @@ impl Server {
         let failed = |source| ListenError { address, source };
         let listener = TcpListener::bind(address).await.map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
+        let mut book = Book::new(options.script);
+        for (model, script) in options.models {
+            book.give(model, script);
+        }
         let shared = Shared {
             clock,
-            book: Mutex::new(Book::new(options.script)),
+            book: Mutex::new(book),
             log: Log::default(),
             hosts: options.hosts,
         };
@@ -115,5 +137,57 @@ impl Server {
             () = crate::play::wait(&*self.shared.clock, GRACE) => {}
         }
         connections.shutdown().await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(written: &[&str]) -> (String, Vec<(String, String)>) {
+        let mut options = Options::new("ok".parse().unwrap());
+        for one in written {
+            options = options.with(one).unwrap();
+        }
+        let models = options.models.into_iter();
+        let models = models.map(|(model, script)| (model, script.text().to_owned()));
+        (options.script.text().to_owned(), models.collect())
+    }
+
+    #[test]
+    fn a_script_is_for_one_model_or_for_all_others() {
+        type Row = (
+            &'static [&'static str],
+            &'static str,
+            &'static [(&'static str, &'static str)],
+        );
+        let table: [Row; 5] = [
+            (&[], "ok", &[]),
+            (&["error:500,times=2"], "error:500,times=2", &[]),
+            (&["gpt-5=overloaded:2"], "ok", &[("gpt-5", "overloaded:2")]),
+            (
+                &["llama3:8b=error:500,times=2", "stall"],
+                "stall",
+                &[("llama3:8b", "error:500,times=2")],
+            ),
+            (
+                &["a = overloaded", "b=ok"],
+                "ok",
+                &[("a", "overloaded"), ("b", "ok")],
+            ),
+        ];
+        for (written, script, models) in table {
+            let own = |(model, script): &(&str, &str)| ((*model).to_owned(), (*script).to_owned());
+            let expected = (script.to_owned(), models.iter().map(own).collect());
+            assert_eq!(told(written), expected, "{written:?}");
+        }
+    }
+
+    #[test]
+    fn a_script_that_cannot_be_read_is_an_error() {
+        for written in ["overlaoded", "gpt-5=overlaoded", "gpt-5=", "error:999", ""] {
+            let options = Options::new("ok".parse().unwrap());
+            assert!(options.with(written).is_err(), "{written}");
+        }
     }
 }

@@ -1,5 +1,6 @@
 //! A script, played in process: what the server would send, without a network.
 
+use crate::book::Book;
 use crate::facts::Facts;
 use crate::plan::{Ask, Plan, plan};
 use crate::play;
@@ -20,16 +21,27 @@ pub struct Scripted {
 }
 
 struct Playing {
-    script: Script,
+    book: Book,
     requests: u64,
 }
 
 impl Scripted {
-    /// Plays that script by that clock.
+    /// Plays that script by that clock, whatever the model is.
     pub fn new(script: Script, clock: Arc<dyn Clock>) -> Self {
+        let mut book = Book::new(script.clone());
+        book.set(None, script);
+        Self::playing(book, clock)
+    }
+
+    /// Plays for each model the script that it is named after, and that script for a model that is named after none.
+    pub fn by_model(script: Script, clock: Arc<dyn Clock>) -> Self {
+        Self::playing(Book::new(script), clock)
+    }
+
+    fn playing(book: Book, clock: Arc<dyn Clock>) -> Self {
         let requests = 0;
         Self {
-            playing: Mutex::new(Playing { script, requests }),
+            playing: Mutex::new(Playing { book, requests }),
             clock,
         }
     }
@@ -48,10 +60,10 @@ impl Scripted {
             number: playing.requests,
         };
         match route {
-            Route::Inference(_) => {
-                let reply = playing.script.reply(ask.now, request.body.len());
-                plan(&reply, ask)
-            }
+            Route::Inference(_) => match playing.book.choose(None, &facts.model) {
+                Ok(script) => plan(&script.reply(ask.now, request.body.len()), ask),
+                Err(error) => ask.not_taken(400, &error.to_string()),
+            },
             Route::Models => route::models(ask),
             Route::WrongMethod => ask.not_taken(405, "Method not allowed."),
             Route::Unknown => ask.not_taken(404, "There is no such endpoint."),

@@ -299,3 +299,18 @@ async fn a_request_of_too_many_bytes_is_refused_and_a_smaller_one_is_not() {
         assert!(body.contains("Timed out reading request body"), "{body}");
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn in_process_each_model_is_the_script_that_it_is_named_after() {
+    let clock = Arc::new(TimerClock::new(START));
+    let provider = Scripted::by_model("error:418".parse().unwrap(), clock);
+    let mut statuses = Vec::new();
+    for model in ["overloaded:1", "ok", "overloaded:1", "m", "error:999"] {
+        let request = Request {
+            model: model.to_owned(),
+            ..begun(&[])
+        };
+        statuses.push(send(&provider, Dialect::Anthropic, &request).await.0);
+    }
+    assert_eq!(statuses, [529, 200, 200, 418, 400]);
+}

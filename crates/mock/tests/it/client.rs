@@ -24,8 +24,11 @@ pub(crate) struct Running {
 
 impl Running {
     pub(crate) async fn start() -> Self {
+        Self::start_with(Options::new("ok".parse().unwrap())).await
+    }
+
+    pub(crate) async fn start_with(mut options: Options) -> Self {
         let clock: Arc<dyn Clock> = Arc::new(TimerClock::new(START));
-        let mut options = Options::new("ok".parse().unwrap());
         options.hosts.push("rehearsal".to_owned());
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
         let server = Server::bind(address, clock, options).await.unwrap();

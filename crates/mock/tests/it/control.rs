@@ -5,6 +5,7 @@ use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use outlast_dialect::Dialect;
+use outlast_mock::Options;
 use serde_json::Value;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -26,6 +27,23 @@ async fn a_script_is_set_by_hand_for_all_or_for_one_model() {
     assert_eq!(status("gpt-4o").await, 451);
     server.control("DELETE", "script", "").await;
     assert_eq!(status("error:402").await, 402);
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_server_plays_another_script_for_each_model_and_notes_who_was_asked() {
+    let options = Options::new("ok".parse().unwrap());
+    let options = options.with("big=overloaded:2").unwrap();
+    let server = Running::start_with(options.with("small=error:418").unwrap()).await;
+    let dialect = Dialect::Anthropic;
+    let mut statuses = Vec::new();
+    for model in ["big", "small", "big", "small", "big", "other"] {
+        statuses.push(server.ask(dialect, model).await.status());
+    }
+    assert_eq!(statuses, [529, 418, 529, 200, 200, 200]);
+    let log = server.requests().await;
+    let models: Vec<&Value> = log.iter().map(|entry| &entry["model"]).collect();
+    assert_eq!(models, ["big", "small", "big", "small", "big", "other"]);
+    assert_eq!(log[0]["script"], "overloaded:2");
 }
 
 #[tokio::test(start_paused = true)]
