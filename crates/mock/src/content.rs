@@ -91,7 +91,11 @@ fn thought(text: &str, proof: Option<Proof>) -> Vec<Delta> {
         .map(|word| Delta::Reasoning(word.to_owned()))
         .collect();
     let text = text.to_owned();
-    deltas.push(Delta::ReasoningDone(Reasoning { text, proof }));
+    deltas.push(Delta::ReasoningDone(Reasoning {
+        text,
+        proof,
+        ..Reasoning::default()
+    }));
     deltas
 }
 

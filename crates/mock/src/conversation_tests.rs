@@ -40,6 +40,7 @@ fn answer() -> Message {
         })
     };
     let thought = Part::Reasoning(Reasoning {
+        model: None,
         text: "Hm.".to_owned(),
         proof: None,
     });
