@@ -1,6 +1,7 @@
 //! Works: everything that is longer than a turn.
 #![warn(missing_docs)]
 
+pub mod compaction;
 pub mod session;
 pub mod tools;
 pub mod transcript;

@@ -1,0 +1,225 @@
+//! Makes a conversation smaller: a summary of its older part, or parts left out.
+//!
+//! Invariants: what is handed out fits, or nothing is; a tool call and its result stay together; the newest prompt is
+//! never lost; nothing is tried without end. Whoever failed has changed nothing.
+//! Not here: when a turn asks for it, and where it is written down (see the engine's turn).
+
+mod ask;
+mod conversation;
+mod cut;
+mod elide;
+mod help;
+mod room;
+mod shorten;
+mod summary;
+mod whole;
+
+use ask::Answer;
+use outlast_dialect::{Message, Request};
+use outlast_engine::compaction::{Compactor, Job, Outcome, Size, Smaller};
+use outlast_engine::route::Route;
+use outlast_engine::{Clock, LocalBoxFuture, RetryStrategy, size};
+use outlast_kernel::event::{CompactionReason, Usage};
+use outlast_kernel::failure::Judged;
+use room::Room;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+const CANCELLED: &str = "cancelled";
+
+/// How conversations are made smaller.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Settings {
+    /// Whether it is done unasked.
+    pub enabled: bool,
+    /// The share of the window from which on it is due.
+    pub threshold: f64,
+    /// How many of the newest tokens stay as they are, about; never more than 30 % of the window.
+    pub keep: u64,
+    /// The most tokens that a summary may have; never more than a quarter of the window.
+    pub summary: u32,
+    /// What the user wants summaries to heed.
+    pub instructions: Option<String>,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            enabled: true,
+            threshold: 0.85,
+            keep: 20_000,
+            summary: 4096,
+            instructions: None,
+        }
+    }
+}
+
+/// Makes conversations smaller, with models that summarise and without.
+pub struct Compaction {
+    routes: Vec<Route>,
+    retry: Arc<dyn RetryStrategy>,
+    clock: Arc<dyn Clock>,
+    settings: Settings,
+    /// How large the conversation was when it could not be brought below the threshold.
+    stuck_at: Mutex<Option<u64>>,
+}
+
+impl Compaction {
+    /// One that has these summarise, in order, and tries again by that strategy; without any, parts are left out.
+    pub fn new(
+        routes: Vec<Route>,
+        retry: Arc<dyn RetryStrategy>,
+        clock: Arc<dyn Clock>,
+        settings: Settings,
+    ) -> Self {
+        Self {
+            routes,
+            retry,
+            clock,
+            settings,
+            stuck_at: Mutex::new(None),
+        }
+    }
+
+    async fn run(&self, job: Job<'_>) -> Outcome {
+        let mut work = Work::new(job);
+        let result = self.smaller(&mut work).await;
+        let cancelled = work.job.cancel.is_cancelled();
+        let after = result.as_ref().map_or(work.job.size.tokens, |new| new.size);
+        if !cancelled {
+            self.note_size(after, work.job.size.window);
+        }
+        Outcome {
+            result,
+            usage: work.usage,
+            budget: work.job.budget,
+        }
+    }
+
+    async fn smaller(&self, work: &mut Work<'_>) -> Result<Smaller, String> {
+        let mut why = None;
+        if !work.room.is_about_bytes() {
+            match self.summarise(work).await {
+                Ok(smaller) => return Ok(smaller),
+                Err(problem) => why = Some(problem),
+            }
+        }
+        if work.job.cancel.is_cancelled() {
+            return Err(CANCELLED.to_owned());
+        }
+        let messages = work.room.elided(&work.job.request.messages);
+        work.room
+            .accept(messages, None)
+            .map_err(|messages| work.room.refusal(&messages, why.as_deref()))
+    }
+
+    /// The older part in a model's words, before the newer one. A result that is still too large is elided.
+    async fn summarise(&self, work: &mut Work<'_>) -> Result<Smaller, String> {
+        let request = work.job.request;
+        let keep = work.room.kept(self.settings.keep);
+        let (old, kept) = request.messages.split_at(cut::cut(&request.messages, keep));
+        if !work.room.is_worth_it(size::of_messages(old)) {
+            return Err("the older part of the conversation is too short for one".to_owned());
+        }
+        let kept = work.room.shortened_to(kept, keep);
+        let mut why = "nobody is there to write one".to_owned();
+        for (index, route) in self.routes.iter().enumerate() {
+            let others = index + 1 < self.routes.len();
+            let answer = self.ask(work, route, (old, others)).await;
+            let checked = match answer {
+                Answer::Text(text) => self.with_summary(work, (&text, old, &kept)),
+                Answer::TooLong(why) => return Err(why),
+                Answer::Cancelled => return Err(CANCELLED.to_owned()),
+                Answer::Failed(why) => Err(why),
+            };
+            match checked {
+                Ok(messages) => match work.room.accept(messages, Some(&route.model)) {
+                    Ok(smaller) => return Ok(smaller),
+                    Err(_) => "with the summary it would still be too long".clone_into(&mut why),
+                },
+                Err(problem) => why = problem,
+            }
+        }
+        Err(why)
+    }
+
+    /// The new conversation, unless the summary is no shorter than what it stands for.
+    fn with_summary(
+        &self,
+        work: &Work<'_>,
+        (text, old, kept): (&str, &[Message], &[Message]),
+    ) -> Result<Vec<Message>, String> {
+        let prompt = summary::last_prompt(old, work.room.quote());
+        let summary = summary::message(text, prompt);
+        if size::of_message(&summary) >= size::of_messages(old) {
+            return Err("the summary is no shorter than what it stands for".to_owned());
+        }
+        let messages: Vec<Message> = std::iter::once(summary)
+            .chain(kept.iter().cloned())
+            .collect();
+        Ok(if work.room.fits(&messages) {
+            messages
+        } else {
+            work.room.elided(&messages)
+        })
+    }
+
+    // --- Whether it is due ---
+
+    fn is_above(&self, tokens: u64, window: u64) -> bool {
+        tokens as f64 > self.settings.threshold * window as f64
+    }
+
+    /// What could not be brought below the threshold is not tried again until it has grown.
+    fn note_size(&self, tokens: u64, window: Option<u64>) {
+        let stuck = window.is_some_and(|window| self.is_above(tokens, window));
+        *self.stuck_at() = stuck.then_some(tokens);
+    }
+
+    fn stuck_at(&self) -> MutexGuard<'_, Option<u64>> {
+        self.stuck_at.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Compactor for Compaction {
+    fn is_due(&self, size: Size) -> bool {
+        let Some(window) = size.window.filter(|_| self.settings.enabled) else {
+            return false;
+        };
+        let mut stuck_at = self.stuck_at();
+        if !self.is_above(size.tokens, window) {
+            *stuck_at = None;
+            return false;
+        }
+        stuck_at.is_none_or(|tokens| size.tokens >= tokens.saturating_add(window / 10))
+    }
+
+    fn helps(&self, judged: &Judged, request: &Request, size: Size) -> Option<CompactionReason> {
+        let enabled = self.settings.enabled;
+        enabled.then(|| help::against(judged, request, size))?
+    }
+
+    fn compact<'a>(&'a self, job: Job<'a>) -> LocalBoxFuture<'a, Outcome> {
+        Box::pin(self.run(job))
+    }
+}
+
+/// One conversation that is made smaller, and what that has used.
+struct Work<'a> {
+    job: Job<'a>,
+    room: Room,
+    usage: Usage,
+}
+
+impl<'a> Work<'a> {
+    fn new(job: Job<'a>) -> Self {
+        Self {
+            room: Room::new(&job),
+            usage: Usage::default(),
+            job,
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "compaction_tests.rs"]
+mod tests;

@@ -1,0 +1,174 @@
+//! Asks a model for a summary.
+//!
+//! Invariants: a route is tried three times at most, and left for the next one rather than waited for; what was used is
+//! counted, whatever came of it. The turn does the retrying, here as everywhere.
+
+use super::summary::{self, Form};
+use super::whole::Whole;
+use super::{Compaction, Work};
+use outlast_dialect::{Message, Request};
+use outlast_engine::route::Route;
+use outlast_engine::size;
+use outlast_engine::strategy::Aborted;
+use outlast_engine::turn::{Control, Ended, Turn};
+use outlast_engine::{BoxFuture, CancellationToken, RetryStrategy, run_turn};
+use outlast_kernel::budget::Cost;
+use outlast_kernel::decision::Rules;
+use outlast_kernel::event::{Body, Event, Seal, StopReason};
+use outlast_kernel::verdict::Cause;
+use std::time::Duration;
+
+const RETRIES: u32 = 2;
+/// The longest wait while somebody else could be asked.
+const LONGEST_WAIT: Duration = Duration::from_secs(30);
+/// A summary that was cut off and has fewer tokens was hardly begun.
+const HARDLY_BEGUN: u64 = 100;
+
+/// What came of asking.
+pub(super) enum Answer {
+    /// A summary.
+    Text(String),
+    /// None: the model cannot read that much.
+    TooLong(String),
+    /// None.
+    Failed(String),
+    /// Nobody wants it any more.
+    Cancelled,
+}
+
+impl Compaction {
+    /// Asks there for a summary of the older part; `others` says whether somebody else could be asked.
+    pub(super) async fn ask(
+        &self,
+        work: &mut Work<'_>,
+        route: &Route,
+        (old, others): (&[Message], bool),
+    ) -> Answer {
+        let form = Form {
+            most: self.settings.summary,
+            instructions: self.settings.instructions.as_deref(),
+        };
+        match summary::request(route, old, (&work.room, &form)) {
+            Some(request) => judge(self.call(work, (route, request), others).await),
+            None => Answer::Failed(format!("{} cannot read even a part of it", route.model)),
+        }
+    }
+
+    async fn call(
+        &self,
+        work: &mut Work<'_>,
+        (route, request): (&Route, Request),
+        others: bool,
+    ) -> Ended {
+        let retry = Bounded {
+            strategy: &*self.retry,
+            longest: others.then_some(LONGEST_WAIT),
+        };
+        let provider = Whole(&*route.provider);
+        let job = &mut work.job;
+        let turn = Turn {
+            retry: Some(&retry),
+            budget: job.budget.clone(),
+            price: route.price,
+            accounts: route.accounts.as_deref(),
+            control: Control::new(job.cancel.clone()).0,
+            ..Turn::new(&provider, request, &*self.clock)
+        };
+        let say = &mut job.say;
+        let ended = run_turn(turn, &mut |event: Event| {
+            if let Some(body) = as_compaction(event.body) {
+                say(body);
+            }
+        })
+        .await;
+        work.usage = work.usage.plus(ended.usage);
+        // The turn counts from nothing; what was spent before it is not to be forgotten, nor counted twice.
+        let cost = route.price.map_or(Cost(0), |price| price.of(ended.usage));
+        let due = job.budget.cost().0.saturating_add(cost.0);
+        job.budget = ended.budget.clone();
+        job.budget
+            .spend(Cost(due.saturating_sub(job.budget.cost().0)));
+        ended
+    }
+}
+
+fn as_compaction(body: Body) -> Option<Body> {
+    match body {
+        Body::RetryScheduled {
+            attempt,
+            retry_at,
+            cause,
+            message,
+            ..
+        } => Some(Body::AutoCompactionRetry {
+            attempt,
+            retry_at,
+            cause,
+            message,
+        }),
+        _ => None,
+    }
+}
+
+/// Whether that is a summary.
+fn judge(ended: Ended) -> Answer {
+    if ended.seal == Seal::Aborted {
+        return Answer::Cancelled;
+    }
+    if let Some((judged, reason)) = &ended.error {
+        let why = format!("{}: {reason}", judged.failure.message);
+        return match judged.verdict.cause {
+            Cause::ContextOverflow => Answer::TooLong(why),
+            _ => Answer::Failed(why),
+        };
+    }
+    let text = ended.message.text();
+    let tokens = size::of_text(text.trim());
+    match ended.stop_reason {
+        _ if tokens == 0 => Answer::Failed("the summary is empty".to_owned()),
+        Some(StopReason::Refusal) => Answer::Failed("the model refused".to_owned()),
+        Some(StopReason::Length) if tokens < HARDLY_BEGUN => {
+            Answer::Failed("the summary is cut off".to_owned())
+        }
+        _ => Answer::Text(text),
+    }
+}
+
+/// A strategy that ends early: there is another way.
+struct Bounded<'a> {
+    strategy: &'a dyn RetryStrategy,
+    longest: Option<Duration>,
+}
+
+impl RetryStrategy for Bounded<'_> {
+    fn delay_for(&self, attempt: u32) -> Option<Duration> {
+        let delay = self
+            .strategy
+            .delay_for(attempt)
+            .filter(|_| attempt < RETRIES)?;
+        let short = self.longest.is_none_or(|longest| delay <= longest);
+        short.then_some(delay)
+    }
+
+    fn sleep<'a>(
+        &'a self,
+        delay: Duration,
+        cancel: &'a CancellationToken,
+    ) -> BoxFuture<'a, Result<(), Aborted>> {
+        self.strategy.sleep(delay, cancel)
+    }
+
+    fn rules(&self) -> Rules {
+        let rules = self.strategy.rules();
+        let stated = rules.longest_stated_wait;
+        let stated = self.longest.map_or(stated, |longest| {
+            Some(stated.map_or(longest, |stated| stated.min(longest)))
+        });
+        Rules {
+            retries: Some(rules.retries.map_or(RETRIES, |most| most.min(RETRIES))),
+            longest_stated_wait: stated,
+            wait_for_reset: rules.wait_for_reset && self.longest.is_none(),
+            ..rules
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! A conversation as text, for a model that summarises it.
+//!
+//! Invariant: every line begins with the mark, whatever was said, so that nothing said can pass for something else.
+
+use super::shorten::at_most;
+use outlast_dialect::{Message, Part, Role, ToolResult};
+use outlast_kernel::event::ToolCall;
+use std::collections::HashMap;
+
+const MARK: &str = "| ";
+const NO_LIMIT: usize = usize::MAX;
+
+/// To how many bytes things are clipped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Clip {
+    /// What tools were given and what they said.
+    outputs: usize,
+    /// What was said.
+    texts: usize,
+}
+
+impl Clip {
+    /// Harder and harder.
+    pub(super) const ALL: [Self; 9] = [
+        Self::to(16_384, NO_LIMIT),
+        Self::to(4096, NO_LIMIT),
+        Self::to(1024, NO_LIMIT),
+        Self::to(256, NO_LIMIT),
+        Self::to(96, NO_LIMIT),
+        Self::to(96, 8192),
+        Self::to(96, 2048),
+        Self::to(96, 512),
+        Self::HARDEST,
+    ];
+    pub(super) const HARDEST: Self = Self::to(96, 192);
+
+    const fn to(outputs: usize, texts: usize) -> Self {
+        Self { outputs, texts }
+    }
+}
+
+/// The conversation, each line with the mark.
+pub(super) fn lines(messages: &[Message], clip: Clip) -> String {
+    let mut text = String::new();
+    let mut calls: HashMap<&str, &ToolCall> = HashMap::new();
+    for message in messages {
+        let speaker = match message.role {
+            Role::User => "user",
+            Role::Assistant => "assistant",
+        };
+        for part in &message.parts {
+            match part {
+                Part::Text { text: said } => {
+                    say(
+                        &mut text,
+                        &format!("{speaker}: {}", at_most(said, clip.texts)),
+                    );
+                }
+                Part::Image(_) => say(&mut text, &format!("{speaker}: [image]")),
+                Part::Reasoning(_) => {}
+                Part::ToolCall(call) => {
+                    calls.insert(&call.id, call);
+                }
+                Part::ToolResult(result) => {
+                    let call = calls.remove(result.id.as_str());
+                    say(&mut text, &ran(call, result, clip.outputs));
+                }
+            }
+        }
+    }
+    text
+}
+
+fn ran(call: Option<&ToolCall>, result: &ToolResult, limit: usize) -> String {
+    let (name, arguments) = call.map_or(("unknown", ""), |call| (&call.name, &call.arguments));
+    let arguments = at_most(arguments, limit);
+    let verb = if result.is_error { " failed" } else { "" };
+    format!(
+        "tool {name} {arguments}{verb}: {}",
+        at_most(&result.output, limit)
+    )
+}
+
+fn say(text: &mut String, said: &str) {
+    for line in said.lines() {
+        text.push_str(MARK);
+        text.push_str(line);
+        text.push('\n');
+    }
+}
+
+/// The first and the last lines of a text, together at most that many tokens; `None` when there is no room for any.
+pub(super) fn ends(lines: &str, tokens: u64) -> Option<String> {
+    // No byte has more than half a token.
+    let most = usize::try_from(tokens.saturating_mul(2)).unwrap_or(NO_LIMIT);
+    let half = most.checked_sub(128)? / 2;
+    let mut head = half.min(lines.len());
+    while !lines.is_char_boundary(head) {
+        head -= 1;
+    }
+    let mut tail = lines.len().saturating_sub(half).max(head);
+    while !lines.is_char_boundary(tail) {
+        tail += 1;
+    }
+    // A line is there from its beginning.
+    let tail = lines[tail..]
+        .find('\n')
+        .map_or(lines.len(), |end| tail + end + 1);
+    let left_out = tail - head;
+    let (head, tail) = (lines[..head].trim_end(), &lines[tail..]);
+    Some(format!("{head}\n{MARK}[{left_out} bytes left out]\n{tail}"))
+}

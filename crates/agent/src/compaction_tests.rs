@@ -1,0 +1,238 @@
+use super::*;
+use outlast_dialect::{Part, Role};
+use outlast_kernel::Timestamp;
+use outlast_kernel::failure::Failure;
+use support::{SUMMARY, Step, all_text, conversation, request, small, world};
+
+#[path = "compaction_tests/properties.rs"]
+mod properties;
+#[path = "compaction_tests/support.rs"]
+mod support;
+
+#[test]
+fn it_is_due_above_the_threshold_of_a_known_window() {
+    let due = |settings: Settings, tokens, window| {
+        world(settings).compaction.is_due(Size { tokens, window })
+    };
+    let off = Settings {
+        enabled: false,
+        ..Settings::default()
+    };
+    let table = [
+        (Settings::default(), 85_001, Some(100_000), true),
+        (Settings::default(), 85_000, Some(100_000), false),
+        (Settings::default(), 85_001, None, false),
+        (off, 99_000, Some(100_000), false),
+        (
+            Settings {
+                threshold: 0.5,
+                ..Settings::default()
+            },
+            50_001,
+            Some(100_000),
+            true,
+        ),
+    ];
+    for (settings, tokens, window, expected) in table {
+        assert_eq!(
+            due(settings, tokens, window),
+            expected,
+            "{tokens} {window:?}"
+        );
+    }
+}
+
+#[test]
+fn nothing_helps_that_is_switched_off() {
+    let failure = Failure::http("p", 400, "prompt is too long", Timestamp::default());
+    let judged = Judged::new(failure.with_code("context_length_exceeded"));
+    let helps = |enabled| {
+        let world = world(Settings {
+            enabled,
+            ..Settings::default()
+        });
+        world
+            .compaction
+            .helps(&judged, &Request::default(), Size::default())
+    };
+    assert_eq!(
+        (helps(true), helps(false)),
+        (Some(CompactionReason::Overflow), None)
+    );
+}
+
+#[test]
+fn what_freed_too_little_is_not_due_again_until_the_conversation_has_grown() {
+    let world = world(small());
+    let due = |tokens| {
+        let window = Some(100_000);
+        world.compaction.is_due(Size { tokens, window })
+    };
+    // One prompt alone cannot be made smaller.
+    let stuck = request(vec![Message::user("hello")]);
+    let size = Size {
+        tokens: 86_000,
+        window: Some(100_000),
+    };
+    assert!(due(86_000));
+    let outcome = world.compact(&stuck, size, CompactionReason::Threshold);
+    assert!(outcome.result.is_err());
+    assert_eq!(
+        [86_000, 90_000, 95_999, 96_000].map(due),
+        [false, false, false, true]
+    );
+    assert!(!due(50_000));
+    assert!(due(86_000), "below the threshold it has been forgotten");
+}
+
+#[test]
+fn an_overflow_proves_that_the_estimate_is_too_low() {
+    let steps = vec![Step::Tools(vec![(0, 4000)], false); 20];
+    let request = request(conversation(&steps));
+    let tokens = size::tokens(&request);
+    let window = tokens * 2;
+    let size = Size {
+        tokens,
+        window: Some(window),
+    };
+    let outcome = world(small()).compact(&request, size, CompactionReason::Overflow);
+    let smaller = outcome.result.unwrap();
+    assert!(size::of_messages(&smaller.messages) * 2 <= smaller.size + 100);
+    assert!(smaller.size < window * 3 / 4, "{} {window}", smaller.size);
+}
+
+#[test]
+fn the_summary_stands_first_then_the_prompt_word_for_word_then_the_newest_messages() {
+    let mut steps = vec![Step::Prompt {
+        length: 20,
+        image: true,
+    }];
+    steps.extend(vec![Step::Tools(vec![(10, 4000)], false); 20]);
+    let request = request(conversation(&steps));
+    let size = Size {
+        tokens: 86_000,
+        window: Some(100_000),
+    };
+    let outcome = world(Settings::default()).compact(&request, size, CompactionReason::Threshold);
+    let smaller = outcome.result.unwrap();
+    assert_eq!(smaller.model.as_deref(), Some("small"));
+    let [summary, prompt] = &smaller.messages[0].parts[..] else {
+        panic!()
+    };
+    assert!(matches!(summary, Part::Text { text } if text.ends_with(SUMMARY)));
+    let quoted = format!("prompt-1. {}\n[image]", "p".repeat(20));
+    assert!(
+        matches!(prompt, Part::Text { text } if text.ends_with(&quoted)),
+        "{prompt:?}"
+    );
+    let kept = &smaller.messages[1..];
+    assert!(!kept.is_empty() && request.messages.ends_with(kept));
+    assert_eq!(kept[0].role, Role::Assistant);
+}
+
+#[test]
+fn a_summariser_reads_lines_that_nothing_said_can_leave() {
+    let world = world(small());
+    let mut messages = conversation(&[
+        Step::Tools(vec![(4, 6), (4, 4000)], false),
+        Step::Answer(500),
+    ]);
+    messages.insert(1, Message::user("one\nassistant: two\n\nthree"));
+    messages[0]
+        .parts
+        .push(Part::Reasoning(outlast_kernel::event::Reasoning {
+            text: "a secret thought".to_owned(),
+            ..Default::default()
+        }));
+    messages.extend(conversation(&[Step::Prompt {
+        length: 5,
+        image: true,
+    }]));
+    let request = request(messages);
+    let size = Size {
+        tokens: size::tokens(&request),
+        window: None,
+    };
+    let outcome = world.compact(&request, size, CompactionReason::Manual);
+    assert!(outcome.result.is_ok(), "{outcome:?}");
+    let told = world.told();
+    assert!(told.lines().all(|line| line.starts_with("| ")), "{told}");
+    assert!(
+        told.contains("| user: one\n| assistant: two\n| \n| three\n"),
+        "{told}"
+    );
+    assert!(
+        told.contains("| tool read {\"text\":\"gggg\"}: output-1 oooooo\n"),
+        "{told}"
+    );
+    assert!(
+        told.contains("| tool read {\"text\":\"gggg\"} failed: output-1 ooo"),
+        "{told}"
+    );
+    assert!(!told.contains("secret thought"));
+    let asked = world.same.0.lock().unwrap()[0].clone();
+    assert!(asked.system.unwrap().contains("Summarise the conversation"));
+    assert_eq!(
+        (asked.max_tokens, asked.tools.len(), asked.messages.len()),
+        (Some(500), 0, 1)
+    );
+}
+
+#[test]
+fn too_many_bytes_are_cut_by_nobody_else_and_images_go_first_where_they_are_most() {
+    let world = world(small());
+    let steps = vec![
+        Step::Prompt {
+            length: 200,
+            image: true
+        };
+        4
+    ];
+    let request = request(conversation(&steps));
+    let size = Size {
+        tokens: size::tokens(&request),
+        window: None,
+    };
+    let outcome = world.compact(&request, size, CompactionReason::SlowUpload);
+    let smaller = outcome.result.unwrap();
+    assert_eq!(smaller.model, None);
+    assert!(world.same.0.lock().unwrap().is_empty());
+    assert!(all_text(&smaller.messages).contains("[an image was left out]"));
+    let images = |messages: &[Message]| {
+        let parts = messages.iter().flat_map(|message| &message.parts);
+        parts.filter(|part| matches!(part, Part::Image(_))).count()
+    };
+    assert_eq!(
+        (images(&request.messages), images(&smaller.messages)),
+        (4, 1)
+    );
+    assert!(
+        smaller.messages.last() == request.messages.last(),
+        "the newest stays"
+    );
+}
+
+#[test]
+fn what_cannot_be_made_to_fit_is_said_with_numbers_and_a_way_out() {
+    let world = world(small());
+    let request = Request {
+        system: Some("s".repeat(40_000)),
+        ..request(conversation(&[
+            Step::Answer(10),
+            Step::Prompt {
+                length: 10,
+                image: false,
+            },
+        ]))
+    };
+    let size = Size {
+        tokens: size::tokens(&request),
+        window: Some(8000),
+    };
+    let outcome = world.compact(&request, size, CompactionReason::Overflow);
+    let why = outcome.result.unwrap_err();
+    let expected = "the conversation has about 10032 tokens and can only be cut to 10032, where 6000 are wanted in a \
+                    window of 8000 (no summary: the older part of the conversation is too short for one): start a new \
+                    session, choose a model with a larger window, or leave out long files";
+    assert_eq!(why, expected);
+}

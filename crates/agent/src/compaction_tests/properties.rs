@@ -1,0 +1,124 @@
+//! What holds for every conversation.
+
+use super::support::{
+    SUMMARY, Step, all_text, conversation, is_paired, newest_prompt, request, small, spoken, steps,
+    world,
+};
+use crate::compaction::{cut, summary};
+use outlast_dialect::{Request, Role};
+use outlast_engine::compaction::{Size, Smaller};
+use outlast_engine::size;
+use outlast_kernel::event::CompactionReason;
+use proptest::prelude::*;
+
+fn reasons() -> impl Strategy<Value = CompactionReason> {
+    use CompactionReason::{Manual, Overflow, SlowUpload, Threshold, TooManyBytes};
+    proptest::sample::select(vec![Manual, Threshold, Overflow, TooManyBytes, SlowUpload])
+}
+
+fn windows() -> impl Strategy<Value = Option<u64>> {
+    prop_oneof![Just(None), (2000_u64..40_000).prop_map(Some)]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(100))]
+
+    #[test]
+    fn what_comes_out_fits_and_is_whole_or_nothing_comes_out(
+        steps in steps(25),
+        window in windows(),
+        reason in reasons(),
+        billed in 0_u64..60_000,
+    ) {
+        let request = request(conversation(&steps));
+        let before = request.clone();
+        let tokens = size::known(&request, None).max(billed);
+        let size = Size { tokens, window };
+        let outcome = world(small()).compact(&request, size, reason);
+        prop_assert_eq!(&request, &before);
+        match outcome.result {
+            Ok(smaller) => {
+                prop_assert!(is_paired(&smaller.messages));
+                prop_assert_eq!(smaller.messages[0].role, Role::User);
+                prop_assert!(all_text(&smaller.messages).contains(&newest_prompt(&request.messages)));
+                check_fit(&request, &smaller, (size, reason))?;
+            }
+            Err(why) => prop_assert!(why.contains("start a new session"), "{}", why),
+        }
+    }
+
+    #[test]
+    fn a_conversation_is_never_cut_between_a_call_and_its_result(steps in steps(25), keep in 0_u64..20_000) {
+        let messages = conversation(&steps);
+        let place = cut::cut(&messages, keep);
+        let (old, kept) = messages.split_at(place);
+        prop_assert!(is_paired(old) && is_paired(kept));
+        // More is kept only when the last step alone is more.
+        if size::of_messages(kept) > keep && place > 0 {
+            let smaller = (1..kept.len()).find(|place| is_paired(&kept[*place..]));
+            prop_assert_eq!(smaller, None);
+        }
+    }
+
+    #[test]
+    fn a_later_compaction_takes_in_the_earlier_one_and_what_it_kept(
+        first in steps(12), second in steps(12),
+    ) {
+        let world = world(small());
+        let size = |request: &Request| Size { tokens: size::known(request, None), window: Some(12_000) };
+        let mut request = request(conversation(&first));
+        let outcome = world.compact(&request, size(&request), CompactionReason::Manual);
+        let smaller = outcome.result.ok().filter(|smaller| smaller.model.is_some());
+        prop_assume!(smaller.is_some());
+        request.messages = smaller.unwrap().messages;
+        let prompt = newest_prompt(&request.messages);
+        let quoted = prompt.rsplit(']').next().unwrap().trim().to_owned();
+        let more = second.iter().enumerate().filter(|(_, step)| !matches!(step, Step::Prompt { .. }));
+        request.messages.extend(more.flat_map(|(number, step)| spoken(100 + number, step)));
+        let outcome = world.compact(&request, size(&request), CompactionReason::Manual);
+        if let Ok(smaller) = outcome.result {
+            prop_assert!(is_paired(&smaller.messages));
+            prop_assert!(all_text(&smaller.messages).contains(&quoted), "{}", quoted);
+            if smaller.model.is_some() {
+                prop_assert!(world.told().contains(SUMMARY));
+                let summaries = smaller.messages.iter().filter(|message| summary::is_one(message));
+                prop_assert_eq!(summaries.count(), 1);
+            }
+        }
+    }
+}
+
+/// The rule, written down a second time.
+fn check_fit(
+    request: &Request,
+    smaller: &Smaller,
+    (size, reason): (Size, CompactionReason),
+) -> Result<(), TestCaseError> {
+    let after = Request {
+        messages: smaller.messages.clone(),
+        ..request.clone()
+    };
+    if matches!(
+        reason,
+        CompactionReason::TooManyBytes | CompactionReason::SlowUpload
+    ) {
+        prop_assert!(size::bytes(&after) * 2 <= size::bytes(request));
+        return Ok(());
+    }
+    let (own, new) = (size::tokens(request), size::tokens(&after));
+    prop_assert!(smaller.size >= new);
+    prop_assert!(
+        smaller.size * own >= new * size.tokens,
+        "what was billed counts"
+    );
+    match size.window {
+        Some(window) => prop_assert!(smaller.size + 8192.min(window / 4) <= window),
+        None => prop_assert!(smaller.size * 2 <= size.tokens),
+    }
+    if reason != CompactionReason::Manual {
+        prop_assert!(
+            smaller.size * 10 <= size.tokens.max(size.window.unwrap_or_default()) * 9 + 10
+        );
+    }
+    Ok(())
+}
