@@ -7,6 +7,7 @@
     reason = "a test may stop at once, and its tables are long"
 )]
 
+mod compaction;
 mod session_flow;
 mod session_limits;
 mod session_owners;
