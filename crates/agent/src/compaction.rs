@@ -18,7 +18,7 @@ use ask::Answer;
 use outlast_dialect::{Message, Request};
 use outlast_engine::compaction::{Compactor, Job, Outcome, Size, Smaller};
 use outlast_engine::route::Route;
-use outlast_engine::{Clock, LocalBoxFuture, RetryStrategy, size};
+use outlast_engine::{BoxFuture, Clock, RetryStrategy, size};
 use outlast_kernel::event::{CompactionReason, Usage};
 use outlast_kernel::failure::Judged;
 use room::Room;
@@ -198,7 +198,7 @@ impl Compactor for Compaction {
         enabled.then(|| help::against(judged, request, size))?
     }
 
-    fn compact<'a>(&'a self, job: Job<'a>) -> LocalBoxFuture<'a, Outcome> {
+    fn compact<'a>(&'a self, job: Job<'a>) -> BoxFuture<'a, Outcome> {
         Box::pin(self.run(job))
     }
 }

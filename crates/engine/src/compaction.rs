@@ -3,7 +3,7 @@
 //! Invariant: nothing counts until the turn has written it down; whoever fails has changed nothing.
 //! Not here: how it is done (see the agent's `compaction`).
 
-use crate::{CancellationToken, LocalBoxFuture};
+use crate::{BoxFuture, CancellationToken};
 use outlast_dialect::{Message, Request};
 use outlast_kernel::budget::Prompt;
 use outlast_kernel::event::{Body, CompactionReason, Usage};
@@ -66,6 +66,6 @@ pub trait Compactor: Send + Sync {
     /// Whether a smaller conversation may help against that failure of a request of that size, and in which way.
     fn helps(&self, judged: &Judged, request: &Request, size: Size) -> Option<CompactionReason>;
 
-    /// Makes the conversation smaller, so that the request fits. It may run a turn of its own, which stays on its thread.
-    fn compact<'a>(&'a self, job: Job<'a>) -> LocalBoxFuture<'a, Outcome>;
+    /// Makes the conversation smaller, so that the request fits. It may run a turn of its own.
+    fn compact<'a>(&'a self, job: Job<'a>) -> BoxFuture<'a, Outcome>;
 }

@@ -22,7 +22,7 @@ pub mod transport;
 pub mod turn;
 
 pub use clock::Clock;
-pub use futures_util::future::{BoxFuture, LocalBoxFuture};
+pub use futures_util::future::BoxFuture;
 pub use futures_util::stream::BoxStream;
 pub use provider::Provider;
 pub use strategy::RetryStrategy;

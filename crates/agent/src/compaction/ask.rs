@@ -46,7 +46,7 @@ impl Compaction {
     ) -> Answer {
         let form = Form {
             most: self.settings.summary,
-            instructions: self.settings.instructions.as_deref(),
+            instructions: work.job.focus.or(self.settings.instructions.as_deref()),
         };
         match summary::request(route, old, (&work.room, &form)) {
             Some(request) => judge(self.call(work, (route, request), others).await),

@@ -67,7 +67,7 @@ pub(super) fn request(
     old: &[Message],
     (room, form): (&Room, &Form),
 ) -> Option<Request> {
-    let window = route.window;
+    let window = route.traits.window;
     let quarter = window.map_or(u64::MAX, |window| window / 4);
     let most = u64::from(room.summary(form.most)).min(quarter);
     let most = u32::try_from(most)

@@ -188,6 +188,7 @@ impl World {
     ) -> Outcome {
         let mut say = |_| {};
         let job = Job {
+            focus: None,
             request,
             size,
             reason,

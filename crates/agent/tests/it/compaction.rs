@@ -85,7 +85,7 @@ impl World {
 
     fn with_windows(mut self, window: u64) -> Self {
         for route in &mut self.routes {
-            route.window = Some(window);
+            route.traits.window = Some(window);
         }
         self
     }
@@ -120,6 +120,7 @@ impl World {
         let mut say = |body| said.push(body);
         let tokens = size::tokens(request);
         let job = Job {
+            focus: None,
             request,
             size: Size {
                 tokens,
