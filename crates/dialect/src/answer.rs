@@ -73,7 +73,7 @@ impl Dialect {
     ///
     /// Between them comes one piece for each text or thought. A tool call takes several, so that an answer can break
     /// off within it, and the pieces of calls that follow each other take turns. Without a [`Delta::Stopped`] there is
-    /// no last piece.
+    /// no last piece. With a [`Delta::Place`], whatever it says, the answer is one that its server keeps under that id.
     pub fn frames(self, model: &str, deltas: &[Delta]) -> Vec<String> {
         let answer = Answer::new(model, deltas);
         match self {
@@ -140,6 +140,8 @@ pub(crate) struct Answer<'a> {
     pub(crate) model: &'a str,
     pub(crate) parts: Vec<Part<'a>>,
     pub(crate) usage: Option<Usage>,
+    /// The id under which the server keeps it.
+    pub(crate) kept_as: Option<&'a str>,
     pub(crate) stop: Option<StopReason>,
 }
 
@@ -160,6 +162,7 @@ impl<'a> Answer<'a> {
             model,
             parts: Vec::new(),
             usage: None,
+            kept_as: None,
             stop: None,
         };
         deltas.iter().for_each(|delta| answer.add(delta));
@@ -169,6 +172,7 @@ impl<'a> Answer<'a> {
     fn add(&mut self, delta: &'a Delta) {
         match (delta, self.parts.last_mut()) {
             (Delta::Usage(usage), _) => self.usage = Some(*usage),
+            (Delta::Place(place), _) => self.kept_as = Some(&place.response),
             (Delta::Stopped(reason), _) => self.stop = Some(*reason),
             (Delta::Text(text) | Delta::Reasoning(text), _) if text.is_empty() => {}
             // Nobody sends on purpose what is not whole.

@@ -1,6 +1,7 @@
 //! What a model's answer says, piece by piece.
 
 use outlast_kernel::event::{Reasoning, StopReason, ToolCall, Usage};
+use serde::{Deserialize, Serialize};
 
 /// One thing that a model's stream said.
 #[derive(Clone, Debug, PartialEq)]
@@ -22,14 +23,27 @@ pub enum Delta {
     },
     /// What the call has used so far; each one replaces the one before.
     Usage(Usage),
+    /// How far the answer has come, when its server keeps it: a stream that is cut off right after this can be taken up
+    /// here. What comes after a place makes it stale, until the next one.
+    Place(Place),
     /// The end: a stream without it was cut off.
     Stopped(StopReason),
 }
 
+/// A place in an answer that its server keeps.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Place {
+    /// The answer's id.
+    pub response: String,
+    /// The number of the last event that was heard.
+    pub after: u64,
+}
+
 impl Delta {
-    /// Whether this shows that the provider has begun to answer. Reports of usage come before that, too.
+    /// Whether this shows that the provider has begun to answer. Reports of usage come before that, too, and an answer
+    /// that is announced has a place.
     pub fn is_answer(&self) -> bool {
-        !matches!(self, Self::Usage(_))
+        !matches!(self, Self::Usage(_) | Self::Place(_))
     }
 
     /// Whether a consumer that saw this must not see it again. A report of usage is not content, and neither is the
@@ -38,9 +52,11 @@ impl Delta {
         match self {
             Self::Text(text) | Self::Reasoning(text) => !text.is_empty(),
             Self::ToolCall(_) => true,
-            Self::ReasoningDone(_) | Self::CallCut { .. } | Self::Usage(_) | Self::Stopped(_) => {
-                false
-            }
+            Self::ReasoningDone(_)
+            | Self::CallCut { .. }
+            | Self::Usage(_)
+            | Self::Place(_)
+            | Self::Stopped(_) => false,
         }
     }
 }

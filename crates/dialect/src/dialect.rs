@@ -1,6 +1,6 @@
 //! The three dialects behind one face.
 
-use crate::{Delta, Request, anthropic, openai_chat, openai_responses, sse};
+use crate::{Delta, Place, Request, anthropic, openai_chat, openai_responses, sse};
 use outlast_kernel::Timestamp;
 use outlast_kernel::failure::Failure;
 
@@ -78,6 +78,24 @@ impl Dialect {
                 State::OpenaiResponses(openai_responses::Stream::new(provider))
             }
         })
+    }
+
+    /// Where to ask for the rest of a streamed answer; `None` when nobody keeps it.
+    pub fn resume_path(self, place: &Place) -> Option<String> {
+        match self {
+            Self::OpenaiResponses => openai_responses::resume_path(place),
+            Self::Anthropic | Self::OpenaiChat => None,
+        }
+    }
+
+    /// A reader for the rest of a streamed answer: what lies before the place is not said again.
+    pub fn reader_after(self, provider: &str, place: &Place) -> Reader {
+        match self {
+            Self::OpenaiResponses => Reader(State::OpenaiResponses(
+                openai_responses::Stream::after(provider, place),
+            )),
+            Self::Anthropic | Self::OpenaiChat => self.reader(provider),
+        }
     }
 
     /// What an answer that came as a whole says, or the failure that it is.

@@ -22,6 +22,6 @@ mod test_support;
 mod usage;
 
 pub use answer::{ErrorForm, Interruption, Problem};
-pub use delta::Delta;
+pub use delta::{Delta, Place};
 pub use dialect::{Dialect, Reader, Sign};
 pub use request::{Delivery, Image, Message, Part, Request, Role, Tool, ToolResult};

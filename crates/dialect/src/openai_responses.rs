@@ -6,9 +6,11 @@
 pub mod ask;
 mod item;
 mod items;
+mod place;
 mod read;
 pub(crate) mod write;
 
+pub(crate) use place::resume_path;
 pub use read::{Stream, read_whole};
 
 /// The path of the inference endpoint.

@@ -20,6 +20,9 @@ pub struct Request {
     pub max_tokens: Option<u32>,
     /// Whether the answer comes as a whole or in pieces.
     pub delivery: Delivery,
+    /// Whether the server is to keep a streamed answer, so that it can be taken up where it was cut off. Only OpenAI's
+    /// Responses can do that; others are asked as ever.
+    pub resumable: bool,
 }
 
 /// How an answer comes.

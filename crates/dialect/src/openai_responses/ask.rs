@@ -6,14 +6,21 @@ use outlast_kernel::event::{Proof, Reasoning};
 use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 
-/// The body of a request. Nothing is kept at the provider: the whole conversation is sent, reasoning included.
+/// The body of a request. The whole conversation is sent, reasoning included: nothing that the provider keeps is built on.
+/// It keeps an answer that is to be resumable, and nothing else.
 pub fn request(request: &Request) -> String {
+    let is_streamed = request.delivery == Delivery::Streamed;
+    // A whole answer in this mode would be no more than a promise.
+    let is_kept = request.resumable && is_streamed;
     let mut body = json!({
         "model": request.model,
-        "stream": request.delivery == Delivery::Streamed,
-        "store": false,
+        "stream": is_streamed,
+        "store": is_kept,
         "include": ["reasoning.encrypted_content"],
     });
+    if is_kept {
+        body["background"] = json!(true);
+    }
     if let Some(system) = &request.system {
         body["instructions"] = json!(system);
     }

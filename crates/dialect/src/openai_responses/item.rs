@@ -21,6 +21,9 @@ pub(super) struct Item {
     said: String,
     /// The parts that this was of.
     parts: BTreeSet<u64>,
+    /// It began before the rest of the answer that is read: of what it tells as a whole, some was heard. Its pieces
+    /// bring the rest, and what is only whole as a whole comes at its end.
+    began_before: bool,
     pub(super) is_done: bool,
     /// It is a call, and was handed on.
     pub(super) is_told: bool,
@@ -33,6 +36,7 @@ pub(super) struct Item {
 pub(super) struct End {
     pub(super) deltas: Vec<Delta>,
     pub(super) is_refusal: bool,
+    pub(super) is_call: bool,
 }
 
 /// All that an item tells, as it comes at its end.
@@ -43,7 +47,15 @@ pub(super) struct Told<'a> {
 }
 
 impl Item {
+    pub(super) fn new(began_before: bool) -> Self {
+        Self {
+            began_before,
+            ..Self::default()
+        }
+    }
+
     pub(super) fn begin(&mut self, item: &Value) {
+        self.began_before = false;
         item["name"]
             .as_str()
             .unwrap_or_default()
@@ -58,7 +70,10 @@ impl Item {
         let part = number("content_index").or_else(|| number("summary_index"));
         let part = part.unwrap_or_default();
         let is_new = |text: &&str| {
-            !self.is_done && !self.parts.contains(&part) && !self.said.ends_with(*text)
+            !self.is_done
+                && !self.began_before
+                && !self.parts.contains(&part)
+                && !self.said.ends_with(*text)
         };
         let whole = text("text").or_else(|| text("refusal"));
         let said = text("delta").or_else(|| whole.filter(is_new))?;
@@ -68,15 +83,17 @@ impl Item {
     }
 
     /// Summaries come in paragraphs.
-    pub(super) fn next_paragraph(&mut self) -> Option<String> {
-        let gap = (!self.said.is_empty()).then(|| "\n\n".to_owned())?;
+    pub(super) fn next_paragraph(&mut self, event: &Value) -> Option<String> {
+        let is_later = event["summary_index"].as_u64() > Some(0);
+        let follows = !self.said.is_empty() || (self.began_before && is_later);
+        let gap = follows.then(|| "\n\n".to_owned())?;
         self.said.push_str(&gap);
         Some(gap)
     }
 
     /// A piece of the arguments, or all of them.
     pub(super) fn add_arguments(&mut self, event: &Value) -> Result<(), Endless> {
-        if let Some(piece) = event["delta"].as_str() {
+        if let Some(piece) = event["delta"].as_str().filter(|_| !self.began_before) {
             arguments::add(&mut self.call, piece)?;
         }
         if !event["arguments"].is_null() {
@@ -119,6 +136,7 @@ impl Item {
 
     fn end_message(&mut self, told: &Told<'_>) -> End {
         let rest = match told.text.strip_prefix(&self.said) {
+            _ if self.began_before => String::new(),
             Some(rest) => rest.to_owned(),
             None => {
                 let unsaid = (0..).zip(told.parts("content"));
@@ -132,13 +150,18 @@ impl Item {
         End {
             deltas: said.into_iter().collect(),
             is_refusal: told.list("content").iter().any(is_refusal),
+            is_call: false,
         }
     }
 
     fn end_reasoning(&mut self, told: &Told<'_>) -> Vec<Delta> {
         let mut deltas = Vec::new();
         let rest = told.text.strip_prefix(&self.said).unwrap_or_default();
-        if !rest.is_empty() {
+        if self.began_before {
+            if !told.text.is_empty() {
+                told.text.clone_into(&mut self.said);
+            }
+        } else if !rest.is_empty() {
             self.said.push_str(rest);
             deltas.push(Delta::Reasoning(rest.to_owned()));
         }
@@ -167,7 +190,10 @@ impl Item {
         if !told.arguments.is_empty() {
             self.whole_arguments = Some(told.arguments.clone());
         }
-        self.whole_arguments.get_or_insert_default();
+        // Where pieces may have come before, only the end says that there are none.
+        if !self.began_before || !told.item["arguments"].is_null() {
+            self.whole_arguments.get_or_insert_default();
+        }
         (told.item["status"] != "incomplete").then(|| self.call_if_told())?
     }
 
@@ -198,9 +224,11 @@ impl Item {
 
 impl End {
     pub(super) fn of(deltas: Vec<Delta>) -> Self {
+        let is_call = |delta: &Delta| matches!(delta, Delta::ToolCall(_));
         Self {
-            deltas,
             is_refusal: false,
+            is_call: deltas.iter().any(is_call),
+            deltas,
         }
     }
 }

@@ -14,6 +14,8 @@ const MOST: usize = 1000;
 
 #[derive(Debug, Default)]
 pub(super) struct Items {
+    /// Whether only the rest of the answer is read: an item whose beginning does not come began before.
+    is_rest: bool,
     items: Vec<Item>,
     by_id: HashMap<String, usize>,
     by_index: HashMap<u64, usize>,
@@ -28,6 +30,14 @@ struct Key<'a> {
 }
 
 impl Items {
+    /// The items of the rest of an answer.
+    pub(super) fn of_rest() -> Self {
+        Self {
+            is_rest: true,
+            ..Self::default()
+        }
+    }
+
     /// The item of an event about a part of it.
     pub(super) fn of_event(&mut self, event: &Value, kind: &str) -> Result<&mut Item, Endless> {
         let key = Key {
@@ -60,8 +70,8 @@ impl Items {
         self.known_or_new(known, &key)
     }
 
-    /// An item in the list of all.
-    pub(super) fn listed(&mut self, item: &Value, place: u64) -> Result<&mut Item, Endless> {
+    /// The end of an item in the list of all. One that nothing else has told of was complete before the rest began.
+    pub(super) fn end_listed(&mut self, item: &Value, place: u64) -> Result<End, Endless> {
         let key = Key::of(item, Some(place));
         let is_free =
             |place: &usize| key.fits(&self.items[*place]) && !self.items[*place].is_listed;
@@ -72,9 +82,14 @@ impl Items {
             .or_else(|| self.alike(item, &key, |known| !known.is_listed))
             .or_else(by_index)
             .or_else(|| self.open(&key).filter(is_free).filter(is_silent));
+        let was_complete = self.is_rest && known.is_none();
         let known = self.known_or_new(known, &key)?;
         known.is_listed = true;
-        Ok(known)
+        let mut end = known.end(item);
+        if was_complete {
+            end.deltas.clear();
+        }
+        Ok(end)
     }
 
     /// The calls whose end was not told.
@@ -145,7 +160,7 @@ impl Items {
             return Err(Endless::TooMany("items"));
         }
         if known.is_none() {
-            self.items.push(Item::default());
+            self.items.push(Item::new(self.is_rest));
         }
         for id in [key.id, key.call_id] {
             if !id.is_empty() && self.by_id.get(id) != Some(&place) {

@@ -5,10 +5,11 @@
 
 use super::item::End;
 use super::items::Items;
+use super::place::Heard;
 use crate::arguments::{Endless, Handed};
 use crate::lenient::Lenient;
 use crate::usage::{Names, Used};
-use crate::{Delta, Sign, in_band, sse};
+use crate::{Delta, Place, Sign, in_band, sse};
 use outlast_kernel::Timestamp;
 use outlast_kernel::event::StopReason;
 use outlast_kernel::failure::Failure;
@@ -40,6 +41,7 @@ pub struct Stream {
     refused: bool,
     /// Which of the openings came. All, as soon as there is more than that.
     opened: [bool; OPENINGS.len()],
+    heard: Heard,
 }
 
 impl Stream {
@@ -54,6 +56,16 @@ impl Stream {
             has_calls: false,
             refused: false,
             opened: [false; OPENINGS.len()],
+            heard: Heard::default(),
+        }
+    }
+
+    /// The rest of an answer by that provider, after that place.
+    pub fn after(provider: &str, place: &Place) -> Self {
+        Self {
+            items: Items::of_rest(),
+            heard: Heard::up_to(place),
+            ..Self::new(provider)
         }
     }
 
@@ -81,8 +93,13 @@ impl Stream {
             _ if in_band::is_error(&frame, &event.name) => return Err(self.error(&frame, now)),
             _ => {}
         }
+        if self.heard.has(&frame) {
+            return Ok(Sign::Alive);
+        }
+        let before = deltas.len();
         self.event(kind, &frame, deltas)
             .map_err(|endless| endless.failure(&self.provider, now))?;
+        deltas.extend(self.heard.move_on(&frame, &deltas[before..]));
         Ok(self.sign(kind))
     }
 
@@ -118,7 +135,7 @@ impl Stream {
             }
             "response.reasoning_summary_part.added" => {
                 let item = self.items.of_event(frame, "reasoning")?;
-                deltas.extend(item.next_paragraph().map(Delta::Reasoning));
+                deltas.extend(item.next_paragraph(frame).map(Delta::Reasoning));
             }
             "response.function_call_arguments.delta" | "response.function_call_arguments.done" => {
                 let item = self.items.of_event(frame, "function_call")?;
@@ -153,6 +170,8 @@ impl Stream {
 
     fn ended(&mut self, end: End, deltas: &mut Vec<Delta>) {
         self.refused |= end.is_refusal;
+        // A call that was told of before the rest began is not told of again.
+        self.has_calls |= end.is_call && end.deltas.is_empty();
         for delta in end.deltas {
             match delta {
                 Delta::ToolCall(call) => self.has_calls |= self.handed.call(call, deltas),
@@ -165,7 +184,7 @@ impl Stream {
     fn close(&mut self, response: &Value, deltas: &mut Vec<Delta>) -> Result<(), Endless> {
         let output = response["output"].as_array().map(Vec::as_slice);
         for (place, item) in (0..).zip(output.unwrap_or_default()) {
-            let end = self.items.listed(item, place)?.end(item);
+            let end = self.items.end_listed(item, place)?;
             self.ended(end, deltas);
         }
         let end = self.items.open_calls();

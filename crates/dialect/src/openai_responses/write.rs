@@ -12,7 +12,7 @@ const ID: &str = "resp_scripted";
 
 /// The frames of an answer, in pieces.
 pub(crate) fn frames(answer: &Answer<'_>) -> Vec<String> {
-    let begun = response(answer.model, "in_progress");
+    let begun = response(answer, "in_progress");
     let mut writer = Writer {
         shape: Shape::default(),
         pieces: vec![String::new()],
@@ -269,7 +269,17 @@ fn function_call(place: usize, call: &ToolCall, shape: Shape) -> Value {
     })
 }
 
-fn response(model: &str, status: &str) -> Value {
+fn response(answer: &Answer<'_>, status: &str) -> Value {
+    let mut response = unkept(answer.model, status);
+    if let Some(id) = answer.kept_as {
+        response["id"] = json!(id);
+        response["background"] = json!(true);
+        response["store"] = json!(true);
+    }
+    response
+}
+
+fn unkept(model: &str, status: &str) -> Value {
     json!({
         "id": ID, "object": "response", "created_at": CREATED, "status": status,
         "background": false, "error": null, "incomplete_details": null, "instructions": null,
@@ -287,7 +297,7 @@ fn ended(answer: &Answer<'_>, items: &[Value]) -> Value {
         Some(stop) => status(answer, stop),
         None => ("in_progress", None),
     };
-    let mut response = response(answer.model, status);
+    let mut response = response(answer, status);
     if let Some(reason) = reason {
         response["incomplete_details"] = json!({ "reason": reason });
     }
@@ -326,7 +336,7 @@ pub(crate) fn error_frame(problem: &Problem, interruption: &Interruption<'_>) ->
     let mut event = match interruption.form {
         ErrorForm::Event => json!({ "type": "error", "error": error }),
         ErrorForm::Usual | ErrorForm::End => {
-            let mut response = response(interruption.model, "failed");
+            let mut response = unkept(interruption.model, "failed");
             // A failed response names a code; a type alone stands in for it.
             let code = problem.code.as_ref().unwrap_or(&problem.kind);
             response["error"] = error;

@@ -68,6 +68,7 @@ fn conversation() -> Request {
         }],
         max_tokens: Some(100),
         delivery: Delivery::Streamed,
+        resumable: false,
     }
 }
 
@@ -100,6 +101,33 @@ fn the_simplest_question_is_the_shortest() {
         (&json!(false), &json!(8192))
     );
     assert_eq!(asked(Dialect::OpenaiResponses, &request)["store"], false);
+}
+
+#[test]
+fn only_a_streamed_answer_of_responses_is_kept_and_only_when_it_is_to_be() {
+    let body = |dialect, resumable, delivery| {
+        let request = Request {
+            resumable,
+            delivery,
+            ..conversation()
+        };
+        asked(dialect, &request)
+    };
+    let kept = |dialect, resumable, delivery| {
+        let body = body(dialect, resumable, delivery);
+        (body["background"].clone(), body["store"].clone())
+    };
+    let responses = Dialect::OpenaiResponses;
+    let streamed = kept(responses, true, Delivery::Streamed);
+    assert_eq!(streamed, (json!(true), json!(true)));
+    for (resumable, delivery) in [(false, Delivery::Streamed), (true, Delivery::Whole)] {
+        let expected = (Value::Null, json!(false));
+        assert_eq!(kept(responses, resumable, delivery), expected);
+    }
+    for dialect in [Dialect::Anthropic, Dialect::OpenaiChat] {
+        let same = body(dialect, false, Delivery::Streamed);
+        assert_eq!(body(dialect, true, Delivery::Streamed), same);
+    }
 }
 
 #[test]

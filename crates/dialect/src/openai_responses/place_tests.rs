@@ -1,0 +1,211 @@
+use super::*;
+use crate::test_support::{NOW, call, text};
+use crate::{Dialect, Reader, sse};
+use outlast_kernel::event::StopReason;
+
+/// Reasoning, text and two calls whose arguments take turns.
+const STREAM: &str = include_str!("../../../../corpus/streams/openai_responses.sse");
+
+fn events(stream: &str) -> Vec<sse::Event> {
+    let mut decoder = sse::Decoder::new(1 << 20);
+    decoder.push(stream.as_bytes());
+    std::iter::from_fn(|| decoder.next_event().unwrap()).collect()
+}
+
+fn kept_stream() -> Vec<sse::Event> {
+    events(&STREAM.replace(r#""background":false"#, r#""background":true"#))
+}
+
+/// These data lines as events, in the order of their numbers.
+fn numbered(data: &[&str]) -> Vec<sse::Event> {
+    let event = |(number, data): (usize, &&str)| {
+        let mut data: Value = serde_json::from_str(data).unwrap();
+        data["sequence_number"] = number.into();
+        let (name, data) = (String::new(), data.to_string());
+        sse::Event { name, data }
+    };
+    data.iter().enumerate().map(event).collect()
+}
+
+fn read(mut reader: Reader, events: &[sse::Event]) -> Vec<Delta> {
+    let mut deltas = Vec::new();
+    for event in events {
+        reader.read(event, NOW, &mut deltas).unwrap();
+    }
+    deltas
+}
+
+fn begun(events: &[sse::Event]) -> Vec<Delta> {
+    read(Dialect::OpenaiResponses.reader("p"), events)
+}
+
+fn taken_up(place: &Place, events: &[sse::Event]) -> Vec<Delta> {
+    read(
+        Dialect::OpenaiResponses.reader_after("p", place),
+        &rest(place, events),
+    )
+}
+
+/// What the server has after that place.
+fn rest(place: &Place, events: &[sse::Event]) -> Vec<sse::Event> {
+    let number = |event: &sse::Event| {
+        let data: Value = serde_json::from_str(&event.data).unwrap();
+        data["sequence_number"].as_u64().unwrap()
+    };
+    let is_after = |event: &&sse::Event| number(event) > place.after;
+    events.iter().filter(is_after).cloned().collect()
+}
+
+/// What was said, and the place after it: the last thing that is heard before a cut.
+fn apart(deltas: Vec<Delta>) -> (Vec<Delta>, Option<Place>) {
+    let is_place = |delta: &Delta| matches!(delta, Delta::Place(_));
+    let place = match deltas.last() {
+        Some(Delta::Place(place)) => Some(place.clone()),
+        _ => None,
+    };
+    let said = deltas.into_iter().filter(|delta| !is_place(delta));
+    (said.collect(), place)
+}
+
+/// Cuts the stream after every event, and its rest after every event again.
+fn assert_once_wherever_it_is_cut_twice(events: &[sse::Event]) {
+    let (whole, _) = apart(begun(events));
+    assert!(matches!(whole.last(), Some(Delta::Stopped(_))), "{whole:?}");
+    for first in 1..events.len() {
+        let (before, place) = apart(begun(&events[..first]));
+        let place = place.unwrap_or_else(|| panic!("no place at {first}: {before:?}"));
+        for second in first..=events.len() {
+            let (between, next) = apart(taken_up(&place, &events[..second]));
+            let is_over = matches!(between.last(), Some(Delta::Stopped(_)));
+            let said = [before.clone(), between].concat();
+            let said = match is_over {
+                true => said,
+                // What has said nothing has come no further.
+                false => {
+                    let place = next.as_ref().unwrap_or(&place);
+                    [said, apart(taken_up(place, events)).0].concat()
+                }
+            };
+            assert_eq!(said, whole, "cut after {first} and {second}");
+        }
+    }
+}
+
+#[test]
+fn everything_is_heard_once_wherever_the_stream_is_cut() {
+    assert_once_wherever_it_is_cut_twice(&kept_stream());
+}
+
+#[test]
+fn a_server_that_begins_again_is_heard_from_the_place_on() {
+    let events = kept_stream();
+    let (whole, _) = apart(begun(&events));
+    for cut in 1..events.len() {
+        let (before, place) = apart(begun(&events[..cut]));
+        let reader = Dialect::OpenaiResponses.reader_after("p", &place.unwrap());
+        let after = apart(read(reader, &events)).0;
+        assert_eq!([before, after].concat(), whole, "cut after {cut}");
+    }
+}
+
+#[test]
+fn paragraphs_refusals_and_calls_without_arguments_are_heard_once() {
+    let created = r#"{"type":"response.created","response":{"id":"resp_1","background":true}}"#;
+    let thoughts = [
+        created,
+        r#"{"type":"response.output_item.added","output_index":0,"item":{"id":"rs","type":"reasoning"}}"#,
+        r#"{"type":"response.reasoning_summary_part.added","item_id":"rs","output_index":0,"summary_index":0}"#,
+        r#"{"type":"response.reasoning_summary_text.delta","item_id":"rs","output_index":0,"summary_index":0,"delta":"One"}"#,
+        r#"{"type":"response.reasoning_summary_text.done","item_id":"rs","output_index":0,"summary_index":0,"text":"One"}"#,
+        r#"{"type":"response.reasoning_summary_part.added","item_id":"rs","output_index":0,"summary_index":1}"#,
+        r#"{"type":"response.reasoning_summary_text.delta","item_id":"rs","output_index":0,"summary_index":1,"delta":"Two"}"#,
+        r#"{"type":"response.output_item.done","output_index":0,"item":{"id":"rs","type":"reasoning","summary":[{"type":"summary_text","text":"One"},{"type":"summary_text","text":"Two"}]}}"#,
+        r#"{"type":"response.completed","response":{"status":"completed","output":[{"id":"rs","type":"reasoning","summary":[{"type":"summary_text","text":"One"},{"type":"summary_text","text":"Two"}]}]}}"#,
+    ];
+    let refusal = [
+        created,
+        r#"{"type":"response.output_item.added","output_index":0,"item":{"id":"m","type":"message"}}"#,
+        r#"{"type":"response.refusal.delta","item_id":"m","output_index":0,"content_index":0,"delta":"I"}"#,
+        r#"{"type":"response.refusal.delta","item_id":"m","output_index":0,"content_index":0,"delta":" won't"}"#,
+        r#"{"type":"response.refusal.done","item_id":"m","output_index":0,"content_index":0,"refusal":"I won't"}"#,
+        r#"{"type":"response.output_item.done","output_index":0,"item":{"id":"m","type":"message","content":[{"type":"refusal","refusal":"I won't"}]}}"#,
+        r#"{"type":"response.completed","response":{"status":"completed","output":[{"id":"m","type":"message","content":[{"type":"refusal","refusal":"I won't"}]}]}}"#,
+    ];
+    let calls = [
+        created,
+        r#"{"type":"response.output_item.added","output_index":0,"item":{"id":"a","type":"function_call","call_id":"call_a","name":"run","arguments":""}}"#,
+        r#"{"type":"response.output_item.added","output_index":1,"item":{"id":"b","type":"function_call","call_id":"call_b","name":"run","arguments":""}}"#,
+        r#"{"type":"response.output_item.done","output_index":0,"item":{"id":"a","type":"function_call","call_id":"call_a","name":"run","arguments":""}}"#,
+        r#"{"type":"response.output_item.done","output_index":1,"item":{"id":"b","type":"function_call","call_id":"call_b","name":"run","arguments":""}}"#,
+        r#"{"type":"response.completed","response":{"status":"completed","output":[{"id":"a","type":"function_call","call_id":"call_a","name":"run","arguments":""},{"id":"b","type":"function_call","call_id":"call_b","name":"run","arguments":""}]}}"#,
+    ];
+    for data in [&thoughts[..], &refusal, &calls] {
+        assert_once_wherever_it_is_cut_twice(&numbered(data));
+    }
+}
+
+/// The first call ends, and only then the second, whose arguments came before.
+#[test]
+fn a_call_that_was_cut_in_its_middle_comes_whole_or_not_at_all() {
+    let place = Place {
+        response: "resp_1".to_owned(),
+        after: 0,
+    };
+    let rest = |item: &str| {
+        numbered(&[
+            "{}",
+            r#"{"type":"response.function_call_arguments.delta","item_id":"b","output_index":1,"delta":"2"}"#,
+            &format!(r#"{{"type":"response.output_item.done","output_index":1,"item":{item}}}"#),
+            r#"{"type":"response.completed","response":{"status":"completed"}}"#,
+        ])
+    };
+    let whole =
+        r#"{"id":"b","type":"function_call","call_id":"call_b","name":"run","arguments":"[12"}"#;
+    let half = apart(taken_up(&place, &rest(whole))).0;
+    let name = "run".to_owned();
+    let cut = [Delta::CallCut { name }, Delta::Stopped(StopReason::EndTurn)];
+    assert_eq!(half, cut);
+    let untold = r#"{"id":"b","type":"function_call","call_id":"call_b","name":"run"}"#;
+    let none = apart(taken_up(&place, &rest(untold))).0;
+    assert_eq!(none, cut);
+    let whole =
+        r#"{"id":"b","type":"function_call","call_id":"call_b","name":"run","arguments":"12"}"#;
+    let said = apart(taken_up(&place, &rest(whole))).0;
+    let stopped = Delta::Stopped(StopReason::ToolUse);
+    assert_eq!(said, [call("call_b", "run", "12"), stopped]);
+}
+
+#[test]
+fn an_answer_that_nobody_keeps_or_counts_has_no_place() {
+    let is_place = |delta: &Delta| matches!(delta, Delta::Place(_));
+    assert!(!begun(&events(STREAM)).iter().any(is_place));
+    let hello = r#"{"type":"response.output_text.delta","output_index":0,"delta":"Hello"}"#;
+    let kept = |id: &str| {
+        format!(r#"{{"type":"response.created","response":{{"id":"{id}","background":true}}}}"#)
+    };
+    for id in ["", "..", "../models", "a/b", "a?b", "a b", "a%2Fb"] {
+        assert_eq!(
+            begun(&numbered(&[&kept(id), hello])),
+            [text("Hello")],
+            "{id}"
+        );
+    }
+    let mut uncounted = numbered(&[&kept("resp_1")]);
+    uncounted.extend(numbered(&[hello]));
+    let said = begun(&uncounted);
+    assert_eq!(said.last(), Some(&text("Hello")));
+}
+
+#[test]
+fn only_an_answer_of_responses_has_a_rest_and_only_under_its_own_name() {
+    let place = |id: &str| Place {
+        response: id.to_owned(),
+        after: 7,
+    };
+    let path = |dialect: Dialect, id: &str| dialect.resume_path(&place(id));
+    let expected = "/v1/responses/resp_1?stream=true&starting_after=7".to_owned();
+    assert_eq!(path(Dialect::OpenaiResponses, "resp_1"), Some(expected));
+    assert_eq!(path(Dialect::OpenaiResponses, "../models"), None);
+    assert_eq!(path(Dialect::Anthropic, "resp_1"), None);
+    assert_eq!(path(Dialect::OpenaiChat, "resp_1"), None);
+}
