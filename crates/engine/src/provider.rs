@@ -1,6 +1,6 @@
 //! A model behind a stream of deltas.
 //!
-//! Invariant: a provider makes one request for each call of `stream` and reports what it saw; it never retries.
+//! Invariant: a provider makes one request for each call of `stream` or `resume` and reports what it saw; it never retries.
 
 mod adapter;
 mod answer;
@@ -9,7 +9,7 @@ mod watchdog;
 
 use crate::BoxStream;
 use crate::credential::Credential;
-use outlast_dialect::{Delta, Request};
+use outlast_dialect::{Delta, Place, Request};
 use outlast_kernel::failure::Failure;
 use std::time::Duration;
 
@@ -34,6 +34,16 @@ pub trait Provider: Send + Sync {
         request: &Request,
         credential: Option<&Credential>,
     ) -> BoxStream<'static, Result<Delta, Box<Failure>>>;
+
+    /// Makes one request for the rest of an answer that was cut off right after that place; it says nothing of what lies
+    /// before. The phase of a failure is that of this request. `None` when answers are not kept.
+    fn resume(
+        &self,
+        _place: &Place,
+        _credential: Option<&Credential>,
+    ) -> Option<BoxStream<'static, Result<Delta, Box<Failure>>>> {
+        None
+    }
 }
 
 /// How long to wait for signs of life; zero means without limit.

@@ -23,8 +23,8 @@ pub trait Transport: Send + Sync {
 pub struct Request {
     /// What is done there.
     pub method: Method,
-    /// The path below the provider's base address.
-    pub path: &'static str,
+    /// The path below the provider's base address, with its query if it has one.
+    pub path: String,
     /// The headers.
     pub headers: Vec<(String, String)>,
     /// The body.

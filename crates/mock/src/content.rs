@@ -54,6 +54,11 @@ fn said(kind: Kind, dialect: Dialect, facts: &Facts) -> Vec<Delta> {
         Kind::LengthReasoning => thought(THOUGHT, None),
         Kind::Tool => calls(facts, 1),
         Kind::Tools => calls(facts, 2),
+        Kind::Mixed => {
+            let mut deltas = thought(THOUGHT, proof(dialect));
+            deltas.extend(calls(facts, 2));
+            deltas
+        }
         Kind::LengthCall => odd::cut_call(facts),
         Kind::BlankArguments => odd::blank_call(facts),
         Kind::Nameless => odd::nameless(),

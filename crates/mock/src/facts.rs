@@ -12,6 +12,8 @@ pub(crate) struct Facts {
     pub(crate) streamed: bool,
     /// What the model was told to be.
     pub(crate) system: String,
+    /// Whether the answer is to go on without its connection, and to be kept.
+    pub(crate) in_background: bool,
     /// What was said before.
     pub(crate) conversation: Conversation,
     pub(crate) images: Vec<Image>,
@@ -55,6 +57,9 @@ impl Facts {
             model: text(&body["model"]),
             streamed: body["stream"] == true,
             system: system(dialect, body),
+            in_background: dialect == Dialect::OpenaiResponses
+                && body["stream"] == true
+                && body["background"] == true,
             conversation: Conversation::read(messages),
             images: images(messages),
             tools: array(&body["tools"]).iter().filter_map(tool).collect(),
@@ -169,6 +174,7 @@ mod tests {
             }],
             max_tokens: None,
             delivery: Delivery::Streamed,
+            resumable: true,
         };
         for dialect in Dialect::ALL {
             let bytes = dialect.request(&request);
@@ -182,6 +188,7 @@ mod tests {
                 model: "m".to_owned(),
                 streamed: true,
                 system: "Be brief.".to_owned(),
+                in_background: dialect == Dialect::OpenaiResponses,
                 conversation: Conversation {
                     prompts: 2,
                     prompt: "What is this?".to_owned(),

@@ -9,6 +9,7 @@ mod compress;
 mod content;
 mod conversation;
 mod facts;
+mod kept;
 mod log;
 mod plan;
 mod play;

@@ -11,7 +11,7 @@ use crate::facts::Facts;
 use crate::refusal::{self, Refusal, http_date};
 use crate::reply::{Act, Broken, Kind, Reply};
 use bytes::Bytes;
-use outlast_dialect::{Delta, Dialect};
+use outlast_dialect::{Delta, Dialect, Place};
 use outlast_kernel::Timestamp;
 use std::time::Duration;
 
@@ -65,6 +65,8 @@ pub(crate) struct Ask<'a> {
     pub(crate) now: Timestamp,
     /// Its number, for the id that the response names.
     pub(crate) number: u64,
+    /// The answer that it gets in pieces, when that is no new one but the rest of one that was kept.
+    pub(crate) rest: Option<&'a [String]>,
 }
 
 const EVENTS: &str = "text/event-stream; charset=utf-8";
@@ -134,7 +136,10 @@ pub(crate) fn plan(reply: &Reply, ask: Ask<'_>) -> Plan {
 impl Ask<'_> {
     /// The answer, undamaged.
     fn answer(self, kind: Kind) -> Plan {
-        let deltas = content::deltas(kind, self.dialect, self.facts);
+        if let Some(rest) = self.rest {
+            return self.events(rest.to_vec());
+        }
+        let deltas = self.deltas(kind);
         let model = self.facts.model.as_str();
         if !self.facts.streamed {
             return self.whole(self.dialect.whole(model, &deltas));
@@ -151,7 +156,10 @@ impl Ask<'_> {
 
     /// An answer without its end.
     fn unfinished(self, kind: Kind) -> Plan {
-        let mut deltas = content::deltas(kind, self.dialect, self.facts);
+        if let Some((_, rest)) = self.rest.and_then(<[String]>::split_last) {
+            return self.events(rest.to_vec());
+        }
+        let mut deltas = self.deltas(kind);
         deltas.retain(|delta| !matches!(delta, Delta::Stopped(_)));
         let model = self.facts.model.as_str();
         if !self.facts.streamed {
@@ -162,6 +170,20 @@ impl Ask<'_> {
             frames.push(format!("data: {}\n\n", outlast_dialect::openai_chat::DONE));
         }
         self.events(frames)
+    }
+
+    fn deltas(self, kind: Kind) -> Vec<Delta> {
+        let mut deltas = content::deltas(kind, self.dialect, self.facts);
+        if self.facts.in_background {
+            let response = self.kept_as();
+            deltas.insert(0, Delta::Place(Place { response, after: 0 }));
+        }
+        deltas
+    }
+
+    /// The id of an answer that is kept.
+    pub(crate) fn kept_as(self) -> String {
+        format!("resp_scripted_{:06}", self.number)
     }
 
     fn events(self, frames: Vec<String>) -> Plan {
@@ -192,7 +214,7 @@ impl Ask<'_> {
         plan
     }
 
-    fn refused(self, refusal: &Refusal) -> Plan {
+    pub(crate) fn refused(self, refusal: &Refusal) -> Plan {
         let mut problem = refusal.problem.clone();
         problem.request_id = Some(self.request_id());
         let mut plan = self.document(refusal.status, JSON, self.dialect.error(&problem));

@@ -35,6 +35,7 @@ fn plan_of(script: &str, dialect: Dialect, facts: &Facts) -> Plan {
             facts,
             now: NOW,
             number: 1,
+            rest: None,
         },
     )
 }
@@ -273,7 +274,7 @@ proptest! {
             let reply = script.reply(NOW, 100);
             for dialect in Dialect::ALL {
                 let facts = Facts::read(dialect, &[], &request, 100);
-                plan(&reply, Ask { dialect, facts: &facts, now: NOW, number: 1 });
+                plan(&reply, Ask { dialect, facts: &facts, now: NOW, number: 1, rest: None });
             }
         }
     }

@@ -12,6 +12,8 @@ use serde_json::{Value, json};
 pub(crate) enum Route {
     /// An answer in that dialect.
     Inference(Dialect),
+    /// The rest of an answer that was kept.
+    Rest,
     /// The list of models.
     Models,
     /// The endpoint is there, but not for that method.
@@ -22,6 +24,7 @@ pub(crate) enum Route {
 
 /// The endpoint of that path, which may leave its version out.
 pub(crate) fn route(method: Method, path: &str) -> Route {
+    let path = path.split('?').next().unwrap_or_default();
     let path = path.strip_prefix("/v1").unwrap_or(path);
     let inference = Dialect::ALL
         .into_iter()
@@ -30,6 +33,7 @@ pub(crate) fn route(method: Method, path: &str) -> Route {
         (Some(dialect), Method::Post) => Route::Inference(dialect),
         (Some(_), Method::Get) => Route::WrongMethod,
         (None, Method::Get) if path == "/models" => Route::Models,
+        (None, Method::Get) if path.starts_with("/responses/") => Route::Rest,
         (None, Method::Post) if path == "/models" => Route::WrongMethod,
         (None, _) => Route::Unknown,
     }
@@ -39,6 +43,7 @@ pub(crate) fn route(method: Method, path: &str) -> Route {
 pub(crate) fn spoken(route: Route, headers: &Headers) -> Dialect {
     match route {
         Route::Inference(dialect) => dialect,
+        Route::Rest => Dialect::OpenaiResponses,
         _ if header(headers, "anthropic-version").is_some() => Dialect::Anthropic,
         _ => Dialect::OpenaiChat,
     }
@@ -96,6 +101,10 @@ mod tests {
             ),
             (Method::Get, "/v1/models", Route::Models),
             (Method::Get, "/models", Route::Models),
+            (Method::Get, "/v1/models?limit=1000", Route::Models),
+            (Method::Get, "/v1/responses/resp_1?stream=true", Route::Rest),
+            (Method::Get, "/v1/responses", Route::WrongMethod),
+            (Method::Post, "/v1/responses/resp_1/cancel", Route::Unknown),
             (Method::Get, "/v1/messages", Route::WrongMethod),
             (Method::Post, "/v1/messages/count_tokens", Route::Unknown),
             (Method::Post, "/", Route::Unknown),

@@ -8,6 +8,7 @@ mod control;
 mod handle;
 
 use crate::book::Book;
+use crate::kept::Kept;
 use crate::log::Log;
 use crate::script::{self, Script};
 use connection::connection;
@@ -77,6 +78,7 @@ pub struct Server {
 struct Shared {
     clock: Arc<dyn Clock>,
     book: Mutex<Book>,
+    kept: Mutex<Kept>,
     log: Log,
     hosts: Vec<String>,
 }
@@ -98,6 +100,7 @@ impl Server {
         let shared = Shared {
             clock,
             book: Mutex::new(book),
+            kept: Mutex::default(),
             log: Log::default(),
             hosts: options.hosts,
         };

@@ -2,7 +2,8 @@
 
 use crate::book::Book;
 use crate::facts::Facts;
-use crate::plan::{Ask, Plan, plan};
+use crate::kept::Kept;
+use crate::plan::{Ask, Plan};
 use crate::play;
 use crate::reply::Broken;
 use crate::route::{self, Route};
@@ -22,6 +23,7 @@ pub struct Scripted {
 
 struct Playing {
     book: Book,
+    kept: Kept,
     requests: u64,
 }
 
@@ -39,17 +41,22 @@ impl Scripted {
     }
 
     fn playing(book: Book, clock: Arc<dyn Clock>) -> Self {
-        let requests = 0;
+        let playing = Playing {
+            book,
+            kept: Kept::default(),
+            requests: 0,
+        };
         Self {
-            playing: Mutex::new(Playing { book, requests }),
+            playing: Mutex::new(playing),
             clock,
         }
     }
 
     fn plan(&self, request: &Request) -> Plan {
         let mut playing = self.playing.lock().unwrap_or_else(PoisonError::into_inner);
+        let playing = &mut *playing;
         playing.requests += 1;
-        let route = route::route(request.method, request.path);
+        let route = route::route(request.method, &request.path);
         let dialect = route::spoken(route, &request.headers);
         let body: Value = serde_json::from_slice(&request.body).unwrap_or_default();
         let facts = Facts::read(dialect, &request.headers, &body, request.body.len());
@@ -58,11 +65,22 @@ impl Scripted {
             facts: &facts,
             now: self.clock.now(),
             number: playing.requests,
+            rest: None,
         };
         match route {
             Route::Inference(_) => match playing.book.choose(None, &facts.model) {
-                Ok(script) => plan(&script.reply(ask.now, request.body.len()), ask),
+                Ok(script) => {
+                    let reply = script.reply(ask.now, request.body.len());
+                    playing.kept.plan(&reply, ask)
+                }
                 Err(error) => ask.not_taken(400, &error.to_string()),
+            },
+            Route::Rest => match playing.kept.rest(&request.path) {
+                Ok(rest) => match playing.book.choose(None, &rest.model) {
+                    Ok(script) => rest.plan(&script.reply(ask.now, 0), ask),
+                    Err(error) => ask.not_taken(400, &error.to_string()),
+                },
+                Err(missing) => missing.plan(ask),
             },
             Route::Models => route::models(ask),
             Route::WrongMethod => ask.not_taken(405, "Method not allowed."),

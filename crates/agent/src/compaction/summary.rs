@@ -79,6 +79,7 @@ pub(super) fn request(
         None => room.for_summariser(),
     };
     let asked = |text: String| Request {
+        resumable: false,
         model: route.model.clone(),
         system: Some(form.task(most)),
         messages: vec![Message::user(text)],

@@ -121,6 +121,7 @@ impl Setup {
             tools: self.offered.clone(),
             max_tokens: self.max_tokens,
             delivery: self.delivery,
+            resumable: false,
         }
     }
 }

@@ -7,9 +7,11 @@ use crate::transport::{self, Transport};
 use crate::{BoxStream, Clock};
 use bytes::Bytes;
 use futures_util::{StreamExt, stream};
-use outlast_dialect::{Delivery, Delta, Dialect, Request, anthropic};
+use outlast_dialect::{Delivery, Delta, Dialect, Place, Request, anthropic};
 use outlast_kernel::failure::Failure;
 use std::sync::Arc;
+
+type Frames = BoxStream<'static, Result<Frame, Box<Failure>>>;
 
 /// A provider that speaks one dialect over some transport.
 #[derive(Clone)]
@@ -81,16 +83,30 @@ impl Adapter {
         };
         let request = transport::Request {
             method: transport::Method::Post,
-            path: self.dialect.path(),
+            path: self.dialect.path().to_owned(),
             headers: self.headers(accept),
             body: Bytes::from(self.dialect.request(request)),
         };
-        let answer = Answer::new(self.clone(), request);
-        stream::unfold(answer, |mut answer| async move {
-            let item = answer.next().await?;
-            Some((item, answer))
-        })
-        .boxed()
+        read(Answer::new(self.clone(), request))
+    }
+
+    /// The same for the rest of an answer; `None` when nobody keeps it.
+    fn frames_after(&self, place: &Place) -> Option<Frames> {
+        let request = transport::Request {
+            method: transport::Method::Get,
+            path: self.dialect.resume_path(place)?,
+            headers: self.headers("text/event-stream"),
+            body: Bytes::new(),
+        };
+        Some(read(Answer::after(self.clone(), request, place)))
+    }
+
+    /// The same provider, asked with that credential if there is one.
+    fn asked_with(&self, credential: Option<&Credential>) -> Self {
+        match credential {
+            Some(credential) => self.clone().with_credential(credential.clone()),
+            None => self.clone(),
+        }
     }
 
     /// The headers that a request of this dialect needs.
@@ -130,17 +146,30 @@ impl Provider for Adapter {
         request: &Request,
         credential: Option<&Credential>,
     ) -> BoxStream<'static, Result<Delta, Box<Failure>>> {
-        let deltas = |frame: Result<Frame, Box<Failure>>| match frame {
-            Ok(frame) => stream::iter(frame.deltas.into_iter().map(Ok).collect::<Vec<_>>()),
-            Err(failure) => stream::iter(vec![Err(failure)]),
-        };
-        let frames = match credential {
-            Some(credential) => {
-                let adapter = self.clone().with_credential(credential.clone());
-                adapter.frames(request)
-            }
-            None => self.frames(request),
-        };
-        frames.flat_map(deltas).boxed()
+        deltas(self.asked_with(credential).frames(request))
     }
+
+    fn resume(
+        &self,
+        place: &Place,
+        credential: Option<&Credential>,
+    ) -> Option<BoxStream<'static, Result<Delta, Box<Failure>>>> {
+        self.asked_with(credential).frames_after(place).map(deltas)
+    }
+}
+
+fn read(answer: Answer) -> Frames {
+    stream::unfold(answer, |mut answer| async move {
+        let item = answer.next().await?;
+        Some((item, answer))
+    })
+    .boxed()
+}
+
+fn deltas(frames: Frames) -> BoxStream<'static, Result<Delta, Box<Failure>>> {
+    let deltas = |frame: Result<Frame, Box<Failure>>| match frame {
+        Ok(frame) => stream::iter(frame.deltas.into_iter().map(Ok).collect::<Vec<_>>()),
+        Err(failure) => stream::iter(vec![Err(failure)]),
+    };
+    frames.flat_map(deltas).boxed()
 }

@@ -9,7 +9,7 @@ use crate::transport;
 use bytes::Bytes;
 use futures_util::StreamExt;
 use outlast_dialect::error_body::{self, Seen};
-use outlast_dialect::{Delta, Reader, Sign, in_band, sse};
+use outlast_dialect::{Delta, Place, Reader, Sign, in_band, sse};
 use outlast_kernel::Timestamp;
 use outlast_kernel::failure::{self, Failure, IoKind, Phase};
 use outlast_kernel::time::Span;
@@ -36,6 +36,8 @@ pub struct Frame {
 
 pub(super) struct Answer {
     adapter: Adapter,
+    /// Where it begins, if it is the rest of one.
+    place: Option<Place>,
     stage: Stage,
     phase: Phase,
 }
@@ -73,8 +75,17 @@ impl Answer {
     pub(super) fn new(adapter: Adapter, request: transport::Request) -> Self {
         Self {
             adapter,
+            place: None,
             stage: Stage::Unsent(request),
             phase: Phase::BeforeHeaders,
+        }
+    }
+
+    /// The rest of an answer.
+    pub(super) fn after(adapter: Adapter, request: transport::Request, place: &Place) -> Self {
+        Self {
+            place: Some(place.clone()),
+            ..Self::new(adapter, request)
         }
     }
 
@@ -112,13 +123,24 @@ impl Answer {
         if !(200..300).contains(&response.status) {
             return Err(self.adapter.refused(response).await);
         }
-        let mut incoming = Box::new(Incoming::new(&self.adapter, response));
+        let (dialect, name) = (self.adapter.dialect, &self.adapter.name);
+        let reader = match &self.place {
+            Some(place) => dialect.reader_after(name, place),
+            None => dialect.reader(name),
+        };
+        let mut incoming = Box::new(Incoming::new(&self.adapter, response, reader));
         match incoming.look_at_head(&self.adapter).await? {
             Content::Events(head) => {
                 incoming.frames.push(&head);
                 self.read(incoming).await
             }
-            Content::Json(head) => self.adapter.read_whole(*incoming, head).await,
+            Content::Json(head) => {
+                let frame = self.adapter.read_whole(*incoming, head).await?;
+                match self.place {
+                    Some(_) => Err(self.adapter.not_the_rest()),
+                    None => Ok(frame),
+                }
+            }
             Content::Page(head) => {
                 let rest = self.adapter.error_text(incoming.body).await;
                 let page = String::from_utf8_lossy(&head) + rest.as_str();
@@ -153,12 +175,12 @@ enum Content {
 }
 
 impl Incoming {
-    fn new(adapter: &Adapter, response: transport::Response) -> Self {
+    fn new(adapter: &Adapter, response: transport::Response, reader: Reader) -> Self {
         Self {
             headers: response.headers,
             body: response.body,
             frames: sse::Decoder::new(MAX_EVENT_BYTES),
-            reader: adapter.dialect.reader(&adapter.name),
+            reader,
             watchdog: Watchdog::new(adapter.timeouts, adapter.clock.now()),
             received: 0,
             complete_at: None,
@@ -370,6 +392,13 @@ impl Adapter {
 
     pub(super) fn broken(&self, error: &transport::Error) -> Failed {
         self.raised(error.io, &error.message)
+    }
+
+    /// Which part of a whole answer was heard before is not known, and asked again the server would do the same.
+    fn not_the_rest(&self) -> Failed {
+        let message = "the answer came as a whole in place of its rest";
+        let failure = self.raised(IoKind::Protocol, message);
+        Box::new(failure.with_retryable(false))
     }
 
     fn raised(&self, io: IoKind, message: &str) -> Failed {

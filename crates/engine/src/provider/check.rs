@@ -22,7 +22,7 @@ impl Adapter {
     pub async fn check(&self) -> Checked {
         let request = Request {
             method: Method::Get,
-            path: MODELS,
+            path: MODELS.to_owned(),
             headers: self.headers("application/json"),
             body: Bytes::new(),
         };

@@ -107,8 +107,12 @@ impl Http {
         Ok(Self { client, base })
     }
 
-    /// The address of a path. A version that the base brings along replaces the path's own.
+    /// The address of a path. A version that the base brings along replaces the path's own, a query stays beside it.
     fn url(&self, path: &str) -> Url {
+        let (path, query) = match path.split_once('?') {
+            Some((path, query)) => (path, Some(query)),
+            None => (path, None),
+        };
         let base = self.base.path().trim_end_matches('/');
         let is_version = |segment: &str| {
             let digits = segment.strip_prefix('v').unwrap_or_default();
@@ -121,13 +125,17 @@ impl Http {
         };
         let mut url = self.base.clone();
         url.set_path(&format!("{base}{path}"));
+        if let Some(query) = query {
+            let queries: Vec<&str> = self.base.query().into_iter().chain([query]).collect();
+            url.set_query(Some(&queries.join("&")));
+        }
         url
     }
 }
 
 impl Transport for Http {
     fn send(&self, request: Request) -> BoxFuture<'static, Result<Response, Error>> {
-        let url = self.url(request.path);
+        let url = self.url(&request.path);
         let call = match request.method {
             Method::Get => self.client.get(url),
             Method::Post => self.client.post(url).body(request.body),

@@ -4,10 +4,10 @@ use crate::says::{Body, Says, asked, frames, pings, question, reset};
 use crate::support::clock;
 use bytes::Bytes;
 use futures_util::{StreamExt, stream};
-use outlast_dialect::{Delta, Dialect};
+use outlast_dialect::{Delta, Dialect, Place};
 use outlast_engine::credential::Credential;
 use outlast_engine::provider::{Adapter, Timeouts};
-use outlast_engine::transport::{self, Response, Transport};
+use outlast_engine::transport::{self, Method, Response, Transport};
 use outlast_engine::{BoxFuture, Provider};
 use outlast_kernel::classify::classify;
 use outlast_kernel::event::StopReason;
@@ -289,11 +289,102 @@ async fn every_dialect_is_asked_once_at_its_path_with_its_key() {
             .with_credential(Credential::new("k-123456".to_owned()));
         asked(&adapter).await;
         let sent = notes.0.lock().unwrap();
-        assert_eq!((sent.len(), sent[0].path), (1, path));
+        assert_eq!((sent.len(), sent[0].path.as_str()), (1, path));
         let header = (name.to_owned(), value.to_owned());
         assert!(sent[0].headers.contains(&header));
         assert!(!format!("{sent:?}").contains("k-123456"));
     }
+}
+
+fn place() -> Place {
+    Place {
+        response: "resp_1".to_owned(),
+        after: 7,
+    }
+}
+
+/// A piece of a text that began before.
+const PIECE: &str =
+    r#"{"type":"response.output_text.delta","output_index":0,"delta":"lo","sequence_number":8}"#;
+
+fn responses(transport: impl Transport + 'static) -> Adapter {
+    Adapter::new(Dialect::OpenaiResponses, Arc::new(transport), clock())
+}
+
+async fn resumed(adapter: Adapter) -> Vec<Result<Delta, Box<Failure>>> {
+    adapter.resume(&place(), None).unwrap().collect().await
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rest_is_fetched_once_with_the_key_of_the_answer() {
+    let notes = Notes::default();
+    let adapter = responses(notes.clone()).with_credential(Credential::new("k-123456".to_owned()));
+    let other = Credential::new("k-654321".to_owned());
+    for key in [None, Some(&other)] {
+        let rest = adapter.resume(&place(), key).unwrap();
+        assert_eq!(rest.collect::<Vec<_>>().await.len(), 1);
+    }
+    let sent = notes.0.lock().unwrap();
+    let keys = ["Bearer k-123456", "Bearer k-654321"];
+    assert_eq!(sent.len(), keys.len());
+    for (request, key) in sent.iter().zip(keys) {
+        let path = "/v1/responses/resp_1?stream=true&starting_after=7";
+        assert_eq!((request.method, request.path.as_str()), (Method::Get, path));
+        let named = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+        assert!(request.headers.contains(&named("authorization", key)));
+        assert!(
+            request
+                .headers
+                .contains(&named("accept", "text/event-stream"))
+        );
+        assert!(request.body.is_empty());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_keeps_no_answers_has_no_rest() {
+    for dialect in [Dialect::Anthropic, Dialect::OpenaiChat] {
+        let notes = Notes::default();
+        let adapter = Adapter::new(dialect, Arc::new(notes.clone()), clock());
+        assert!(adapter.resume(&place(), None).is_none(), "{dialect:?}");
+        assert!(notes.0.lock().unwrap().is_empty());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rest_that_falls_silent_or_breaks_off_is_watched_like_any_answer() {
+    let said = |delta: &str| Ok(Delta::Text(delta.to_owned()));
+    let further = Delta::Place(Place {
+        after: 8,
+        ..place()
+    });
+    let ends: [(fn() -> Body, IoKind, u64); 2] = [
+        (|| stream::pending().boxed(), IoKind::Idle, 300),
+        (|| stream::empty().boxed(), IoKind::Truncated, 0),
+    ];
+    for (end, io, after) in ends {
+        let body = move || frames(&[PIECE]).chain(end()).boxed();
+        let start = Instant::now();
+        let mut items = resumed(responses(Says::events(body))).await;
+        let failure = items.pop().unwrap().unwrap_err();
+        let seen = (failure.io, failure.phase, start.elapsed());
+        assert_eq!(seen, (Some(io), Phase::AfterContent, seconds(after)));
+        assert_eq!(items, [said("lo"), Ok(further.clone())]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_whole_answer_in_place_of_its_rest_is_not_said_again() {
+    let whole = r#"{"object":"response","status":"completed","output":[{"type":"message","content":[{"type":"output_text","text":"Hello"}]}]}"#;
+    let says = Says::new(200, "application/json", move || {
+        stream::iter([Ok(Bytes::from_static(whole.as_bytes()))]).boxed()
+    });
+    let items = resumed(responses(says)).await;
+    let [Err(failure)] = items.as_slice() else {
+        panic!("{items:?}");
+    };
+    let seen = (failure.io, failure.retryable);
+    assert_eq!(seen, (Some(IoKind::Protocol), Some(false)));
 }
 
 #[tokio::test(start_paused = true)]

@@ -101,9 +101,13 @@ fn settings(base_url: String) -> HttpSettings {
 }
 
 async fn get(settings: &HttpSettings) -> Result<(u16, String), transport::Error> {
+    get_at("/v1/models", settings).await
+}
+
+async fn get_at(path: &str, settings: &HttpSettings) -> Result<(u16, String), transport::Error> {
     let request = Request {
         method: Method::Get,
-        path: "/v1/models",
+        path: path.to_owned(),
         headers: vec![],
         body: Bytes::new(),
     };
@@ -139,6 +143,22 @@ async fn headers_of_ones_own_and_the_path_arrive() {
         );
         assert!(request.contains("x-team: blue\r\n"), "{request}");
         assert!(request.contains("user-agent: outlast/"), "{request}");
+    }
+}
+
+#[tokio::test]
+async fn a_query_arrives_beside_that_of_the_address() {
+    let mut server = Server::start(|socket| say(socket, ok("text/plain", "hello"))).await;
+    for (base, query) in [
+        ("", "?a=1&b=2"),
+        ("/v1?api-version=7", "?api-version=7&a=1&b=2"),
+    ] {
+        let settings = settings(server.url() + base);
+        let answer = get_at("/v1/responses/r?a=1&b=2", &settings).await;
+        assert_eq!(answer, Ok((200, "hello".to_owned())));
+        let request = server.requests.recv().await.unwrap();
+        let expected = format!("GET /v1/responses/r{query} HTTP/1.1\r\n");
+        assert!(request.starts_with(&expected), "{request}");
     }
 }
 

@@ -18,6 +18,8 @@ pub enum Kind {
     Tool,
     /// Two tool calls whose arguments take turns.
     Tools,
+    /// Reasoning with its proof, a few words, then two tool calls.
+    Mixed,
     /// A refusal in words.
     Refusal,
     /// A sentence that the output limit cut.
@@ -58,7 +60,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    pub(crate) const WORDS: [Word<Self>; 24] = [
+    pub(crate) const WORDS: [Word<Self>; 25] = [
         ("text", Self::Text, "a sentence"),
         (
             "reasoning",
@@ -77,6 +79,11 @@ impl Kind {
         ),
         ("tool", Self::Tool, "a call of the first tool offered"),
         ("tools", Self::Tools, "two calls whose arguments take turns"),
+        (
+            "mixed",
+            Self::Mixed,
+            "reasoning, a few words, then two such calls",
+        ),
         ("refusal", Self::Refusal, "a refusal in words"),
         ("length", Self::Length, "a sentence cut by the output limit"),
         (

@@ -17,6 +17,9 @@ such a summary is gone on with.
 
 An answer that was begun is gone on with: after the assistant's own words at the end, or after a
 user's message that begins with \"Your last answer was cut off\".
+
+A Responses answer in background mode goes on whatever happens to its connection. The next fault
+strikes whoever fetches its rest; error:404 there means that it is lost: drop-after:5+error:404
 ";
 
 /// All faults and their words, for a command's help.

@@ -3,11 +3,13 @@
 use super::connection::Fate;
 use super::{Shared, control};
 use crate::facts::{Facts, header};
+use crate::kept::Kept;
 use crate::log::{Asked, Ended, Note};
-use crate::plan::{Ask, End, Plan, plan};
+use crate::plan::{Ask, End, Plan};
 use crate::play;
-use crate::reply::Broken;
+use crate::reply::{Broken, Reply};
 use crate::route::{self, Route};
+use crate::script;
 use bytes::{Bytes, BytesMut};
 use futures_util::{StreamExt, stream};
 use http_body_util::{BodyExt, StreamBody};
@@ -17,7 +19,7 @@ use hyper::{Method, Request, Response, StatusCode, Version};
 use outlast_engine::BoxStream;
 use outlast_engine::transport::Method as Verb;
 use serde_json::Value;
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, MutexGuard, PoisonError};
 
 const LONGEST_BODY: usize = 32 << 20;
 /// Names the script that a request wants.
@@ -97,6 +99,8 @@ impl Shared {
             body: &body,
             size: bytes.len(),
         });
+        let target = parts.uri.path_and_query();
+        let target = target.map_or(path, |target| target.as_str());
         let route = match parts.method {
             Method::GET => route::route(Verb::Get, path),
             Method::POST => route::route(Verb::Post, path),
@@ -109,6 +113,7 @@ impl Shared {
             facts: &facts,
             now,
             number: note.number,
+            rest: None,
         };
         let plan = match (route, &read.body) {
             (_, Err(Unreadable::TooLong)) => {
@@ -121,23 +126,45 @@ impl Shared {
             (Route::Inference(_), _) if !json.is_some_and(|json| json.is_object()) => {
                 ask.not_taken(400, "We could not parse the JSON body of your request.")
             }
-            (Route::Inference(_), _) => self.scripted(ask, &note, (read, bytes.len())),
+            (Route::Inference(_), _) => self.answer(ask, &note, read),
+            (Route::Rest, _) => self.rest(ask, &note, (read, target)),
         };
         (plan, note)
     }
 
-    /// What the script that plays for the request has for it.
-    fn scripted(&self, ask: Ask<'_>, note: &Note, (read, size): (&Read, usize)) -> Plan {
-        let named = header(&read.headers, SCRIPT_HEADER);
-        let mut book = self.book.lock().unwrap_or_else(PoisonError::into_inner);
-        match book.choose(named, &ask.facts.model) {
-            Ok(script) => {
-                let reply = script.reply(ask.now, size);
-                note.played(script.text(), &reply.fault);
-                plan(&reply, ask)
-            }
+    fn answer(&self, ask: Ask<'_>, note: &Note, read: &Read) -> Plan {
+        match self.reply(note, read, &ask.facts.model) {
+            Ok(reply) => self.kept().plan(&reply, ask),
             Err(error) => ask.not_taken(400, &error.to_string()),
         }
+    }
+
+    /// The rest of an answer, as the script for its model has it.
+    fn rest(&self, ask: Ask<'_>, note: &Note, (read, target): (&Read, &str)) -> Plan {
+        let rest = self.kept().rest(target);
+        let rest = match rest {
+            Ok(rest) => rest,
+            Err(missing) => return missing.plan(ask),
+        };
+        match self.reply(note, read, &rest.model) {
+            Ok(reply) => rest.plan(&reply, ask),
+            Err(error) => ask.not_taken(400, &error.to_string()),
+        }
+    }
+
+    /// What the script that plays for the request has for it.
+    fn reply(&self, note: &Note, read: &Read, model: &str) -> Result<Reply, script::Error> {
+        let named = header(&read.headers, SCRIPT_HEADER);
+        let size = read.body.as_ref().map_or(0, Bytes::len);
+        let mut book = self.book.lock().unwrap_or_else(PoisonError::into_inner);
+        let script = book.choose(named, model)?;
+        let reply = script.reply(self.clock.now(), size);
+        note.played(script.text(), &reply.fault);
+        Ok(reply)
+    }
+
+    fn kept(&self) -> MutexGuard<'_, Kept> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Does what the plan says.

@@ -52,7 +52,7 @@ pub(crate) async fn send(
 ) -> (u16, String) {
     let response = provider.send(transport::Request {
         method: Method::Post,
-        path: dialect.path(),
+        path: dialect.path().to_owned(),
         headers: Vec::new(),
         body: dialect.request(request).into(),
     });

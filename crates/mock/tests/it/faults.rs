@@ -398,7 +398,7 @@ async fn the_server_and_the_transport_in_process_send_the_same() {
             let transport = Scripted::new(script.parse().unwrap(), Arc::new(clock));
             let request = Request {
                 method: Method::Post,
-                path: dialect.path(),
+                path: dialect.path().to_owned(),
                 headers: vec![("x-api-key".to_owned(), "k".to_owned())],
                 body: body.into(),
             };

@@ -13,4 +13,5 @@ mod answers;
 mod client;
 mod control;
 mod faults;
+mod resume;
 mod turns;

@@ -1,0 +1,238 @@
+//! Answers that are cut off and taken up on the server: everything is heard once, wherever the cut is.
+
+use crate::client::{Running, START, request};
+use futures_util::StreamExt;
+use outlast_dialect::{Delta, Dialect, Message, Place, Request};
+use outlast_engine::clock::{TimerClock, WallClock};
+use outlast_engine::provider::Adapter;
+use outlast_engine::transport::{Http, HttpSettings};
+use outlast_engine::{BoxStream, Clock, Provider};
+use outlast_kernel::classify::classify;
+use outlast_kernel::failure::{Failure, IoKind};
+use outlast_kernel::verdict::{Cause, Class};
+use outlast_mock::Scripted;
+use std::sync::Arc;
+
+/// A provider of its own that plays that script.
+fn scripted(dialect: Dialect, script: &str) -> Adapter {
+    let clock: Arc<dyn Clock> = Arc::new(TimerClock::new(START));
+    let transport = Scripted::new(script.parse().unwrap(), Arc::clone(&clock));
+    Adapter::new(dialect, Arc::new(transport), clock)
+}
+
+fn responses(script: &str) -> Adapter {
+    scripted(Dialect::OpenaiResponses, script)
+}
+
+fn question(model: &str, resumable: bool) -> Request {
+    Request {
+        model: model.to_owned(),
+        messages: vec![Message::user("Say hello")],
+        resumable,
+        ..Request::default()
+    }
+}
+
+/// What one request brought.
+struct Heard {
+    said: Vec<Delta>,
+    /// The place, if it was the last thing that came.
+    place: Option<Place>,
+    failure: Option<Failure>,
+}
+
+async fn hear(mut stream: BoxStream<'static, Result<Delta, Box<Failure>>>) -> Heard {
+    let mut heard = Heard {
+        said: Vec::new(),
+        place: None,
+        failure: None,
+    };
+    while let Some(item) = stream.next().await {
+        match item {
+            Ok(Delta::Place(place)) => heard.place = Some(place),
+            Ok(delta) => {
+                heard.said.push(delta);
+                heard.place = None;
+            }
+            Err(failure) => heard.failure = Some(*failure),
+        }
+    }
+    heard
+}
+
+async fn ask(adapter: &Adapter, request: &Request) -> Heard {
+    hear(adapter.stream(request, None)).await
+}
+
+async fn resume(adapter: &Adapter, place: &Place) -> Heard {
+    hear(adapter.resume(place, None).unwrap()).await
+}
+
+/// All that is said until the answer is complete, and how many requests that took.
+async fn outlast(adapter: &Adapter, request: &Request) -> (Vec<Delta>, usize) {
+    let (mut said, mut place) = (Vec::new(), None::<Place>);
+    for requests in 1..100 {
+        let heard = match &place {
+            Some(place) => resume(adapter, place).await,
+            None => ask(adapter, request).await,
+        };
+        let is_silent = heard.said.is_empty();
+        said.extend(heard.said);
+        if heard.failure.is_none() {
+            return (said, requests);
+        }
+        assert!(is_silent || heard.place.is_some(), "no place: {said:?}");
+        place = heard.place.or(place);
+    }
+    panic!("no end: {said:?}");
+}
+
+async fn uncut(kind: &str) -> Vec<Delta> {
+    let heard = ask(&responses(&format!("ok:{kind}")), &question("m", true)).await;
+    assert_eq!((heard.failure, heard.place), (None, None));
+    heard.said
+}
+
+/// Every end of a frame, what is right before and right after it, and many a byte in between.
+fn cuts(frames: &[usize]) -> impl Iterator<Item = usize> {
+    let ends: Vec<usize> = frames
+        .iter()
+        .scan(0, |end, length| {
+            *end += length;
+            Some(*end)
+        })
+        .collect();
+    let length = ends.last().copied().unwrap();
+    (0..length).filter(move |cut| {
+        let near = |end: &usize| end.abs_diff(*cut) <= 1;
+        cut % 11 == 0 || ends.iter().any(near)
+    })
+}
+
+#[tokio::test(start_paused = true)]
+async fn everything_is_heard_once_whichever_byte_is_the_last() {
+    let whole = uncut("mixed").await;
+    let request = question("m", true);
+    let frames: Vec<_> = responses("ok:mixed").frames(&request).collect().await;
+    let frames: Vec<usize> = frames
+        .into_iter()
+        .map(|frame| frame.unwrap().raw.len())
+        .collect();
+    assert!(frames.len() > 30, "{frames:?}");
+    for bytes in cuts(&frames) {
+        let clean = if bytes % 2 == 0 { "" } else { ",clean" };
+        let adapter = responses(&format!("cut:{bytes}{clean},of=mixed+ok:mixed"));
+        let (said, requests) = outlast(&adapter, &request).await;
+        assert_eq!((&said, requests), (&whole, 2), "cut at {bytes}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn everything_is_heard_once_whatever_happens_to_the_connection() {
+    let mut faults = vec![("no-finish:".to_owned(), 2), ("linger:".to_owned(), 1)];
+    for pieces in (0..25).step_by(3) {
+        for name in ["drop-after", "stall", "pings", "malformed"] {
+            faults.push((format!("{name}:{pieces},"), 2));
+        }
+    }
+    for kind in ["reasoning", "tools", "refusal", "unknown-frames"] {
+        let whole = uncut(kind).await;
+        for (fault, expected) in &faults {
+            let script = format!("{fault}of={kind}+ok:{kind}");
+            let (said, requests) = outlast(&responses(&script), &question("m", true)).await;
+            assert_eq!((&said, requests), (&whole, *expected), "{script}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_next_fault_strikes_the_rest() {
+    let whole = uncut("mixed").await;
+    for (script, expected) in [
+        (
+            "drop-after:3,of=mixed+drop-after:2+stall:1+cut:700+no-finish+overloaded:2",
+            8,
+        ),
+        ("drop-after:2,of=mixed,times=12", 13),
+    ] {
+        let (said, requests) = outlast(&responses(script), &question("m", true)).await;
+        assert_eq!((&said, requests), (&whole, expected), "{script}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_is_lost_or_was_never_kept_is_not_found() {
+    let adapter = responses("drop-after:3,of=mixed+error:404");
+    let place = ask(&adapter, &question("m", true)).await.place.unwrap();
+    let never = Place {
+        response: "resp_scripted".to_owned(),
+        after: 5,
+    };
+    for place in [&place, &never] {
+        let failure = resume(&adapter, place).await.failure.unwrap();
+        let id = &place.response;
+        assert_eq!(failure.status, Some(404));
+        assert_eq!(
+            failure.message,
+            format!("Response with id '{id}' not found.")
+        );
+        let verdict = classify(&failure);
+        assert_eq!(verdict.class(), Class::Deterministic, "{verdict:?}");
+    }
+    assert_eq!(resume(&adapter, &place).await.failure, None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_failed_stays_failed() {
+    let adapter = responses("in-band:server-error,after=3,of=mixed+ok");
+    let heard = ask(&adapter, &question("m", true)).await;
+    assert_eq!(classify(&heard.failure.unwrap()).cause, Cause::ServerError);
+    let heard = resume(&adapter, &heard.place.unwrap()).await;
+    assert_eq!(classify(&heard.failure.unwrap()).cause, Cause::ServerError);
+    assert_eq!(heard.said, []);
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_a_resumable_answer_of_responses_has_a_place() {
+    for dialect in Dialect::ALL {
+        for resumable in [false, true] {
+            let adapter = scripted(dialect, "drop-after:3,of=mixed");
+            let heard = ask(&adapter, &question("m", resumable)).await;
+            assert_eq!(heard.failure.unwrap().io, Some(IoKind::Reset));
+            let is_kept = resumable && dialect == Dialect::OpenaiResponses;
+            assert_eq!(heard.place.is_some(), is_kept, "{dialect:?} {resumable}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn everything_is_heard_once_over_real_sockets() {
+    // The model's name is one of the script's, and counts.
+    let without_usage = |mut deltas: Vec<Delta>| {
+        deltas.retain(|delta| !matches!(delta, Delta::Usage(_)));
+        deltas
+    };
+    let whole = without_usage(uncut("mixed").await);
+    let server = Running::start().await;
+    let settings = HttpSettings {
+        base_url: format!("http://{}/v1", server.address),
+        ..HttpSettings::default()
+    };
+    let transport = Arc::new(Http::new(&settings).unwrap());
+    let clock = Arc::new(WallClock::default());
+    let adapter = Adapter::new(Dialect::OpenaiResponses, transport, clock);
+    for pieces in 0..20 {
+        let model = format!("drop-after:{pieces},of=mixed+cut:{pieces}00+ok:mixed");
+        let (said, requests) = outlast(&adapter, &question(&model, true)).await;
+        assert_eq!(without_usage(said), whole, "{model}");
+        assert!(requests == 3 || pieces > 10, "{model}: {requests}");
+    }
+    let path = "/v1/responses/resp_scripted?stream=true&starting_after=1";
+    let unknown = server.send(&request("GET", path, &[], "")).await;
+    let body: serde_json::Value = serde_json::from_str(&unknown.body()).unwrap();
+    let message = "Response with id 'resp_scripted' not found.";
+    assert_eq!(
+        (unknown.status(), &body["error"]["message"]),
+        (404, &message.into())
+    );
+}
