@@ -181,13 +181,14 @@ fn a_summariser_reads_lines_that_nothing_said_can_leave() {
 #[test]
 fn too_many_bytes_are_cut_by_nobody_else_and_images_go_first_where_they_are_most() {
     let world = world(small());
-    let steps = vec![
+    let mut steps = vec![
         Step::Prompt {
             length: 200,
             image: true
         };
         4
     ];
+    steps.insert(0, Step::Tools(vec![(10, 4000)], false));
     let request = request(conversation(&steps));
     let size = Size {
         tokens: size::tokens(&request),
@@ -210,6 +211,7 @@ fn too_many_bytes_are_cut_by_nobody_else_and_images_go_first_where_they_are_most
         smaller.messages.last() == request.messages.last(),
         "the newest stays"
     );
+    assert_eq!(smaller.messages[..3], request.messages[..3], "words stay");
 }
 
 #[test]
@@ -235,4 +237,17 @@ fn what_cannot_be_made_to_fit_is_said_with_numbers_and_a_way_out() {
                     window of 8000 (no summary: the older part of the conversation is too short for one): start a new \
                     session, choose a model with a larger window, or leave out long files";
     assert_eq!(why, expected);
+}
+
+#[test]
+fn bytes_that_cannot_be_halved_are_said_to_be_too_many() {
+    let request = request(vec![Message::user("x".repeat(300))]);
+    let size = Size {
+        tokens: 100,
+        window: None,
+    };
+    let outcome = world(small()).compact(&request, size, CompactionReason::TooManyBytes);
+    let expected = "the request has 300 bytes and can only be cut to 300, where 150 are wanted: start a new session, or \
+                    leave out images and long files";
+    assert_eq!(outcome.result.unwrap_err(), expected);
 }

@@ -110,3 +110,26 @@ pub(super) fn ends(lines: &str, tokens: u64) -> Option<String> {
     let (head, tail) = (lines[..head].trim_end(), &lines[tail..]);
     Some(format!("{head}\n{MARK}[{left_out} bytes left out]\n{tail}"))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use outlast_engine::size;
+
+    #[test]
+    fn the_ends_of_a_conversation_fit_and_every_line_has_its_mark() {
+        let messages = [
+            Message::user("first\n\nword"),
+            Message::user("é!{}\n".repeat(400)),
+        ];
+        let all = lines(&messages, Clip::to(NO_LIMIT, NO_LIMIT));
+        assert_eq!(ends(&all, 60), None);
+        for tokens in 70..600 {
+            let text = ends(&all, tokens).unwrap();
+            assert!(size::of_text(&text) <= tokens, "{tokens}: {text}");
+            let marked = |line: &str| line == MARK.trim_end() || line.starts_with(MARK);
+            assert!(text.lines().all(marked), "{tokens}: {text}");
+            assert!(text.contains("bytes left out"));
+        }
+    }
+}

@@ -33,20 +33,27 @@ const SLOW_UPLOAD: [&str; 5] = [
 pub(super) fn against(judged: &Judged, request: &Request, size: Size) -> Option<CompactionReason> {
     let message = judged.failure.message.to_lowercase();
     let says = |words: &[&str]| words.iter().any(|word| message.contains(word));
+    let mut words = message.split(|c: char| !c.is_alphanumeric());
     match judged.verdict.cause {
         Cause::ContextOverflow => Some(CompactionReason::Overflow),
         Cause::PayloadTooLarge => {
-            let is_media = says(&MEDIA) || size::image_bytes(request) > size::bytes(request) / 2;
+            let media =
+                words.any(is_media) || size::image_bytes(request) > size::bytes(request) / 2;
             let has_room = size
                 .window
                 .is_some_and(|window| size.tokens < share(window, 90));
-            (!is_media && !has_room).then_some(CompactionReason::TooManyBytes)
+            (!media && !has_room).then_some(CompactionReason::TooManyBytes)
         }
         _ if judged.failure.status == Some(408) && says(&SLOW_UPLOAD) => {
             Some(CompactionReason::SlowUpload)
         }
         _ => None,
     }
+}
+
+/// Words are looked at from their beginning: "immediately" is none of them.
+fn is_media(word: &str) -> bool {
+    MEDIA.iter().any(|media| word.starts_with(media))
 }
 
 #[cfg(test)]
@@ -94,6 +101,12 @@ mod tests {
             (413, large, (5000, unknown), None),
             (413, large, (500, unknown), Some(TooManyBytes)),
             (413, "The image is too large", (0, unknown), None),
+            (
+                413,
+                "Request too large, refused immediately",
+                (0, unknown),
+                Some(TooManyBytes),
+            ),
             (408, slow, (0, unknown), Some(SlowUpload)),
             (408, "Request timeout", (0, unknown), None),
             (529, "Overloaded", (0, full), None),
