@@ -74,7 +74,7 @@ pub enum Oddity {
     CallAsText,
     /// It says what it will do next, and stops.
     Announced,
-    /// Its reasoning went in circles and was cut off; never judged here, see `repetition`.
+    /// Its reasoning went in circles and was cut off; never judged here, see [`crate::repetition::Guard`].
     RepeatedReasoning,
     /// The arguments of a call were blanks without end; never judged here, the stream's reader sees it.
     BlankArguments,

@@ -1,0 +1,129 @@
+//! The same characters again and again.
+//!
+//! Where a few characters in a row were seen before, the distance to the last time is the period to watch; it is watched
+//! as long as each character is the one that stood a period earlier. So one period is compared at a time, and each
+//! character costs the same.
+
+use super::Loop;
+
+/// The longest period, in characters; as many are kept.
+const LONGEST: usize = 2048;
+/// How many characters in a row are looked for.
+const GRAM: usize = 16;
+const BASE: u64 = 0x9E37_79B9_7F4A_7C15;
+/// Places for what was seen; what shares a place is forgotten.
+const PLACES: usize = 4096;
+/// A cycle without words is often a rule, a table or a picture, and must be this long.
+const WORDLESS: usize = 4096;
+
+#[derive(Clone, Debug, Default)]
+pub(super) struct Cycles {
+    /// The last characters, in a ring.
+    last: Vec<char>,
+    /// Where each run of characters was seen last: its hash and the number of its last character.
+    seen: Vec<(u64, usize)>,
+    count: usize,
+    hash: u64,
+    candidate: Option<Candidate>,
+}
+
+/// A period that holds so far.
+#[derive(Clone, Copy, Debug)]
+struct Candidate {
+    period: usize,
+    /// How many characters in a row are those of a period earlier.
+    same: usize,
+    letters: usize,
+}
+
+impl Cycles {
+    pub(super) fn push(&mut self, c: char) -> Option<Loop> {
+        if self.last.is_empty() {
+            self.last = vec!['\0'; 2 * LONGEST];
+            self.seen = vec![(0, 0); PLACES];
+        }
+        let leaving = self.back(GRAM - 1);
+        let ring = self.last.len();
+        self.last[self.count % ring] = c;
+        self.count += 1;
+        self.roll(c, leaving);
+        self.candidate = self
+            .candidate
+            .and_then(|candidate| self.goes_on(candidate, c));
+        let before = self.remember();
+        if self.candidate.is_none() {
+            self.candidate = before.and_then(|place| self.begun(place));
+        }
+        self.candidate.and_then(Candidate::verdict)
+    }
+
+    /// The character that many before the last one.
+    fn back(&self, distance: usize) -> Option<char> {
+        let place = self.count.checked_sub(distance + 1)?;
+        (distance < self.last.len()).then(|| self.last[place % self.last.len()])
+    }
+
+    fn roll(&mut self, c: char, leaving: Option<char>) {
+        const OLDEST: u64 = power(BASE, GRAM);
+        let number = |c: char| u64::from(c).wrapping_add(1);
+        let left = leaving.map_or(0, number).wrapping_mul(OLDEST);
+        let hash = self.hash.wrapping_mul(BASE).wrapping_add(number(c));
+        self.hash = hash.wrapping_sub(left);
+    }
+
+    /// Where the last few characters were seen before; from now on, here.
+    fn remember(&mut self) -> Option<usize> {
+        if self.count < GRAM {
+            return None;
+        }
+        let place = usize::try_from(self.hash >> 52).unwrap_or_default() % PLACES;
+        let (hash, at) = std::mem::replace(&mut self.seen[place], (self.hash, self.count));
+        (hash == self.hash && at > 0).then_some(at)
+    }
+
+    fn begun(&self, before: usize) -> Option<Candidate> {
+        let period = self.count - before;
+        let is_same = |distance: usize| {
+            let now = self.back(distance);
+            now.is_some() && now == self.back(distance + period)
+        };
+        let holds = (1..=LONGEST).contains(&period) && (0..GRAM).all(is_same);
+        let letters = (0..GRAM).filter_map(|distance| self.back(distance));
+        holds.then(|| Candidate {
+            period,
+            same: GRAM,
+            letters: letters.filter(|c| c.is_alphabetic()).count(),
+        })
+    }
+
+    fn goes_on(&self, candidate: Candidate, c: char) -> Option<Candidate> {
+        let goes_on = self.back(candidate.period) == Some(c);
+        goes_on.then(|| Candidate {
+            same: candidate.same + 1,
+            letters: candidate.letters + usize::from(c.is_alphabetic()),
+            ..candidate
+        })
+    }
+}
+
+impl Candidate {
+    /// Four times and 180 characters, or three times and 1024.
+    fn verdict(self) -> Option<Loop> {
+        let length = self.same + self.period;
+        let repeats = length / self.period;
+        let has_words = self.letters * 4 >= self.same;
+        let is_long = (repeats >= 4 && length >= 180) || (repeats >= 3 && length >= 1024);
+        let counts = is_long && (has_words || length >= WORDLESS);
+        let period = self.period;
+        counts.then_some(Loop::Cycle { period, repeats })
+    }
+}
+
+const fn power(base: u64, exponent: usize) -> u64 {
+    let (mut result, mut left) = (1_u64, exponent);
+    while left > 0 {
+        result = result.wrapping_mul(base);
+        left -= 1;
+    }
+    result
+}

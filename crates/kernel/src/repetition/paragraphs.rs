@@ -1,0 +1,128 @@
+//! Paragraphs that say nearly the same as others before them.
+//!
+//! A paragraph is known by the set of its words. Code and tables repeat themselves for good reasons and are passed over,
+//! and so is what differs in its numbers: a list of cases is no circle.
+
+use super::{Loop, Word, is_symbol};
+use std::collections::VecDeque;
+
+/// How many paragraphs are kept.
+const KEPT: usize = 16;
+/// To that many of them one must be alike.
+const ALIKE: usize = 4;
+const FEWEST_WORDS: usize = 8;
+/// Words beyond these are not counted.
+const MOST_WORDS: usize = 512;
+
+#[derive(Clone, Debug, Default)]
+pub(super) struct Paragraphs {
+    last: VecDeque<Said>,
+    words: Vec<u32>,
+    numbers: Vec<u32>,
+    characters: usize,
+    symbols: usize,
+    line: Line,
+    is_code: bool,
+    has_code: bool,
+}
+
+/// What a paragraph says: its words and its numbers, sorted.
+#[derive(Clone, Debug)]
+struct Said {
+    words: Vec<u32>,
+    numbers: Vec<u32>,
+}
+
+/// What the line so far is.
+#[derive(Clone, Copy, Debug, Default)]
+enum Line {
+    #[default]
+    Blank,
+    /// So many of the marks that begin and end code, and nothing else.
+    Marks(u8),
+    Text,
+}
+
+impl Paragraphs {
+    pub(super) fn word(&mut self, word: Word) {
+        let words = match word.has_digit {
+            true => &mut self.numbers,
+            false => &mut self.words,
+        };
+        if words.len() < MOST_WORDS {
+            words.push(word.hash);
+        }
+    }
+
+    /// Takes a character in; the words before it are already known.
+    pub(super) fn mark(&mut self, c: char) -> Option<Loop> {
+        self.characters += 1;
+        self.symbols += usize::from(is_symbol(c));
+        self.line = match (self.line, c) {
+            (Line::Blank, '\n') => {
+                return self.end().then_some(Loop::Paragraphs);
+            }
+            (_, '\n') => Line::Blank,
+            (Line::Blank, c) if c.is_whitespace() => Line::Blank,
+            (Line::Blank, '`') => Line::Marks(1),
+            (Line::Marks(2), '`') => {
+                self.is_code = !self.is_code;
+                self.has_code = true;
+                Line::Text
+            }
+            (Line::Marks(marks), '`') => Line::Marks(marks + 1),
+            _ => Line::Text,
+        };
+        None
+    }
+
+    /// Ends a paragraph; whether it is one too many of its kind.
+    fn end(&mut self) -> bool {
+        let said = Said {
+            words: sorted(std::mem::take(&mut self.words)),
+            numbers: sorted(std::mem::take(&mut self.numbers)),
+        };
+        let is_prose = self.symbols * 16 < self.characters && !self.has_code && !self.is_code;
+        (self.characters, self.symbols, self.has_code) = (0, 0, false);
+        if !is_prose || said.words.len() < FEWEST_WORDS {
+            return false;
+        }
+        let alike = self.last.iter().filter(|other| said.is_like(other)).count();
+        self.last.push_back(said);
+        if self.last.len() > KEPT {
+            self.last.pop_front();
+        }
+        alike >= ALIKE
+    }
+}
+
+impl Said {
+    /// Whether four of five words are in both, and all of the numbers.
+    fn is_like(&self, other: &Self) -> bool {
+        let (one, two) = (self.words.len(), other.words.len());
+        // Sets of very different sizes need no closer look.
+        if one.min(two) * 5 < one.max(two) * 4 || self.numbers != other.numbers {
+            return false;
+        }
+        let shared = shared(&self.words, &other.words);
+        shared * 5 >= (one + two - shared) * 4
+    }
+}
+
+/// How many values two sorted lists share.
+fn shared(one: &[u32], two: &[u32]) -> usize {
+    let (mut at, mut count) = (0, 0);
+    for value in one {
+        while two.get(at).is_some_and(|other| other < value) {
+            at += 1;
+        }
+        count += usize::from(two.get(at) == Some(value));
+    }
+    count
+}
+
+fn sorted(mut words: Vec<u32>) -> Vec<u32> {
+    words.sort_unstable();
+    words.dedup();
+    words
+}

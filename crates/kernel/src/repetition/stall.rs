@@ -1,0 +1,73 @@
+//! Many words in a row without a new one.
+//!
+//! Words are counted in segments. A segment is stale when the segments just before it have all of its words; numbers are
+//! always new, and so is what looks like code or a table. A long text that is written down a second time has no new words
+//! either, but many different ones: a stall has few.
+
+use super::{Word, is_symbol};
+use std::collections::VecDeque;
+
+/// The words of a segment.
+const SEGMENT: usize = 64;
+/// How many segments are kept, and how many stale ones in a row are a stall.
+const KEPT: usize = 8;
+const MOST_STALE: u32 = 8;
+/// What is said in as many words as are kept has about twice as many different ones.
+const FEW_WORDS: usize = KEPT * SEGMENT / 4;
+
+#[derive(Clone, Debug, Default)]
+pub(super) struct Stall {
+    /// The words of the last segments, sorted.
+    last: VecDeque<Vec<u32>>,
+    words: Vec<u32>,
+    numbers: usize,
+    characters: usize,
+    symbols: usize,
+    stale: u32,
+}
+
+impl Stall {
+    pub(super) fn mark(&mut self, c: char) {
+        self.characters += 1;
+        self.symbols += usize::from(is_symbol(c));
+    }
+
+    /// Takes a word in; whether nothing new has come for too long.
+    pub(super) fn word(&mut self, word: Word) -> bool {
+        match word.has_digit {
+            true => self.numbers += 1,
+            false => self.words.push(word.hash),
+        }
+        if self.words.len() + self.numbers < SEGMENT {
+            return false;
+        }
+        let mut words = std::mem::take(&mut self.words);
+        words.sort_unstable();
+        words.dedup();
+        let is_stale = self.is_prose() && words.iter().all(|word| self.knows(*word));
+        self.stale = if is_stale { self.stale + 1 } else { 0 };
+        (self.numbers, self.characters, self.symbols) = (0, 0, 0);
+        self.last.push_back(words);
+        if self.last.len() > KEPT {
+            self.last.pop_front();
+        }
+        self.stale >= MOST_STALE && self.has_few_words()
+    }
+
+    fn is_prose(&self) -> bool {
+        self.numbers * 16 <= SEGMENT && self.symbols * 16 < self.characters
+    }
+
+    fn has_few_words(&self) -> bool {
+        let mut all: Vec<u32> = self.last.iter().flatten().copied().collect();
+        all.sort_unstable();
+        all.dedup();
+        all.len() <= FEW_WORDS
+    }
+
+    fn knows(&self, word: u32) -> bool {
+        self.last
+            .iter()
+            .any(|words| words.binary_search(&word).is_ok())
+    }
+}
