@@ -17,8 +17,7 @@ mod session_retry;
 mod session_steering;
 mod support;
 mod tools;
-// It looks for processes in /proc.
-#[cfg(target_os = "linux")]
+#[cfg(unix)]
 mod tools_bash;
 #[cfg(unix)]
 mod tools_files;
