@@ -20,6 +20,9 @@ const THOUGHT: &str = "The user said something. A greeting is a fitting answer."
 pub(crate) fn deltas(kind: Kind, dialect: Dialect, facts: &Facts) -> Vec<Delta> {
     let begun = &facts.conversation.begun;
     let mut deltas = continuation::rest(said(kind, dialect, facts), begun);
+    if kind == Kind::Length {
+        deltas.truncate(deltas.len().div_ceil(2));
+    }
     let is_call = |delta: &Delta| matches!(delta, Delta::ToolCall(_));
     let called = deltas.iter().any(is_call);
     let output = match kind {

@@ -250,6 +250,29 @@ async fn an_answer_that_was_begun_is_gone_on_with_in_every_dialect() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_answer_at_the_output_limit_is_half_of_what_is_left() {
+    for way in ways() {
+        let (dialect, delivery) = way;
+        let model = provider("ok:length,times=3+ok");
+        let mut request = begun(&[]);
+        request.delivery = delivery;
+        let mut text = String::new();
+        let mut stops = Vec::new();
+        for _ in 0..4 {
+            let answered = ask(&model, dialect, &request).await;
+            assert!(!answered.text.is_empty(), "{way:?}: {text}");
+            text.push_str(&answered.text);
+            stops.extend(answered.stop);
+            request.messages.truncate(1);
+            request.messages.push(said(Role::Assistant, &text));
+        }
+        use StopReason::{EndTurn, Length};
+        assert_eq!(stops, [Length, Length, Length, EndTurn], "{way:?}");
+        assert_eq!(text, GREETING, "{way:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_model_without_prefill_refuses_it_and_takes_a_remark() {
     let remark = Message::user("Your last answer was cut off.");
     let hello = said(Role::Assistant, "Hello ");
