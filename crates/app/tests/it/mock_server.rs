@@ -23,8 +23,13 @@ impl MockServer {
     }
 
     pub(crate) fn start_in(outlast: Outlast) -> Self {
+        Self::start_with(outlast, &[])
+    }
+
+    /// One that is told more.
+    pub(crate) fn start_with(outlast: Outlast, arguments: &[&str]) -> Self {
         let mut child = outlast
-            .command(&["mock", "--listen", "127.0.0.1:0"])
+            .command(&[&["mock", "--listen", "127.0.0.1:0"], arguments].concat())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()

@@ -1,7 +1,7 @@
 //! `outlast -p` against the scripted provider over real HTTP, in every dialect: answers, faults, hints, secrets.
 
 use crate::mock_server::{DIALECTS, MockServer, PLANTED};
-use crate::support::Ran;
+use crate::support::{Outlast, Ran};
 use serde_json::Value;
 use std::path::Path;
 
@@ -398,4 +398,35 @@ fn ten_at_once_are_all_answered() {
         let ran = one.join().unwrap();
         assert_eq!(ran.code, 0, "{}", ran.stderr);
     }
+}
+
+#[test]
+fn one_server_has_a_script_for_each_model() {
+    let scripts = [
+        "--script",
+        "big=error:400",
+        "--script",
+        "small=ok:announced",
+    ];
+    let mock = MockServer::start_with(Outlast::new(), &scripts);
+    let big = mock.ask("anthropic", &["--model", "big"]);
+    assert_eq!(big.code, 1, "{}", big.stderr);
+    let small = mock.ask("anthropic", &["--model", "small"]);
+    assert_eq!(
+        small.stdout, "I will now run the tests:\n",
+        "{}",
+        small.stderr
+    );
+    let log: Value = serde_json::from_str(&mock.requests()).unwrap();
+    let models: Vec<&Value> = (0..2)
+        .map(|place| &log["requests"][place]["model"])
+        .collect();
+    assert_eq!(models, ["big", "small"]);
+    let bad = mock.outlast.run(&["mock", "--script", "big=overlaoded"]);
+    assert_eq!(bad.code, 2, "{}", bad.stderr);
+    assert!(
+        bad.stderr.contains("there is no such fault"),
+        "{}",
+        bad.stderr
+    );
 }
