@@ -196,3 +196,18 @@ fn words_about_an_answer_are_a_prompt_where_there_was_none() {
     let conversation = Conversation::read(&json!("Your last answer was cut off?"));
     assert_eq!(conversation.prompt, "Your last answer was cut off?");
 }
+
+#[test]
+fn an_answer_that_calls_a_tool_is_over() {
+    let remark = Message::user("Your last answer was cut off.");
+    for dialect in Dialect::ALL {
+        let messages = vec![Message::user("Look"), answer(), remark.clone()];
+        let expected = Conversation {
+            prompts: 1,
+            prompt: "Look".to_owned(),
+            answers: 1,
+            ..Conversation::default()
+        };
+        assert_eq!(read(dialect, messages), expected, "{dialect:?}");
+    }
+}
