@@ -69,8 +69,9 @@ fn apart(deltas: Vec<Delta>) -> (Vec<Delta>, Option<Place>) {
 
 /// Cuts the stream after every event, and its rest after every event again.
 fn assert_once_wherever_it_is_cut_twice(events: &[sse::Event]) {
-    let (whole, _) = apart(begun(events));
+    let whole = begun(events);
     assert!(matches!(whole.last(), Some(Delta::Stopped(_))), "{whole:?}");
+    let (whole, _) = apart(whole);
     for first in 1..events.len() {
         let (before, place) = apart(begun(&events[..first]));
         let place = place.unwrap_or_else(|| panic!("no place at {first}: {before:?}"));
@@ -173,6 +174,20 @@ fn a_call_that_was_cut_in_its_middle_comes_whole_or_not_at_all() {
     let said = apart(taken_up(&place, &rest(whole))).0;
     let stopped = Delta::Stopped(StopReason::ToolUse);
     assert_eq!(said, [call("call_b", "run", "12"), stopped]);
+}
+
+#[test]
+fn what_begins_after_the_place_may_come_all_at_once() {
+    let place = Place {
+        response: "resp_1".to_owned(),
+        after: 0,
+    };
+    let rest = numbered(&[
+        "{}",
+        r#"{"type":"response.output_item.added","output_index":1,"item":{"id":"m","type":"message"}}"#,
+        r#"{"type":"response.output_item.done","output_index":1,"item":{"id":"m","type":"message","content":[{"type":"output_text","text":"Hello"}]}}"#,
+    ]);
+    assert_eq!(apart(taken_up(&place, &rest)).0, [text("Hello")]);
 }
 
 #[test]

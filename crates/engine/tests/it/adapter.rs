@@ -358,11 +358,9 @@ async fn a_rest_that_falls_silent_or_breaks_off_is_watched_like_any_answer() {
         after: 8,
         ..place()
     });
-    let ends: [(fn() -> Body, IoKind, u64); 2] = [
-        (|| stream::pending().boxed(), IoKind::Idle, 300),
-        (|| stream::empty().boxed(), IoKind::Truncated, 0),
-    ];
-    for (end, io, after) in ends {
+    let ends: [fn() -> Body; 2] = [|| stream::pending().boxed(), || stream::empty().boxed()];
+    let expected = [(IoKind::Idle, 300), (IoKind::Truncated, 0)];
+    for (end, (io, after)) in ends.into_iter().zip(expected) {
         let body = move || frames(&[PIECE]).chain(end()).boxed();
         let start = Instant::now();
         let mut items = resumed(responses(Says::events(body))).await;

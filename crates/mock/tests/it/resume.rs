@@ -180,6 +180,11 @@ async fn an_answer_that_is_lost_or_was_never_kept_is_not_found() {
         assert_eq!(verdict.class(), Class::Deterministic, "{verdict:?}");
     }
     assert_eq!(resume(&adapter, &place).await.failure, None);
+
+    let adapter = responses("drop-after:3,of=mixed");
+    ask(&adapter, &question("m", false)).await;
+    let failure = resume(&adapter, &place).await.failure.unwrap();
+    assert_eq!(failure.status, Some(404));
 }
 
 #[tokio::test(start_paused = true)]
