@@ -226,7 +226,7 @@ impl Runner<'_> {
     async fn with_remedies(&mut self, failure: Arc<Judged>) -> (Arc<Judged>, Remedies) {
         self.remark = None;
         let (failure, mut remedies) = self.with_accounts(failure).await;
-        remedies.after_content = self.after_content();
+        remedies.after_content = self.after_content(&failure);
         self.consider_models(&failure, &mut remedies);
         self.consider_compaction(&failure, &mut remedies);
         self.consider_correction(&failure, &mut remedies);

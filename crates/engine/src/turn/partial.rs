@@ -11,7 +11,7 @@ use outlast_kernel::event::{Body, StopReason, Usage};
 use outlast_kernel::failure::Judged;
 use outlast_kernel::models::ContinueBy;
 use outlast_kernel::recovery::{Effects, Event, step};
-use outlast_kernel::verdict::Class;
+use outlast_kernel::verdict::{Cause, Class};
 use std::borrow::Cow;
 
 /// As much of the end of an answer as the model is shown.
@@ -75,9 +75,10 @@ pub(super) struct BilledTwice {
 }
 
 impl Runner<'_> {
-    /// What may become of what this attempt has handed on.
-    pub(super) fn after_content(&self) -> AfterContent {
-        let may_go_on = self.turn.traits.continues_by != ContinueBy::Restart;
+    /// What may become of what this attempt has handed on. An answer that is none is not gone on with.
+    pub(super) fn after_content(&self, judged: &Judged) -> AfterContent {
+        let is_odd = self.odd.is_some() || judged.verdict.cause == Cause::MalformedOutput;
+        let may_go_on = self.turn.traits.continues_by != ContinueBy::Restart && !is_odd;
         let has_text = !self.answer.text().trim().is_empty();
         match self.turn.after_content {
             AfterContent::Continue if may_go_on && has_text && !self.answer.has_calls() => {
