@@ -172,10 +172,14 @@ impl Runner<'_> {
     }
 
     pub(super) async fn fail(&mut self, failure: Failure) -> Effects {
-        let retry = self.turn.retry;
-        // Retries can be switched off while the turn runs.
-        self.rules = retry.map_or(Rules::NONE, RetryStrategy::rules);
+    /// Retries can be switched off while the turn runs.
+    pub(super) fn look_at_rules(&mut self) {
+        self.rules = self.turn.retry.map_or(Rules::NONE, RetryStrategy::rules);
         self.state.set_rules(self.rules);
+    }
+
+        let retry = self.turn.retry;
+        self.look_at_rules();
         let own_delay = retry
             .and_then(|retry| retry.delay_for(self.state.chain().schedule_index()))
             .map(|delay| self.spread(delay));

@@ -46,6 +46,7 @@ impl Runner<'_> {
                 self.emitter.emit(Body::Warning { message });
             }
             return step(&mut self.state, Event::Succeeded);
+        self.look_at_rules();
         };
         let may_correct = self.may_correct();
         let keeps = oddity.keeps_answer() && !self.answer.parts.is_empty();
