@@ -137,8 +137,8 @@ impl Runner<'_> {
         None
     }
 
-    /// Writes a whole answer down, with the settlement when it is the last one, then says it.
-    pub(super) async fn complete_step(&mut self, stop_reason: StopReason) {
+    /// Writes a whole answer down, with what belongs to it and with the settlement when it is the last one, then says it.
+    pub(super) async fn complete_step(&mut self, stop_reason: StopReason, with: Vec<Entry>) {
         self.count_cost();
         self.was_compacted = false;
         self.kept = None;
@@ -150,6 +150,7 @@ impl Runner<'_> {
             usage: self.answer.usage,
             model: self.turn.request.model.clone(),
         });
+        with.into_iter().for_each(|entry| self.scribe.note(entry));
         if self.calls_to_run().is_none() && !self.goes_on {
             self.settle(Seal::Completed);
         }
@@ -171,15 +172,15 @@ impl Runner<'_> {
         self.seen = (tokens > 0).then_some(Seen { tokens, messages });
     }
 
-    pub(super) async fn fail(&mut self, failure: Failure) -> Effects {
     /// Retries can be switched off while the turn runs.
     pub(super) fn look_at_rules(&mut self) {
         self.rules = self.turn.retry.map_or(Rules::NONE, RetryStrategy::rules);
         self.state.set_rules(self.rules);
     }
 
-        let retry = self.turn.retry;
+    pub(super) async fn fail(&mut self, failure: Failure) -> Effects {
         self.look_at_rules();
+        let retry = self.turn.retry;
         let own_delay = retry
             .and_then(|retry| retry.delay_for(self.state.chain().schedule_index()))
             .map(|delay| self.spread(delay));

@@ -6,7 +6,6 @@
 
 use super::Runner;
 use crate::journal::Entry;
-use crate::tools::Output;
 use outlast_dialect::{Message, Part, Role, ToolResult};
 use outlast_kernel::decision::{GiveUp, Remedies};
 use outlast_kernel::event::{Body, StopReason, ToolCall};
@@ -40,19 +39,19 @@ impl Runner<'_> {
             if self.answer.has_calls() {
                 self.odd_in_a_row = 0;
             }
-            self.complete_step(stop_reason).await;
+            self.complete_step(stop_reason, Vec::new()).await;
             if stop_reason == StopReason::Length {
                 let message = CUT_SHORT.to_owned();
                 self.emitter.emit(Body::Warning { message });
             }
             return step(&mut self.state, Event::Succeeded);
-        self.look_at_rules();
         };
+        self.look_at_rules();
         let may_correct = self.may_correct();
         let keeps = oddity.keeps_answer() && !self.answer.parts.is_empty();
         // What was announced may have been all there was to say.
         if oddity == Oddity::Announced && !may_correct {
-            self.complete_step(stop_reason).await;
+            self.complete_step(stop_reason, Vec::new()).await;
             return step(&mut self.state, Event::Succeeded);
         }
         if keeps && may_correct {
@@ -149,36 +148,48 @@ impl Runner<'_> {
         step(&mut self.state, Event::RemedyDone)
     }
 
-    /// Keeps the answer, tells the model what is missing and goes on with another step.
+    /// Keeps the answer, tells the model what is missing and goes on with another step. The two are written down as one:
+    /// whoever carries on after a crash must not run a call that is not complete.
     async fn complete_and_correct(&mut self, stop_reason: StopReason, oddity: Oddity) -> Effects {
         self.goes_on = true;
         let calls: Vec<ToolCall> = self.answer.message().tool_calls().cloned().collect();
-        self.complete_step(stop_reason).await;
-        let notice = oddity.notice().unwrap_or_default().to_owned();
+        let cause = oddity.cause();
         let correction = Correction {
-            cause: oddity.cause(),
-            notice,
+            cause,
+            notice: oddity.notice().unwrap_or_default().to_owned(),
             problem: oddity.problem().to_owned(),
         };
         if calls.is_empty() {
-            self.notice(correction);
-            self.commit().await;
+            let message = Message::user(correction.notice.clone());
+            let noticed = Entry::Noticed {
+                message: message.clone(),
+                cause,
+            };
+            self.complete_step(stop_reason, vec![noticed]).await;
+            self.say_message(message);
         } else {
-            self.refuse_calls(&calls).await;
-            self.say_corrected(&correction);
+            let refused = calls.iter().enumerate().map(not_run).collect();
+            self.complete_step(stop_reason, refused).await;
+            self.say_not_run(&calls);
         }
+        self.say_corrected(&correction);
         step(&mut self.state, Event::Succeeded)
     }
 
-    /// Gives calls that may not be complete a result that says so.
-    async fn refuse_calls(&mut self, calls: &[ToolCall]) {
+    /// Calls that may not be complete have a result that says so.
+    fn say_not_run(&mut self, calls: &[ToolCall]) {
         let mut parts = Vec::with_capacity(calls.len());
-        for (index, call) in calls.iter().enumerate() {
-            let output = self.finish((index, call), Output::error(NOT_RUN)).await;
+        for call in calls {
+            let (id, output, is_error) = (call.id.clone(), NOT_RUN.to_owned(), true);
+            self.emitter.emit(Body::ToolResult {
+                id: id.clone(),
+                output: output.clone(),
+                is_error,
+            });
             parts.push(Part::ToolResult(ToolResult {
-                id: call.id.clone(),
-                output: output.text,
-                is_error: output.is_error,
+                id,
+                output,
+                is_error,
             }));
         }
         let role = Role::User;
@@ -238,5 +249,14 @@ impl Runner<'_> {
             self.commit().await;
         }
         None
+    }
+}
+
+fn not_run((index, call): (usize, &ToolCall)) -> Entry {
+    Entry::ToolFinished {
+        index,
+        id: call.id.clone(),
+        output: NOT_RUN.to_owned(),
+        is_error: true,
     }
 }

@@ -202,7 +202,7 @@ impl Runner<'_> {
         self.emitter.emit(Body::Warning { message });
         self.answer.stop_reason = Some(StopReason::ToolUse);
         self.answer.is_under_way = false;
-        self.complete_step(StopReason::ToolUse).await;
+        self.complete_step(StopReason::ToolUse, Vec::new()).await;
         Some(step(&mut self.state, Event::Succeeded))
     }
 
