@@ -8,8 +8,10 @@
 )]
 
 mod compaction;
+mod pieces;
 mod session_flow;
 mod session_limits;
+mod session_odd;
 mod session_owners;
 mod session_prefixes;
 mod session_resume;
@@ -17,8 +19,7 @@ mod session_retry;
 mod session_steering;
 mod support;
 mod tools;
-// It looks for processes in /proc.
-#[cfg(target_os = "linux")]
+#[cfg(unix)]
 mod tools_bash;
 #[cfg(unix)]
 mod tools_files;

@@ -366,6 +366,7 @@ fn word(part: &Part) -> String {
         Part::ToolCall(call) => format!("{}({})", call.name, call.id),
         Part::ToolResult(result) if result.is_error => format!("{}! {}", result.id, result.output),
         Part::ToolResult(result) => format!("{}: {}", result.id, result.output),
+        Part::Reasoning(reasoning) => format!("({})", reasoning.text),
         part => panic!("{part:?}"),
     }
 }
