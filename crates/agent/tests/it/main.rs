@@ -19,7 +19,8 @@ mod session_retry;
 mod session_steering;
 mod support;
 mod tools;
-#[cfg(unix)]
+// It looks for processes in /proc.
+#[cfg(target_os = "linux")]
 mod tools_bash;
 #[cfg(unix)]
 mod tools_files;
