@@ -70,6 +70,7 @@ impl Session {
     fn failed(&mut self, failure: Option<Failure>, parts: Vec<Part>) -> &mut Self {
         self.add(&Entry::AttemptFailed {
             kept: false,
+            place: None,
             attempt: 1,
             judged: failure.map(|failure| (*Judged::new(failure)).clone()),
             message: assistant(parts),

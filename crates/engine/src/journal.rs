@@ -6,7 +6,7 @@
 
 use crate::BoxFuture;
 use crate::tools::Effect;
-use outlast_dialect::Message;
+use outlast_dialect::{Message, Place};
 use outlast_kernel::Timestamp;
 use outlast_kernel::budget::{Chain, Prompt};
 use outlast_kernel::event::{CompactionReason, Seal, StopReason, Usage};
@@ -56,6 +56,9 @@ pub enum Entry {
         /// Whether the next call goes on with it.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         kept: bool,
+        /// Where its provider has the rest of it, if it keeps answers.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        place: Option<Place>,
     },
     /// A wait is about to begin.
     WaitScheduled {

@@ -32,13 +32,13 @@ use emit::Emitter;
 use gate::AtGate;
 use model::InUse;
 use odd::Correction;
-use outlast_dialect::{Message, Request, Role};
+use outlast_dialect::{Message, Place, Request, Role};
 use outlast_kernel::Timestamp;
 use outlast_kernel::budget::{Chain, Cost, Price, Prompt};
 use outlast_kernel::decision::{AfterContent, GiveUp, Remedy, Rules, Target};
 use outlast_kernel::event::{Body, CompactionReason, Seal, StopReason, Usage};
 use outlast_kernel::failure::Judged;
-use outlast_kernel::models::Traits;
+use outlast_kernel::models::{ContinueBy, Traits};
 use outlast_kernel::recovery::{Effect, Effects, Event, Outcome, State, Wait, step};
 use outlast_kernel::repetition::{Calls, Guard};
 use outlast_kernel::stop::Oddity;
@@ -122,6 +122,14 @@ impl<'a> Turn<'a> {
     }
 }
 
+impl Turn<'_> {
+    /// Whether the provider is to keep the answer, so that its rest can be fetched.
+    fn is_resumable(&self) -> bool {
+        let goes_on = self.after_content == AfterContent::Continue;
+        goes_on && self.traits.continues_by == ContinueBy::Resume
+    }
+}
+
 /// Where an earlier process left a turn. The messages of its steps are in the request already, those of the tools that
 /// are outstanding are not.
 #[derive(Clone, Debug, Default)]
@@ -141,9 +149,18 @@ pub struct TakenUp {
     /// The calls of the last answer, when their results are not complete.
     pub calls: Vec<Outstanding>,
     /// The beginning of an answer that broke off, to go on with.
-    pub kept: Option<Message>,
+    pub kept: Option<Beginning>,
     /// What the user said, when it is not the last message of the request.
     pub input: Option<String>,
+}
+
+/// The beginning of an answer that broke off.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Beginning {
+    /// As much of it as came.
+    pub message: Message,
+    /// Where its provider has the rest, if it keeps answers.
+    pub place: Option<Place>,
 }
 
 /// What came of a turn.
@@ -177,13 +194,15 @@ pub async fn run_turn(mut turn: Turn<'_>, sink: Sink<'_>) -> Ended {
     let mut emitter = Emitter::new(turn.ids.clone(), turn.clock, sink);
     emitter.attempt = taken_up.attempts;
     let scribe = Scribe::new(turn.journal, std::mem::take(&mut turn.opening));
+    turn.request.resumable = turn.is_resumable();
     let kept = taken_up.kept;
     let by = turn.traits.continues_by;
     let mut runner = Runner {
         messages: Vec::new(),
         scribe,
         in_use: InUse::new(turn.models.as_ref()),
-        kept: kept.map(|message| Kept::of(message, by)),
+        kept: kept.map(|beginning| Kept::of(beginning, by)),
+        place: None,
         input: taken_up.input,
         seen: None,
         priced: (Cost::default(), Usage::default()),
@@ -235,6 +254,8 @@ struct Runner<'a> {
     in_use: InUse,
     /// The beginning of an answer that is gone on with.
     kept: Option<Kept>,
+    /// Where the provider has the rest of the answer under way, if it keeps answers.
+    place: Option<Place>,
     input: Option<String>,
     /// What the provider last said about how large the conversation is.
     seen: Option<Seen>,

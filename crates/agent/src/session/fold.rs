@@ -6,7 +6,7 @@
 use outlast_dialect::{Message, Part, Role, ToolResult};
 use outlast_engine::journal::{Entry, Spent};
 use outlast_engine::tools::Output;
-use outlast_engine::turn::{Outstanding, SoFar, TakenUp};
+use outlast_engine::turn::{Beginning, Outstanding, SoFar, TakenUp};
 use outlast_kernel::budget::{Chain, Prompt};
 use outlast_kernel::event::{Seal, ToolCall, Usage};
 use outlast_kernel::fallback;
@@ -197,11 +197,12 @@ impl Unfinished {
                 message,
                 usage,
                 kept,
+                place,
                 ..
             } => {
                 taken_up.usage = taken_up.usage.plus(usage);
                 taken_up.failure = judged.map(Arc::new);
-                taken_up.kept = kept.then_some(message);
+                taken_up.kept = kept.then_some(Beginning { message, place });
             }
             Entry::WaitScheduled {
                 since,

@@ -1,6 +1,7 @@
 //! One call of a turn: its stream, followed to the end, and what is made of a failure.
 
 use super::Runner;
+use super::partial::Kept;
 use super::wait::until;
 use crate::RetryStrategy;
 use crate::journal::Entry;
@@ -58,7 +59,11 @@ impl Runner<'_> {
         (self.odd, self.reasoning) = (None, Guard::default());
         let deadline = self.state.prompt().deadline();
         let credential = self.account.as_ref().map(|account| &account.credential);
-        let mut stream = self.turn.provider.stream(&self.request(), credential);
+        self.place = None;
+        let rest = self.kept.as_ref().and_then(Kept::place);
+        let rest = rest.and_then(|place| self.turn.provider.resume(place, credential));
+        let mut stream =
+            rest.unwrap_or_else(|| self.turn.provider.stream(&self.request(), credential));
         loop {
             let renewal = self.renew_at();
             let item = tokio::select! {
@@ -79,6 +84,10 @@ impl Runner<'_> {
             if delta.is_answer() {
                 self.accepted().await;
             }
+            // What the provider keeps is not asked for anew, even if none of it has come yet.
+            if matches!(delta, Delta::Place(_)) {
+                step(&mut self.state, Event::ContentSent);
+            }
             if delta.is_content() {
                 self.say_seam();
                 self.answer.was_heard = true;
@@ -95,6 +104,7 @@ impl Runner<'_> {
 
     /// Hands a delta on; the answer is the stop reason, if it was the last one.
     fn take_in(&mut self, delta: Delta) -> Option<StopReason> {
+        self.place = None;
         let body = match delta {
             Delta::Text(text) => {
                 let text = match &mut self.kept {
@@ -130,6 +140,14 @@ impl Runner<'_> {
                 self.answer.stop_reason = Some(stop_reason);
                 self.answer.is_under_way = false;
                 return Some(stop_reason);
+            }
+            Delta::CallCut { name } => {
+                self.answer.cut_calls.push(name);
+                return None;
+            }
+            Delta::Place(place) => {
+                self.place = Some(place);
+                return None;
             }
             _ => return None,
         };
@@ -257,6 +275,7 @@ impl Runner<'_> {
             message: self.answer.message(),
             usage: self.answer.usage,
             kept,
+            place: self.place.clone().filter(|_| kept),
         });
     }
 

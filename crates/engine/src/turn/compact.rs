@@ -10,12 +10,18 @@ use crate::size;
 use outlast_kernel::decision::Remedies;
 use outlast_kernel::event::{Body, CompactionReason};
 use outlast_kernel::failure::Judged;
+use outlast_kernel::overflow::stated_window;
 use outlast_kernel::recovery::{Effects, Event, step};
 use outlast_kernel::verdict::Cause;
 
 impl Runner<'_> {
     /// Whether a smaller conversation may help against that failure.
     pub(super) fn consider_compaction(&mut self, judged: &Judged, remedies: &mut Remedies) {
+        // What the provider says about its model counts before what is known of it.
+        if judged.verdict.cause == Cause::ContextOverflow {
+            let stated = stated_window(&judged.failure);
+            self.turn.traits.window = stated.or(self.turn.traits.window);
+        }
         let size = self.size();
         let helps = |compactor: &dyn Compactor| compactor.helps(judged, &self.turn.request, size);
         let reason = self.turn.compaction.and_then(helps);

@@ -193,6 +193,7 @@ impl Runner<'_> {
         self.turn.provider = &*route.provider;
         self.turn.accounts = route.accounts.as_deref();
         (self.turn.price, self.turn.traits) = (route.price, route.traits);
+        self.turn.request.resumable = self.turn.is_resumable();
         (self.account, self.has_new_key, self.seen) = (None, false, None);
         (self.left, self.refreshed) = (Vec::new(), Vec::new());
         (self.held_since, self.said_held) = (None, None);

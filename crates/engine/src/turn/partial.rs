@@ -3,9 +3,9 @@
 //! Invariants: nothing that was handed on is handed on again, unless its attempt was retracted before; where an answer
 //! goes on, a seam is said before its next byte; half a call and half a thought are never kept.
 
-use super::Runner;
+use super::{Beginning, Runner};
 use crate::size;
-use outlast_dialect::{Message, Part, Request, Role};
+use outlast_dialect::{Message, Part, Place, Request, Role};
 use outlast_kernel::decision::AfterContent;
 use outlast_kernel::event::{Body, StopReason, Usage};
 use outlast_kernel::failure::Judged;
@@ -21,6 +21,7 @@ const SHOWN: usize = 200;
 pub(super) struct Kept {
     parts: Vec<Part>,
     by: ContinueBy,
+    place: Option<Place>,
     /// What the end of the beginning was shortened by: the model says it again.
     echo: String,
     is_said: bool,
@@ -30,10 +31,17 @@ pub(super) struct Kept {
 
 impl Kept {
     /// What an earlier process kept. Nobody here has heard of it.
-    pub(super) fn of(message: Message, by: ContinueBy) -> Self {
+    pub(super) fn of(beginning: Beginning, by: ContinueBy) -> Self {
+        let Beginning { message, place } = beginning;
+        let by = match (&place, by) {
+            (Some(_), _) => ContinueBy::Resume,
+            (None, ContinueBy::Resume) => ContinueBy::Prompt,
+            (None, by) => by,
+        };
         let mut kept = Self {
             parts: message.parts,
             by,
+            place,
             echo: String::new(),
             is_said: false,
             since: None,
@@ -48,6 +56,11 @@ impl Kept {
         if let (ContinueBy::Prefill, Some(Part::Text { text })) = (self.by, self.parts.last()) {
             text[text.trim_end().len()..].clone_into(&mut self.echo);
         }
+    }
+
+    /// Where the provider has the rest.
+    pub(super) fn place(&self) -> Option<&Place> {
+        self.place.as_ref()
     }
 
     pub(super) fn parts(&self) -> &[Part] {
@@ -81,6 +94,7 @@ impl Runner<'_> {
         let may_go_on = self.turn.traits.continues_by != ContinueBy::Restart && !is_odd;
         let has_text = !self.answer.text().trim().is_empty();
         match self.turn.after_content {
+            AfterContent::Continue if may_go_on && self.place.is_some() => AfterContent::Continue,
             AfterContent::Continue if may_go_on && has_text && !self.answer.has_calls() => {
                 AfterContent::Continue
             }
@@ -105,13 +119,15 @@ impl Runner<'_> {
         let earlier = self.kept.as_ref();
         let by = earlier.map_or(self.turn.traits.continues_by, |kept| kept.by);
         let since = earlier.and_then(|kept| kept.since);
+        let (message, place) = (self.answer.message(), self.place.take());
+        let mut kept = Kept::of(Beginning { message, place }, by);
+        let by = kept.by;
         let usage = self.usage_or_estimate();
         if by != ContinueBy::Resume {
             // The question is read once more, the answer is not written again.
             let output = 0;
             self.bill_twice(Usage { output, ..usage });
         }
-        let mut kept = Kept::of(self.answer.message(), by);
         kept.is_said = true;
         kept.since = since.or(Some(self.emitter.attempt));
         self.kept = Some(kept);
@@ -183,11 +199,18 @@ impl Runner<'_> {
         refused && kept.is_some_and(|kept| kept.by != ContinueBy::Prompt)
     }
 
+    /// Has the model told where it broke off. What cannot be gone on with like that is taken back.
     pub(super) fn go_on_otherwise(&mut self) {
-        if let Some(kept) = &mut self.kept {
-            kept.by = ContinueBy::Prompt;
-            kept.echo.clear();
+        let Some(kept) = &mut self.kept else {
+            return;
+        };
+        let is_text = |part: &Part| matches!(part, Part::Text { text } if !text.trim().is_empty());
+        let is_call = |part: &Part| matches!(part, Part::ToolCall(_));
+        if !kept.parts.iter().any(is_text) || kept.parts.iter().any(is_call) {
+            return self.retract();
         }
+        (kept.by, kept.place) = (ContinueBy::Prompt, None);
+        kept.echo.clear();
     }
 
     /// An answer that broke off after calls that are whole is as good as one that ended with them.
@@ -195,7 +218,12 @@ impl Runner<'_> {
         let may_pass = judged.failure.retryable != Some(false);
         let wanted = self.turn.after_content == AfterContent::Continue && may_pass;
         let broke_off = judged.verdict.class() == Class::Transient && self.answer.is_under_way;
-        if !wanted || !broke_off || !self.answer.has_calls() || self.turn.tools.is_none() {
+        if !wanted
+            || !broke_off
+            || self.place.is_some()
+            || !self.answer.has_calls()
+            || self.turn.tools.is_none()
+        {
             return None;
         }
         let message = "the answer broke off; the calls that were complete are run".to_owned();
@@ -235,7 +263,9 @@ mod tests {
         let text = text.to_owned();
         let parts = vec![Part::Text { text }];
         let role = Role::Assistant;
-        Kept::of(Message { role, parts }, ContinueBy::Prefill)
+        let message = Message { role, parts };
+        let place = None;
+        Kept::of(Beginning { message, place }, ContinueBy::Prefill)
     }
 
     #[test]
