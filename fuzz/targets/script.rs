@@ -27,7 +27,7 @@ fuzz_target!(|text: &str| {
         // What is to be sent is decided before anybody waits for it.
         drop(scripted.send(Request {
             method: Method::Post,
-            path: dialect.path(),
+            path: dialect.path().to_owned(),
             headers: Vec::new(),
             body: body.to_owned().into(),
         }));
