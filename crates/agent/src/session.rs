@@ -154,8 +154,11 @@ impl Session {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Gives the session back: another process may open it.
+    /// Ends what its tools keep running and gives the session back: another process may open it.
     pub async fn close(self) -> Result<(), Error> {
+        if let Some(tools) = &self.setup.tools {
+            tools.close().await;
+        }
         self.record.release().await
     }
 

@@ -15,6 +15,8 @@ mod edit;
 mod grep;
 mod input;
 mod lines;
+#[cfg(all(unix, feature = "mcp"))]
+pub mod mcp;
 mod output;
 mod permission;
 mod place;
@@ -44,8 +46,17 @@ pub trait Tool: Send + Sync {
     /// Its name, what it does and the schema of its arguments, for the model.
     fn describe(&self) -> outlast_dialect::Tool;
 
-    /// What running it twice would do. What changes nothing may run without being allowed.
+    /// What running it twice would do.
     fn effect(&self) -> Effect;
+
+    /// The permissions of which one has to be given before it runs, the narrowest first; none when it may always run. What
+    /// changes nothing may, and everything else is allowed by its name, unless a tool says otherwise.
+    fn permissions(&self) -> Vec<String> {
+        match self.effect() {
+            Effect::Pure => Vec::new(),
+            Effect::Idempotent | Effect::AtMostOnce => vec![self.describe().name],
+        }
+    }
 
     /// What a person is shown before it runs, in one line, such as `bash: cargo test`.
     fn summary(&self, arguments: &Value) -> String;
@@ -68,6 +79,11 @@ pub trait Tool: Send + Sync {
     /// Runs it. Once the context's `cancel` is cancelled it should end within 200 milliseconds and hand back what it
     /// has; that it was interrupted is said by the caller. The future may be dropped at any time.
     fn run<'a>(&'a self, arguments: Value, context: &'a Context) -> BoxFuture<'a, Output>;
+
+    /// Ends what it keeps running between two calls. It may be called more than once.
+    fn close(&self) -> BoxFuture<'_, ()> {
+        Box::pin(async {})
+    }
 }
 
 /// Where and under which conditions a tool runs.

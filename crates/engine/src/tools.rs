@@ -62,4 +62,9 @@ pub trait Toolbox: Send + Sync {
 
     /// Runs an admitted call. Once `cancel` is cancelled it must end soon, and leave nothing running.
     fn run<'a>(&'a self, call: &'a ToolCall, cancel: CancellationToken) -> BoxFuture<'a, Output>;
+
+    /// Ends what is kept running between two calls. No call follows.
+    fn close(&self) -> BoxFuture<'_, ()> {
+        Box::pin(async {})
+    }
 }

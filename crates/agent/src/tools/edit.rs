@@ -46,6 +46,11 @@ impl Tool for Edit {
         Effect::AtMostOnce
     }
 
+    /// Whoever may write a file may change a part of it.
+    fn permissions(&self) -> Vec<String> {
+        vec!["edit".to_owned(), "write".to_owned()]
+    }
+
     fn summary(&self, arguments: &Value) -> String {
         let lines = |field| input::text(arguments, field).lines().count();
         let (old, new) = (lines("old_text"), lines("new_text"));

@@ -65,27 +65,41 @@ impl Permissions {
         self.approve = Some(approve);
     }
 
-    /// Whether a call of this tool could get to run.
-    pub(super) fn could_run(&self, tool: &str, effect: Effect) -> bool {
-        self.approve.is_some() || effect == Effect::Pure || self.allows(tool)
+    /// Whether a call that needs one of these permissions could get to run.
+    pub(super) fn could_run(&self, permissions: &[String]) -> bool {
+        self.approve.is_some() || self.allows_one(permissions)
     }
 
-    /// Whether this is allowed without asking. Whoever may write a file may change a part of it.
+    /// Whether this is allowed without asking.
     pub(super) fn allows(&self, name: &str) -> bool {
-        let allowed = self.allowed();
-        allowed.contains(name) || (name == "edit" && allowed.contains("write"))
+        self.allowed().contains(name)
     }
 
-    /// Ends well when the call may run. The error says why it may not.
-    pub(super) async fn permit(&self, mut question: Question) -> Result<(), String> {
-        let Some(missing) = self.missing(&question) else {
+    /// Whether something is allowed whose name begins like this.
+    #[cfg(all(unix, feature = "mcp"))]
+    pub(super) fn allows_any(&self, prefix: &str) -> bool {
+        self.allowed().iter().any(|name| name.starts_with(prefix))
+    }
+
+    /// Whether one of these is allowed without asking, or none is needed.
+    fn allows_one(&self, permissions: &[String]) -> bool {
+        permissions.is_empty() || permissions.iter().any(|name| self.allows(name))
+    }
+
+    /// Ends well when the call, which needs one of these permissions, may run. The error says why it may not.
+    pub(super) async fn permit(
+        &self,
+        mut question: Question,
+        permissions: &[String],
+    ) -> Result<(), String> {
+        let Some(missing) = self.missing(&question, permissions) else {
             return Ok(());
         };
         let Some(approve) = &self.approve else {
             return Err(not_allowed(&question, &missing));
         };
         let _one_at_a_time = self.asking.lock().await;
-        let Some(missing) = self.missing(&question) else {
+        let Some(missing) = self.missing(&question, permissions) else {
             return Ok(());
         };
         question.permission = missing;
@@ -100,12 +114,12 @@ impl Permissions {
     }
 
     /// What has to be allowed first.
-    fn missing(&self, question: &Question) -> Option<String> {
+    fn missing(&self, question: &Question, permissions: &[String]) -> Option<String> {
         if question.outside.is_some() && !self.allows(OUTSIDE) {
             return Some(OUTSIDE.to_owned());
         }
-        let free = question.effect == Effect::Pure || self.allows(&question.tool);
-        (!free).then(|| question.tool.clone())
+        let first = permissions.first()?;
+        (!self.allows_one(permissions)).then(|| first.clone())
     }
 
     fn allowed(&self) -> MutexGuard<'_, BTreeSet<String>> {

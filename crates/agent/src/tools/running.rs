@@ -155,12 +155,8 @@ impl Running {
     }
 
     fn signal(&self, signal: Signal) {
-        let Some(session) = self.session else {
-            return;
-        };
-        for group in groups(session) {
-            // A group may have ended by itself in the meantime.
-            killpg(group, signal).ok();
+        if let Some(session) = self.session {
+            signal_session(session, signal);
         }
     }
 }
@@ -168,6 +164,14 @@ impl Running {
 impl Drop for Running {
     fn drop(&mut self) {
         self.signal(Signal::SIGKILL);
+    }
+}
+
+/// Sends a signal to all processes of a session.
+pub(super) fn signal_session(session: Pid, signal: Signal) {
+    for group in groups(session) {
+        // A group may have ended by itself in the meantime.
+        killpg(group, signal).ok();
     }
 }
 

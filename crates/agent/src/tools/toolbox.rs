@@ -5,6 +5,7 @@
 use super::output::bounded;
 use super::permission::{OUTSIDE, Permissions};
 use super::{Approve, Context, Question, Reach, Tool, edit, grep, input, place, read, write};
+use futures_util::future::join_all;
 use outlast_engine::tools::{Effect, Output, Toolbox};
 use outlast_engine::{BoxFuture, CancellationToken, Clock};
 use outlast_kernel::event::ToolCall;
@@ -37,6 +38,7 @@ pub struct Tools {
 /// A call that makes sense.
 struct Examined {
     tool: Arc<dyn Tool>,
+    permissions: Vec<String>,
     paths: Vec<PathBuf>,
     limit: Duration,
     question: Question,
@@ -125,16 +127,33 @@ impl Tools {
 
     /// The tools that a model is told of: those of which a call could get to run.
     pub fn offered(&self) -> Vec<outlast_dialect::Tool> {
-        let possible = |(name, tool): &(&String, &Arc<dyn Tool>)| {
-            self.permissions.could_run(name, tool.effect())
-        };
-        let all = self.tools.iter().filter(possible);
-        all.map(|(_, tool)| tool.describe()).collect()
+        let possible = |tool: &&Arc<dyn Tool>| self.permissions.could_run(&tool.permissions());
+        let all = self.tools.values().filter(possible);
+        all.map(|tool| tool.describe()).collect()
+    }
+
+    /// Where its tools work.
+    #[cfg(all(unix, feature = "mcp"))]
+    pub(super) fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    /// What processes must not see.
+    #[cfg(all(unix, feature = "mcp"))]
+    pub(super) fn hidden_variables(&self) -> &[String] {
+        &self.hidden_variables
+    }
+
+    /// Whether a tool could run that one of these permissions, or one that begins like this, allows.
+    #[cfg(all(unix, feature = "mcp"))]
+    pub(super) fn could_allow(&self, permissions: &[String], prefix: &str) -> bool {
+        self.permissions.could_run(permissions) || self.permissions.allows_any(prefix)
     }
 
     async fn admit_call(&self, call: &ToolCall) -> Result<Effect, String> {
         let Examined {
             paths,
+            permissions,
             mut question,
             ..
         } = self.examine(call)?;
@@ -142,7 +161,7 @@ impl Tools {
         let is_change = effect != Effect::Pure;
         question.outside = self.first_outside(paths, is_change).await?;
         let leaves = question.outside.is_some();
-        self.permissions.permit(question).await?;
+        self.permissions.permit(question, &permissions).await?;
         if leaves && !self.permissions.allows(OUTSIDE) {
             self.let_out().push(call.clone());
         }
@@ -156,6 +175,7 @@ impl Tools {
         let examine = || {
             tool.check(&arguments)?;
             Ok(Examined {
+                permissions: tool.permissions(),
                 paths: tool.paths(&arguments),
                 limit: tool.time_limit(&arguments),
                 question: Question {
@@ -259,6 +279,12 @@ impl Toolbox for Tools {
                 text: bounded(output.text),
                 ..output
             }
+        })
+    }
+
+    fn close(&self) -> BoxFuture<'_, ()> {
+        Box::pin(async {
+            join_all(self.tools.values().map(|tool| tool.close())).await;
         })
     }
 }

@@ -1,0 +1,102 @@
+//! What a server answers, as text for the model.
+//!
+//! Invariant: what is not text is named and not passed on. How much is said in all is bounded by the caller.
+
+use outlast_engine::tools::Output;
+use outlast_kernel::text;
+use rmcp::model::{CallToolResult, ContentBlock, ResourceContents};
+
+/// The most of a name or an address that is repeated, in bytes.
+const LONGEST_NAME: usize = 200;
+
+/// The result of a call.
+pub(super) fn output(result: &CallToolResult) -> Output {
+    let parts: Vec<String> = result.content.iter().map(part).collect();
+    let mut said = parts.join("\n");
+    // Whoever sends both sends the same twice.
+    if let (true, Some(value)) = (said.is_empty(), &result.structured_content) {
+        said = value.to_string();
+    }
+    if said.is_empty() {
+        said = "[no output]".to_owned();
+    }
+    let said = text::plain(&said).into_owned();
+    match result.is_error {
+        Some(true) => Output::error(said),
+        Some(false) | None => Output::ok(said),
+    }
+}
+
+fn part(content: &ContentBlock) -> String {
+    match content {
+        ContentBlock::Text(content) => content.text.clone(),
+        ContentBlock::Image(image) => left_out("image", &image.mime_type, image.data.len()),
+        ContentBlock::Audio(audio) => left_out("audio", &audio.mime_type, audio.data.len()),
+        ContentBlock::ResourceLink(link) => format!("[see {}]", short(&link.uri)),
+        ContentBlock::Resource(embedded) => match &embedded.resource {
+            ResourceContents::TextResourceContents { uri, text, .. } => {
+                format!("[{}]\n{text}", short(uri))
+            }
+            ResourceContents::BlobResourceContents { uri, blob, .. } => {
+                left_out("resource", uri, blob.len())
+            }
+            _ => "[a resource of an unknown kind]".to_owned(),
+        },
+        _ => "[content of an unknown kind]".to_owned(),
+    }
+}
+
+/// What is left out, and how long it is in Base64.
+fn left_out(kind: &str, name: &str, length: usize) -> String {
+    let bytes = length / 4 * 3;
+    format!(
+        "[{kind} {} of about {bytes} bytes, which is left out]",
+        short(name)
+    )
+}
+
+fn short(name: &str) -> String {
+    text::bounded(name, LONGEST_NAME).replace('\n', " ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn said(result: Value) -> Output {
+        output(&serde_json::from_value(result).unwrap())
+    }
+
+    #[test]
+    fn texts_are_joined_and_everything_else_is_named() {
+        let image = json!({"type": "image", "mimeType": "image/png", "data": "QUFB".repeat(100)});
+        let file = json!({"type": "resource", "resource": {"uri": "file:///a", "text": "content"}});
+        let link = json!({"type": "resource_link", "uri": "file:///b", "name": "b"});
+        let first = json!({"type": "text", "text": "one\u{1b}[31m"});
+        let all = said(json!({"content": [first, image, file, link]}));
+        let expected = "one\n[image image/png of about 300 bytes, which is left out]\n[file:///a]\ncontent\n[see file:///b]";
+        assert_eq!(all, Output::ok(expected));
+    }
+
+    #[test]
+    fn a_result_says_whether_it_is_an_error_and_never_says_nothing() {
+        let table = [
+            (
+                json!({"content": [], "isError": false}),
+                Output::ok("[no output]"),
+            ),
+            (
+                json!({"content": [{"type": "text", "text": "no"}], "isError": true}),
+                Output::error("no"),
+            ),
+            (
+                json!({"content": [], "structuredContent": {"sum": 3}}),
+                Output::ok("{\"sum\":3}"),
+            ),
+        ];
+        for (result, expected) in table {
+            assert_eq!(said(result), expected);
+        }
+    }
+}

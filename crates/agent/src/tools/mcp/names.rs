@@ -1,0 +1,73 @@
+//! What a server's tools are called here: `mcp__<server>__<tool>`, in the characters and the length that every provider takes.
+//!
+//! Invariant: a name follows from the server's and the tool's alone, so that it is the same in every process.
+
+/// The longest name that providers take.
+const LONGEST: usize = 64;
+
+/// The names of a server's tools all begin with this.
+pub(super) fn prefix(server: &str) -> String {
+    format!("mcp__{server}__")
+}
+
+/// The name of a tool. What may not stand in it is replaced; of a long one the end becomes a number that stands for it.
+pub(super) fn full(server: &str, tool: &str) -> String {
+    let plain = |c: char| match c {
+        'A'..='Z' | 'a'..='z' | '0'..='9' | '_' | '-' => c,
+        _ => '_',
+    };
+    let name: String = prefix(server)
+        .chars()
+        .chain(tool.chars())
+        .map(plain)
+        .collect();
+    if name.len() <= LONGEST && !tool.is_empty() {
+        return name;
+    }
+    let number = format!("_{:08x}", number(tool));
+    let room = LONGEST - number.len();
+    format!("{}{number}", &name[..name.len().min(room)])
+}
+
+/// FNV-1a: the same on every machine and in every version.
+fn number(text: &str) -> u32 {
+    text.bytes().fold(0x811c_9dc5, |sum, byte| {
+        (sum ^ u32::from(byte)).wrapping_mul(0x0100_0193)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_what_providers_take_and_stay_the_same() {
+        let long = "x".repeat(80);
+        let table = [
+            ("echo", "mcp__files__echo"),
+            ("read-file_2", "mcp__files__read-file_2"),
+            ("a.b/c d", "mcp__files__a_b_c_d"),
+            ("größe\u{1b}[31m", "mcp__files__gr__e__31m"),
+            ("", "mcp__files___811c9dc5"),
+            (
+                &long,
+                "mcp__files__xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx_",
+            ),
+        ];
+        for (tool, expected) in table {
+            let name = full("files", tool);
+            assert!(name.starts_with(expected), "{name}");
+            assert!(name.len() <= LONGEST, "{name}");
+            let takes = |b: u8| b.is_ascii_alphanumeric() || b"_-".contains(&b);
+            assert!(name.bytes().all(takes), "{name}");
+        }
+    }
+
+    #[test]
+    fn long_names_that_differ_at_their_ends_stay_different() {
+        let long = "x".repeat(80);
+        let names = ["a", "b"].map(|end| full("files", &format!("{long}{end}")));
+        assert_ne!(names[0], names[1]);
+        assert_eq!(names[0].len(), LONGEST);
+    }
+}

@@ -1,0 +1,180 @@
+//! A server's process, with everything that it starts.
+//!
+//! It leads a session of its own, as commands do. Invariants: when this is dropped, its processes are killed; of what it
+//! prints beside its answers only the end is kept; a single answer is bounded.
+
+use super::Server;
+use super::host::Place;
+use crate::tools::running::signal_session;
+use nix::sys::signal::Signal;
+use nix::unistd::Pid;
+use process_wrap::tokio::{ChildWrapper, CommandWrap, KillOnDrop, ProcessSession};
+use std::io;
+use std::pin::Pin;
+use std::process::Stdio;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncReadExt, ReadBuf};
+use tokio::process::{ChildStderr, ChildStdin, ChildStdout};
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+
+/// The longest answer that is read, in bytes.
+const LONGEST_ANSWER: usize = 16 << 20;
+/// The most that is kept of what a server prints, in bytes.
+const MOST_KEPT: usize = 1024;
+/// What a server gets to end by itself when nothing more is said to it.
+const MOMENT: Duration = Duration::from_millis(50);
+/// What its processes get to clean up when they are asked to end.
+const LAST_MOMENT: Duration = Duration::from_millis(70);
+/// What the machine gets to take a killed process away.
+const REMOVAL: Duration = Duration::from_millis(30);
+
+/// The process.
+pub(super) struct Process {
+    child: Box<dyn ChildWrapper>,
+    session: Option<Pid>,
+    errors: ChildStderr,
+    said: Said,
+}
+
+/// Its two ends that carry messages.
+pub(super) type Ends = (Bounded<ChildStdout>, ChildStdin);
+
+impl Process {
+    /// Starts the server's program.
+    pub(super) fn start(server: &Server, place: &Place) -> io::Result<(Self, Ends)> {
+        let mut command = CommandWrap::with_new(&server.program, |command| {
+            command
+                .args(&server.arguments)
+                .current_dir(&place.directory)
+                .stdin(Stdio::piped())
+                .stdout(Stdio::piped())
+                .stderr(Stdio::piped());
+            for name in &place.hidden_variables {
+                command.env_remove(name);
+            }
+            command.envs(&server.variables);
+        });
+        command.wrap(ProcessSession).wrap(KillOnDrop);
+        let mut child = command.spawn()?;
+        let id = child.id().and_then(|id| i32::try_from(id).ok());
+        let missing = || io::Error::other("it has no pipes");
+        let output = child.stdout().take().ok_or_else(missing)?;
+        let input = child.stdin().take().ok_or_else(missing)?;
+        let said = Said::default();
+        let process = Self {
+            errors: child.stderr().take().ok_or_else(missing)?,
+            session: id.map(Pid::from_raw),
+            child,
+            said: said.clone(),
+        };
+        let line = 0;
+        let output = Bounded { output, line, said };
+        Ok((process, (output, input)))
+    }
+
+    /// What it says beside its answers.
+    pub(super) fn said(&self) -> Said {
+        self.said.clone()
+    }
+
+    /// Listens to it until it is to be stopped, and stops it.
+    pub(super) async fn keep(mut self, stop: CancellationToken) {
+        tokio::select! {
+            () = stop.cancelled() => {}
+            () = self.listen() => stop.cancelled().await,
+        }
+        self.stop().await;
+        // What it said last, when nothing else keeps the other end open.
+        timeout(REMOVAL, self.listen()).await.ok();
+    }
+
+    /// Waits for its end, asks for it and makes it, each a moment after the other.
+    async fn stop(&mut self) {
+        if timeout(MOMENT, self.child.inner_mut().wait())
+            .await
+            .is_err()
+        {
+            self.signal(Signal::SIGTERM);
+            timeout(LAST_MOMENT, self.child.inner_mut().wait())
+                .await
+                .ok();
+        }
+        self.signal(Signal::SIGKILL);
+        timeout(REMOVAL, self.child.inner_mut().wait()).await.ok();
+        self.session = None;
+    }
+
+    async fn listen(&mut self) {
+        let mut buffer = [0; 1024];
+        while let Ok(count @ 1..) = self.errors.read(&mut buffer).await {
+            self.said.push(&buffer[..count]);
+        }
+    }
+
+    fn signal(&self, signal: Signal) {
+        if let Some(session) = self.session {
+            signal_session(session, signal);
+        }
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.signal(Signal::SIGKILL);
+    }
+}
+
+/// The end of what a server printed.
+#[derive(Clone, Default)]
+pub(super) struct Said(Arc<Mutex<Vec<u8>>>);
+
+impl Said {
+    /// What there is, as text.
+    pub(super) fn text(&self) -> String {
+        String::from_utf8_lossy(&self.kept()).trim().to_owned()
+    }
+
+    fn push(&self, bytes: &[u8]) {
+        let mut kept = self.kept();
+        kept.extend_from_slice(bytes);
+        let excess = kept.len().saturating_sub(MOST_KEPT);
+        kept.drain(..excess);
+    }
+
+    fn kept(&self) -> MutexGuard<'_, Vec<u8>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What a server answers, line by line. One that is too long ends it: left out, the call would wait for it in vain.
+pub(super) struct Bounded<R> {
+    output: R,
+    /// The length of the line so far.
+    line: usize,
+    said: Said,
+}
+
+impl<R: AsyncRead + Unpin> AsyncRead for Bounded<R> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buffer.filled().len();
+        ready!(Pin::new(&mut self.output).poll_read(context, buffer))?;
+        let read = &buffer.filled()[before..];
+        self.line = match memchr::memrchr(b'\n', read) {
+            Some(end) => read.len() - end - 1,
+            None => self.line + read.len(),
+        };
+        if self.line <= LONGEST_ANSWER {
+            return Poll::Ready(Ok(()));
+        }
+        let problem = format!("its answer is longer than {LONGEST_ANSWER} bytes");
+        self.said.push(problem.as_bytes());
+        Poll::Ready(Err(io::Error::other(problem)))
+    }
+}

@@ -1,0 +1,112 @@
+//! One tool of a server, as the model sees it.
+
+use super::host::Host;
+use super::{Error, MCP, names};
+use crate::tools::{Context, Effect, Output, Tool, input};
+use outlast_engine::BoxFuture;
+use outlast_kernel::text;
+use rmcp::model::{CallToolRequestParams, JsonObject};
+use serde_json::{Value, json};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The most of a description that is passed on with every request, in bytes.
+const LONGEST_DESCRIPTION: usize = 4096;
+/// The longest schema that is passed on, in bytes.
+const LONGEST_SCHEMA: usize = 64 * 1024;
+
+/// The tool.
+pub(super) struct ServerTool {
+    host: Arc<Host>,
+    /// What the server calls it.
+    own_name: String,
+    described: outlast_dialect::Tool,
+    effect: Effect,
+}
+
+impl ServerTool {
+    /// The tool of that server.
+    pub(super) fn new(host: &Arc<Host>, tool: rmcp::model::Tool) -> Result<Self, Error> {
+        let server = &host.server;
+        let own_name = tool.name.into_owned();
+        let parameters = Arc::unwrap_or_clone(tool.input_schema);
+        if serde_json::to_string(&parameters).map_or(0, |text| text.len()) > LONGEST_SCHEMA {
+            return Err(Error::LongSchema {
+                server: server.name.clone(),
+                tool: shown(&own_name),
+                limit: LONGEST_SCHEMA,
+            });
+        }
+        let description = tool.description.map(String::from).or(tool.title);
+        let description = description.unwrap_or_default();
+        let description = text::plain(&description);
+        let described = outlast_dialect::Tool {
+            name: names::full(&server.name, &own_name),
+            description: text::bounded(&description, LONGEST_DESCRIPTION).into_owned(),
+            parameters: of_object(parameters),
+        };
+        // What the server itself says about it is a hint from whoever wrote the server, and not believed.
+        let effect = server.effects.get(&own_name);
+        Ok(Self {
+            effect: effect.copied().unwrap_or(Effect::AtMostOnce),
+            host: Arc::clone(host),
+            own_name,
+            described,
+        })
+    }
+
+    /// Whose it is, and what it is called there.
+    pub(super) fn origin(&self) -> String {
+        format!("`{}` of `{}`", shown(&self.own_name), self.host.server.name)
+    }
+}
+
+impl Tool for ServerTool {
+    fn describe(&self) -> outlast_dialect::Tool {
+        self.described.clone()
+    }
+
+    fn effect(&self) -> Effect {
+        self.effect
+    }
+
+    /// It is somebody else's program: also what changes nothing has to be allowed.
+    fn permissions(&self) -> Vec<String> {
+        let server = self.host.server.name.clone();
+        vec![self.described.name.clone(), server, MCP.to_owned()]
+    }
+
+    fn summary(&self, arguments: &Value) -> String {
+        input::one_line(&format!("{}: {arguments}", self.described.name))
+    }
+
+    fn time_limit(&self, _arguments: &Value) -> Duration {
+        self.host.server.timeout
+    }
+
+    fn run<'a>(&'a self, arguments: Value, context: &'a Context) -> BoxFuture<'a, Output> {
+        let mut call = CallToolRequestParams::new(self.own_name.clone());
+        if let Value::Object(arguments) = arguments {
+            call = call.with_arguments(arguments);
+        }
+        Box::pin(self.host.call(call, &context.cancel))
+    }
+
+    fn close(&self) -> BoxFuture<'_, ()> {
+        Box::pin(self.host.close())
+    }
+}
+
+/// A schema that providers take: that of an object, with a list of its properties.
+fn of_object(mut schema: JsonObject) -> Value {
+    schema.entry("type").or_insert_with(|| json!("object"));
+    schema.entry("properties").or_insert_with(|| json!({}));
+    Value::Object(schema)
+}
+
+/// A tool's own name, short and in one line.
+fn shown(name: &str) -> String {
+    const LONGEST: usize = 80;
+    let name = text::plain(name);
+    text::bounded(&name, LONGEST).replace('\n', " ")
+}
