@@ -25,3 +25,5 @@ mod tools_bash;
 #[cfg(unix)]
 mod tools_files;
 mod tools_grep;
+#[cfg(all(target_os = "linux", feature = "mcp"))]
+mod tools_mcp;

@@ -36,13 +36,13 @@ pub(crate) async fn run(tools: &Tools, name: &str, arguments: Value) -> Output {
 
 /// A person who gives the answers in their order and remembers the questions.
 #[derive(Default)]
-struct Person {
+pub(crate) struct Person {
     answers: Mutex<Vec<Answer>>,
     asked: Mutex<Vec<Question>>,
 }
 
 impl Person {
-    fn saying(answers: &[Answer]) -> Arc<Self> {
+    pub(crate) fn saying(answers: &[Answer]) -> Arc<Self> {
         let mut answers = answers.to_vec();
         answers.reverse();
         Arc::new(Self {
@@ -51,7 +51,7 @@ impl Person {
         })
     }
 
-    fn asked(&self) -> Vec<(String, String)> {
+    pub(crate) fn asked(&self) -> Vec<(String, String)> {
         let asked = self.asked.lock().unwrap();
         let shown = |question: &Question| (question.permission.clone(), question.summary.clone());
         asked.iter().map(shown).collect()

@@ -14,7 +14,7 @@ use tempfile::TempDir;
 use tokio::time::{Instant, timeout};
 
 /// What may pass between a cancel and the end of all that was started.
-const SOON: Duration = Duration::from_millis(250);
+pub(crate) const SOON: Duration = Duration::from_millis(250);
 
 fn with_bash(folder: &Path) -> Tools {
     standard(folder).allowing(["bash"])
@@ -25,7 +25,7 @@ async fn bash(tools: &Tools, command: &str) -> Output {
 }
 
 /// Whether the process runs; one that ended and was not yet taken away does not.
-fn is_alive(pid: &str) -> bool {
+pub(crate) fn is_alive(pid: &str) -> bool {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     let state = stat
         .rsplit_once(") ")
@@ -48,7 +48,7 @@ async fn written_pids(file: &Path, count: usize) -> Vec<String> {
     timeout(Duration::from_secs(20), look).await.unwrap()
 }
 
-async fn all_gone(pids: &[String]) {
+pub(crate) async fn all_gone(pids: &[String]) {
     let look = async {
         while pids.iter().any(|pid| is_alive(pid)) {
             tokio::time::sleep(Duration::from_millis(5)).await;
