@@ -49,8 +49,12 @@ fn words(question: &Question) -> String {
 /// The arguments that the line does not show in full, each line of them marked as the model's.
 fn details(arguments: &Value, line: &str) -> String {
     let texts = arguments.as_object().into_iter().flatten();
-    let texts = texts.filter_map(|(name, value)| Some((name, value.as_str()?)));
-    let hidden = texts.filter(|(_, text)| !line.contains(*text));
+    let texts = texts.filter_map(|(name, value)| match value {
+        Value::String(text) => Some((name, text.clone())),
+        Value::Array(_) | Value::Object(_) => Some((name, value.to_string())),
+        Value::Null | Value::Bool(_) | Value::Number(_) => None,
+    });
+    let hidden = texts.filter(|(_, text)| !line.contains(text));
     hidden
         .map(|(name, text)| {
             let lines: Vec<&str> = text.lines().collect();
@@ -138,6 +142,13 @@ mod tests {
             .filter(|line| line.trim_start().starts_with("run it?"));
         assert_eq!(questions.count(), 1, "{text}");
         assert_eq!(text.matches('\u{1b}').count(), 1, "{text}");
+    }
+
+    #[test]
+    fn what_is_hidden_deep_in_an_argument_is_shown() {
+        let steps = json!([{ "pad": "x".repeat(100) }, { "run": "rm -rf important" }]);
+        let text = asked("mcp__test__do: {\"steps\"…", json!({ "steps": steps }));
+        assert!(text.contains("rm -rf important"), "{text}");
     }
 
     #[test]

@@ -5,6 +5,7 @@ use crate::config::Settings;
 use crate::home;
 use crate::options::Options;
 use crate::reach::{self, Reached};
+use crate::servers;
 use outlast_agent::session::Setup;
 use outlast_agent::tools::Tools;
 use outlast_dialect::Delivery;
@@ -39,6 +40,7 @@ impl Parts {
         options: &Options,
         clock: Arc<dyn Clock>,
     ) -> anyhow::Result<Self> {
+        servers::check(&settings)?;
         let reached = reach::model(&settings, options.base_url.as_deref(), clock.clone())?;
         Ok(Self {
             reached,
@@ -67,14 +69,17 @@ impl Parts {
         }
     }
 
-    /// What a session in that folder is made of.
-    pub(crate) fn setup(
+    /// What a session in that folder is made of. MCP servers are started for it, which may take a while.
+    pub(crate) async fn setup(
         self,
         options: &Options,
         knowledge: &Knowledge,
         (folder, attendance): (&Path, Attendance),
     ) -> Setup {
-        let tools = self.tools(folder, attendance);
+        let tools = match self.tools(folder, attendance) {
+            Some(tools) => Some(servers::started(tools, &self.settings).await),
+            None => None,
+        };
         let offered = tools.as_ref().map(Tools::offered).unwrap_or_default();
         let Self {
             reached,

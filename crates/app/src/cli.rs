@@ -113,7 +113,7 @@ pub(crate) struct PromptArguments {
     #[arg(long, requires = "prompt")]
     pub(crate) no_session: bool,
 
-    /// What may run without being asked about: write, bash, outside; separated by commas
+    /// What may run without being asked about: write, bash, outside, mcp; separated by commas
     #[arg(long, value_name = "NAMES", requires = "prompt")]
     pub(crate) allow: Option<String>,
 
@@ -131,7 +131,7 @@ pub(crate) struct ResumeArguments {
     /// Only that session; the beginning of its id is enough [default: all that are not finished]
     pub(crate) session: Option<String>,
 
-    /// What may run without being asked about, beside what was allowed before: write, bash, outside
+    /// What may run without being asked about, beside what was allowed before: write, bash, outside, mcp
     #[arg(long, value_name = "NAMES")]
     pub(crate) allow: Option<String>,
 

@@ -12,6 +12,7 @@ mod layers;
 mod places;
 mod problem;
 pub(crate) mod schema;
+mod servers;
 pub(crate) mod settings;
 #[cfg(test)]
 mod settings_tests;
@@ -25,6 +26,8 @@ pub(crate) use accounts::{AccountSettings, KeyFrom};
 pub(crate) use key::Key;
 pub(crate) use layers::{Found, Layers, Origin, Trust};
 pub(crate) use problem::Problems;
+#[cfg(all(unix, feature = "mcp"))]
+pub(crate) use servers::ServerSettings;
 pub(crate) use settings::{Provider, Settings};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};

@@ -28,6 +28,7 @@ mod reach;
 mod resume_command;
 mod runtime;
 mod screen;
+mod servers;
 mod sessions_command;
 mod settings;
 mod simulate_command;

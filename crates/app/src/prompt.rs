@@ -143,16 +143,19 @@ impl Asking {
             true => Attendance::Attended,
             false => Attendance::Unattended,
         };
-        let setup = self
-            .parts
-            .setup(&self.options, &knowledge, (&self.folder, attendance));
+        let mut signals = interrupt::signals();
+        let place = (self.folder.as_path(), attendance);
+        let setup = tokio::select! {
+            setup = self.parts.setup(&self.options, &knowledge, place) => setup,
+            signal = signals.next() => return Ok(Exit::Signalled(signal)),
+        };
         let is_wanted = !matches!(self.place, Place::Nowhere);
         let lost_some = matches!(self.place, Place::New(_, Earlier::Damaged));
         let session = begin(self.place, &self.folder, (&self.message, setup)).await?;
         let is_refused = is_wanted && !session.is_kept();
         let screen = Screen::new(arguments.json);
         let turn = session.prompt(ask);
-        let followed = follow(&session, turn, screen, interrupt::signals()).await?;
+        let followed = follow(&session, turn, screen, signals).await?;
         Ok(match followed.finish(session, &policy).await? {
             Exit::Success if is_refused || lost_some => Exit::Unrecorded,
             exit => exit,

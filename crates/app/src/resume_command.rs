@@ -144,7 +144,7 @@ impl Resuming {
         }
     }
 
-    async fn carry_on(&self, work: &Work, signals: Signals) -> anyhow::Result<Exit> {
+    async fn carry_on(&self, work: &Work, mut signals: Signals) -> anyhow::Result<Exit> {
         let summary = &work.summary;
         if work.what == What::Deliver {
             let place = (self.screen(summary), &*self.clock);
@@ -158,7 +158,10 @@ impl Resuming {
                 summary.id
             );
         }
-        let (session, policy, ask) = self.open(&summary.id, &folder).await?;
+        let (session, policy, ask) = tokio::select! {
+            opened = self.open(&summary.id, &folder) => opened?,
+            signal = signals.next() => return Ok(Exit::Signalled(signal)),
+        };
         let turn = async {
             match work.what {
                 What::TryAgain => session.try_again(ask).await,
@@ -191,7 +194,7 @@ impl Resuming {
             false => Attendance::Unattended,
         };
         let place = (folder, attendance);
-        let setup = parts.setup(&options, &self.knowledge, place);
+        let setup = parts.setup(&options, &self.knowledge, place).await;
         let session = Session::open(&self.journal, id, setup).await?;
         Ok((session, policy, ask))
     }

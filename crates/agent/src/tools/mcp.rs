@@ -105,7 +105,7 @@ impl Tools {
         };
         let could_run = |server: &Server| {
             let permissions = [server.name.clone(), MCP.to_owned()];
-            self.could_allow(&permissions, &names::prefix(&server.name))
+            self.could_run_any(&names::prefix(&server.name), &permissions)
         };
         let useful: Vec<Server> = servers.into_iter().filter(could_run).collect();
         let starting = useful

@@ -12,6 +12,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// The permission to leave the working folder, beside the names of tools.
 pub const OUTSIDE: &str = "outside";
 
+/// What is said of a call that nobody allowed and nobody can be asked about.
+pub(super) const NOT_ALLOWED: &str = "it is not allowed here";
+
 /// What a person said.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
@@ -133,6 +136,6 @@ fn not_allowed(question: &Question, missing: &str) -> String {
             "{} is outside of the working folder, and leaving that is not allowed here",
             path.display()
         ),
-        _ => "it is not allowed here".to_owned(),
+        _ => NOT_ALLOWED.to_owned(),
     }
 }

@@ -3,7 +3,7 @@
 //! Invariant: a tool runs as a task of its own, so that its panic is its own. Whoever stops waiting for it stops it.
 
 use super::output::bounded;
-use super::permission::{OUTSIDE, Permissions};
+use super::permission::{NOT_ALLOWED, OUTSIDE, Permissions};
 use super::{Approve, Context, Question, Reach, Tool, edit, grep, input, place, read, write};
 use futures_util::future::join_all;
 use outlast_engine::tools::{Effect, Output, Toolbox};
@@ -31,6 +31,8 @@ pub struct Tools {
     hidden_variables: Vec<String>,
     timeout: Duration,
     is_protected: Arc<dyn Fn(&Path) -> bool + Send + Sync>,
+    /// How the names of tools begin that are not there because nobody allowed them.
+    withheld: Vec<String>,
     /// Calls that may leave the working folder, this once.
     let_out: Mutex<Vec<ToolCall>>,
 }
@@ -63,6 +65,7 @@ impl Tools {
             hidden_variables: Vec::new(),
             timeout: LONGEST,
             is_protected: Arc::new(|_| false),
+            withheld: Vec::new(),
             let_out: Mutex::default(),
         }
     }
@@ -144,10 +147,15 @@ impl Tools {
         &self.hidden_variables
     }
 
-    /// Whether a tool could run that one of these permissions, or one that begins like this, allows.
+    /// Whether a tool could run whose name begins like this and that one of these permissions allows as well. If not, that
+    /// is what is said when it is called.
     #[cfg(all(unix, feature = "mcp"))]
-    pub(super) fn could_allow(&self, permissions: &[String], prefix: &str) -> bool {
-        self.permissions.could_run(permissions) || self.permissions.allows_any(prefix)
+    pub(super) fn could_run_any(&mut self, prefix: &str, permissions: &[String]) -> bool {
+        let could = self.permissions.could_run(permissions) || self.permissions.allows_any(prefix);
+        if !could {
+            self.withheld.push(prefix.to_owned());
+        }
+        could
     }
 
     async fn admit_call(&self, call: &ToolCall) -> Result<Effect, String> {
@@ -170,7 +178,8 @@ impl Tools {
 
     /// The call with its tool, or what is wrong with it. Tools are foreign code here as well.
     fn examine(&self, call: &ToolCall) -> Result<Examined, String> {
-        let tool = self.tools.get(&call.name).ok_or_else(|| self.unknown())?;
+        let tool = self.tools.get(&call.name);
+        let tool = tool.ok_or_else(|| self.unknown(&call.name))?;
         let arguments = input::parse(&call.arguments)?;
         let examine = || {
             tool.check(&arguments)?;
@@ -193,7 +202,10 @@ impl Tools {
             .unwrap_or_else(|_| Err("it failed while its arguments were looked at".to_owned()))
     }
 
-    fn unknown(&self) -> String {
+    fn unknown(&self, name: &str) -> String {
+        if self.withheld.iter().any(|prefix| name.starts_with(prefix)) {
+            return NOT_ALLOWED.to_owned();
+        }
         let names: Vec<_> = self.offered().into_iter().map(|tool| tool.name).collect();
         format!("there is no such tool. There are: {}", names.join(", "))
     }

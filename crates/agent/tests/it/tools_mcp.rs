@@ -202,6 +202,10 @@ async fn a_tool_runs_when_all_its_server_or_itself_is_allowed() {
             }
         }
         assert_eq!(ran, expected, "{allowed}");
+        let refused = tools.admit(&call("mcp__test__hang", json!({}))).await;
+        let refusal = "`mcp__test__hang` was not run: it is not allowed here";
+        let is_refused = refused == Err(refusal.to_owned());
+        assert_eq!(is_refused, expected.len() < 2, "{allowed}: {refused:?}");
         // A server of which nothing could run is not started.
         assert_eq!(place.pids().is_empty(), expected.is_empty(), "{allowed}");
     }

@@ -1,6 +1,6 @@
 //! The JSON Schema of `outlast.toml`, made from the table.
 
-use super::table::{Free, Kind, SETTINGS, Setting};
+use super::table::{Free, Kind, LONGEST_SERVER, NOT_SERVERS, SETTINGS, Setting};
 use super::value::{Given, Value};
 use serde_json::{Map, Value as Json, json};
 use std::collections::BTreeMap;
@@ -66,6 +66,11 @@ fn names(free: Free) -> Json {
     match free {
         Free::Header => json!({ "pattern": "^[A-Za-z0-9!#$%&'*+.^_`|~-]+$" }),
         Free::Account => json!({ "pattern": "^[A-Za-z0-9_.-]{1,64}$" }),
+        Free::Server => json!({
+            "pattern": format!("^[A-Za-z0-9_-]{{1,{LONGEST_SERVER}}}$"),
+            "not": { "enum": NOT_SERVERS },
+        }),
+        Free::Variable => json!({ "pattern": "^[A-Za-z_][A-Za-z0-9_]*$" }),
         Free::Model | Free::Provider => json!({ "minLength": 1 }),
     }
 }

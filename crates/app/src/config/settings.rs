@@ -3,6 +3,7 @@
 use super::accounts::{self, AccountSettings};
 use super::key::Key;
 use super::layers::{Found, Layers, key_variable};
+use super::servers::{self, ServerSettings};
 use super::table::SETTINGS;
 use super::value::{ProxyUrl, Value};
 use crate::exit::Usage;
@@ -35,6 +36,8 @@ pub(crate) struct Settings {
     pub(crate) limits: LimitSettings,
     pub(crate) price: Option<Price>,
     pub(crate) tools: ToolSettings,
+    /// MCP servers, by name.
+    pub(crate) servers: Vec<ServerSettings>,
     pub(crate) timeouts: Timeouts,
     pub(crate) base_url: Option<String>,
     pub(crate) api_key: Option<Secret>,
@@ -113,6 +116,7 @@ impl Settings {
         let name = provider.map_or("", Provider::name);
         let own = |field: &str| Key::named(&format!("providers.<provider>.{field}"), name);
         let model = text("model");
+        let servers = servers::all(layers)?;
         Ok(Self {
             provider,
             max_tokens: match layers.value("max_tokens") {
@@ -126,7 +130,8 @@ impl Settings {
                 cost: layers.cost_ceiling(),
             },
             price: price(layers, model.as_deref())?,
-            tools: ToolSettings::of(layers)?,
+            tools: ToolSettings::of(layers, &servers)?,
+            servers,
             timeouts: timeouts(layers, model.as_deref()),
             model,
             base_url: layers.text(&own("base_url")).map(str::to_owned),
@@ -206,22 +211,29 @@ fn price(layers: &Layers, model: Option<&str>) -> Result<Option<Price>, Usage> {
     }
 }
 
-/// What can be allowed.
-const ALLOWABLE: [&str; 4] = ["write", "edit", "bash", "outside"];
+/// What can be allowed, beside servers and their tools.
+const ALLOWABLE: [&str; 5] = ["write", "edit", "bash", "outside", "mcp"];
 
 impl ToolSettings {
-    fn of(layers: &Layers) -> Result<Self, Usage> {
+    fn of(layers: &Layers, servers: &[ServerSettings]) -> Result<Self, Usage> {
         let names = layers.text(&Key::of("tools.allow")).unwrap_or_default();
         let names = names
             .split(',')
             .map(str::trim)
             .filter(|name| !name.is_empty());
         let allow: Vec<String> = names.map(str::to_owned).collect();
-        if let Some(unknown) = allow
-            .iter()
-            .find(|name| !ALLOWABLE.contains(&name.as_str()))
-        {
-            let known = ALLOWABLE.join(", ");
+        let is_of = |name: &str, server: &ServerSettings| {
+            name == server.name || name.starts_with(&format!("mcp__{}__", server.name))
+        };
+        let is_known = |name: &str| {
+            ALLOWABLE.contains(&name) || servers.iter().any(|server| is_of(name, server))
+        };
+        if let Some(unknown) = allow.iter().find(|name| !is_known(name)) {
+            let known = ALLOWABLE.into_iter();
+            let known: Vec<&str> = known
+                .chain(servers.iter().map(|server| server.name.as_str()))
+                .collect();
+            let known = known.join(", ");
             return Err(Usage(format!(
                 "tools.allow: there is nothing to allow called `{unknown}`; there are {known}"
             )));
@@ -235,7 +247,7 @@ impl ToolSettings {
 }
 
 /// A tool without a limit of its own has this one.
-const LONGEST_TOOL: Duration = Duration::from_secs(24 * 3600);
+pub(super) const LONGEST_TOOL: Duration = Duration::from_secs(24 * 3600);
 
 /// Those of the model where it has its own; zero is no limit.
 fn timeouts(layers: &Layers, model: Option<&str>) -> Timeouts {

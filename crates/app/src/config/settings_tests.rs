@@ -263,3 +263,29 @@ fn no_debug_output_of_the_settings_holds_a_secret() {
     };
     assert!(!format!("{:?}", settings(given)).contains("sesame"));
 }
+
+#[test]
+fn a_server_is_read_with_its_own_variables_and_can_be_allowed() {
+    let user = "[mcp.files]\ncommand = \"npx -y 'a b'\"\neffects = \"read=pure\"\ntimeout = 0\nenv = { TOKEN = \"sesame\" }\n\
+                [mcp.other]\ncommand = \"other\"\n[tools]\nallow = \"files, mcp__other__x, mcp\"\n";
+    let settings = settings(Given {
+        user,
+        ..Given::default()
+    });
+    let [files, other] = &settings.servers[..] else {
+        panic!("{:?}", settings.servers);
+    };
+    assert_eq!(
+        (files.name.as_str(), files.program.as_str()),
+        ("files", "npx")
+    );
+    assert_eq!(files.arguments, ["-y", "a b"]);
+    assert_eq!(files.timeout, Some(Duration::from_secs(24 * 3600)));
+    let [(name, value)] = &files.variables[..] else {
+        panic!("{:?}", files.variables);
+    };
+    assert_eq!((name.as_str(), value.expose_secret()), ("TOKEN", "sesame"));
+    assert_eq!((other.timeout, other.variables.len()), (None, 0));
+    assert_eq!(settings.tools.allow, ["files", "mcp__other__x", "mcp"]);
+    assert!(!format!("{settings:?}").contains("sesame"));
+}

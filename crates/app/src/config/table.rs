@@ -11,7 +11,7 @@ pub(crate) const PROVIDERS: [&str; 4] = ["mock", "anthropic", "openai", "openai-
 const REMOTE: &[&str] = &["anthropic", "openai", "openai-responses"];
 
 pub(crate) struct Setting {
-    /// Its place in the file. `<provider>`, `<model>` and `<header>` stand for a name; see [`Free`].
+    /// Its place in the file. What stands in `<…>` is a name; see [`Free`].
     pub(crate) path: &'static str,
     pub(crate) kind: Kind,
     pub(crate) about: &'static str,
@@ -60,6 +60,8 @@ pub(crate) enum Free {
     Model,
     Header,
     Account,
+    Server,
+    Variable,
 }
 
 impl Free {
@@ -69,6 +71,8 @@ impl Free {
             "<model>" => Some(Self::Model),
             "<header>" => Some(Self::Header),
             "<account>" => Some(Self::Account),
+            "<server>" => Some(Self::Server),
+            "<variable>" => Some(Self::Variable),
             _ => None,
         }
     }
@@ -80,6 +84,8 @@ impl Free {
             Self::Model => !name.is_empty(),
             Self::Header => !name.is_empty() && name.bytes().all(is_token),
             Self::Account => is_account_name(name),
+            Self::Server => is_server_name(name),
+            Self::Variable => is_variable(name),
         }
     }
 
@@ -87,7 +93,7 @@ impl Free {
     pub(crate) fn names(self) -> &'static [&'static str] {
         match self {
             Self::Provider => REMOTE,
-            Self::Model | Self::Header | Self::Account => &[],
+            Self::Model | Self::Header | Self::Account | Self::Server | Self::Variable => &[],
         }
     }
 
@@ -97,6 +103,11 @@ impl Free {
             Self::Model => "the name of a model".to_owned(),
             Self::Header => "the name of a header".to_owned(),
             Self::Account => "a name of letters, digits, `-`, `_` and `.`".to_owned(),
+            Self::Server => format!(
+                "a name of at most {LONGEST_SERVER} letters, digits, `-` and `_` that is none of {}",
+                NOT_SERVERS.join(", ")
+            ),
+            Self::Variable => "the name of a variable".to_owned(),
         }
     }
 }
@@ -106,6 +117,24 @@ fn is_account_name(name: &str) -> bool {
     const LONGEST: usize = 64;
     let plain = |b: u8| b.is_ascii_alphanumeric() || b"-_.".contains(&b);
     (1..=LONGEST).contains(&name.len()) && name.bytes().all(plain)
+}
+
+/// The names of servers stand in those of their tools, which may have 64 characters.
+pub(crate) const LONGEST_SERVER: usize = 24;
+/// What is allowed or called by these names is something else.
+pub(crate) const NOT_SERVERS: [&str; 7] =
+    ["bash", "edit", "grep", "mcp", "outside", "read", "write"];
+
+fn is_server_name(name: &str) -> bool {
+    let plain = |b: u8| b.is_ascii_alphanumeric() || b"-_".contains(&b);
+    let fits = (1..=LONGEST_SERVER).contains(&name.len()) && name.bytes().all(plain);
+    fits && !NOT_SERVERS.contains(&name)
+}
+
+fn is_variable(name: &str) -> bool {
+    let in_name = |b: u8| b.is_ascii_alphanumeric() || b == b'_';
+    let begins = |b: &u8| !b.is_ascii_digit();
+    name.as_bytes().first().is_some_and(begins) && name.bytes().all(in_name)
 }
 
 const fn setting(path: &'static str, kind: Kind, about: &'static str) -> Setting {
@@ -228,13 +257,38 @@ pub(crate) const SETTINGS: &[Setting] = &[
     setting(
         "tools.allow",
         Kind::Text,
-        "What may run without being asked about, separated by commas: write, bash, outside (files outside of the folder).",
+        "What may run without being asked about, separated by commas: write, bash, outside (files outside of the folder), mcp (the tools of all MCP servers), the name of a server or of one of its tools.",
     )
     .flag("--allow")
     .restricted(),
     setting("tools.timeout", Kind::Duration, "How long a tool may run.")
         .default("10m")
         .restricted(),
+    setting(
+        "mcp.<server>.command",
+        Kind::Text,
+        "The command that starts an MCP server, whose tools the model may use: a program and its arguments, with quotes as in a shell, but run without one.",
+    )
+    .restricted(),
+    setting(
+        "mcp.<server>.env.<variable>",
+        Kind::Credential,
+        "A variable of the environment that only this server sees.",
+    )
+    .secret()
+    .restricted(),
+    setting(
+        "mcp.<server>.timeout",
+        Kind::Duration,
+        "How long a call of the server may take; without it as long as tools.timeout, which counts as well.",
+    )
+    .restricted(),
+    setting(
+        "mcp.<server>.effects",
+        Kind::Text,
+        "What running a tool of the server twice would do, such as `search=pure, save=idempotent`: those are run again when a restart interrupted them, all others are not.",
+    )
+    .restricted(),
     setting("timeouts.connect", Kind::Duration, "How long connecting may take.").default("10s"),
     setting("timeouts.headers", Kind::Duration, "How long the head of the response may take.").default("5m"),
     setting("timeouts.first_event", Kind::Duration, "How long the first event of the answer may take.")
@@ -341,9 +395,16 @@ mod tests {
     #[test]
     fn what_can_send_a_key_elsewhere_is_restricted() {
         for setting in SETTINGS {
-            let risky = ["providers.", "http.", "accounts.", "tools.", "limits."]
-                .iter()
-                .any(|group| setting.path.starts_with(group))
+            let risky = [
+                "providers.",
+                "http.",
+                "accounts.",
+                "tools.",
+                "mcp.",
+                "limits.",
+            ]
+            .iter()
+            .any(|group| setting.path.starts_with(group))
                 || setting.path.contains(".price.");
             assert_eq!(setting.restricted, risky, "{}", setting.path);
             assert!(!setting.secret || setting.restricted, "{}", setting.path);

@@ -99,11 +99,11 @@ fn the_folder_of_the_users_settings_is_no_project() {
 const WRONG: [(&str, &str); 22] = [
     (
         "modle = 1",
-        "1:1: modle: there is no such setting; allowed here: provider, model, max_tokens, retry, limits, tools, timeouts, models, providers, accounts, http; did you mean `model`?",
+        "1:1: modle: there is no such setting; allowed here: provider, model, max_tokens, retry, limits, tools, mcp, timeouts, models, providers, accounts, http; did you mean `model`?",
     ),
     (
         "\n  policy = \"session\"",
-        "2:3: policy: there is no such setting; allowed here: provider, model, max_tokens, retry, limits, tools, timeouts, models, providers, accounts, http; did you mean `retry.policy`?",
+        "2:3: policy: there is no such setting; allowed here: provider, model, max_tokens, retry, limits, tools, mcp, timeouts, models, providers, accounts, http; did you mean `retry.policy`?",
     ),
     (
         "[timeouts]\nheader = 1",

@@ -21,6 +21,8 @@ mod interrupts;
 mod kills;
 #[cfg(target_os = "linux")]
 mod long_session;
+#[cfg(target_os = "linux")]
+mod mcp_door;
 mod mock_server;
 mod policies;
 #[cfg(target_os = "linux")]
