@@ -50,13 +50,14 @@ const KERNEL_MAY_USE: [&str; 6] = [
 ];
 
 /// Crates that only some of ours may name.
-const RESERVED: [(&str, &[&str]); 8] = [
+const RESERVED: [(&str, &[&str]); 9] = [
     ("reqwest", &["outlast-engine"]),
     ("rustls", &["outlast-engine"]),
     ("hyper", &["outlast-engine", "outlast-mock"]),
     ("hyper-util", &["outlast-mock"]),
     ("rusqlite", &["outlast-store"]),
     ("clap", &["outlast-app"]),
+    ("rmcp", &["outlast-agent"]),
     ("crossterm", &["outlast-app"]),
     ("anyhow", &["outlast-app"]),
 ];
