@@ -79,6 +79,7 @@ fn said(kind: Kind, dialect: Dialect, facts: &Facts) -> Vec<Delta> {
             .collect(),
         Kind::LongSummary => words(&[facts.conversation.prompt.as_str(); 2].join("\n")),
         Kind::Agent => agent::step(facts),
+        Kind::ThinkingAgent => [thought(THOUGHT, proof(dialect)), agent::step(facts)].concat(),
     }
 }
 

@@ -8,6 +8,7 @@
 )]
 
 mod compaction;
+mod cut_answers;
 mod pieces;
 mod session_flow;
 mod session_limits;

@@ -57,10 +57,12 @@ pub enum Kind {
     /// Calls of the tools that the prompt names, one step after the other, then what came of them. Asked to summarise a
     /// conversation, it tells which of its steps are left.
     Agent,
+    /// The same, with reasoning before each step.
+    ThinkingAgent,
 }
 
 impl Kind {
-    pub(crate) const WORDS: [Word<Self>; 25] = [
+    pub(crate) const WORDS: [Word<Self>; 26] = [
         ("text", Self::Text, "a sentence"),
         (
             "reasoning",
@@ -141,6 +143,11 @@ impl Kind {
             "agent",
             Self::Agent,
             "calls of the tools that the prompt names",
+        ),
+        (
+            "thinking-agent",
+            Self::ThinkingAgent,
+            "the same, with reasoning before each step",
         ),
     ];
 
