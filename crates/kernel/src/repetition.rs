@@ -92,8 +92,9 @@ impl Guard {
         if is_part && stands_alone {
             stall = stall.or(self.end_word());
         }
-        self.stall.mark(c);
-        (self.paragraphs.mark(c), stall)
+        let is_symbol = is_symbol(c);
+        self.stall.mark(is_symbol);
+        (self.paragraphs.mark(c, is_symbol), stall)
     }
 
     fn end_word(&mut self) -> Option<Loop> {

@@ -6,8 +6,10 @@
 
 use super::Loop;
 
-/// The longest period, in characters; as many are kept.
+/// The longest period, in characters.
 const LONGEST: usize = 2048;
+/// How many characters are kept.
+const RING: usize = 2 * LONGEST;
 /// How many characters in a row are looked for.
 const GRAM: usize = 16;
 const BASE: u64 = 0x9E37_79B9_7F4A_7C15;
@@ -39,12 +41,11 @@ struct Candidate {
 impl Cycles {
     pub(super) fn push(&mut self, c: char) -> Option<Loop> {
         if self.last.is_empty() {
-            self.last = vec!['\0'; 2 * LONGEST];
+            self.last = vec!['\0'; RING];
             self.seen = vec![(0, 0); PLACES];
         }
         let leaving = self.back(GRAM - 1);
-        let ring = self.last.len();
-        self.last[self.count % ring] = c;
+        self.last[self.count % RING] = c;
         self.count += 1;
         self.roll(c, leaving);
         self.candidate = self
@@ -60,7 +61,7 @@ impl Cycles {
     /// The character that many before the last one.
     fn back(&self, distance: usize) -> Option<char> {
         let place = self.count.checked_sub(distance + 1)?;
-        (distance < self.last.len()).then(|| self.last[place % self.last.len()])
+        (distance < RING).then(|| self.last[place % RING])
     }
 
     fn roll(&mut self, c: char, leaving: Option<char>) {

@@ -3,7 +3,7 @@
 //! A paragraph is known by the set of its words. Code and tables repeat themselves for good reasons and are passed over,
 //! and so is what differs in its numbers: a list of cases is no circle.
 
-use super::{Loop, Word, is_symbol};
+use super::{Loop, Word};
 use std::collections::VecDeque;
 
 /// How many paragraphs are kept.
@@ -55,9 +55,9 @@ impl Paragraphs {
     }
 
     /// Takes a character in; the words before it are already known.
-    pub(super) fn mark(&mut self, c: char) -> Option<Loop> {
+    pub(super) fn mark(&mut self, c: char, is_symbol: bool) -> Option<Loop> {
         self.characters += 1;
-        self.symbols += usize::from(is_symbol(c));
+        self.symbols += usize::from(is_symbol);
         self.line = match (self.line, c) {
             (Line::Blank, '\n') => {
                 return self.end().then_some(Loop::Paragraphs);

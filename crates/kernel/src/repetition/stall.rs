@@ -4,7 +4,7 @@
 //! always new, and so is what looks like code or a table. A long text that is written down a second time has no new words
 //! either, but many different ones: a stall has few.
 
-use super::{Word, is_symbol};
+use super::Word;
 use std::collections::VecDeque;
 
 /// The words of a segment.
@@ -27,9 +27,9 @@ pub(super) struct Stall {
 }
 
 impl Stall {
-    pub(super) fn mark(&mut self, c: char) {
+    pub(super) fn mark(&mut self, is_symbol: bool) {
         self.characters += 1;
-        self.symbols += usize::from(is_symbol(c));
+        self.symbols += usize::from(is_symbol);
     }
 
     /// Takes a word in; whether nothing new has come for too long.
