@@ -6,11 +6,12 @@ use crate::home;
 use crate::options::Options;
 use crate::reach::{self, Reached};
 use crate::servers;
+use outlast_agent::compaction::Compaction;
 use outlast_agent::session::Setup;
 use outlast_agent::tools::Tools;
 use outlast_dialect::Delivery;
-use outlast_engine::accounts::Accounts;
 use outlast_engine::knowledge::Knowledge;
+use outlast_engine::route::Route;
 use outlast_engine::strategy::PolicyRetry;
 use outlast_engine::{Clock, RetryStrategy};
 use outlast_kernel::budget::Limits;
@@ -29,6 +30,10 @@ pub(crate) enum Attendance {
 /// What a session is made of, but for what is shared with others.
 pub(crate) struct Parts {
     reached: Reached,
+    /// Who is asked when that model cannot be, in order.
+    fallbacks: Vec<Reached>,
+    /// Who summarises conversations first, if it is another one.
+    summariser: Option<Reached>,
     pub(crate) settings: Settings,
     clock: Arc<dyn Clock>,
 }
@@ -41,9 +46,19 @@ impl Parts {
         clock: Arc<dyn Clock>,
     ) -> anyhow::Result<Self> {
         servers::check(&settings)?;
-        let reached = reach::model(&settings, options.base_url.as_deref(), clock.clone())?;
+        let base_url = options.base_url.as_deref();
+        let reached = reach::model(&settings, base_url, clock.clone())?;
+        let other =
+            |other: &Settings, role| reach::other((other, role), (&settings, base_url), &clock);
+        let fallbacks = settings.fallbacks.iter();
+        let fallbacks = fallbacks.map(|one| other(one, "fallback"));
+        let fallbacks = fallbacks.collect::<anyhow::Result<_>>()?;
+        let summariser = settings.summariser.as_deref();
+        let summariser = summariser.map(|one| other(one, "compaction.model"));
         Ok(Self {
             reached,
+            fallbacks,
+            summariser: summariser.transpose()?,
             settings,
             clock,
         })
@@ -54,9 +69,10 @@ impl Parts {
         &self.reached.model
     }
 
-    /// Whether what is learnt of the provider is of use to others.
-    pub(crate) const fn is_shared(&self) -> bool {
-        self.reached.is_shared
+    /// Whether what is learnt of the providers is of use to others.
+    pub(crate) fn is_shared(&self) -> bool {
+        let mut others = self.fallbacks.iter().chain(&self.summariser);
+        self.reached.is_shared || others.any(|other| other.is_shared)
     }
 
     /// What a prompt may spend that begins now.
@@ -83,18 +99,25 @@ impl Parts {
         let offered = tools.as_ref().map(Tools::offered).unwrap_or_default();
         let Self {
             reached,
+            fallbacks,
+            summariser,
             settings,
             clock,
         } = self;
-        let retry: Arc<dyn RetryStrategy> =
-            Arc::new(PolicyRetry::new(settings.retry.policy, clock.clone()));
-        let accounts = (!reached.accounts.is_empty()).then(|| {
-            Arc::new(Accounts::new(
-                reached.accounts,
-                knowledge.clone(),
-                clock.clone(),
-            ))
-        });
+        let strategy = |policy| Arc::new(PolicyRetry::new(policy, clock.clone()));
+        let of_summaries = strategy(settings.retry.in_force());
+        let retry: Arc<dyn RetryStrategy> = strategy(settings.retry.policy);
+        let is_shared = reached.is_shared;
+        let route = |reached: Reached| reached.route(knowledge, &clock);
+        let (first, summariser) = (route(reached), summariser.map(route));
+        let fallbacks: Vec<Route> = fallbacks.into_iter().map(route).collect();
+        let summarisers = summariser.into_iter().chain([first.clone()]);
+        let compaction = Compaction::new(
+            summarisers.chain(fallbacks.iter().cloned()).collect(),
+            of_summaries,
+            clock.clone(),
+            settings.recovery.compaction,
+        );
         Setup {
             system: (!offered.is_empty()).then(|| instructions(folder)),
             max_tokens: settings.max_tokens,
@@ -104,12 +127,18 @@ impl Parts {
             },
             retry: Some(retry),
             retry_enabled: settings.retry.enabled,
-            accounts,
-            knowledge: reached.is_shared.then(|| knowledge.clone()),
-            price: settings.price,
+            accounts: first.accounts,
+            knowledge: is_shared.then(|| knowledge.clone()),
+            price: first.price,
+            traits: first.traits,
+            fallbacks,
+            fallback_rules: settings.recovery.fallback,
+            compaction: Some(Arc::new(compaction)),
+            after_content: settings.recovery.after_content,
+            corrections: settings.recovery.corrections,
             tools: tools.map(|tools| Arc::new(tools) as _),
             offered,
-            ..Setup::new(Arc::new(reached.adapter), reached.model, clock)
+            ..Setup::new(first.provider, first.model, clock)
         }
     }
 

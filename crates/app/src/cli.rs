@@ -4,6 +4,7 @@ mod simulate;
 
 pub(crate) use simulate::SimulateArguments;
 
+use crate::config::list::SEPARATOR;
 use crate::explain::Came;
 use clap::{Args, Parser, Subcommand};
 use std::net::SocketAddr;
@@ -29,6 +30,8 @@ Examples:
   outlast -p - --json < prompt.txt
   outlast -p \"Fix the failing test\" --allow write,bash --policy overnight
   outlast -p \"And now the other one\" --continue
+  outlast -p \"Say hello\" --model claude-sonnet-4-5 --fallback claude-haiku-4-5 --fallback openai:gpt-5.1
+  outlast -p /compact --continue
   outlast resume
   outlast policy show overnight";
 
@@ -60,7 +63,7 @@ pub(crate) enum Command {
     Mock(MockArguments),
     /// Carry on what a crash, a reboot or a signal has interrupted
     Resume(ResumeArguments),
-    /// List, show, export and delete sessions
+    /// List, show, export, compact and delete sessions
     #[command(subcommand)]
     Sessions(SessionsCommand),
     /// Show the accounts: which are free, which are blocked, why and until when
@@ -160,6 +163,14 @@ pub(crate) enum SessionsCommand {
         /// As what
         #[arg(long, value_enum, default_value = "markdown")]
         format: ExportFormat,
+    },
+    /// Make the conversation of a session shorter, as `-p /compact` does
+    Compact {
+        /// Its id, or the beginning of it
+        session: String,
+        /// What the summary should look at
+        #[arg(long, value_name = "TEXT")]
+        focus: Option<String>,
     },
     /// Remove sessions for good
     Delete {
@@ -284,19 +295,29 @@ pub(crate) struct SettingFlags {
     /// The retry policy; see `outlast policy list` [default: session]
     #[arg(long, value_name = "NAME")]
     pub(crate) policy: Option<String>,
+    /// A model to ask when the first one cannot be asked, MODEL or PROVIDER:MODEL; may be given more than once, `''` means none
+    #[arg(long, value_name = "MODEL")]
+    pub(crate) fallback: Vec<String>,
+    /// What becomes of an answer that breaks off: fail, retract (ask anew) or continue [default: retract]
+    #[arg(long, value_name = "WHAT")]
+    pub(crate) after_content: Option<String>,
 }
 
 impl SettingFlags {
     /// What was typed, by the settings that it overrides.
-    pub(crate) fn overrides(&self) -> Vec<(&str, &str)> {
+    pub(crate) fn overrides(&self) -> Vec<(&'static str, String)> {
+        let separator = SEPARATOR.to_string();
+        let fallback = (!self.fallback.is_empty()).then(|| self.fallback.join(&separator));
         let flags = [
-            ("provider", &self.provider),
-            ("model", &self.model),
-            ("retry.policy", &self.policy),
+            ("provider", self.provider.clone()),
+            ("model", self.model.clone()),
+            ("retry.policy", self.policy.clone()),
+            ("fallback.models", fallback),
+            ("after_content", self.after_content.clone()),
         ];
         flags
             .into_iter()
-            .filter_map(|(path, value)| Some((path, value.as_deref()?)))
+            .filter_map(|(path, value)| Some((path, value?)))
             .collect()
     }
 }

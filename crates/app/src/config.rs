@@ -5,12 +5,16 @@
 //! Invariant: no secret is in an error, in what is shown, or in the `Debug` of anything here.
 
 mod accounts;
+mod chain;
 pub(crate) mod duration;
 mod file;
 mod key;
+mod kind;
 mod layers;
+pub(crate) mod list;
 mod places;
 mod problem;
+mod recovery;
 pub(crate) mod schema;
 mod servers;
 pub(crate) mod settings;
@@ -53,12 +57,15 @@ pub(crate) struct Source {
 /// The settings that count. What a project may not set is ignored with a warning on stderr.
 ///
 /// A flag is given by the path of its setting, such as `("retry.policy", "overnight")`.
-pub(crate) fn load(flags: &[(&str, &str)]) -> anyhow::Result<Settings> {
+pub(crate) fn load(flags: &[(&str, impl AsRef<str>)]) -> anyhow::Result<Settings> {
     load_in(std::env::current_dir().ok().as_deref(), flags)
 }
 
 /// The settings that count in that folder.
-pub(crate) fn load_in(folder: Option<&Path>, flags: &[(&str, &str)]) -> anyhow::Result<Settings> {
+pub(crate) fn load_in(
+    folder: Option<&Path>,
+    flags: &[(&str, impl AsRef<str>)],
+) -> anyhow::Result<Settings> {
     let gathered = gather_in(folder, flags)?;
     if let Some(warning) = gathered.warning() {
         complain(&format!("warning: {warning}"));
@@ -68,11 +75,11 @@ pub(crate) fn load_in(folder: Option<&Path>, flags: &[(&str, &str)]) -> anyhow::
 }
 
 /// Reads all layers; what is wrong in them is among what was found.
-pub(crate) fn gather(flags: &[(&str, &str)]) -> anyhow::Result<Gathered> {
+pub(crate) fn gather(flags: &[(&str, impl AsRef<str>)]) -> anyhow::Result<Gathered> {
     gather_in(std::env::current_dir().ok().as_deref(), flags)
 }
 
-fn gather_in(folder: Option<&Path>, flags: &[(&str, &str)]) -> anyhow::Result<Gathered> {
+fn gather_in(folder: Option<&Path>, flags: &[(&str, impl AsRef<str>)]) -> anyhow::Result<Gathered> {
     let mut layers = Layers::defaults();
     let mut user = None;
     if let Some(path) = places::user_file().filter(|file| places::is_there(file)) {
@@ -95,7 +102,7 @@ fn gather_in(folder: Option<&Path>, flags: &[(&str, &str)]) -> anyhow::Result<Ga
     }
     layers.environment(&environment);
     for (path, text) in flags {
-        layers.flag(path, text);
+        layers.flag(path, text.as_ref());
     }
     Ok(Gathered {
         layers,

@@ -31,7 +31,7 @@ fn check_file(file: &Path) -> anyhow::Result<Exit> {
 }
 
 fn check_all() -> anyhow::Result<Exit> {
-    let gathered = config::gather(&[])?;
+    let gathered = config::gather(&[("", ""); 0])?;
     let mut all = of_source("user file", gathered.user.as_ref());
     all.add(of_source("project file", gathered.project.as_ref()));
     let environment = Problems(gathered.layers.problems.clone());
@@ -162,6 +162,7 @@ impl Row<'_> {
             None | Some(Value::Secret(_)) => Json::Null,
             Some(Value::Count(count)) => (*count).into(),
             Some(Value::Flag(flag)) => (*flag).into(),
+            Some(Value::List(texts)) => texts.clone().into(),
             Some(other) => other.shown().into(),
         };
         json!({

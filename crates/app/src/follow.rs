@@ -13,7 +13,7 @@ use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-const TICK: Duration = Duration::from_millis(100);
+pub(crate) const TICK: Duration = Duration::from_millis(100);
 
 /// How watching ended.
 pub(crate) enum Followed {
@@ -103,6 +103,6 @@ impl Followed {
     }
 }
 
-fn lock(screen: &Mutex<Screen>) -> MutexGuard<'_, Screen> {
+pub(crate) fn lock(screen: &Mutex<Screen>) -> MutexGuard<'_, Screen> {
     screen.lock().unwrap_or_else(PoisonError::into_inner)
 }

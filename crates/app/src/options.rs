@@ -31,11 +31,11 @@ impl Options {
         ];
         let typed = typed
             .into_iter()
-            .filter_map(|(path, value)| Some((path, value?)));
+            .filter_map(|(path, value)| Some((path, value?.to_owned())));
         let settings = arguments.flags.overrides().into_iter().chain(typed);
         Self {
             settings: settings
-                .map(|(path, value)| (path.to_owned(), value.to_owned()))
+                .map(|(path, value)| (path.to_owned(), value))
                 .collect(),
             base_url: arguments.base_url.clone(),
             whole: arguments.no_stream,
@@ -49,7 +49,8 @@ impl Options {
         *allowed = format!("{allowed},{names}");
     }
 
-    /// Keeps who is asked, wherever that was set: a later process may find other settings.
+    /// Keeps who is asked first, wherever that was set: a later process may find other settings. Whoever is asked in
+    /// its place for a while is not kept here.
     pub(crate) fn pin(&mut self, settings: &Settings, model: &str) {
         let provider = settings.provider.unwrap_or(Provider::Mock).name();
         let pinned = [
@@ -68,11 +69,12 @@ impl Options {
         earlier
             .settings
             .retain(|path, _| !OF_ONE_PROMPT.contains(&path.as_str()));
-        // Another provider is not where the one before it was.
+        // Another provider is not where the one before it was, and has other models.
         let provider = self.settings.get("provider");
         if provider.is_some() && provider != earlier.settings.get("provider") {
             earlier.base_url = None;
             earlier.settings.remove("model");
+            earlier.settings.remove("fallback.models");
         }
         earlier.settings.extend(self.settings);
         Self {
@@ -120,7 +122,11 @@ mod tests {
 
     #[test]
     fn another_provider_does_not_get_the_address_and_the_model_of_the_one_before() {
-        let mut earlier = options(&[("provider", "openai"), ("model", "m")]);
+        let mut earlier = options(&[
+            ("provider", "openai"),
+            ("model", "m"),
+            ("fallback.models", "n"),
+        ]);
         earlier.base_url = Some("http://there".to_owned());
         let next = options(&[("provider", "anthropic")]).after(earlier);
         assert_eq!(next.overrides(), [("provider", "anthropic")]);

@@ -1,6 +1,9 @@
 //! Retries, shown to a person on stderr while the answer is awaited.
 //!
 //! On a terminal the line counts down in place, from the absolute wake time; elsewhere each retry is one line.
+//! Not here: the lines about what is done instead of a retry (see `progress/news.rs`).
+
+mod news;
 
 use outlast_kernel::event::Body;
 use outlast_kernel::time::{Span, millis};
@@ -30,6 +33,8 @@ pub(crate) struct Progress<Out: Write> {
     label: String,
     /// What the tools are called with, by the ids of the calls.
     calls: HashMap<String, String>,
+    /// The model that the turn began with.
+    first_model: String,
 }
 
 /// A wait at the gate.
@@ -61,6 +66,7 @@ impl<Out: Write> Progress<Out> {
             shown: String::new(),
             label: String::new(),
             calls: HashMap::new(),
+            first_model: String::new(),
         }
     }
 
@@ -122,7 +128,13 @@ impl<Out: Write> Progress<Out> {
                     self.redraw(String::new());
                 }
             }
-            body => self.tool_event(body),
+            Body::Start { model, .. } => self.first_model.clone_from(model),
+            body => {
+                if let Some(line) = news::line(body, &self.first_model, now) {
+                    self.print(&line);
+                }
+                self.tool_event(body);
+            }
         }
     }
 

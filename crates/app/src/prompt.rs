@@ -9,10 +9,14 @@ use crate::cli::PromptArguments;
 use crate::exit::{Exit, Usage};
 use crate::follow::follow;
 use crate::journal::Earlier;
+use crate::known::{Known, current_folder};
 use crate::options::Options;
 use crate::reach::FIRST_RUN;
 use crate::screen::Screen;
-use crate::{complain, config, home, image, interrupt, journal, knowledge, runtime, settings};
+use crate::{
+    compact_command, complain, config, home, image, interrupt, journal, knowledge, runtime,
+    settings,
+};
 use anyhow::Context;
 use outlast_agent::Session;
 use outlast_agent::session::{Ask, Setup};
@@ -28,6 +32,10 @@ use std::sync::Arc;
 const MAX_PROMPT_BYTES: u64 = 16 << 20;
 
 pub(crate) fn run(arguments: &PromptArguments) -> anyhow::Result<Exit> {
+    let prompt = arguments.prompt.as_deref();
+    if prompt.is_some_and(compact_command::is_meant) {
+        return compact_command::run_prompt(arguments);
+    }
     let clock: Arc<dyn Clock> = Arc::new(settings::clock()?);
     runtime::run(async {
         let asking = match arguments.go_on || arguments.session.is_some() {
@@ -106,32 +114,27 @@ impl Asking {
         })
     }
 
-    /// A prompt for a session that is there. It stays in the folder where it began.
+    /// A prompt for a session that is there.
     async fn going_on(arguments: &PromptArguments, clock: Arc<dyn Clock>) -> anyhow::Result<Self> {
-        let journal = journal::existing()?;
-        let journal = journal.ok_or_else(|| Usage("there is no session yet".to_owned()))?;
-        let summary = known(&journal, arguments).await?;
-        let earlier = crate::resume_command::options(&journal, &summary.id).await?;
-        let mut options = Options::of(arguments).after(earlier);
-        let folder = PathBuf::from(&summary.directory);
-        let settings = config::load_in(Some(&folder), &options.overrides())?;
-        let parts = Parts::new(settings, &options, clock.clone())?;
-        options.pin(&parts.settings, parts.model());
+        let typed = Options::of(arguments);
+        let known = Known::find(arguments.session.as_deref(), typed, &clock).await?;
         Ok(Self {
-            options,
-            parts,
+            options: known.options,
+            parts: known.parts,
             message: message(arguments)?,
-            folder,
+            folder: known.folder,
             home: Some(home::prepare()?),
             clock,
-            place: Place::Known(journal, summary),
+            place: Place::Known(known.journal, known.summary),
         })
     }
 
     async fn run(self, arguments: &PromptArguments) -> anyhow::Result<Exit> {
         let policy = self.parts.settings.retry.policy.clone();
+        let flags = &arguments.flags;
+        let is_chosen = flags.model.is_some() || flags.provider.is_some();
         let ask = Ask {
-            chosen: false,
+            chosen: is_chosen && matches!(self.place, Place::Known(..)),
             limits: self.parts.limits(),
             options: serde_json::to_value(&self.options)?,
             message: Some(self.message.clone()),
@@ -194,33 +197,6 @@ fn unwritten(why: &str) -> Place {
     Place::Refused
 }
 
-/// The session that is meant.
-async fn known(journal: &Journal, arguments: &PromptArguments) -> anyhow::Result<Summary> {
-    let summary = match &arguments.session {
-        Some(id) => journal::find(journal, id).await?,
-        None => {
-            let here = current_folder()?.to_string_lossy().into_owned();
-            let mut sessions = journal.sessions().await?.into_iter();
-            sessions
-                .find(|session| session.directory == here)
-                .ok_or_else(|| Usage(format!("there is no session that began in {here}")))?
-        }
-    };
-    match (summary.open_turn, summary.state) {
-        (_, State::InUse) => Err(Usage(format!(
-            "session {} is in use by another process",
-            summary.id
-        ))
-        .into()),
-        (Some(_), _) => Err(Usage(format!(
-            "the last turn of session {0} is not finished; `outlast resume {0}` carries it on",
-            summary.id
-        ))
-        .into()),
-        (None, _) => Ok(summary),
-    }
-}
-
 /// What an earlier process left is only said here; carrying it on is another command.
 async fn say_unfinished(journal: &Journal, arguments: &PromptArguments) {
     let unfinished = journal.unfinished().await.unwrap_or_default();
@@ -234,10 +210,6 @@ async fn say_unfinished(journal: &Journal, arguments: &PromptArguments) {
             "{left} earlier {turns} not finished: `outlast resume` carries on."
         ));
     }
-}
-
-fn current_folder() -> anyhow::Result<PathBuf> {
-    std::env::current_dir().context("cannot tell the current folder")
 }
 
 /// The first line of what was said.

@@ -6,10 +6,15 @@ use crate::keys::Fixed;
 use anyhow::Context;
 use outlast_dialect::Dialect;
 use outlast_engine::Clock;
-use outlast_engine::accounts::Account;
+use outlast_engine::accounts::{Account, Accounts};
 use outlast_engine::credential::Credential;
+use outlast_engine::knowledge::Knowledge;
 use outlast_engine::provider::Adapter;
+use outlast_engine::route::Route;
 use outlast_engine::transport::{Http, HttpSettings, Proxies};
+use outlast_kernel::budget::Price;
+use outlast_kernel::models::Traits;
+use outlast_kernel::text;
 use outlast_mock::{Script, Scripted};
 use secrecy::ExposeSecret;
 use std::fs::File;
@@ -28,6 +33,38 @@ pub(crate) struct Reached {
     pub(crate) accounts: Vec<Account>,
     /// Whether what is learnt of it is of use to others.
     pub(crate) is_shared: bool,
+    pub(crate) price: Option<Price>,
+    pub(crate) traits: Traits,
+    max_tokens: Option<u32>,
+}
+
+impl Reached {
+    /// How the model is asked; what is learnt of its accounts goes where that knowledge is.
+    pub(crate) fn route(self, knowledge: &Knowledge, clock: &Arc<dyn Clock>) -> Route {
+        let accounts = (!self.accounts.is_empty())
+            .then(|| Accounts::new(self.accounts, knowledge.clone(), clock.clone()));
+        Route {
+            provider: Arc::new(self.adapter),
+            model: self.model,
+            accounts: accounts.map(Arc::new),
+            price: self.price,
+            traits: self.traits,
+            max_tokens: self.max_tokens,
+        }
+    }
+}
+
+/// A model that is asked beside the one that is chosen. An address that was typed is that of the chosen provider.
+pub(crate) fn other(
+    (other, role): (&Settings, &str),
+    (chosen, base_url): (&Settings, Option<&str>),
+    clock: &Arc<dyn Clock>,
+) -> anyhow::Result<Reached> {
+    let name = |settings: &Settings| settings.provider.unwrap_or(Provider::Mock).name();
+    let base_url = base_url.filter(|_| name(other) == name(chosen));
+    let model = other.model.as_deref().unwrap_or_default();
+    let context = || format!("{role} `{}:{}`", name(other), text::plain(model));
+    self::model(other, base_url, clock.clone()).with_context(context)
 }
 
 /// The provider and the model that the settings name.
@@ -44,12 +81,14 @@ pub(crate) fn model(
         return Err(Usage(format!("no model is set; {remedy}")).into());
     };
     let accounts = accounts(settings, base_url);
-    let is_shared = true;
     Ok(Reached {
         adapter,
         model,
         accounts,
-        is_shared,
+        is_shared: true,
+        price: settings.price,
+        traits: settings.traits,
+        max_tokens: settings.max_tokens,
     })
 }
 
@@ -175,13 +214,15 @@ fn scripted(settings: &Settings, clock: Arc<dyn Clock>) -> anyhow::Result<Reache
     let adapter = Adapter::new(Dialect::Anthropic, transport, clock)
         .named("mock")
         .with_timeouts(settings.timeouts);
-    // It lives in this process alone.
-    let (accounts, is_shared) = (Vec::new(), false);
     Ok(Reached {
         adapter,
         model,
-        accounts,
-        is_shared,
+        accounts: Vec::new(),
+        // It lives in this process alone.
+        is_shared: false,
+        price: settings.price,
+        traits: settings.traits,
+        max_tokens: settings.max_tokens,
     })
 }
 

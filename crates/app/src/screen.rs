@@ -6,7 +6,7 @@ use crate::progress::Progress;
 use anyhow::{Context, bail};
 use outlast_engine::turn::Ended;
 use outlast_kernel::decision::GiveUp;
-use outlast_kernel::event::{Event, Seal, StopReason};
+use outlast_kernel::event::{Body, Event, Seal, StopReason};
 use outlast_kernel::failure::Judged;
 use outlast_kernel::policy::Policy;
 use outlast_kernel::text;
@@ -19,6 +19,8 @@ pub(crate) struct Screen {
     /// What is said before the answer, where there are several.
     heading: Option<String>,
     lost_stdout: Option<std::io::Error>,
+    /// Why the turn failed, as it was said.
+    reason: Option<String>,
 }
 
 impl Screen {
@@ -30,6 +32,7 @@ impl Screen {
             json,
             heading: None,
             lost_stdout: None,
+            reason: None,
         }
     }
 
@@ -57,7 +60,15 @@ impl Screen {
         self.lost_stdout.map_or(Ok(()), Err)
     }
 
+    /// What kept the events from stdout, if anything did.
+    pub(crate) fn take_lost_stdout(&mut self) -> Option<std::io::Error> {
+        self.lost_stdout.take()
+    }
+
     pub(crate) fn event(&mut self, event: &Event) {
+        if let Body::Error { reason, .. } = &event.body {
+            self.reason = Some(reason.clone());
+        }
         if !self.json {
             self.progress.event(&event.body, event.time);
             return;
@@ -124,8 +135,9 @@ impl Screen {
             .public_code()
             .map_or(String::new(), |code| format!(" ({code})"));
         let phrase = judged.verdict.cause.phrase();
+        let reason = self.reason.take().unwrap_or_else(|| why.to_string());
         self.progress.print(&format!(
-            "error: {phrase}: {}{code}: {why}",
+            "error: {phrase}: {}{code}: {reason}",
             one_line(&judged.failure.message)
         ));
         if let Some(remedy) = remedy(judged, *why, policy) {
@@ -171,10 +183,8 @@ impl Shortfall {
         match self {
             Self::Refused => "error: the model refused to answer".to_owned(),
             Self::Empty => "error: the answer is empty".to_owned(),
-            Self::CutOff => {
-                "warning: the answer was cut off at the output limit; `max_tokens` raises it"
-                    .to_owned()
-            }
+            // That it was is said by the turn.
+            Self::CutOff => "  hint: `max_tokens` raises the output limit".to_owned(),
             Self::WantsTools(names) => {
                 format!("error: the model wants to run a tool that it was not offered: {names}")
             }
@@ -209,7 +219,9 @@ fn remedy(judged: &Judged, why: GiveUp, policy: &Policy) -> Option<&'static str>
             )
         }
         GiveUp::Overflow => Some("shorten the prompt, or choose a model with a larger window"),
-        GiveUp::ContentSent => Some("ask again: nothing of the answer was printed"),
+        GiveUp::ContentSent => {
+            Some("nothing of the answer was printed; --after-content retract asks again by itself")
+        }
         _ => None,
     }
 }

@@ -1,10 +1,10 @@
-//! `outlast sessions`: list, show, export and delete what was written down.
+//! `outlast sessions`: list, show, export, compact and delete what was written down.
 
 use crate::cli::{ExportFormat, SessionsCommand};
 use crate::config::duration;
 use crate::exit::{Exit, Usage};
 use crate::output::{print, safe_json};
-use crate::{complain, journal, settings};
+use crate::{compact_command, complain, journal, settings};
 use anyhow::Context;
 use outlast_agent::session::read;
 use outlast_agent::transcript::{Format, Head, Writer};
@@ -33,6 +33,9 @@ pub(crate) fn run(command: SessionsCommand) -> anyhow::Result<Exit> {
             SessionsCommand::Show { session } => write(&journal, session, Format::Plain).await,
             SessionsCommand::Export { session, format } => {
                 write(&journal, session, format.into()).await
+            }
+            SessionsCommand::Compact { session, focus } => {
+                compact_command::of_session(&session, focus.as_deref()).await
             }
             SessionsCommand::Delete {
                 sessions,

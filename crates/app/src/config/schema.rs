@@ -79,6 +79,16 @@ fn leaf(setting: &Setting, name: Option<&str>) -> Json {
     let mut schema = match setting.kind {
         Kind::Text | Kind::Path => json!({ "type": "string", "pattern": r"\S" }),
         Kind::Choice(words) => json!({ "type": "string", "enum": words }),
+        Kind::Choices(words) => {
+            json!({ "type": ["array", "string"], "items": { "type": "string", "enum": words } })
+        }
+        Kind::Model => json!({ "type": "string", "pattern": r"\S" }),
+        Kind::Models => {
+            json!({ "type": ["array", "string"], "items": { "type": "string", "pattern": r"\S" } })
+        }
+        Kind::Between(least, most) => {
+            json!({ "type": "integer", "minimum": least, "maximum": most })
+        }
         Kind::Count => json!({ "type": "integer", "minimum": 1, "maximum": u32::MAX }),
         Kind::Flag => json!({ "type": "boolean" }),
         Kind::Amount => json!({ "type": "number", "minimum": 0 }),
@@ -105,6 +115,7 @@ fn default(setting: &Setting) -> Option<Json> {
     Some(match value {
         Value::Flag(flag) => flag.into(),
         Value::Count(count) => count.into(),
+        Value::List(texts) => texts.into(),
         other => other.shown().into(),
     })
 }

@@ -1,14 +1,17 @@
 //! What the settings amount to, in plain types.
 
 use super::accounts::{self, AccountSettings};
+use super::chain::{self, Entry, Place};
 use super::key::Key;
 use super::layers::{Found, Layers, key_variable};
+use super::recovery::{self, Recovery};
 use super::servers::{self, ServerSettings};
 use super::table::SETTINGS;
 use super::value::{ProxyUrl, Value};
 use crate::exit::Usage;
 use outlast_engine::provider::Timeouts;
 use outlast_kernel::budget::{Cost, Price};
+use outlast_kernel::models::Traits;
 use outlast_kernel::policy::{Overrides, Policy};
 use secrecy::SecretString;
 use std::num::NonZeroU32;
@@ -26,13 +29,20 @@ pub(crate) enum Provider {
     OpenAiResponses,
 }
 
-/// The settings that count, for the chosen provider and model.
+/// The settings that count, for one provider and model.
 #[derive(Debug)]
 pub(crate) struct Settings {
     pub(crate) provider: Option<Provider>,
     pub(crate) model: Option<String>,
     pub(crate) max_tokens: Option<u32>,
     pub(crate) retry: Retry,
+    pub(crate) recovery: Recovery,
+    /// What is known of the model.
+    pub(crate) traits: Traits,
+    /// The same for the models that are asked when this one cannot be, in order.
+    pub(crate) fallbacks: Vec<Settings>,
+    /// The same for the model that summarises conversations first, if another one does.
+    pub(crate) summariser: Option<Box<Settings>>,
     pub(crate) limits: LimitSettings,
     pub(crate) price: Option<Price>,
     pub(crate) tools: ToolSettings,
@@ -110,15 +120,46 @@ impl Provider {
 }
 
 impl Settings {
+    /// For the provider and the model that are chosen, and for those that may be asked beside them.
     pub(crate) fn of(layers: &Layers) -> Result<Self, Usage> {
+        let text = |path: &str| layers.text(&Key::of(path));
+        let provider = text("provider").and_then(Provider::named);
+        let model = text("model").map(str::to_owned);
+        let first = Place {
+            provider: provider.unwrap_or(Provider::Mock),
+            model: model.clone().unwrap_or_default(),
+        };
+        let other = |place: Place| Self::at(layers, Some(place.provider), Some(place.model));
+        let fallbacks = chain::of(layers, &first).into_iter().map(other);
+        let summariser = text("compaction.model").and_then(|text| Entry::read(text).ok());
+        let summariser = summariser.map(|entry| other(entry.at(first.provider)));
+        Ok(Self {
+            fallbacks: fallbacks.collect::<Result<_, _>>()?,
+            summariser: summariser.transpose()?.map(Box::new),
+            ..Self::at(layers, provider, model)?
+        })
+    }
+
+    /// For that provider and model alone.
+    fn at(
+        layers: &Layers,
+        provider: Option<Provider>,
+        model: Option<String>,
+    ) -> Result<Self, Usage> {
         let text = |path: &str| layers.text(&Key::of(path)).map(str::to_owned);
-        let provider = text("provider").and_then(|name| Provider::named(&name));
         let name = provider.map_or("", Provider::name);
         let own = |field: &str| Key::named(&format!("providers.<provider>.{field}"), name);
-        let model = text("model");
         let servers = servers::all(layers)?;
+        let place = Place {
+            provider: provider.unwrap_or(Provider::Mock),
+            model: model.clone().unwrap_or_default(),
+        };
         Ok(Self {
             provider,
+            recovery: Recovery::of(layers),
+            traits: recovery::traits(layers, &place),
+            fallbacks: Vec::new(),
+            summariser: None,
             max_tokens: match layers.value("max_tokens") {
                 Some(Value::Count(count)) => Some(*count),
                 _ => None,
@@ -154,6 +195,13 @@ impl Settings {
 }
 
 impl Retry {
+    /// The policy that counts where nothing can switch it off.
+    pub(crate) fn in_force(&self) -> Policy {
+        let none = Policy::named("none").ok();
+        let off = none.filter(|_| !self.enabled);
+        off.unwrap_or_else(|| self.policy.clone())
+    }
+
     fn of(layers: &Layers) -> Result<Self, Usage> {
         let flag = |path| matches!(layers.value(path), Some(Value::Flag(true)));
         let name = layers.text(&Key::of("retry.policy")).unwrap_or_default();
@@ -269,7 +317,7 @@ fn timeouts(layers: &Layers, model: Option<&str>) -> Timeouts {
 }
 
 impl Layers {
-    fn value(&self, path: &str) -> Option<&Value> {
+    pub(super) fn value(&self, path: &str) -> Option<&Value> {
         self.effective.get(&Key::of(path)).map(|found| &found.value)
     }
 

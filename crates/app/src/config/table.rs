@@ -4,11 +4,28 @@
 //! Invariant: a setting that can send a request or a key elsewhere is `restricted`; one that holds a key is `secret`.
 //! Not here: what a value must look like (see `value`) and what the settings amount to (see `settings`).
 
+pub(crate) use super::kind::Kind;
+use outlast_kernel::fallback::Condition;
+use outlast_kernel::models::ContinueBy;
 use outlast_kernel::policy::Policy;
 
 pub(crate) const PROVIDERS: [&str; 4] = ["mock", "anthropic", "openai", "openai-responses"];
 /// The providers that are reached over the network.
 const REMOTE: &[&str] = &["anthropic", "openai", "openai-responses"];
+pub(crate) const AFTER_CONTENT: [&str; 3] = ["fail", "retract", "continue"];
+const CONDITIONS: &[&str] = &[
+    Condition::Overload.as_str(),
+    Condition::UsageLimit.as_str(),
+    Condition::HardError.as_str(),
+    Condition::Refusal.as_str(),
+    Condition::Overflow.as_str(),
+];
+const WAYS_ON: &[&str] = &[
+    ContinueBy::Resume.as_str(),
+    ContinueBy::Prefill.as_str(),
+    ContinueBy::Prompt.as_str(),
+    ContinueBy::Restart.as_str(),
+];
 
 pub(crate) struct Setting {
     /// Its place in the file. What stands in `<…>` is a name; see [`Free`].
@@ -30,27 +47,6 @@ pub(crate) struct Variable {
     pub(crate) name: &'static str,
     /// Whose setting it is, when the path holds a free name.
     pub(crate) of: Option<&'static str>,
-}
-
-/// What a value is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
-    Text,
-    Choice(&'static [&'static str]),
-    /// At least one.
-    Count,
-    Flag,
-    Duration,
-    /// Money, in dollars.
-    Amount,
-    /// Where requests go: no user, no password, no query.
-    Url,
-    /// May hold a user and a password.
-    Proxy,
-    /// Text that may stand in a request header.
-    Credential,
-    VariableName,
-    Path,
 }
 
 /// A free name in a path.
@@ -231,6 +227,74 @@ pub(crate) const SETTINGS: &[Setting] = &[
         "The longest delay, and the longest wait that a provider may ask for; 0 means no ceiling.",
     ),
     setting(
+        "after_content",
+        Kind::Choice(&AFTER_CONTENT),
+        "What becomes of an answer that breaks off: it fails, it is asked for anew, or it is gone on with where it broke off.",
+    )
+    .default("retract")
+    .flag("--after-content"),
+    setting(
+        "recovery.odd_answers",
+        Kind::Flag,
+        "Whether a model whose answer is none (empty, cut off in a call, only announced) is told so and asked again.",
+    )
+    .default("true"),
+    setting(
+        "fallback.models",
+        Kind::Models,
+        "The models that are asked when the one in use cannot be, in order: `MODEL`, or `PROVIDER:MODEL` for another provider.",
+    )
+    .flag("--fallback")
+    .restricted(),
+    setting("fallback.on", Kind::Choices(CONDITIONS), "What another model is asked for.")
+        .default("overload, usage_limit, hard_error, refusal, overflow")
+        .restricted(),
+    setting(
+        "fallback.overload_retries",
+        Kind::Between(0, u32::MAX),
+        "How many retries an overloaded model has before another one is asked.",
+    )
+    .default("2")
+    .restricted(),
+    setting(
+        "fallback.usage_wait",
+        Kind::Duration,
+        "The longest wait for a plan's window that is preferred to another model.",
+    )
+    .default("5m")
+    .restricted(),
+    setting(
+        "fallback.cooldown",
+        Kind::Duration,
+        "For how long a model is left when nobody says for how long it is out.",
+    )
+    .default("5m")
+    .restricted(),
+    setting(
+        "compaction.enabled",
+        Kind::Flag,
+        "Whether a conversation that becomes too long is made shorter; `/compact` works without it.",
+    )
+    .default("true"),
+    setting(
+        "compaction.threshold",
+        Kind::Between(1, 99),
+        "The percentage of the model's window from which on it is done.",
+    )
+    .default("85"),
+    setting(
+        "compaction.keep",
+        Kind::Count,
+        "How many of the newest tokens stay as they are, about.",
+    )
+    .default("20000"),
+    setting(
+        "compaction.model",
+        Kind::Model,
+        "The model that summarises, `MODEL` or `PROVIDER:MODEL`; when it cannot, and without it, those that answer do.",
+    )
+    .restricted(),
+    setting(
         "limits.deadline",
         Kind::Duration,
         "How long a prompt may take in all, waits and tools included; 0 means as long as it takes.",
@@ -318,6 +382,22 @@ pub(crate) const SETTINGS: &[Setting] = &[
         "The same as timeouts.first_event, for one model.",
     ),
     setting("models.<model>.timeouts.idle", Kind::Duration, "The same as timeouts.idle, for one model."),
+    setting(
+        "models.<model>.context_window",
+        Kind::Count,
+        "How many tokens a request and its answer may have together, where the model is not known or known wrongly.",
+    ),
+    setting(
+        "models.<model>.continue_by",
+        Kind::Choice(WAYS_ON),
+        "How the model goes on with an answer that broke off: its stream is taken up, it goes on after its own words, it is asked in words, or it begins anew.",
+    ),
+    setting(
+        "models.<model>.fallback",
+        Kind::Models,
+        "The models that are asked when this one cannot be, instead of fallback.models.",
+    )
+    .restricted(),
     setting("providers.<provider>.base_url", Kind::Url, "Where the provider's API is.")
         .variables(&[
             variable_of("anthropic", "ANTHROPIC_BASE_URL"),
@@ -395,6 +475,7 @@ mod tests {
     #[test]
     fn what_can_send_a_key_elsewhere_is_restricted() {
         for setting in SETTINGS {
+            let redirects = ["models.<model>.fallback", "compaction.model"];
             let risky = [
                 "providers.",
                 "http.",
@@ -402,9 +483,11 @@ mod tests {
                 "tools.",
                 "mcp.",
                 "limits.",
+                "fallback.",
             ]
             .iter()
             .any(|group| setting.path.starts_with(group))
+                || redirects.contains(&setting.path)
                 || setting.path.contains(".price.");
             assert_eq!(setting.restricted, risky, "{}", setting.path);
             assert!(!setting.secret || setting.restricted, "{}", setting.path);
@@ -415,6 +498,12 @@ mod tests {
                 setting.path
             );
         }
+    }
+
+    #[test]
+    fn every_condition_and_every_way_to_go_on_can_be_set() {
+        assert!(Condition::ALL.map(Condition::as_str).iter().eq(CONDITIONS));
+        assert!(ContinueBy::ALL.map(ContinueBy::as_str).iter().eq(WAYS_ON));
     }
 
     #[test]

@@ -4,10 +4,10 @@
 
 use super::key::{nearest, shown};
 use super::table::{Kind, Setting};
-use super::{duration, url};
+use super::{chain, duration, list, url};
 use secrecy::{ExposeSecret, SecretString};
 use std::time::Duration;
-use toml::de::DeValue;
+use toml::de::{DeArray, DeValue};
 
 /// What stands in a file, a variable or a flag.
 #[derive(Clone, Copy, Debug)]
@@ -21,6 +21,7 @@ pub(crate) enum Given<'a> {
     },
     Fraction(&'a str),
     Flag(bool),
+    List(&'a DeArray<'a>),
     /// What no setting is; its name.
     Other(&'static str),
 }
@@ -36,7 +37,7 @@ impl<'a> Given<'a> {
             DeValue::Float(number) => Self::Fraction(number.as_str()),
             DeValue::Boolean(flag) => Self::Flag(*flag),
             DeValue::Datetime(_) => Self::Other("a date"),
-            DeValue::Array(_) => Self::Other("a list"),
+            DeValue::Array(list) => Self::List(list),
             DeValue::Table(_) => Self::Other("a table"),
         }
     }
@@ -92,7 +93,7 @@ impl<'a> Given<'a> {
         match self {
             Self::Word(text) | Self::Text(text) | Self::Fraction(text) => duration::parse(text),
             Self::Whole { .. } => duration::parse(&self.whole()?.to_string()),
-            Self::Flag(_) | Self::Other(_) => None,
+            Self::Flag(_) | Self::List(_) | Self::Other(_) => None,
         }
     }
 
@@ -102,6 +103,7 @@ impl<'a> Given<'a> {
             Self::Whole { .. } | Self::Fraction(_) => "a number",
             Self::Flag(true) => "true",
             Self::Flag(false) => "false",
+            Self::List(_) => "a list",
             Self::Other(name) => name,
         }
     }
@@ -111,6 +113,7 @@ impl<'a> Given<'a> {
 #[derive(Clone, Debug)]
 pub(crate) enum Value {
     Text(String),
+    List(Vec<String>),
     Count(u32),
     Flag(bool),
     Duration(Duration),
@@ -168,6 +171,16 @@ impl Value {
                         .ok_or_else(wrong)?,
                 )
             }
+            Kind::Between(least, most) => {
+                let number = given.whole().and_then(|n| u32::try_from(n).ok());
+                let fits = |number: &u32| (least..=most).contains(number);
+                Self::Count(number.filter(fits).ok_or_else(wrong)?)
+            }
+            Kind::Model => {
+                chain::Entry::read(text()?).map_err(|why| because(&why))?;
+                Self::Text(text()?.trim().to_owned())
+            }
+            Kind::Models | Kind::Choices(_) => Self::List(list::read(setting.kind, given)?),
             Kind::Flag => Self::Flag(given.flag().ok_or_else(wrong)?),
             Kind::Duration => Self::Duration(given.duration().ok_or_else(wrong)?),
             Kind::Amount => Self::Amount(given.amount().ok_or_else(wrong)?),
@@ -214,6 +227,7 @@ impl Value {
     pub(crate) fn shown(&self) -> String {
         match self {
             Self::Text(text) => url::without_query(text),
+            Self::List(texts) => format!("{texts:?}"),
             Self::Count(number) => number.to_string(),
             Self::Flag(flag) => flag.to_string(),
             Self::Duration(Duration::ZERO) => "off".to_owned(),
@@ -232,33 +246,6 @@ impl Value {
 fn is_variable_name(name: &str) -> bool {
     let in_name = |b: u8| b.is_ascii_uppercase() || b.is_ascii_digit() || b == b'_';
     name.bytes().all(in_name) && !name.starts_with(|c: char| c.is_ascii_digit())
-}
-
-impl Kind {
-    /// What is allowed, in words.
-    pub(crate) fn expected(self) -> String {
-        match self {
-            Self::Text => "text",
-            Self::Choice(words) => return format!("one of {}", words.join(", ")),
-            Self::Count => "a whole number of at least 1 and at most 4294967295",
-            Self::Flag => "true or false",
-            Self::Duration => {
-                "a duration such as \"30s\", \"2m\", \"1h30m\" or \"500ms\", or a number of seconds, of at most a year (0 switches it off)"
-            }
-            Self::Amount => "an amount of dollars such as 2.50",
-            Self::Url => "an address such as \"https://host/path\"",
-            Self::Proxy => "an address such as \"http://host:3128\"",
-            Self::Credential => "text of visible ASCII characters",
-            Self::VariableName => "the name of a variable, in capitals, such as \"MY_API_KEY\"",
-            Self::Path => "the path of a file",
-        }
-        .to_owned()
-    }
-
-    /// Whether a value that is wrong may be repeated.
-    fn may_be_repeated(self) -> bool {
-        matches!(self, Self::Choice(_) | Self::Duration)
-    }
 }
 
 fn mismatch(kind: Kind, given: Given<'_>) -> String {

@@ -1,0 +1,150 @@
+//! `-p /compact` and `outlast sessions compact`: makes the conversation of a session shorter, and asks nothing else.
+//!
+//! Invariant: what fails or is cancelled has changed nothing, and that is said.
+
+use crate::assemble::Attendance;
+use crate::cli::PromptArguments;
+use crate::exit::{Exit, Usage};
+use crate::follow::{TICK, lock};
+use crate::interrupt::{self, Signal};
+use crate::known::Known;
+use crate::options::Options;
+use crate::screen::Screen;
+use crate::{complain, home, knowledge, runtime, settings};
+use outlast_agent::Session;
+use outlast_agent::session::{Compacted, Error};
+use outlast_engine::Clock;
+use outlast_kernel::budget::Limits;
+use std::pin::pin;
+use std::sync::{Arc, Mutex};
+
+const COMMAND: &str = "/compact";
+
+/// What the summary should look at, perhaps nothing, when the prompt is the command.
+fn focus(prompt: &str) -> Option<&str> {
+    let rest = prompt.trim().strip_prefix(COMMAND)?;
+    let is_whole = rest.is_empty() || rest.starts_with(char::is_whitespace);
+    is_whole.then(|| rest.trim())
+}
+
+/// Whether that prompt is the command, and nothing that a model is asked.
+pub(crate) fn is_meant(prompt: &str) -> bool {
+    focus(prompt).is_some()
+}
+
+/// `outlast -p "/compact what to look at" --session ID`.
+pub(crate) fn run_prompt(arguments: &PromptArguments) -> anyhow::Result<Exit> {
+    if !arguments.go_on && arguments.session.is_none() {
+        let problem = "there is nothing to make shorter in a new session; name one: --session ID, or --continue";
+        return Err(Usage(problem.to_owned()).into());
+    }
+    if !arguments.image.is_empty() {
+        return Err(Usage(format!("{COMMAND} takes no picture")).into());
+    }
+    let focus = arguments.prompt.as_deref().and_then(focus);
+    let session = (arguments.session.as_deref(), Options::of(arguments));
+    runtime::run(run(session, focus.unwrap_or_default(), arguments.json))
+}
+
+/// `outlast sessions compact ID --focus "what to look at"`.
+pub(crate) async fn of_session(session: &str, focus: Option<&str>) -> anyhow::Result<Exit> {
+    let session = (Some(session), Options::default());
+    run(session, focus.unwrap_or_default(), false).await
+}
+
+async fn run(
+    (name, typed): (Option<&str>, Options),
+    focus: &str,
+    json: bool,
+) -> anyhow::Result<Exit> {
+    let clock: Arc<dyn Clock> = Arc::new(settings::clock()?);
+    let known = Known::find(name, typed, &clock).await?;
+    let shared = match known.parts.is_shared() {
+        true => Some(home::prepare()?),
+        false => None,
+    };
+    let knowledge = knowledge::open(shared, &clock).await;
+    let limits = known.parts.limits();
+    let place = (known.folder.as_path(), Attendance::Unattended);
+    let setup = known.parts.setup(&known.options, &knowledge, place).await;
+    let session = Session::open(&known.journal, &known.summary.id, setup).await?;
+    let focus = Some(focus.trim()).filter(|focus| !focus.is_empty());
+    let (result, signalled) = watch(&session, (focus, limits), Screen::new(json)).await;
+    let id = session.id().to_owned();
+    session.close().await?;
+    say((result?, signalled), &id, json)
+}
+
+/// Makes it shorter while somebody watches. A signal cancels it: nothing has changed until it is written down.
+async fn watch(
+    session: &Session,
+    (focus, limits): (Option<&str>, Limits),
+    screen: Screen,
+) -> (std::io::Result<Result<Compacted, Error>>, Option<Signal>) {
+    let screen = Arc::new(Mutex::new(screen));
+    let shown = Arc::clone(&screen);
+    let subscription = session.subscribe(move |event| lock(&shown).event(event));
+    let mut signals = interrupt::signals();
+    let mut work = pin!(session.compact(focus, limits));
+    let mut ticks = tokio::time::interval(TICK);
+    let mut signalled = None;
+    let result = loop {
+        tokio::select! {
+            result = &mut work => break result,
+            _ = ticks.tick() => lock(&screen).progress.tick(session.clock().now()),
+            signal = signals.next() => {
+                signalled = Some(signal);
+                session.abort();
+            }
+        }
+    };
+    drop(subscription);
+    let written = lock(&screen).take_lost_stdout().map_or(Ok(()), Err);
+    (written.map(|()| result), signalled)
+}
+
+fn say(
+    (result, signalled): (Result<Compacted, Error>, Option<Signal>),
+    id: &str,
+    json: bool,
+) -> anyhow::Result<Exit> {
+    match (result, signalled) {
+        (Ok(Compacted { before, after, .. }), _) => {
+            if !json {
+                complain(&format!(
+                    "The conversation of session {id} was made shorter, from about {before} to about {after} tokens."
+                ));
+            }
+            Ok(Exit::Success)
+        }
+        (Err(_), Some(signal)) => {
+            complain("Cancelled: the conversation is as it was.");
+            Ok(Exit::Signalled(signal))
+        }
+        (Err(error), None) => Err(error.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_whole_word_is_the_command() {
+        let table = [
+            ("/compact", Some("")),
+            (" /compact \n", Some("")),
+            (
+                "/compact the parser, not the tests",
+                Some("the parser, not the tests"),
+            ),
+            ("/compact\nthe parser", Some("the parser")),
+            ("/compactor", None),
+            ("say /compact", None),
+            ("", None),
+        ];
+        for (prompt, expected) in table {
+            assert_eq!(focus(prompt), expected, "{prompt:?}");
+        }
+    }
+}

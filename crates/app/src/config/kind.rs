@@ -1,0 +1,63 @@
+//! What a value may be, in words for people.
+
+/// What a value is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Text,
+    Choice(&'static [&'static str]),
+    /// Any of these words.
+    Choices(&'static [&'static str]),
+    /// At least one.
+    Count,
+    /// A whole number from the one to the other.
+    Between(u32, u32),
+    Flag,
+    Duration,
+    /// Money, in dollars.
+    Amount,
+    /// A model that is asked instead of another one, perhaps of another provider.
+    Model,
+    /// Several of them, in order.
+    Models,
+    /// Where requests go: no user, no password, no query.
+    Url,
+    /// May hold a user and a password.
+    Proxy,
+    /// Text that may stand in a request header.
+    Credential,
+    VariableName,
+    Path,
+}
+
+impl Kind {
+    /// What is allowed, in words.
+    pub(crate) fn expected(self) -> String {
+        match self {
+            Self::Text => "text",
+            Self::Choice(words) => return format!("one of {}", words.join(", ")),
+            Self::Choices(words) => return format!("a list of {}", words.join(", ")),
+            Self::Count => "a whole number of at least 1 and at most 4294967295",
+            Self::Between(least, most) => {
+                return format!("a whole number of at least {least} and at most {most}");
+            }
+            Self::Flag => "true or false",
+            Self::Duration => {
+                "a duration such as \"30s\", \"2m\", \"1h30m\" or \"500ms\", or a number of seconds, of at most a year (0 switches it off)"
+            }
+            Self::Amount => "an amount of dollars such as 2.50",
+            Self::Model => "a model, such as \"MODEL\" or \"PROVIDER:MODEL\"",
+            Self::Models => "a list of models, such as [\"MODEL\", \"PROVIDER:MODEL\"]",
+            Self::Url => "an address such as \"https://host/path\"",
+            Self::Proxy => "an address such as \"http://host:3128\"",
+            Self::Credential => "text of visible ASCII characters",
+            Self::VariableName => "the name of a variable, in capitals, such as \"MY_API_KEY\"",
+            Self::Path => "the path of a file",
+        }
+        .to_owned()
+    }
+
+    /// Whether a value that is wrong may be repeated.
+    pub(crate) const fn may_be_repeated(self) -> bool {
+        matches!(self, Self::Choice(_) | Self::Duration)
+    }
+}

@@ -1,0 +1,57 @@
+//! A value that is a list: an array of texts in a file; elsewhere one text, with an entry on each line.
+//!
+//! A name of a model may hold commas, so only words that we know may be separated by them.
+
+use super::chain::Entry;
+use super::key::{nearest, shown};
+use super::table::Kind;
+use super::value::Given;
+use toml::de::DeValue;
+
+/// What stands between the entries of a list that is one text.
+pub(crate) const SEPARATOR: char = '\n';
+
+/// The entries of a list of that kind, each of them checked; else what is wrong.
+pub(super) fn read(kind: Kind, given: Given<'_>) -> Result<Vec<String>, String> {
+    let expected = kind.expected();
+    let Some(texts) = texts(given, matches!(kind, Kind::Choices(_))) else {
+        return Err(format!("expected {expected}, found {}", given.name()));
+    };
+    let check = |text: &&str| match kind {
+        Kind::Choices(words) => check_word(text, words, &expected),
+        _ => Entry::read(text)
+            .map(drop)
+            .map_err(|why| format!("expected {expected}; `{}`: {why}", shown(text))),
+    };
+    texts.iter().try_for_each(check)?;
+    Ok(texts.into_iter().map(str::to_owned).collect())
+}
+
+fn check_word(text: &str, words: &[&str], expected: &str) -> Result<(), String> {
+    if words.contains(&text) {
+        return Ok(());
+    }
+    let near = nearest(text, words.iter().copied());
+    let near = near.map_or(String::new(), |word| format!("; did you mean `{word}`?"));
+    Err(format!(
+        "expected {expected}, found `{}`{near}",
+        shown(text)
+    ))
+}
+
+fn texts(given: Given<'_>, by_commas: bool) -> Option<Vec<&str>> {
+    let is_between = |c: char| c == SEPARATOR || (by_commas && c == ',');
+    match given {
+        Given::Word(text) | Given::Text(text) => {
+            let parts = text.split(is_between).map(str::trim);
+            Some(parts.filter(|part| !part.is_empty()).collect())
+        }
+        Given::List(list) => {
+            let text = |value: &DeValue<'_>| matches!(value, DeValue::String(_));
+            let all_texts = list.iter().all(|value| text(value.get_ref()));
+            let texts = list.iter().filter_map(|value| value.get_ref().as_str());
+            all_texts.then(|| texts.map(str::trim).collect())
+        }
+        _ => None,
+    }
+}

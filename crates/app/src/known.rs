@@ -1,0 +1,78 @@
+//! A session that is there, and what it is asked with next.
+
+use crate::assemble::Parts;
+use crate::exit::Usage;
+use crate::options::Options;
+use crate::{config, journal, resume_command};
+use anyhow::Context;
+use outlast_engine::Clock;
+use outlast_store::Journal;
+use outlast_store::journal::{State, Summary};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// A session that is there, free and finished. It stays in the folder where it began.
+pub(crate) struct Known {
+    pub(crate) journal: Journal,
+    pub(crate) summary: Summary,
+    pub(crate) options: Options,
+    pub(crate) parts: Parts,
+    pub(crate) folder: PathBuf,
+}
+
+impl Known {
+    /// The session of that name, or the last one of this folder, with what was typed now and before.
+    pub(crate) async fn find(
+        name: Option<&str>,
+        typed: Options,
+        clock: &Arc<dyn Clock>,
+    ) -> anyhow::Result<Self> {
+        let journal = journal::existing()?;
+        let journal = journal.ok_or_else(|| Usage("there is no session yet".to_owned()))?;
+        let summary = summary(&journal, name).await?;
+        let earlier = resume_command::options(&journal, &summary.id).await?;
+        let mut options = typed.after(earlier);
+        let folder = PathBuf::from(&summary.directory);
+        let settings = config::load_in(Some(&folder), &options.overrides())?;
+        let parts = Parts::new(settings, &options, clock.clone())?;
+        options.pin(&parts.settings, parts.model());
+        Ok(Self {
+            journal,
+            summary,
+            options,
+            parts,
+            folder,
+        })
+    }
+}
+
+/// The session that is meant.
+async fn summary(journal: &Journal, name: Option<&str>) -> anyhow::Result<Summary> {
+    let summary = match name {
+        Some(name) => journal::find(journal, name).await?,
+        None => {
+            let here = current_folder()?.to_string_lossy().into_owned();
+            let mut sessions = journal.sessions().await?.into_iter();
+            sessions
+                .find(|session| session.directory == here)
+                .ok_or_else(|| Usage(format!("there is no session that began in {here}")))?
+        }
+    };
+    match (summary.open_turn, summary.state) {
+        (_, State::InUse) => Err(Usage(format!(
+            "session {} is in use by another process",
+            summary.id
+        ))
+        .into()),
+        (Some(_), _) => Err(Usage(format!(
+            "the last turn of session {0} is not finished; `outlast resume {0}` carries it on",
+            summary.id
+        ))
+        .into()),
+        (None, _) => Ok(summary),
+    }
+}
+
+pub(crate) fn current_folder() -> anyhow::Result<PathBuf> {
+    std::env::current_dir().context("cannot tell the current folder")
+}

@@ -1,0 +1,156 @@
+//! What is done when a retry is not the answer, in a line for a person.
+
+use super::time_of_day;
+use outlast_kernel::Timestamp;
+use outlast_kernel::event::{Body, CompactionReason, Usage};
+use outlast_kernel::models::ContinueBy;
+use outlast_kernel::time::Span;
+use outlast_kernel::verdict::Cause;
+use std::time::Duration;
+
+/// The line about an event, if a person is told of it. `first` is the model that the turn began with.
+pub(super) fn line(body: &Body, first: &str, now: Timestamp) -> Option<String> {
+    Some(match body {
+        Body::Retracted { attempt } => {
+            format!("⚠ what came of attempt {attempt} does not count; the answer is asked for anew")
+        }
+        Body::Seam { by } => format!("● the answer goes on where it broke off ({})", way(*by)),
+        Body::ModelSwitched {
+            from,
+            to,
+            cause: Some(cause),
+            until,
+        } => left((from, to), *cause, until.map(|until| (until, now))),
+        Body::ModelSwitched { from, to, .. } => match to == first {
+            true => format!("● {to} is asked again, instead of {from}"),
+            false => format!("● {to} is asked instead of {from}, which is still left"),
+        },
+        Body::Corrected {
+            message,
+            attempt,
+            max_attempts,
+            ..
+        } => format!("⚠ {message}; the model is told so ({attempt}/{max_attempts})"),
+        Body::Warning { message } => format!("warning: {message}"),
+        Body::BilledTwice { usage, estimated } => billed_twice(*usage, *estimated),
+        body => return compaction(body, now),
+    })
+}
+
+fn left((from, to): (&str, &str), cause: Cause, until: Option<(Timestamp, Timestamp)>) -> String {
+    let phrase = cause.phrase();
+    let until = until.map_or(String::new(), |(until, now)| {
+        let left = Span(Duration::from_secs(until.since(now).as_secs()));
+        format!(" for {left}, until {}", time_of_day(until, now))
+    });
+    format!("⚠ {phrase}: {to} is asked instead of {from}{until}")
+}
+
+const fn way(by: ContinueBy) -> &'static str {
+    match by {
+        ContinueBy::Resume => "its stream is taken up",
+        ContinueBy::Prefill => "after its own words",
+        ContinueBy::Prompt => "as the model was asked to",
+        ContinueBy::Restart => "from the beginning",
+    }
+}
+
+fn billed_twice(usage: Usage, estimated: bool) -> String {
+    let about = if estimated { "about " } else { "" };
+    let (read, written) = (usage.read(), usage.output);
+    format!(
+        "⚠ answers that broke off cost {about}{read} tokens read and {written} written in addition"
+    )
+}
+
+/// What becomes of a conversation that is made shorter. Whoever wants it by hand says how it ended.
+fn compaction(body: &Body, now: Timestamp) -> Option<String> {
+    match body {
+        Body::AutoCompactionStarted { reason, tokens } => Some(format!(
+            "● making the conversation of about {tokens} tokens shorter{}",
+            why(*reason)
+        )),
+        Body::AutoCompactionRetry {
+            attempt,
+            retry_at,
+            cause,
+            ..
+        } => {
+            let left = Span(Duration::from_secs(retry_at.since(now).as_secs()));
+            let phrase = cause.phrase();
+            Some(format!(
+                "⚠ {phrase}, retrying the summary in {left}… ({attempt}, Ctrl-C cancels)"
+            ))
+        }
+        Body::AutoCompactionEnded {
+            reason: CompactionReason::Manual,
+            ..
+        } => None,
+        Body::AutoCompactionEnded {
+            error: Some(error), ..
+        } => Some(format!("warning: the conversation is as it was: {error}")),
+        Body::AutoCompactionEnded { before, after, .. } => Some(format!(
+            "● the conversation was made shorter, from about {before} to about {after} tokens"
+        )),
+        _ => None,
+    }
+}
+
+const fn why(reason: CompactionReason) -> &'static str {
+    match reason {
+        CompactionReason::Threshold => ": it comes close to what the model can read",
+        CompactionReason::Overflow => ": it is more than the model can read",
+        CompactionReason::TooManyBytes => ": it has more bytes than the provider takes",
+        CompactionReason::SlowUpload => ": sending it takes too long",
+        _ => "",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    const NOW: Timestamp = Timestamp::from_millis(1_800_000_000_000);
+
+    fn switched(names: (&str, &str), cause: Option<Cause>, until: Option<u64>) -> Body {
+        Body::ModelSwitched {
+            from: names.0.to_owned(),
+            to: names.1.to_owned(),
+            cause,
+            until: until.map(|seconds| NOW + Duration::from_secs(seconds)),
+        }
+    }
+
+    #[test]
+    fn a_switch_is_told_both_ways() {
+        let said = |body: &Body| line(body, "a", NOW).unwrap();
+        let away = said(&switched(("a", "b"), Some(Cause::Overloaded), Some(300)));
+        let expected = "⚠ Server overloaded: b is asked instead of a for 5m, until ";
+        assert!(away.starts_with(expected), "{away}");
+        let for_good = switched(("a", "b"), Some(Cause::ContentFilter), None);
+        assert!(said(&for_good).ends_with(": b is asked instead of a"));
+        let back = switched(("b", "a"), None, None);
+        assert_eq!(said(&back), "● a is asked again, instead of b");
+        let still = switched(("a", "b"), None, None);
+        assert_eq!(
+            said(&still),
+            "● b is asked instead of a, which is still left"
+        );
+    }
+
+    #[test]
+    fn what_a_person_wanted_is_told_by_who_did_it() {
+        let ended = |reason| Body::AutoCompactionEnded {
+            reason,
+            before: 900,
+            after: 200,
+            will_retry: false,
+            error: None,
+        };
+        assert_eq!(line(&ended(CompactionReason::Manual), "a", NOW), None);
+        let said = line(&ended(CompactionReason::Threshold), "a", NOW);
+        let expected = "● the conversation was made shorter, from about 900 to about 200 tokens";
+        assert_eq!(said.as_deref(), Some(expected));
+    }
+}
