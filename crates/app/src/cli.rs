@@ -164,7 +164,7 @@ pub(crate) enum SessionsCommand {
         #[arg(long, value_enum, default_value = "markdown")]
         format: ExportFormat,
     },
-    /// Make the conversation of a session shorter, as `-p /compact` does
+    /// Make the conversation of a session smaller, as `-p /compact` does
     Compact {
         /// Its id, or the beginning of it
         session: String,

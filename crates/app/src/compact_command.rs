@@ -1,4 +1,4 @@
-//! `-p /compact` and `outlast sessions compact`: makes the conversation of a session shorter, and asks nothing else.
+//! `-p /compact` and `outlast sessions compact`: makes the conversation of a session smaller, and asks nothing else.
 //!
 //! Invariant: what fails or is cancelled has changed nothing, and that is said.
 
@@ -35,7 +35,7 @@ pub(crate) fn is_meant(prompt: &str) -> bool {
 /// `outlast -p "/compact what to look at" --session ID`.
 pub(crate) fn run_prompt(arguments: &PromptArguments) -> anyhow::Result<Exit> {
     if !arguments.go_on && arguments.session.is_none() {
-        let problem = "there is nothing to make shorter in a new session; name one: --session ID, or --continue";
+        let problem = "there is nothing to make smaller in a new session; name one: --session ID, or --continue";
         return Err(Usage(problem.to_owned()).into());
     }
     if !arguments.image.is_empty() {
@@ -75,7 +75,7 @@ async fn run(
     say((result?, signalled), &id, json)
 }
 
-/// Makes it shorter while somebody watches. A signal cancels it: nothing has changed until it is written down.
+/// Makes it smaller while somebody watches. A signal cancels it: nothing has changed until it is written down.
 async fn watch(
     session: &Session,
     (focus, limits): (Option<&str>, Limits),
@@ -112,7 +112,7 @@ fn say(
         (Ok(Compacted { before, after, .. }), _) => {
             if !json {
                 complain(&format!(
-                    "The conversation of session {id} was made shorter, from about {before} to about {after} tokens."
+                    "The conversation of session {id} was made smaller, from about {before} to about {after} tokens."
                 ));
             }
             Ok(Exit::Success)

@@ -50,7 +50,7 @@ impl<'a> Entry<'a> {
                 "it is a provider; name a model as well, as in `PROVIDER:MODEL`".to_owned(),
             );
         }
-        if let Some(near) = nearest(before, PROVIDERS).filter(|_| !before.is_empty()) {
+        if let Some(near) = nearest(before, PROVIDERS).filter(|_| looks_like_one(before)) {
             let before = shown(before);
             return Err(format!(
                 "there is no provider `{before}`; did you mean `{near}`? A model of that name is written with its \
@@ -73,6 +73,12 @@ impl<'a> Entry<'a> {
             model: self.model.to_owned(),
         }
     }
+}
+
+/// Models have digits, dots and slashes before a colon, providers have not.
+fn looks_like_one(text: &str) -> bool {
+    let in_name = |b: u8| b.is_ascii_alphabetic() || b"-_".contains(&b);
+    !text.is_empty() && text.bytes().all(in_name)
 }
 
 /// The models that are asked when that one cannot be: those of its own list, else of the default one, then those of the

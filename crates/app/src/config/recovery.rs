@@ -1,4 +1,4 @@
-//! What is done when a retry is not the answer: another model, a shorter conversation, another try at the answer.
+//! What is done when a retry is not the answer: another model, a smaller conversation, another try at the answer.
 
 use super::chain::Place;
 use super::key::Key;

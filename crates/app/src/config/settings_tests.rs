@@ -3,6 +3,10 @@
 use super::file::{self, Entries};
 use super::layers::{Layers, Trust};
 use super::settings::{Provider, Settings};
+use outlast_agent::compaction::Settings as Compaction;
+use outlast_kernel::decision::AfterContent;
+use outlast_kernel::fallback::{Condition, Rules};
+use outlast_kernel::models::ContinueBy;
 use secrecy::ExposeSecret;
 use std::path::Path;
 use std::time::Duration;
@@ -288,4 +292,116 @@ fn a_server_is_read_with_its_own_variables_and_can_be_allowed() {
     assert_eq!((other.timeout, other.variables.len()), (None, 0));
     assert_eq!(settings.tools.allow, ["files", "mcp__other__x", "mcp"]);
     assert!(!format!("{settings:?}").contains("sesame"));
+}
+
+/// The chain of the model in use, as it would be typed.
+fn chain(user: &str, flags: &[(&str, &str)]) -> Vec<String> {
+    let settings = settings(Given {
+        user,
+        flags,
+        ..Given::default()
+    });
+    let name = |one: &Settings| {
+        let (provider, model) = (one.provider.unwrap().name(), one.model.as_deref());
+        format!("{provider}:{}", model.unwrap())
+    };
+    settings.fallbacks.iter().map(name).collect()
+}
+
+#[test]
+fn a_chain_goes_on_with_that_of_its_last_model_and_ends() {
+    let begin =
+        "provider = \"openai\"\nmodel = \"a\"\nfallback.models = [\"b\", \"anthropic:c\"]\n";
+    let of = |rest: &str, flags| chain(&format!("{begin}{rest}"), flags);
+    assert_eq!(of("", &[]), ["openai:b", "anthropic:c"]);
+    // Only the last one's own chain follows it, at its own provider.
+    let own = "[models.c]\nfallback = [\"d\"]\n[models.b]\nfallback = [\"x\"]\n";
+    assert_eq!(of(own, &[]), ["openai:b", "anthropic:c", "anthropic:d"]);
+    // Each model is there once, and the first one not at all.
+    let round = "[models.c]\nfallback = [\"openai:a\", \"openai:b\", \"d\"]\n[models.d]\nfallback = [\"c\", \"a\"]\n";
+    assert_eq!(
+        of(round, &[]),
+        ["openai:b", "anthropic:c", "anthropic:d", "anthropic:a"]
+    );
+    // One's own counts before the default one, and what was typed before both.
+    let first = "models.a.fallback = [\"a\", \"e\"]\n";
+    assert_eq!(of(first, &[]), ["openai:e"]);
+    assert_eq!(of("models.a.fallback = []\n", &[]), [""; 0]);
+    let typed = [(
+        "fallback.models",
+        "ok:agent,times=always\nmock:ok:text,times=2",
+    )];
+    assert_eq!(
+        of(first, &typed),
+        ["openai:ok:agent,times=always", "mock:ok:text,times=2"]
+    );
+    assert_eq!(of("", &[("fallback.models", "")]), [""; 0]);
+}
+
+#[test]
+fn each_model_of_a_chain_is_reached_by_its_own_settings() {
+    let settings = settings(Given {
+        user: "provider = \"openai\"\nmodel = \"a\"\nfallback.models = [\"anthropic:claude-sonnet-4-5\", \"b\"]\n\
+               compaction.model = \"anthropic:c\"\n[models.b]\ncontext_window = 9000\ncontinue_by = \"restart\"\n\
+               timeouts.idle = \"1h\"\nprice = { input = 1, output = 2 }\n",
+        environment: &[
+            ("ANTHROPIC_API_KEY", "one"),
+            ("ANTHROPIC_BASE_URL", "http://one"),
+            ("OPENAI_API_KEY", "two"),
+        ],
+        ..Given::default()
+    });
+    let [claude, b] = &settings.fallbacks[..] else {
+        panic!("{:?}", settings.fallbacks);
+    };
+    let key = |one: &Settings| one.api_key.as_ref().unwrap().expose_secret().to_owned();
+    assert_eq!((key(claude).as_str(), key(b).as_str()), ("one", "two"));
+    assert_eq!(claude.base_url.as_deref(), Some("http://one"));
+    assert_eq!(
+        (settings.base_url.as_deref(), b.base_url.as_deref()),
+        (None, None)
+    );
+    assert_eq!(claude.traits.window, Some(200_000));
+    assert_eq!(claude.traits.continues_by, ContinueBy::Prefill);
+    assert_eq!(b.traits.window, Some(9000));
+    assert_eq!(b.traits.continues_by, ContinueBy::Restart);
+    assert_eq!(b.timeouts.idle, Duration::from_secs(3600));
+    assert!(b.price.is_some() && claude.price.is_none());
+    let summariser = settings.summariser.as_deref().unwrap();
+    assert_eq!(summariser.model.as_deref(), Some("c"));
+    assert_eq!(summariser.provider, Some(Provider::Anthropic));
+}
+
+#[test]
+fn what_is_done_beside_retries_has_defaults_and_can_be_set() {
+    let usual = settings(Given::default()).recovery;
+    assert_eq!(usual.after_content, AfterContent::Retract);
+    assert_eq!(usual.corrections, 3);
+    assert_eq!(usual.fallback, Rules::default());
+    assert_eq!(usual.compaction, Compaction::default());
+    let user = "after_content = \"continue\"\nrecovery.odd_answers = false\n[fallback]\non = \"overflow, overload\"\n\
+                overload_retries = 0\nusage_wait = 0\ncooldown = \"1h\"\n[compaction]\nenabled = false\nthreshold = 50\nkeep = 7\n";
+    let set = settings(Given {
+        user,
+        ..Given::default()
+    })
+    .recovery;
+    assert_eq!(
+        (set.after_content, set.corrections),
+        (AfterContent::Continue, 0)
+    );
+    let rules = Rules {
+        on: vec![Condition::Overload, Condition::Overflow],
+        overload_retries: 0,
+        usage_wait: Duration::ZERO,
+        cooldown: Duration::from_secs(3600),
+    };
+    assert_eq!(set.fallback, rules);
+    let compaction = Compaction {
+        enabled: false,
+        threshold: 0.5,
+        keep: 7,
+        ..Compaction::default()
+    };
+    assert_eq!(set.compaction, compaction);
 }

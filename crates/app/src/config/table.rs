@@ -273,7 +273,7 @@ pub(crate) const SETTINGS: &[Setting] = &[
     setting(
         "compaction.enabled",
         Kind::Flag,
-        "Whether a conversation that becomes too long is made shorter; `/compact` works without it.",
+        "Whether a conversation that becomes too large is made smaller; `/compact` works without it.",
     )
     .default("true"),
     setting(

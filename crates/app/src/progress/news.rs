@@ -30,7 +30,11 @@ pub(super) fn line(body: &Body, first: &str, now: Timestamp) -> Option<String> {
             attempt,
             max_attempts,
             ..
-        } => format!("⚠ {message}; the model is told so ({attempt}/{max_attempts})"),
+        } => {
+            // What a person could do about it comes second, and only when telling the model did not help.
+            let problem = message.split("; ").next().unwrap_or_default();
+            format!("⚠ {problem}: the model is told so ({attempt}/{max_attempts})")
+        }
         Body::Warning { message } => format!("warning: {message}"),
         Body::BilledTwice { usage, estimated } => billed_twice(*usage, *estimated),
         body => return compaction(body, now),
@@ -57,17 +61,19 @@ const fn way(by: ContinueBy) -> &'static str {
 
 fn billed_twice(usage: Usage, estimated: bool) -> String {
     let about = if estimated { "about " } else { "" };
-    let (read, written) = (usage.read(), usage.output);
-    format!(
-        "⚠ answers that broke off cost {about}{read} tokens read and {written} written in addition"
-    )
+    let read = format!("{about}{} tokens read", usage.read());
+    let written = match usage.output {
+        0 => String::new(),
+        written => format!(" and {written} written"),
+    };
+    format!("⚠ answers that broke off cost {read}{written} in addition")
 }
 
-/// What becomes of a conversation that is made shorter. Whoever wants it by hand says how it ended.
+/// What becomes of a conversation that is made smaller. Whoever wants it by hand says how it ended.
 fn compaction(body: &Body, now: Timestamp) -> Option<String> {
     match body {
         Body::AutoCompactionStarted { reason, tokens } => Some(format!(
-            "● making the conversation of about {tokens} tokens shorter{}",
+            "● making the conversation of about {tokens} tokens smaller{}",
             why(*reason)
         )),
         Body::AutoCompactionRetry {
@@ -90,7 +96,7 @@ fn compaction(body: &Body, now: Timestamp) -> Option<String> {
             error: Some(error), ..
         } => Some(format!("warning: the conversation is as it was: {error}")),
         Body::AutoCompactionEnded { before, after, .. } => Some(format!(
-            "● the conversation was made shorter, from about {before} to about {after} tokens"
+            "● the conversation was made smaller, from about {before} to about {after} tokens"
         )),
         _ => None,
     }
@@ -150,7 +156,7 @@ mod tests {
         };
         assert_eq!(line(&ended(CompactionReason::Manual), "a", NOW), None);
         let said = line(&ended(CompactionReason::Threshold), "a", NOW);
-        let expected = "● the conversation was made shorter, from about 900 to about 200 tokens";
+        let expected = "● the conversation was made smaller, from about 900 to about 200 tokens";
         assert_eq!(said.as_deref(), Some(expected));
     }
 }

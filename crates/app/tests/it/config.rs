@@ -96,14 +96,14 @@ fn the_folder_of_the_users_settings_is_no_project() {
 }
 
 /// Each wrong file with its first problem.
-const WRONG: [(&str, &str); 22] = [
+const WRONG: [(&str, &str); 29] = [
     (
         "modle = 1",
-        "1:1: modle: there is no such setting; allowed here: provider, model, max_tokens, retry, limits, tools, mcp, timeouts, models, providers, accounts, http; did you mean `model`?",
+        "1:1: modle: there is no such setting; allowed here: provider, model, max_tokens, retry, after_content, recovery, fallback, compaction, limits, tools, mcp, timeouts, models, providers, accounts, http; did you mean `model`?",
     ),
     (
         "\n  policy = \"session\"",
-        "2:3: policy: there is no such setting; allowed here: provider, model, max_tokens, retry, limits, tools, mcp, timeouts, models, providers, accounts, http; did you mean `retry.policy`?",
+        "2:3: policy: there is no such setting; allowed here: provider, model, max_tokens, retry, after_content, recovery, fallback, compaction, limits, tools, mcp, timeouts, models, providers, accounts, http; did you mean `retry.policy`?",
     ),
     (
         "[timeouts]\nheader = 1",
@@ -169,6 +169,34 @@ const WRONG: [(&str, &str); 22] = [
     (
         "providers.openai.api_key_env = \"open-sesame\"",
         "1:32: providers.openai.api_key_env: expected the name of a variable, in capitals, such as \"MY_API_KEY\"; it is something else (and not shown: is it the key itself?)",
+    ),
+    (
+        "[fallback]\non = [\"overload\", \"overlod\"]",
+        "2:6: fallback.on: expected a list of overload, usage_limit, hard_error, refusal, overflow, found `overlod`; did you mean `overload`?",
+    ),
+    (
+        "fallback.models = [\"m\", 3]",
+        "1:19: fallback.models: expected a list of models, such as [\"MODEL\", \"PROVIDER:MODEL\"], found a list",
+    ),
+    (
+        "fallback.models = [\"antropic:m\"]",
+        "1:19: fallback.models: expected a list of models, such as [\"MODEL\", \"PROVIDER:MODEL\"]; `antropic:m`: there is no provider `antropic`; did you mean `anthropic`? A model of that name is written with its provider, as in `PROVIDER:antropic:…`",
+    ),
+    (
+        "models.m.fallback = \"anthropic\"",
+        "1:21: models.m.fallback: expected a list of models, such as [\"MODEL\", \"PROVIDER:MODEL\"]; `anthropic`: it is a provider; name a model as well, as in `PROVIDER:MODEL`",
+    ),
+    (
+        "compaction.model = \"openai:\"",
+        "1:20: compaction.model: expected a model, such as \"MODEL\" or \"PROVIDER:MODEL\"; it is a provider; name a model as well, as in `PROVIDER:MODEL`",
+    ),
+    (
+        "compaction.threshold = 100",
+        "1:24: compaction.threshold: expected a whole number of at least 1 and at most 99, found a number",
+    ),
+    (
+        "after_content = \"retrakt\"",
+        "1:17: after_content: expected one of fail, retract, continue, found `retrakt`; did you mean `retract`?",
     ),
     (
         "[providers.openai]\napi_key = open-sesame",

@@ -30,6 +30,7 @@ mod power_loss;
 mod providers;
 #[cfg(target_os = "linux")]
 mod recorder;
+mod recovery;
 #[cfg(unix)]
 mod resume;
 mod sessions;

@@ -1,0 +1,457 @@
+//! What is done when a retry is not the answer, from the command line: another model, another try at an answer that broke
+//! off or is none, a smaller conversation.
+
+use crate::mock_server::{MockServer, PLANTED};
+use crate::support::{Outlast, Ran};
+use crate::written::{self, Left, answer, completed, prompt, typed};
+use serde_json::Value;
+
+const USER: &str = "home/outlast.toml";
+const ID: &str = "01900000-0000-7000-8000-000000000001";
+const HELLO: &str =
+    "Hello from the scripted provider: no network, no key, no cost. You said: Say hello\n";
+
+fn ask(outlast: &Outlast, arguments: &[&str]) -> Ran {
+    outlast.run(&[&["-p", "Say hello"], arguments].concat())
+}
+
+fn events(ran: &Ran) -> Vec<Value> {
+    let lines = ran.stdout.lines();
+    lines
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect()
+}
+
+fn of_type<'a>(events: &'a [Value], kind: &str) -> Vec<&'a Value> {
+    let of_type = events.iter().filter(|event| event["type"] == kind);
+    of_type.collect()
+}
+
+/// The text that a reader of the events has in the end: what was retracted is gone.
+fn heard(events: &[Value]) -> String {
+    let mut text = String::new();
+    for event in events {
+        match event["type"].as_str().unwrap() {
+            "retracted" => text.clear(),
+            "text_delta" => text += event["text"].as_str().unwrap(),
+            _ => {}
+        }
+    }
+    text
+}
+
+/// The lines without the time of day, which differs from run to run.
+fn without_times(text: &str) -> String {
+    let line = |line: &str| match line.split_once(", until ") {
+        Some((before, _)) => format!("{before}, until …\n"),
+        None => format!("{line}\n"),
+    };
+    text.lines().map(line).collect()
+}
+
+// --- Other models ---
+
+#[test]
+fn a_chain_is_asked_in_order_and_each_change_is_said() {
+    let ran = ask(
+        &Outlast::new(),
+        &[
+            "--model",
+            "overloaded:99",
+            "--fallback",
+            "error:401,times=always",
+            "--fallback",
+            "ok:text,times=always",
+        ],
+    );
+    assert_eq!(
+        (ran.code, ran.stdout.as_str()),
+        (0, HELLO),
+        "{}",
+        ran.stderr
+    );
+    insta::assert_snapshot!(without_times(&ran.stderr), @r"");
+}
+
+#[test]
+fn a_model_that_was_left_is_not_asked_again_before_its_time_unless_it_is_chosen() {
+    let outlast = Outlast {
+        // Minutes pass between two commands otherwise.
+        scale: "10",
+        ..Outlast::new()
+    };
+    let chain = ["--model", "overloaded:1", "--fallback", "ok"];
+    outlast.write(
+        USER,
+        "fallback.overload_retries = 0\nfallback.cooldown = \"9h\"\n",
+    );
+    let first = ask(&outlast, &chain);
+    assert_eq!(first.code, 0, "{}", first.stderr);
+    // The chain that was typed is kept, and the one that was asked for a while is not the session's model.
+    let next = ask(&outlast, &["--continue"]);
+    assert_eq!((next.code, next.stdout.as_str()), (0, HELLO));
+    assert_eq!(
+        next.stderr,
+        "● ok is asked instead of overloaded:1, which is still left\n"
+    );
+    // Whoever names the model means it.
+    let chosen = ask(&outlast, &["--continue", "--model", "overloaded:1"]);
+    assert!(
+        chosen
+            .stderr
+            .starts_with("⚠ Server overloaded: ok is asked"),
+        "{}",
+        chosen.stderr
+    );
+    let exported = outlast
+        .run(&["sessions", "export", "--format", "jsonl"])
+        .stdout;
+    let prompts = exported.lines().filter(|line| line.contains("\"prompt\""));
+    let prompts: Vec<&str> = prompts.collect();
+    assert_eq!(prompts.len(), 3, "{exported}");
+    for line in prompts {
+        assert!(line.contains("\"model\":\"overloaded:1\""), "{line}");
+        assert!(line.contains("\"fallback.models\":\"ok\""), "{line}");
+    }
+}
+
+#[test]
+fn a_fallback_at_another_provider_is_reached_by_its_own_address_and_key() {
+    let mock = MockServer::start();
+    let models = |log: &str| -> Vec<String> {
+        let log: Value = serde_json::from_str(log).unwrap();
+        let one = |request: &Value| {
+            let (path, model) = (request["path"].as_str(), request["body"]["model"].as_str());
+            format!("{} {}", path.unwrap(), model.unwrap())
+        };
+        log["requests"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(one)
+            .collect()
+    };
+    mock.outlast.write(USER, "fallback.overload_retries = 0\n");
+    let arguments = [
+        "--model",
+        "overloaded:9",
+        "--fallback",
+        "error:401",
+        "--fallback",
+        "openai:ok",
+    ];
+    let mut command = mock.command("anthropic", &arguments);
+    let ran = Ran::of(command.env("OPENAI_BASE_URL", format!("{}/v1", mock.url())));
+    assert_eq!(
+        (ran.code, ran.stdout.as_str()),
+        (0, HELLO),
+        "{}",
+        ran.stderr
+    );
+    assert_eq!(
+        models(&mock.requests()),
+        [
+            "/v1/messages overloaded:9",
+            // The address that was typed is that of its provider.
+            "/v1/messages error:401",
+            "/v1/chat/completions ok"
+        ]
+    );
+    assert!(!ran.stderr.contains(PLANTED));
+}
+
+#[test]
+fn a_fallback_that_cannot_be_reached_is_named_before_anything_is_asked() {
+    let outlast = Outlast::new();
+    let table = [
+        (
+            "anthropic:claude",
+            "fallback `anthropic:claude`: no key is set for anthropic; set ANTHROPIC_API_KEY",
+        ),
+        ("mock:no-such-fault", "fallback `mock:no-such-fault`: "),
+        ("antropic:claude", "did you mean `anthropic`?"),
+    ];
+    for (entry, part) in table {
+        let ran = ask(&outlast, &["--model", "ok", "--fallback", entry]);
+        assert_eq!((ran.code, ran.stdout.as_str()), (2, ""), "{entry}");
+        assert!(ran.stderr.contains(part), "{}", ran.stderr);
+    }
+    outlast.write(USER, "compaction.model = \"anthropic:claude\"\n");
+    let ran = ask(&outlast, &["--model", "ok"]);
+    assert_eq!(ran.code, 2);
+    let part = "error: compaction.model `anthropic:claude`: no key is set";
+    assert!(ran.stderr.starts_with(part), "{}", ran.stderr);
+}
+
+#[test]
+fn a_project_redirects_no_conversation_until_it_is_trusted() {
+    let outlast = Outlast::new();
+    let project = "model = \"error:401,times=always\"\nfallback.models = [\"ok\"]\ncompaction.model = \"ok\"\n\
+                   [models.\"overloaded:9\"]\nfallback = [\"ok\"]\ncontext_window = 9000\n";
+    outlast.write("outlast.toml", project);
+    let before = ask(&outlast, &[]);
+    assert_eq!((before.code, before.stdout.as_str()), (1, ""));
+    let warning = "warning: ignoring compaction.model, fallback.models, models.\"overloaded:9\".fallback in \
+                   FOLDER/outlast.toml: the project is not trusted";
+    let said = outlast.anonymous(&before.stderr);
+    assert!(said.starts_with(warning), "{said}");
+    assert_eq!(outlast.run(&["trust"]).code, 0);
+    let after = ask(&outlast, &[]);
+    assert_eq!(
+        (after.code, after.stdout.as_str()),
+        (0, HELLO),
+        "{}",
+        after.stderr
+    );
+}
+
+#[test]
+fn another_model_is_asked_only_for_what_is_set() {
+    let outlast = Outlast::new();
+    let chain = ["--model", "ok:refusal,times=always", "--fallback", "ok"];
+    let ran = ask(&outlast, &chain);
+    assert_eq!((ran.code, ran.stdout.as_str()), (0, HELLO));
+    let said = "⚠ Refused by a content filter: ok is asked instead of ok:refusal,times=always\n";
+    assert!(ran.stderr.ends_with(said), "{}", ran.stderr);
+    outlast.write(USER, "fallback.on = [\"overload\"]\n");
+    let ran = ask(&outlast, &chain);
+    assert_eq!((ran.code, ran.stdout.as_str()), (1, ""));
+    assert!(ran.stderr.starts_with("error: Refused by a content filter"));
+}
+
+// --- Answers that broke off ---
+
+#[test]
+fn an_answer_that_broke_off_comes_out_once() {
+    let table: [(&str, i32, &[&str]); 3] = [
+        ("retract", 0, &["retracted", "billed_twice"]),
+        ("continue", 0, &["seam", "billed_twice"]),
+        ("fail", 1, &["error"]),
+    ];
+    for (what, code, kinds) in table {
+        let arguments = ["--model", "drop-after:5", "--after-content", what];
+        let ran = ask(&Outlast::new(), &arguments);
+        let said = if code == 0 { HELLO } else { "" };
+        assert_eq!(
+            (ran.code, ran.stdout.as_str()),
+            (code, said),
+            "{what}: {}",
+            ran.stderr
+        );
+        let ran = ask(&Outlast::new(), &[&arguments[..], &["--json"]].concat());
+        assert_eq!((ran.code, ran.stderr.as_str()), (code, ""), "{what}");
+        let events = events(&ran);
+        for kind in kinds {
+            assert_eq!(of_type(&events, kind).len(), 1, "{what} {kind}");
+        }
+        if code == 0 {
+            assert_eq!(heard(&events), HELLO.trim_end(), "{what}");
+        }
+    }
+}
+
+#[test]
+fn what_is_done_about_an_answer_that_broke_off_is_said() {
+    let said = |what| {
+        let arguments = ["--model", "drop-after:5", "--after-content", what];
+        ask(&Outlast::new(), &arguments).stderr
+    };
+    insta::assert_snapshot!(said("retract"), @r"");
+    insta::assert_snapshot!(said("continue"), @r"");
+    insta::assert_snapshot!(said("fail"), @r"");
+}
+
+// --- Answers that are none ---
+
+#[test]
+fn a_model_is_told_that_its_answer_is_none_unless_that_is_switched_off() {
+    let outlast = Outlast::new();
+    let arguments = ["--model", "ok:announced"];
+    let ran = ask(&outlast, &arguments);
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    assert_eq!(
+        ran.stderr,
+        "⚠ the model keeps saying what it will do next, and does not do it: the model is told so (1/3)\n"
+    );
+    outlast.write(USER, "recovery.odd_answers = false\n");
+    let ran = ask(&outlast, &arguments);
+    assert_eq!((ran.code, ran.stderr.as_str()), (0, ""));
+    assert!(ran.stdout.contains("I will now"), "{}", ran.stdout);
+}
+
+#[test]
+fn a_refusal_fails_and_an_answer_at_the_output_limit_warns_once() {
+    let refused = ask(&Outlast::new(), &["--model", "ok:refusal"]);
+    assert_eq!((refused.code, refused.stdout.as_str()), (1, ""));
+    assert_eq!(refused.stderr.lines().count(), 1, "{}", refused.stderr);
+    let cut = ask(&Outlast::new(), &["--model", "ok:length"]);
+    assert_eq!(cut.code, 0);
+    assert!(HELLO.starts_with(cut.stdout.trim_end()), "{}", cut.stdout);
+    assert_eq!(
+        cut.stderr,
+        "warning: the answer reached the output limit and is incomplete\n  hint: `max_tokens` raises the output limit\n"
+    );
+}
+
+// --- A smaller conversation ---
+
+/// A finished session whose conversation is worth a summary.
+fn long_session(outlast: &Outlast, model: &str) {
+    let long = "The first half of the work is done. ".repeat(400);
+    let turn = |text: &str| vec![prompt(text, typed(model)), answer(&long), completed()];
+    let turns = [turn("Do the work"), turn("Go on"), turn("What is left?")];
+    written::session(outlast, ID, (&turns, Left::Free));
+}
+
+#[test]
+fn a_conversation_is_made_smaller_by_hand() {
+    for arguments in [
+        &["-p", "/compact the parser", "--session", ID][..],
+        &["-p", "/compact", "--continue"],
+        &["sessions", "compact", "0190", "--focus", "the parser"],
+    ] {
+        let outlast = Outlast::new();
+        outlast.write(USER, "compaction.keep = 1000\n");
+        long_session(&outlast, "ok:agent,times=always");
+        let ran = outlast.run(arguments);
+        assert_eq!((ran.code, ran.stdout.as_str()), (0, ""), "{}", ran.stderr);
+        let [first, last] = ran.stderr.lines().collect::<Vec<_>>()[..] else {
+            panic!("{}", ran.stderr);
+        };
+        assert!(
+            first.starts_with("● making the conversation of about"),
+            "{first}"
+        );
+        let numbers = last.split(' ').filter_map(|word| word.parse::<u64>().ok());
+        let [before, after] = numbers.collect::<Vec<_>>()[..] else {
+            panic!("{last}");
+        };
+        assert!(before > 10_000 && after < before / 2, "{last}");
+        let begin = format!(
+            "The conversation of session {ID} was made smaller, from about {before} to about {after} tokens."
+        );
+        assert_eq!(last, begin);
+        let shown = outlast.run(&["sessions", "show"]).stdout;
+        assert!(shown.contains("Summary of 5 messages."), "{shown}");
+        // Nothing was asked, and it can be gone on with.
+        let listed = outlast.run(&["sessions", "list"]).stdout;
+        assert!(listed.contains("  finished        3  "), "{listed}");
+        let next = ask(&outlast, &["--continue"]);
+        assert_eq!(next.code, 0, "{}", next.stderr);
+    }
+}
+
+#[test]
+fn the_events_of_a_compaction_are_lines_of_json() {
+    let outlast = Outlast::new();
+    long_session(&outlast, "ok:agent,times=always");
+    let ran = outlast.run(&["-p", "/compact", "--continue", "--json"]);
+    assert_eq!((ran.code, ran.stderr.as_str()), (0, ""));
+    let events = events(&ran);
+    let kinds: Vec<&str> = events
+        .iter()
+        .map(|event| event["type"].as_str().unwrap())
+        .collect();
+    assert_eq!(kinds, ["auto_compaction_started", "auto_compaction_ended"]);
+    assert_eq!(events[1]["reason"], "manual");
+    assert!(events[1]["after"].as_u64() < events[1]["before"].as_u64());
+}
+
+#[test]
+fn a_conversation_that_cannot_be_made_smaller_is_as_it_was() {
+    let outlast = Outlast::new();
+    let none = outlast.run(&["sessions", "compact", ID]);
+    assert_eq!(
+        (none.code, none.stderr.as_str()),
+        (2, "error: there is no session yet\n")
+    );
+    let new = outlast.run(&["-p", "/compact"]);
+    assert_eq!(new.code, 2);
+    assert!(
+        new.stderr.contains("--session ID, or --continue"),
+        "{}",
+        new.stderr
+    );
+
+    let turn = vec![prompt("What?", typed("ok")), answer("That."), completed()];
+    written::session(&outlast, ID, (&[turn], Left::Free));
+    let before = outlast
+        .run(&["sessions", "export", "--format", "jsonl"])
+        .stdout;
+    let short = outlast.run(&["sessions", "compact", ID]);
+    assert_eq!((short.code, short.stdout.as_str()), (1, ""));
+    let error = short.stderr.lines().last().unwrap();
+    assert!(
+        error.starts_with("error: the conversation is as it was: "),
+        "{error}"
+    );
+    let after = outlast
+        .run(&["sessions", "export", "--format", "jsonl"])
+        .stdout;
+    assert_eq!(after, before);
+}
+
+#[test]
+fn a_turn_that_is_not_finished_is_resumed_before_its_conversation_is_made_smaller() {
+    let outlast = Outlast::new();
+    let turn = vec![prompt("What?", typed("ok"))];
+    written::session(&outlast, ID, (&[turn], Left::Abandoned));
+    for arguments in [
+        &["-p", "/compact", "--continue"][..],
+        &["sessions", "compact", ID],
+    ] {
+        let ran = outlast.run(arguments);
+        assert_eq!((ran.code, ran.stdout.as_str()), (2, ""));
+        assert!(
+            ran.stderr
+                .contains(&format!("`outlast resume {ID}` carries it on")),
+            "{}",
+            ran.stderr
+        );
+    }
+}
+
+#[test]
+fn a_conversation_that_does_not_fit_is_made_smaller_unless_that_is_switched_off() {
+    let outlast = Outlast::new();
+    long_session(&outlast, "window:6000,of=agent");
+    let ran = ask(&outlast, &["--session", ID]);
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    assert!(
+        ran.stdout.ends_with("You said: Say hello\n"),
+        "{}",
+        ran.stdout
+    );
+    let started = "tokens smaller: it is more than the model can read\n";
+    assert!(ran.stderr.contains(started), "{}", ran.stderr);
+    assert!(
+        ran.stderr
+            .contains("● the conversation was made smaller, from about ")
+    );
+
+    let outlast = Outlast::new();
+    outlast.write(USER, "compaction.enabled = false\n");
+    long_session(&outlast, "window:6000,of=agent");
+    let ran = ask(&outlast, &["--session", ID]);
+    assert_eq!((ran.code, ran.stdout.as_str()), (1, ""));
+    assert!(
+        ran.stderr.starts_with("error: Context window exceeded"),
+        "{}",
+        ran.stderr
+    );
+}
+
+#[test]
+fn a_window_that_is_set_is_heeded_before_it_is_met() {
+    let outlast = Outlast::new();
+    let model = "window:12000,of=agent";
+    outlast.write(
+        USER,
+        format!("[models.\"{model}\"]\ncontext_window = 12000\n"),
+    );
+    long_session(&outlast, model);
+    let ran = ask(&outlast, &["--session", ID]);
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    let said = "tokens smaller: it comes close to what the model can read\n";
+    assert!(ran.stderr.contains(said), "{}", ran.stderr);
+}
