@@ -136,11 +136,12 @@ impl Screen {
             .map_or(String::new(), |code| format!(" ({code})"));
         let phrase = judged.verdict.cause.phrase();
         let reason = self.reason.take().unwrap_or_else(|| why.to_string());
+        let says_more = reason != why.to_string();
         self.progress.print(&format!(
             "error: {phrase}: {}{code}: {reason}",
             one_line(&judged.failure.message)
         ));
-        if let Some(remedy) = remedy(judged, *why, policy) {
+        if let Some(remedy) = remedy(judged, *why, policy).filter(|_| !says_more) {
             self.progress.print(&format!("  hint: {remedy}"));
         }
     }

@@ -66,7 +66,7 @@ fn billed_twice(usage: Usage, estimated: bool) -> String {
         0 => String::new(),
         written => format!(" and {written} written"),
     };
-    format!("⚠ answers that broke off cost {read}{written} in addition")
+    format!("⚠ what had to be asked for again cost {read}{written} in addition")
 }
 
 /// What becomes of a conversation that is made smaller. Whoever wants it by hand says how it ended.
@@ -93,8 +93,16 @@ fn compaction(body: &Body, now: Timestamp) -> Option<String> {
             ..
         } => None,
         Body::AutoCompactionEnded {
-            error: Some(error), ..
-        } => Some(format!("warning: the conversation is as it was: {error}")),
+            reason,
+            error: Some(error),
+            ..
+        } => Some(match reason {
+            CompactionReason::Threshold => {
+                format!("warning: the conversation is as it was: {error}")
+            }
+            // Why is said with the error that ends the turn, if it does.
+            _ => "⚠ the conversation could not be made smaller".to_owned(),
+        }),
         Body::AutoCompactionEnded { before, after, .. } => Some(format!(
             "● the conversation was made smaller, from about {before} to about {after} tokens"
         )),

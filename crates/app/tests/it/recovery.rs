@@ -40,11 +40,14 @@ fn heard(events: &[Value]) -> String {
     text
 }
 
-/// The lines without the time of day, which differs from run to run.
-fn without_times(text: &str) -> String {
-    let line = |line: &str| match line.split_once(", until ") {
-        Some((before, _)) => format!("{before}, until …\n"),
-        None => format!("{line}\n"),
+/// The lines without what differs from run to run: the time of day, and the size of what the model is told of its folder.
+fn steady(text: &str) -> String {
+    let line = |line: &str| {
+        let cut = ["until ", "cost "].iter().find_map(|word| {
+            let (before, _) = line.split_once(word)?;
+            Some(format!("{before}{word}…\n"))
+        });
+        cut.unwrap_or_else(|| format!("{line}\n"))
     };
     text.lines().map(line).collect()
 }
@@ -70,7 +73,12 @@ fn a_chain_is_asked_in_order_and_each_change_is_said() {
         "{}",
         ran.stderr
     );
-    insta::assert_snapshot!(without_times(&ran.stderr), @r"");
+    insta::assert_snapshot!(steady(&ran.stderr), @r"
+    ⚠ Server overloaded, retrying in 2s… (1/3, Ctrl-C cancels)
+    ⚠ Server overloaded, retrying in 4s… (2/3, Ctrl-C cancels)
+    ⚠ Server overloaded: error:401,times=always is asked instead of overloaded:99 for 5m, until …
+    ⚠ Credential refused: ok:text,times=always is asked instead of error:401,times=always for 5m, until …
+    ");
 }
 
 #[test]
@@ -106,7 +114,9 @@ fn a_model_that_was_left_is_not_asked_again_before_its_time_unless_it_is_chosen(
     let exported = outlast
         .run(&["sessions", "export", "--format", "jsonl"])
         .stdout;
-    let prompts = exported.lines().filter(|line| line.contains("\"prompt\""));
+    let prompts = exported
+        .lines()
+        .filter(|line| line.contains("\"kind\":\"prompt\""));
     let prompts: Vec<&str> = prompts.collect();
     assert_eq!(prompts.len(), 3, "{exported}");
     for line in prompts {
@@ -212,7 +222,7 @@ fn another_model_is_asked_only_for_what_is_set() {
     let ran = ask(&outlast, &chain);
     assert_eq!((ran.code, ran.stdout.as_str()), (0, HELLO));
     let said = "⚠ Refused by a content filter: ok is asked instead of ok:refusal,times=always\n";
-    assert!(ran.stderr.ends_with(said), "{}", ran.stderr);
+    assert!(ran.stderr.contains(said), "{}", ran.stderr);
     outlast.write(USER, "fallback.on = [\"overload\"]\n");
     let ran = ask(&outlast, &chain);
     assert_eq!((ran.code, ran.stdout.as_str()), (1, ""));
@@ -254,11 +264,22 @@ fn an_answer_that_broke_off_comes_out_once() {
 fn what_is_done_about_an_answer_that_broke_off_is_said() {
     let said = |what| {
         let arguments = ["--model", "drop-after:5", "--after-content", what];
-        ask(&Outlast::new(), &arguments).stderr
+        steady(&ask(&Outlast::new(), &arguments).stderr)
     };
-    insta::assert_snapshot!(said("retract"), @r"");
-    insta::assert_snapshot!(said("continue"), @r"");
-    insta::assert_snapshot!(said("fail"), @r"");
+    insta::assert_snapshot!(said("retract"), @r"
+    ⚠ what came of attempt 1 does not count; the answer is asked for anew
+    ⚠ Connection failed, retrying in 2s… (1/3, Ctrl-C cancels)
+    ⚠ what had to be asked for again cost …
+    ");
+    insta::assert_snapshot!(said("continue"), @r"
+    ⚠ Connection failed, retrying in 2s… (1/3, Ctrl-C cancels)
+    ● the answer goes on where it broke off (as the model was asked to)
+    ⚠ what had to be asked for again cost …
+    ");
+    insta::assert_snapshot!(said("fail"), @r"
+    error: Connection failed: connection reset by peer: part of the answer was already delivered; a retry would repeat it
+      hint: nothing of the answer was printed; --after-content retract asks again by itself
+    ");
 }
 
 // --- Answers that are none ---
