@@ -42,7 +42,7 @@ pub(crate) fn run(arguments: &PromptArguments) -> anyhow::Result<Exit> {
             true => Asking::going_on(arguments, clock).await?,
             false => Asking::anew(arguments, clock).await?,
         };
-        asking.run(arguments).await
+        Box::pin(asking.run(arguments)).await
     })
 }
 

@@ -57,6 +57,11 @@ impl<'a> Given<'a> {
         }
     }
 
+    fn between(self, least: u32, most: u32) -> Option<u32> {
+        let number = u32::try_from(self.whole()?).ok()?;
+        (least..=most).contains(&number).then_some(number)
+    }
+
     fn flag(self) -> Option<bool> {
         match self {
             Self::Word(text) => text.parse().ok(),
@@ -155,26 +160,12 @@ impl Value {
             }
             Kind::Choice(words) => {
                 let word = text()?.trim();
-                Self::Text(
-                    words
-                        .iter()
-                        .find(|w| **w == word)
-                        .ok_or_else(wrong)?
-                        .to_string(),
-                )
+                let known = words.iter().find(|known| **known == word);
+                Self::Text(known.ok_or_else(wrong)?.to_string())
             }
-            Kind::Count => {
-                let number = given.whole().filter(|number| *number > 0);
-                Self::Count(
-                    number
-                        .and_then(|n| u32::try_from(n).ok())
-                        .ok_or_else(wrong)?,
-                )
-            }
+            Kind::Count => Self::Count(given.between(1, u32::MAX).ok_or_else(wrong)?),
             Kind::Between(least, most) => {
-                let number = given.whole().and_then(|n| u32::try_from(n).ok());
-                let fits = |number: &u32| (least..=most).contains(number);
-                Self::Count(number.filter(fits).ok_or_else(wrong)?)
+                Self::Count(given.between(least, most).ok_or_else(wrong)?)
             }
             Kind::Model => {
                 chain::Entry::read(text()?).map_err(|why| because(&why))?;

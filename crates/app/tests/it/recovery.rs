@@ -127,47 +127,30 @@ fn a_model_that_was_left_is_not_asked_again_before_its_time_unless_it_is_chosen(
 
 #[test]
 fn a_fallback_at_another_provider_is_reached_by_its_own_address_and_key() {
-    let mock = MockServer::start();
-    let models = |log: &str| -> Vec<String> {
-        let log: Value = serde_json::from_str(log).unwrap();
-        let one = |request: &Value| {
-            let (path, model) = (request["path"].as_str(), request["body"]["model"].as_str());
-            format!("{} {}", path.unwrap(), model.unwrap())
-        };
-        log["requests"]
-            .as_array()
-            .unwrap()
-            .iter()
-            .map(one)
-            .collect()
+    let (mock, other) = (MockServer::start(), MockServer::start());
+    let asked = |mock: &MockServer| -> Vec<String> {
+        let log: Value = serde_json::from_str(&mock.requests()).unwrap();
+        let requests = log["requests"].as_array().unwrap().iter();
+        let model = |request: &Value| request["body"]["model"].as_str().unwrap().to_owned();
+        requests.map(model).collect()
     };
     mock.outlast.write(USER, "fallback.overload_retries = 0\n");
-    let arguments = [
-        "--model",
-        "overloaded:9",
-        "--fallback",
-        "error:401",
-        "--fallback",
-        "openai:ok",
-    ];
-    let mut command = mock.command("anthropic", &arguments);
-    let ran = Ran::of(command.env("OPENAI_BASE_URL", format!("{}/v1", mock.url())));
+    let chain = ["--fallback", "error:401", "--fallback", "openai:ok"];
+    let mut command = mock.command(
+        "anthropic",
+        &[&["--model", "overloaded:9"], &chain[..]].concat(),
+    );
+    let ran = Ran::of(command.env("OPENAI_BASE_URL", other.url()));
     assert_eq!(
         (ran.code, ran.stdout.as_str()),
         (0, HELLO),
         "{}",
         ran.stderr
     );
-    assert_eq!(
-        models(&mock.requests()),
-        [
-            "/v1/messages overloaded:9",
-            // The address that was typed is that of its provider.
-            "/v1/messages error:401",
-            "/v1/chat/completions ok"
-        ]
-    );
-    assert!(!ran.stderr.contains(PLANTED));
+    // The address that was typed is that of the chosen provider.
+    assert_eq!(asked(&mock), ["overloaded:9", "error:401"]);
+    assert_eq!(asked(&other), ["ok"]);
+    assert!(!ran.stderr.contains(PLANTED), "{}", ran.stderr);
 }
 
 #[test]
