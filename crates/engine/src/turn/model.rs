@@ -61,13 +61,14 @@ impl Runner<'_> {
     /// Asks the best model that is free, and the first one again when its time has come.
     pub(super) fn choose_model(&mut self) {
         let now = self.turn.clock.now();
-        if self.kept.is_some() {
+        let is_free = self.is_free(self.in_use.place, now);
+        // Who has begun an answer goes on with it; but after a restart the first model is in use, which may have been left.
+        if self.kept.is_some() && is_free {
             return;
         }
         let Some(best) = self.first_free(None, now) else {
             return;
         };
-        let is_free = self.is_free(self.in_use.place, now);
         if best < self.in_use.place || (best != self.in_use.place && !is_free) {
             self.change_model(best, None);
         }
