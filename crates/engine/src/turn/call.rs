@@ -253,7 +253,10 @@ impl Runner<'_> {
         self.consider_models(&failure, &mut remedies);
         self.consider_compaction(&failure, &mut remedies);
         self.consider_correction(&failure, &mut remedies);
-        remedies.rework |= self.can_go_on_otherwise(&failure);
+        if self.can_go_on_otherwise(&failure) {
+            // It is not the model that is wrong, but how it was asked.
+            (remedies.rework, remedies.model_first) = (true, false);
+        }
         (failure, remedies)
     }
 
