@@ -190,6 +190,8 @@ impl Runner<'_> {
             let by = kept.by;
             self.emitter.emit(Body::Seam { by });
         }
+            // It is said as the last attempt's, and can be taken back as such.
+            kept.since = Some(self.emitter.attempt);
     }
 
     /// Whether what is gone on with was refused as such; then the model is told where it broke off instead.
