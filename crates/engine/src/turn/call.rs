@@ -219,7 +219,8 @@ impl Runner<'_> {
             now,
         };
         let effects = step(&mut self.state, event);
-        self.note_failure(Some(&failure), effects.contains(&Effect::KeepPartial));
+        let keeps = self.still_keeps(&effects);
+        self.note_failure(Some(&failure), keeps);
         let waits_until = effects.iter().find_map(|effect| match effect {
             Effect::SleepUntil(at) => Some(*at),
             _ => None,

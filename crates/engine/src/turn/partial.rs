@@ -10,7 +10,7 @@ use outlast_kernel::decision::AfterContent;
 use outlast_kernel::event::{Body, StopReason, Usage};
 use outlast_kernel::failure::Judged;
 use outlast_kernel::models::ContinueBy;
-use outlast_kernel::recovery::{Effects, Event, step};
+use outlast_kernel::recovery::{Effect, Effects, Event, step};
 use outlast_kernel::verdict::{Cause, Class};
 use std::borrow::Cow;
 
@@ -133,6 +133,19 @@ impl Runner<'_> {
         self.kept = Some(kept);
     }
 
+    /// Whether the next call goes on with something: with what the failed one has handed on, or, when that was nothing,
+    /// with what was kept before.
+    pub(super) fn still_keeps(&mut self, effects: &Effects) -> bool {
+        if effects.contains(&Effect::KeepPartial) {
+            return true;
+        }
+        let kept = self.kept.as_ref().filter(|_| !self.answer.was_heard);
+        if let Some(kept) = kept {
+            self.answer.parts = kept.parts.clone();
+        }
+        kept.is_some()
+    }
+
     /// What the last attempt used, or about that where its provider never came to say it.
     fn usage_or_estimate(&mut self) -> Usage {
         let usage = self.answer.usage;
@@ -177,6 +190,8 @@ impl Runner<'_> {
     pub(super) fn say_kept_again(&mut self) {
         if let Some(kept) = self.kept.as_mut().filter(|kept| !kept.is_said) {
             kept.is_said = true;
+            // It is said as the last attempt's, and can be taken back as such.
+            kept.since = Some(self.emitter.attempt);
             let role = Role::Assistant;
             let parts = kept.parts.clone();
             let text = Message { role, parts }.text();
@@ -190,8 +205,6 @@ impl Runner<'_> {
             let by = kept.by;
             self.emitter.emit(Body::Seam { by });
         }
-            // It is said as the last attempt's, and can be taken back as such.
-            kept.since = Some(self.emitter.attempt);
     }
 
     /// Whether what is gone on with was refused as such; then the model is told where it broke off instead.
