@@ -10,10 +10,12 @@
 mod compaction;
 mod cut_answers;
 mod pieces;
+mod session_cuts;
 mod session_flow;
 mod session_limits;
 mod session_odd;
 mod session_owners;
+mod session_partial;
 mod session_prefixes;
 mod session_resume;
 mod session_retry;

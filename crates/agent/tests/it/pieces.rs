@@ -85,7 +85,7 @@ pub(crate) fn shown(heard: &Listener) -> String {
 }
 
 /// The number of an event's attempt; 0 before the first one.
-fn number(event: &Event) -> u32 {
+pub(crate) fn number(event: &Event) -> u32 {
     let id = event.attempt_id.as_deref();
     let number = id.and_then(|id| {
         id.strip_prefix(&format!("{}.", event.turn_id))?
