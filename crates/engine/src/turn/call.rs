@@ -132,6 +132,10 @@ impl Runner<'_> {
                 self.answer.parts.push(Part::ToolCall(call.clone()));
                 Body::ToolCall(call)
             }
+            Delta::CallCut { name } => {
+                self.answer.cut_calls.push(name);
+                return None;
+            }
             Delta::Usage(usage) => {
                 self.answer.usage = usage;
                 Body::Usage(usage)
