@@ -10,12 +10,15 @@
 mod compaction;
 mod cut_answers;
 mod pieces;
+mod session_circles;
 mod session_cuts;
 mod session_flow;
 mod session_limits;
 mod session_odd;
+mod session_odd_limits;
 mod session_owners;
 mod session_partial;
+mod session_partial_limits;
 mod session_prefixes;
 mod session_resume;
 mod session_retry;

@@ -1,13 +1,20 @@
 //! Answers that think, stop oddly or break off, and what a consumer shows of them.
 
-use crate::support::{Call, Item, Listener, START, World};
-use outlast_agent::session::Setup;
+use crate::support::{Call, Item, Kept, Listener, START, World, elsewhere};
+use outlast_agent::Session;
+use outlast_agent::session::{Ask, Setup};
 use outlast_dialect::{Delta, Message, Part, Tool};
-use outlast_kernel::decision::AfterContent;
-use outlast_kernel::event::{Body, Event, Proof, Reasoning};
+use outlast_engine::turn::Ended;
+use outlast_kernel::decision::{AfterContent, GiveUp};
+use outlast_kernel::event::{Body, Event, Proof, Reasoning, Seal, Usage};
 use outlast_kernel::failure::{Failure, IoKind};
 use outlast_kernel::models::{ContinueBy, Traits};
+use outlast_kernel::verdict::Cause;
 use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+// --- Answers ---
 
 /// A piece of reasoning.
 pub(crate) fn thinks(text: &str) -> Item {
@@ -65,6 +72,8 @@ pub(crate) fn with_tools(world: &World) -> Setup {
     }
 }
 
+// --- What is heard ---
+
 /// The text that a consumer shows that drops what was retracted; a `|` stands where an answer goes on.
 pub(crate) fn shown(heard: &Listener) -> String {
     let mut attempts: BTreeMap<(String, u32), String> = BTreeMap::new();
@@ -108,4 +117,85 @@ pub(crate) fn assert_well_formed(messages: &[Message]) {
         wanted = message.tool_calls().map(|call| call.id.as_str()).collect();
     }
     assert_eq!(wanted, Vec::<&str>::new(), "{messages:?}");
+}
+
+/// What a model is told that is to go on after these words.
+pub(crate) fn go_on(end: &str) -> String {
+    format!(
+        "Your last answer was cut off by a failed connection. Go on exactly where it ended, without repeating any of it \
+         and without a remark about it. It ended with:\n{end}"
+    )
+}
+
+pub(crate) fn billed_twice(heard: &Listener) -> Option<(Usage, bool)> {
+    heard.bodies().into_iter().find_map(|body| match body {
+        Body::BilledTwice { usage, estimated } => Some((usage, estimated)),
+        _ => None,
+    })
+}
+
+// --- Sessions ---
+
+/// What the model was told of: the cause, the same in words, the number in a row, and how many there may be.
+pub(crate) fn corrected(heard: &Listener) -> Vec<(Cause, String, u32, u32)> {
+    let correction = |body: Body| match body {
+        Body::Corrected {
+            cause,
+            message,
+            attempt,
+            max_attempts,
+        } => Some((cause, message, attempt, max_attempts)),
+        _ => None,
+    };
+    heard.bodies().into_iter().filter_map(correction).collect()
+}
+
+/// The numbers of the corrections.
+pub(crate) fn numbers(heard: &Listener) -> Vec<u32> {
+    corrected(heard)
+        .iter()
+        .map(|correction| correction.2)
+        .collect()
+}
+
+pub(crate) fn error(ended: &Ended) -> (Cause, &str, GiveUp) {
+    let (judged, why) = ended.error.as_ref().unwrap();
+    (judged.verdict.cause, &judged.failure.message, *why)
+}
+
+pub(crate) async fn prompt(setup: Setup) -> (Arc<Session>, Listener, Ended) {
+    prompt_with(setup, "hi".into()).await
+}
+
+/// Prompts; who waits for a stream that nobody cuts waits no longer than a day.
+pub(crate) async fn prompt_with(setup: Setup, ask: Ask) -> (Arc<Session>, Listener, Ended) {
+    let session = Arc::new(Session::in_memory(setup));
+    let heard = Listener::new(&session);
+    let day = Duration::from_secs(24 * 3600);
+    let ended = tokio::time::timeout(day, session.prompt(ask)).await;
+    (session, heard, ended.unwrap().unwrap())
+}
+
+/// Prompts, and another process carries on from what was written down when the first step was said.
+pub(crate) async fn carried_on(world: &World) -> Arc<Session> {
+    let kept = Arc::new(Kept::new());
+    let session = kept.begin(with_tools(world)).await;
+    let (other, hold) = (Arc::clone(&kept), Arc::new(Mutex::new(None)));
+    let taken = Arc::clone(&hold);
+    let heard = Listener::with(&session, move |session, body| {
+        if matches!(body, Body::StepComplete { .. }) {
+            other.remove_locks();
+            let hold = elsewhere(other.elsewhere().claim(session.id())).unwrap();
+            *taken.lock().unwrap() = Some(hold);
+        }
+    });
+    session.prompt("hi".into()).await.unwrap();
+    let id = session.id().to_owned();
+    drop((heard, session));
+    let hold = hold.lock().unwrap().take().unwrap();
+    kept.elsewhere().release(hold).await.unwrap();
+    let session = kept.open(&id, with_tools(world)).await;
+    let ended = session.resume().await.unwrap();
+    assert_eq!(ended.seal, Seal::Completed);
+    session
 }
