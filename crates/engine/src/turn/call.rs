@@ -145,10 +145,6 @@ impl Runner<'_> {
                 self.answer.is_under_way = false;
                 return Some(stop_reason);
             }
-            Delta::CallCut { name } => {
-                self.answer.cut_calls.push(name);
-                return None;
-            }
             Delta::Place(place) => {
                 self.place = Some(place);
                 return None;
@@ -283,7 +279,7 @@ impl Runner<'_> {
             message: self.answer.message(),
             usage: self.answer.usage,
             kept,
-            place: self.place.clone().filter(|_| kept),
+            place: self.kept_place().filter(|_| kept),
         });
     }
 

@@ -199,6 +199,13 @@ impl Runner<'_> {
         }
     }
 
+    /// Where the provider has the rest of what the next call goes on with.
+    pub(super) fn kept_place(&self) -> Option<Place> {
+        let earlier = self.kept.as_ref().filter(|_| !self.answer.was_heard);
+        let earlier = earlier.and_then(|kept| kept.place.clone());
+        self.place.clone().or(earlier)
+    }
+
     /// Says where the answer goes on, before its first byte.
     pub(super) fn say_seam(&mut self) {
         if let Some(kept) = self.kept.as_ref().filter(|_| !self.answer.was_heard) {
