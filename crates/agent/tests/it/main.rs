@@ -12,6 +12,8 @@ mod cut_answers;
 mod pieces;
 mod session_circles;
 mod session_cuts;
+mod routes;
+mod session_fallback;
 mod session_flow;
 mod session_limits;
 mod session_odd;
