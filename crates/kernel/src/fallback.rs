@@ -189,6 +189,14 @@ impl Standing {
         !own.map(|(_, left)| left).any(stands_in_the_way)
     }
 
+    /// Whether a request of that size did not fit there.
+    pub fn is_too_small(&self, key: &str, tokens: u64) -> bool {
+        let is_above =
+            |left: &Left| matches!(left, Left::Above { tokens: too_many } if tokens >= *too_many);
+        let own = self.0.iter().filter(|(other, _)| other == key);
+        own.map(|(_, left)| left).any(is_above)
+    }
+
     /// Until when that model is left, if that is known.
     pub fn left_until(&self, key: &str, now: Timestamp) -> Option<Timestamp> {
         let own = self.0.iter().filter(|(other, _)| other == key);

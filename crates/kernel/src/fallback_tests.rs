@@ -145,6 +145,13 @@ fn a_model_that_a_conversation_did_not_fit_is_asked_again_when_it_has_become_sma
         [is_free(69), is_free(70), is_free(71)],
         [true, false, false]
     );
+    let is_too_small = |tokens| standing.is_too_small("unknown", tokens);
+    assert_eq!([is_too_small(69), is_too_small(70)], [false, true]);
+    standing.leave("large", Left::Session);
+    assert!(
+        !standing.is_too_small("large", 70),
+        "it was left for something else"
+    );
 }
 
 #[test]

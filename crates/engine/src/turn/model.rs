@@ -12,7 +12,7 @@ use outlast_kernel::Timestamp;
 use outlast_kernel::decision::Remedies;
 use outlast_kernel::event::Body;
 use outlast_kernel::failure::Judged;
-use outlast_kernel::fallback::{Candidate, Condition, Left, Rules, Standing};
+use outlast_kernel::fallback::{Condition, Left, Rules, Standing};
 use outlast_kernel::recovery::{Event, step};
 use outlast_kernel::verdict::{Cause, Scope};
 use std::time::Duration;
@@ -66,7 +66,7 @@ impl Runner<'_> {
         if self.kept.is_some() && is_free {
             return;
         }
-        let Some(best) = self.first_free(None, now) else {
+        let Some(best) = self.first_free(|_| true, now) else {
             return;
         };
         if best < self.in_use.place || (best != self.in_use.place && !is_free) {
@@ -78,28 +78,46 @@ impl Runner<'_> {
         let (Some(models), Some(key)) = (&self.turn.models, self.in_use.keys.get(place)) else {
             return true;
         };
-        models.standing.is_free(key, self.room_needed(), now)
+        models.standing.is_free(key, self.request_size(), now)
     }
 
-    /// The first model that is free and large enough, but for that one.
-    fn first_free(&self, but: Option<usize>, now: Timestamp) -> Option<usize> {
-        let models = self.turn.models.as_ref()?;
-        let all = self.in_use.keys.iter().zip(models.routes);
-        let candidates: Vec<Candidate<'_>> = all
-            .map(|(key, route)| Candidate {
-                key,
-                window: route.traits.window,
-            })
-            .collect();
-        models
-            .standing
-            .first_free(&candidates, (but, self.room_needed()), now)
+    /// The first model that is free, large enough and as it is wanted.
+    fn first_free(&self, is_wanted: impl Fn(usize) -> bool, now: Timestamp) -> Option<usize> {
+        let mut places = 0..self.in_use.keys.len();
+        places.find(|place| is_wanted(*place) && self.fits(*place) && self.is_free(*place, now))
     }
 
-    /// The tokens of the request and of its answer.
-    fn room_needed(&self) -> u64 {
-        let answer = self.turn.request.max_tokens.map_or(ANSWER, u64::from);
-        self.size().tokens.saturating_add(answer)
+    /// The first that could be asked instead of the one in use.
+    fn another(&self, condition: Condition, now: Timestamp) -> Option<usize> {
+        let here = self.in_use.place;
+        self.first_free(|place| place != here && self.helps(place, condition), now)
+    }
+
+    fn route(&self, place: usize) -> Option<&Route> {
+        self.turn.models.as_ref()?.routes.get(place)
+    }
+
+    /// Whether the request and its answer fit that model, as far as that is known. What did not fit another one fits only
+    /// where more is known to fit.
+    fn fits(&self, place: usize) -> bool {
+        let (Some(models), Some(there)) = (&self.turn.models, self.route(place)) else {
+            return false;
+        };
+        let answer = there.max_tokens.map_or(ANSWER, u64::from);
+        let needed = self.size().tokens.saturating_add(answer);
+        let window = there.traits.window;
+        let tokens = self.request_size();
+        let is_too_small = |key: &String| models.standing.is_too_small(key, tokens);
+        let mut others = self.in_use.keys.iter().zip(models.routes);
+        window.is_none_or(|window| needed <= window)
+            && others
+                .all(|(key, other)| !is_too_small(key) || holds_more(window, other.traits.window))
+    }
+
+    /// The tokens of the request by the one measure that does not change with the model: what did not fit the model that
+    /// was left must not look smaller from the next one.
+    fn request_size(&self) -> u64 {
+        size::tokens(&self.turn.request)
     }
 
     /// Whether another model could be asked after that failure, and whether before anything is waited for.
@@ -112,11 +130,10 @@ impl Runner<'_> {
         else {
             return;
         };
-        let next = self.first_free(Some(self.in_use.place), now);
-        let Some(next) = next.filter(|next| self.helps(*next, condition)) else {
+        if self.another(condition, now).is_none() {
             return;
-        };
-        remedies.switch.model = self.in_use.place != next;
+        }
+        remedies.switch.model = true;
         // Another account of the same model is nearer.
         let by_account = remedies.switch.account && verdict.scope == Scope::Credential;
         let at_once = rules.is_at_once(verdict, self.state.chain(), now);
@@ -125,27 +142,20 @@ impl Runner<'_> {
 
     /// What does not fit here must be known to fit there.
     fn helps(&self, place: usize, condition: Condition) -> bool {
-        if condition != Condition::Overflow {
-            return true;
-        }
-        let routes = self.turn.models.as_ref().map(|models| models.routes);
-        let there = routes.and_then(|routes| routes.get(place)?.traits.window);
-        match (self.turn.traits.window, there) {
-            (Some(here), Some(there)) => there > here,
-            (None, there) => there.is_some(),
-            (Some(_), None) => false,
-        }
+        let there = self.route(place).and_then(|route| route.traits.window);
+        condition != Condition::Overflow || holds_more(there, self.turn.traits.window)
     }
 
     /// Leaves the model that failed.
     pub(super) fn leave_model(&mut self, judged: &Judged) {
         let now = self.turn.clock.now();
-        let tokens = self.room_needed();
+        let tokens = self.request_size();
         let rules = self.turn.models.as_ref().map(|models| &models.rules);
         let Some(left) = rules.map(|rules| rules.left(&judged.verdict, tokens, now)) else {
             return;
         };
-        if let Some(next) = self.first_free(Some(self.in_use.place), now) {
+        let condition = Condition::of(&judged.verdict);
+        if let Some(next) = condition.and_then(|condition| self.another(condition, now)) {
             self.change_model(next, Some((left, judged.verdict.cause)));
         }
     }
@@ -155,7 +165,7 @@ impl Runner<'_> {
         let rules = &self.turn.models.as_ref()?.rules;
         let may = self.rules.may_switch.model && rules.on.contains(&Condition::Overload);
         let now = self.turn.clock.now();
-        let next = self.first_free(Some(self.in_use.place), now);
+        let next = self.another(Condition::Overload, now);
         (may && next.is_some()).then_some(since + LONGEST_HOLD)
     }
 
@@ -169,7 +179,7 @@ impl Runner<'_> {
         let until = until.max(now + cooldown);
         let cause = self.gate.as_ref().and_then(super::AtGate::cause);
         let left = (Left::Until { until }, cause.unwrap_or(Cause::Overloaded));
-        if let Some(next) = self.first_free(Some(self.in_use.place), now) {
+        if let Some(next) = self.another(Condition::Overload, now) {
             self.change_model(next, Some(left));
         }
     }
@@ -238,4 +248,9 @@ impl Runner<'_> {
             window: self.turn.traits.window,
         }
     }
+}
+
+/// Whether one window is known to be larger than another.
+fn holds_more(window: Option<u64>, than: Option<u64>) -> bool {
+    window.is_some_and(|window| than.is_none_or(|than| window > than))
 }
