@@ -415,7 +415,7 @@ impl Runner<'_> {
                 step(&mut self.state, Event::RemedyDone)
             }
             (Remedy::Switch(Target::Model | Target::Provider), Some(failed)) => {
-                self.leave_model(&failed);
+                self.leave_model(&failed).await;
                 step(&mut self.state, Event::RemedyDone)
             }
             (Remedy::Compact, _) => self.compact_after_failure().await,

@@ -30,7 +30,7 @@ impl Runner<'_> {
         if self.state.prompt().cost_is_spent() {
             return self.fail(self.too_dear()).await;
         }
-        self.choose_model();
+        self.choose_model().await;
         if let Err(effects) = self.compact_in_time().await {
             return effects;
         }

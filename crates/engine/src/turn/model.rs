@@ -59,7 +59,7 @@ impl InUse {
 
 impl Runner<'_> {
     /// Asks the best model that is free, and the first one again when its time has come.
-    pub(super) fn choose_model(&mut self) {
+    pub(super) async fn choose_model(&mut self) {
         let now = self.turn.clock.now();
         let is_free = self.is_free(self.in_use.place, now);
         // Who has begun an answer goes on with it; but after a restart the first model is in use, which may have been left.
@@ -70,7 +70,7 @@ impl Runner<'_> {
             return;
         };
         if best < self.in_use.place || (best != self.in_use.place && !is_free) {
-            self.change_model(best, None);
+            self.change_model(best, None).await;
         }
     }
 
@@ -147,7 +147,7 @@ impl Runner<'_> {
     }
 
     /// Leaves the model that failed.
-    pub(super) fn leave_model(&mut self, judged: &Judged) {
+    pub(super) async fn leave_model(&mut self, judged: &Judged) {
         let now = self.turn.clock.now();
         let tokens = self.request_size();
         let rules = self.turn.models.as_ref().map(|models| &models.rules);
@@ -156,7 +156,8 @@ impl Runner<'_> {
         };
         let condition = Condition::of(&judged.verdict);
         if let Some(next) = condition.and_then(|condition| self.another(condition, now)) {
-            self.change_model(next, Some((left, judged.verdict.cause)));
+            let left = Some((left, judged.verdict.cause));
+            self.change_model(next, left).await;
         }
     }
 
@@ -170,7 +171,7 @@ impl Runner<'_> {
     }
 
     /// Leaves a model whose gate is closed: others have met what this turn need not meet.
-    pub(super) fn leave_closed_model(&mut self, until: Timestamp) {
+    pub(super) async fn leave_closed_model(&mut self, until: Timestamp) {
         let now = self.turn.clock.now();
         let rules = self.turn.models.as_ref().map(|models| &models.rules);
         let Some(cooldown) = rules.map(|rules| rules.cooldown) else {
@@ -180,12 +181,12 @@ impl Runner<'_> {
         let cause = self.gate.as_ref().and_then(super::AtGate::cause);
         let left = (Left::Until { until }, cause.unwrap_or(Cause::Overloaded));
         if let Some(next) = self.another(Condition::Overload, now) {
-            self.change_model(next, Some(left));
+            self.change_model(next, Some(left)).await;
         }
     }
 
     /// Asks that model from here on; the other one is left for that long and for that cause.
-    fn change_model(&mut self, place: usize, left: Option<(Left, Cause)>) {
+    async fn change_model(&mut self, place: usize, left: Option<(Left, Cause)>) {
         self.count_cost();
         self.priced = (self.state.prompt().cost(), self.answer.usage_in_all());
         let from = self.in_use.place;
@@ -213,10 +214,14 @@ impl Runner<'_> {
         self.in_use.asked.push(from);
         let again = self.in_use.asked.contains(&place);
         step(&mut self.state, Event::ModelChanged { again });
-        self.note_and_say_change((from, old), left);
+        self.note_and_say_change((from, old), left).await;
     }
 
-    fn note_and_say_change(&mut self, (from, old): (usize, String), left: Option<(Left, Cause)>) {
+    async fn note_and_say_change(
+        &mut self,
+        (from, old): (usize, String),
+        left: Option<(Left, Cause)>,
+    ) {
         let key = |place: usize| self.in_use.keys.get(place).cloned().unwrap_or_default();
         let model = Some(ModelSwitch {
             from: key(from),
@@ -229,6 +234,7 @@ impl Runner<'_> {
             model,
             spent,
         });
+        self.commit().await;
         let until = left.and_then(|(left, _)| match left {
             Left::Until { until } => Some(until),
             Left::Turn | Left::Session | Left::Above { .. } => None,

@@ -86,7 +86,7 @@ impl Runner<'_> {
         if let Some(gate) = &mut self.gate {
             gate.leave().await;
         }
-        self.leave_closed_model(until);
+        self.leave_closed_model(until).await;
         true
     }
 
