@@ -146,6 +146,8 @@ pub struct TakenUp {
     pub wait: Option<Wait>,
     /// The accounts that were switched away from.
     pub left: Vec<String>,
+    /// The models that the open chain has asked, by their keys, where it has changed them.
+    pub asked: Vec<String>,
     /// The calls of the last answer, when their results are not complete.
     pub calls: Vec<Outstanding>,
     /// The beginning of an answer that broke off, to go on with.
@@ -200,7 +202,7 @@ pub async fn run_turn(mut turn: Turn<'_>, sink: Sink<'_>) -> Ended {
     let mut runner = Runner {
         messages: Vec::new(),
         scribe,
-        in_use: InUse::new(turn.models.as_ref()),
+        in_use: InUse::new(turn.models.as_ref(), &taken_up.asked),
         kept: kept.map(|beginning| Kept::of(beginning, by)),
         place: None,
         input: taken_up.input,
@@ -312,6 +314,7 @@ impl Runner<'_> {
         }
         let mut effects = match wait {
             Some(wait) => {
+                self.choose_model().await;
                 self.stand_in_line(&wait).await;
                 let now = self.turn.clock.now();
                 self.state.take_up(wait, now)

@@ -45,6 +45,8 @@ pub struct Unfinished {
     pub options: Value,
     /// How far it came.
     pub taken_up: TakenUp,
+    /// The model in use, by its key, once it was changed.
+    model: Option<String>,
 }
 
 impl Standing {
@@ -83,6 +85,7 @@ impl Standing {
                         input,
                         ..TakenUp::default()
                     },
+                    model: None,
                 });
             }
             Entry::Settled { seal, usage, .. } => {
@@ -155,6 +158,7 @@ impl Standing {
         taken_up.usage = taken_up.usage.plus(usage);
         taken_up.chain = Chain::default();
         (taken_up.wait, taken_up.failure, taken_up.kept) = (None, None, None);
+        taken_up.asked.clear();
         taken_up.calls = message.tool_calls().map(not_started).collect();
     }
 
@@ -191,6 +195,7 @@ impl Unfinished {
             Entry::AttemptStarted { attempt } => {
                 taken_up.attempts = attempt;
                 taken_up.wait = None;
+                taken_up.asked.extend(self.model.clone());
             }
             Entry::AttemptFailed {
                 judged,
@@ -221,8 +226,14 @@ impl Unfinished {
                 taken_up.wait = None;
                 self.has_spent(spent);
             }
-            Entry::Switched { left, spent, .. } => {
+            Entry::Switched { left, model, spent } => {
                 taken_up.left.extend(left);
+                if let Some(switch) = model {
+                    // What is held against it is what came of asking.
+                    let asked = switch.left.map(|_| switch.from);
+                    taken_up.asked.extend(asked);
+                    self.model = Some(switch.to);
+                }
                 self.has_spent(spent);
             }
             _ => {}

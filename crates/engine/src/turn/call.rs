@@ -52,6 +52,7 @@ impl Runner<'_> {
             return self.fail(failure).await;
         }
         self.emitter.start_attempt();
+        self.in_use.ask();
         (self.said_held, self.held_since) = (None, None);
         self.unanswered = Some(self.turn.clock.now());
         let kept = self.kept.as_ref().map(|kept| kept.parts().to_vec());

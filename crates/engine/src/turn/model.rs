@@ -42,12 +42,23 @@ pub(super) struct InUse {
 }
 
 impl InUse {
-    pub(super) fn new(models: Option<&Models<'_>>) -> Self {
+    /// The first model, in a chain that has asked these before.
+    pub(super) fn new(models: Option<&Models<'_>>, asked: &[String]) -> Self {
         let routes = models.map_or(&[][..], |models| models.routes);
+        let keys: Vec<String> = routes.iter().map(Route::key).collect();
+        let places = 0..keys.len();
+        let asked = places.filter(|place| asked.contains(&keys[*place]));
         Self {
             place: 0,
-            keys: routes.iter().map(Route::key).collect(),
-            asked: Vec::new(),
+            asked: asked.collect(),
+            keys,
+        }
+    }
+
+    /// A call is made.
+    pub(super) fn ask(&mut self) {
+        if !self.asked.contains(&self.place) {
+            self.asked.push(self.place);
         }
     }
 
@@ -211,7 +222,6 @@ impl Runner<'_> {
         (self.held_since, self.said_held) = (None, None);
         self.go_on_otherwise();
         self.in_use.place = place;
-        self.in_use.asked.push(from);
         let again = self.in_use.asked.contains(&place);
         step(&mut self.state, Event::ModelChanged { again });
         self.note_and_say_change((from, old), left).await;
