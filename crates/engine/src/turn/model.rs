@@ -245,10 +245,10 @@ impl Runner<'_> {
             spent,
         });
         self.commit().await;
-        let until = left.and_then(|(left, _)| match left {
-            Left::Until { until } => Some(until),
-            Left::Turn | Left::Session | Left::Above { .. } => None,
-        });
+        // Also of a model that an earlier turn has left.
+        let now = self.turn.clock.now();
+        let models = self.turn.models.as_ref().zip(self.in_use.keys.get(from));
+        let until = models.and_then(|(models, key)| models.standing.left_until(key, now));
         self.emitter.emit(Body::ModelSwitched {
             from: old,
             to: self.turn.request.model.clone(),
