@@ -10,9 +10,9 @@
 mod compaction;
 mod cut_answers;
 mod pieces;
+mod routes;
 mod session_circles;
 mod session_cuts;
-mod routes;
 mod session_fallback;
 mod session_fallback_cooldown;
 mod session_fallback_outage;
