@@ -8,6 +8,7 @@ mod accounts;
 mod chain;
 pub(crate) mod duration;
 mod file;
+mod free;
 mod key;
 mod kind;
 mod layers;

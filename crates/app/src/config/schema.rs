@@ -1,6 +1,7 @@
 //! The JSON Schema of `outlast.toml`, made from the table.
 
-use super::table::{Free, Kind, LONGEST_SERVER, NOT_SERVERS, SETTINGS, Setting};
+use super::free::{LONGEST_SERVER, NOT_SERVERS};
+use super::table::{Free, Kind, SETTINGS, Setting};
 use super::value::{Given, Value};
 use serde_json::{Map, Value as Json, json};
 use std::collections::BTreeMap;

@@ -4,6 +4,7 @@
 //! Invariant: a setting that can send a request or a key elsewhere is `restricted`; one that holds a key is `secret`.
 //! Not here: what a value must look like (see `value`) and what the settings amount to (see `settings`).
 
+pub(crate) use super::free::Free;
 pub(crate) use super::kind::Kind;
 use outlast_kernel::fallback::Condition;
 use outlast_kernel::models::ContinueBy;
@@ -11,7 +12,7 @@ use outlast_kernel::policy::Policy;
 
 pub(crate) const PROVIDERS: [&str; 4] = ["mock", "anthropic", "openai", "openai-responses"];
 /// The providers that are reached over the network.
-const REMOTE: &[&str] = &["anthropic", "openai", "openai-responses"];
+pub(crate) const REMOTE: &[&str] = &["anthropic", "openai", "openai-responses"];
 pub(crate) const AFTER_CONTENT: [&str; 3] = ["fail", "retract", "continue"];
 const CONDITIONS: &[&str] = &[
     Condition::Overload.as_str(),
@@ -47,90 +48,6 @@ pub(crate) struct Variable {
     pub(crate) name: &'static str,
     /// Whose setting it is, when the path holds a free name.
     pub(crate) of: Option<&'static str>,
-}
-
-/// A free name in a path.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Free {
-    Provider,
-    Model,
-    Header,
-    Account,
-    Server,
-    Variable,
-}
-
-impl Free {
-    pub(crate) fn of(segment: &str) -> Option<Self> {
-        match segment {
-            "<provider>" => Some(Self::Provider),
-            "<model>" => Some(Self::Model),
-            "<header>" => Some(Self::Header),
-            "<account>" => Some(Self::Account),
-            "<server>" => Some(Self::Server),
-            "<variable>" => Some(Self::Variable),
-            _ => None,
-        }
-    }
-
-    pub(crate) fn allows(self, name: &str) -> bool {
-        let is_token = |b: u8| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b);
-        match self {
-            Self::Provider => REMOTE.contains(&name),
-            Self::Model => !name.is_empty(),
-            Self::Header => !name.is_empty() && name.bytes().all(is_token),
-            Self::Account => is_account_name(name),
-            Self::Server => is_server_name(name),
-            Self::Variable => is_variable(name),
-        }
-    }
-
-    /// The only names that there are, if they are known.
-    pub(crate) fn names(self) -> &'static [&'static str] {
-        match self {
-            Self::Provider => REMOTE,
-            Self::Model | Self::Header | Self::Account | Self::Server | Self::Variable => &[],
-        }
-    }
-
-    pub(crate) fn expected(self) -> String {
-        match self {
-            Self::Provider => REMOTE.join(", "),
-            Self::Model => "the name of a model".to_owned(),
-            Self::Header => "the name of a header".to_owned(),
-            Self::Account => "a name of letters, digits, `-`, `_` and `.`".to_owned(),
-            Self::Server => format!(
-                "a name of at most {LONGEST_SERVER} letters, digits, `-` and `_` that is none of {}",
-                NOT_SERVERS.join(", ")
-            ),
-            Self::Variable => "the name of a variable".to_owned(),
-        }
-    }
-}
-
-/// Names of accounts are shown, typed and put into keys of the store.
-fn is_account_name(name: &str) -> bool {
-    const LONGEST: usize = 64;
-    let plain = |b: u8| b.is_ascii_alphanumeric() || b"-_.".contains(&b);
-    (1..=LONGEST).contains(&name.len()) && name.bytes().all(plain)
-}
-
-/// The names of servers stand in those of their tools, which may have 64 characters.
-pub(crate) const LONGEST_SERVER: usize = 24;
-/// What is allowed or called by these names is something else.
-pub(crate) const NOT_SERVERS: [&str; 7] =
-    ["bash", "edit", "grep", "mcp", "outside", "read", "write"];
-
-fn is_server_name(name: &str) -> bool {
-    let plain = |b: u8| b.is_ascii_alphanumeric() || b"-_".contains(&b);
-    let fits = (1..=LONGEST_SERVER).contains(&name.len()) && name.bytes().all(plain);
-    fits && !NOT_SERVERS.contains(&name)
-}
-
-fn is_variable(name: &str) -> bool {
-    let in_name = |b: u8| b.is_ascii_alphanumeric() || b == b'_';
-    let begins = |b: &u8| !b.is_ascii_digit();
-    name.as_bytes().first().is_some_and(begins) && name.bytes().all(in_name)
 }
 
 const fn setting(path: &'static str, kind: Kind, about: &'static str) -> Setting {

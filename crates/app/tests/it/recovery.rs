@@ -5,6 +5,8 @@ use crate::mock_server::{MockServer, PLANTED};
 use crate::support::{Outlast, Ran};
 use crate::written::{self, Left, answer, completed, prompt, typed};
 use serde_json::Value;
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Command, Stdio};
 
 const USER: &str = "home/outlast.toml";
 const ID: &str = "01900000-0000-7000-8000-000000000001";
@@ -123,6 +125,23 @@ fn a_model_that_was_left_is_not_asked_again_before_its_time_unless_it_is_chosen(
         assert!(line.contains("\"model\":\"overloaded:1\""), "{line}");
         assert!(line.contains("\"fallback.models\":\"ok\""), "{line}");
     }
+}
+
+#[test]
+fn the_first_model_is_asked_again_when_its_time_has_come() {
+    let outlast = Outlast::new();
+    outlast.write(
+        USER,
+        "fallback.overload_retries = 0\nfallback.cooldown = \"1s\"\n",
+    );
+    outlast.write("notes", "one line\n");
+    let fallback = "drip:4000,of=agent,times=always";
+    let prompt = "call read {\"path\":\"notes\"}";
+    let chain = ["--model", "overloaded:1", "--fallback", fallback];
+    let ran = outlast.run(&[&["-p", prompt], &chain[..]].concat());
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    let back = format!("● overloaded:1 is asked again, instead of {fallback}\n");
+    assert!(ran.stderr.ends_with(&back), "{}", ran.stderr);
 }
 
 #[test]
@@ -393,6 +412,39 @@ fn a_conversation_that_cannot_be_made_smaller_is_as_it_was() {
         .run(&["sessions", "export", "--format", "jsonl"])
         .stdout;
     assert_eq!(after, before);
+}
+
+#[cfg(unix)]
+#[test]
+fn a_compaction_that_is_cancelled_has_changed_nothing() {
+    let outlast = Outlast {
+        scale: "1",
+        ..Outlast::new()
+    };
+    long_session(&outlast, "hold:3600,of=agent,times=always");
+    let export = || {
+        let ran = outlast.run(&["sessions", "export", "--format", "jsonl"]);
+        ran.stdout
+    };
+    let before = export();
+    let mut child = outlast
+        .command(&["-p", "/compact", "--session", ID])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut stderr = BufReader::new(child.stderr.take().unwrap());
+    let mut first = String::new();
+    stderr.read_line(&mut first).unwrap();
+    assert!(first.starts_with("● making the conversation"), "{first}");
+    let id = child.id().to_string();
+    let kill = Command::new("kill").args(["-INT", &id]).status();
+    assert!(kill.unwrap().success());
+    let mut ran = Ran::from(child.wait_with_output().unwrap());
+    stderr.read_to_string(&mut ran.stderr).unwrap();
+    assert_eq!((ran.code, ran.stdout.as_str()), (130, ""));
+    assert_eq!(ran.stderr, "Cancelled: the conversation is as it was.\n");
+    assert_eq!(export(), before);
 }
 
 #[test]
