@@ -60,7 +60,9 @@ impl Condition {
             | Cause::Permission
             | Cause::Billing
             | Cause::InvalidRequest
-            | Cause::ModelNotFound => Self::HardError,
+            | Cause::ModelNotFound
+            | Cause::Misconfigured
+            | Cause::Unknown => Self::HardError,
             cause if cause.class() == Class::Transient => Self::Overload,
             _ => return None,
         })
@@ -166,6 +168,13 @@ impl Standing {
         self.0
             .retain(|(other, known)| other != key || !is_same_kind(*known, left));
         self.0.push((key.to_owned(), left));
+    }
+
+    /// That model is asked again although its time is not over: there is no other.
+    pub fn take_back(&mut self, key: &str) {
+        let is_timed = |left: &Left| matches!(left, Left::Until { .. });
+        self.0
+            .retain(|(other, left)| other != key || !is_timed(left));
     }
 
     /// A turn has ended.

@@ -31,7 +31,9 @@ fn every_failure_that_leaves_a_model_is_one_of_the_conditions() {
                 | Cause::Permission
                 | Cause::Billing
                 | Cause::InvalidRequest
-                | Cause::ModelNotFound => Some(Condition::HardError),
+                | Cause::ModelNotFound
+                | Cause::Misconfigured
+                | Cause::Unknown => Some(Condition::HardError),
                 Cause::ContentFilter => Some(Condition::Refusal),
                 Cause::ContextOverflow => Some(Condition::Overflow),
                 _ => None,

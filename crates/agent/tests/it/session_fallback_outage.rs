@@ -4,6 +4,7 @@ use crate::routes::{ByTime, Routes};
 use crate::support::{Item, Listener, START, overloaded, stop, text};
 use outlast_agent::Session;
 use outlast_kernel::event::{Body, Event, Seal, StopReason};
+use outlast_kernel::failure::Failure;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -90,4 +91,51 @@ fn leavings(heard: &Listener) -> Vec<(u64, String, u64)> {
         _ => None,
     };
     heard.events().iter().filter_map(leaving).collect()
+}
+
+/// An outage of three hours at one of two models, and no key for the other.
+async fn one_is_down_and_the_other_has_no_key(down_first: bool) -> (Routes, Seal) {
+    let mut routes = Routes::none();
+    let takes = Duration::from_secs(150);
+    let outage = ByTime {
+        clock: Arc::clone(&routes.world.clock),
+        takes,
+        answer: down(&[0..3]),
+    };
+    let refused = ByTime {
+        clock: Arc::clone(&routes.world.clock),
+        takes,
+        answer: |_: Duration| {
+            let refused = Failure::http("two", 401, "invalid x-api-key", START);
+            vec![Err(Box::new(refused))]
+        },
+    };
+    if down_first {
+        routes.push("down", Arc::new(outage));
+        routes.push("refused", Arc::new(refused));
+    } else {
+        routes.push("refused", Arc::new(refused));
+        routes.push("down", Arc::new(outage));
+    }
+    let session = Arc::new(Session::in_memory(routes.setup_by("overnight")));
+    let ended = session.prompt("hi".into()).await.unwrap();
+    (routes, ended.seal)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_model_that_can_never_succeed_does_not_end_the_wait_for_one_that_may_come_back() {
+    for down_first in [true, false] {
+        let (routes, seal) = one_is_down_and_the_other_has_no_key(down_first).await;
+        assert_eq!(seal, Seal::Completed, "{:?}", routes.asked());
+        let of = |name: &str| {
+            routes
+                .names()
+                .iter()
+                .filter(|asked| **asked == name)
+                .count()
+        };
+        // Each is asked again after its cooldown at most.
+        assert!(of("refused") < 3 * 12, "{:?}", routes.asked());
+        assert!(of("down") < 3 * 12, "{:?}", routes.asked());
+    }
 }

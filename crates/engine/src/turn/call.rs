@@ -17,6 +17,7 @@ use outlast_kernel::recovery::{Effect, Effects, Event, step};
 use outlast_kernel::repetition::Guard;
 use outlast_kernel::stop::Oddity;
 use std::sync::Arc;
+use std::time::Duration;
 
 impl Runner<'_> {
     /// Makes one call and follows its stream to the end.
@@ -199,10 +200,6 @@ impl Runner<'_> {
 
     pub(super) async fn fail(&mut self, failure: Failure) -> Effects {
         self.look_at_rules();
-        let retry = self.turn.retry;
-        let own_delay = retry
-            .and_then(|retry| retry.delay_for(self.state.chain().schedule_index()))
-            .map(|delay| self.spread(delay));
         // Judged and decided at one moment, so that a stated wait is announced as it was stated.
         let now = self.turn.clock.now();
         let failure = Judged::new(Failure { at: now, ..failure });
@@ -211,17 +208,26 @@ impl Runner<'_> {
             self.report_to_gate(&own, None).await;
             return effects;
         }
-        let (failure, remedies) = self.with_remedies(failure).await;
+        let (seen, remedies) = self.with_remedies(failure).await;
         self.count_cost();
+        let nothing_else = !remedies.switch.model && !remedies.switch.account && !remedies.rework;
+        let earlier = match nothing_else && !self.answer.was_heard && self.may_go_back(&seen) {
+            true => {
+                self.note_failure(Some(&seen), self.kept.is_some());
+                self.go_back(&seen).await
+            }
+            false => None,
+        };
+        let failure = earlier.unwrap_or_else(|| Arc::clone(&seen));
         let event = Event::Failed {
             failure: Arc::clone(&failure),
-            own_delay,
+            own_delay: self.own_delay(),
             remedies,
             now,
         };
         let effects = step(&mut self.state, event);
         let keeps = self.still_keeps(&effects);
-        self.note_failure(Some(&failure), keeps);
+        self.note_failure(Some(&seen), keeps);
         let waits_until = effects.iter().find_map(|effect| match effect {
             Effect::SleepUntil(at) => Some(*at),
             _ => None,
@@ -239,6 +245,13 @@ impl Runner<'_> {
         self.report_to_gate(&own, waits_until).await;
         self.failed = Some(failure);
         effects
+    }
+
+    /// The delay that the schedule has next for the model in use.
+    fn own_delay(&self) -> Option<Duration> {
+        let delay = self.turn.retry?;
+        let delay = delay.delay_for(self.state.chain().schedule_index())?;
+        Some(self.spread(delay))
     }
 
     async fn report_to_gate(&mut self, judged: &Judged, waits_until: Option<Timestamp>) {

@@ -14,7 +14,8 @@ use outlast_kernel::event::Body;
 use outlast_kernel::failure::Judged;
 use outlast_kernel::fallback::{Condition, Left, Rules, Standing};
 use outlast_kernel::recovery::{Event, step};
-use outlast_kernel::verdict::{Cause, Scope};
+use outlast_kernel::verdict::{Cause, Class, Scope};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// The room that an answer needs where nobody said how long it may be, in tokens.
@@ -39,6 +40,8 @@ pub(super) struct InUse {
     keys: Vec<String>,
     /// Those that the open chain of retries has asked.
     asked: Vec<usize>,
+    /// The one of them that may come back, and what it was left for.
+    may_come_back: Option<(usize, Arc<Judged>)>,
 }
 
 impl InUse {
@@ -52,6 +55,7 @@ impl InUse {
             place: 0,
             asked: asked.collect(),
             keys,
+            may_come_back: None,
         }
     }
 
@@ -65,6 +69,7 @@ impl InUse {
     /// A chain of retries is over.
     pub(super) fn end_chain(&mut self) {
         self.asked.clear();
+        self.may_come_back = None;
     }
 }
 
@@ -147,7 +152,8 @@ impl Runner<'_> {
         remedies.switch.model = true;
         // Another account of the same model is nearer.
         let by_account = remedies.switch.account && verdict.scope == Scope::Credential;
-        let at_once = rules.is_at_once(verdict, self.state.chain(), now);
+        let is_final = judged.failure.retryable == Some(false);
+        let at_once = is_final || rules.is_at_once(verdict, self.state.chain(), now);
         remedies.model_first = at_once && !by_account;
     }
 
@@ -158,7 +164,7 @@ impl Runner<'_> {
     }
 
     /// Leaves the model that failed.
-    pub(super) async fn leave_model(&mut self, judged: &Judged) {
+    pub(super) async fn leave_model(&mut self, judged: &Arc<Judged>) {
         let now = self.turn.clock.now();
         let tokens = self.request_size();
         let rules = self.turn.models.as_ref().map(|models| &models.rules);
@@ -166,10 +172,36 @@ impl Runner<'_> {
             return;
         };
         let condition = Condition::of(&judged.verdict);
-        if let Some(next) = condition.and_then(|condition| self.another(condition, now)) {
-            let left = Some((left, judged.verdict.cause));
-            self.change_model(next, left).await;
+        let Some(next) = condition.and_then(|condition| self.another(condition, now)) else {
+            return;
+        };
+        let here = self.in_use.place;
+        if judged.verdict.class() == Class::Transient {
+            self.in_use.may_come_back = Some((here, Arc::clone(judged)));
         }
+        let left = Some((left, judged.verdict.cause));
+        self.change_model(next, left).await;
+    }
+
+    /// A model that can never succeed is no reason to give up one that may come back.
+    pub(super) fn may_go_back(&self, judged: &Judged) -> bool {
+        let rules = self.turn.models.as_ref().map(|models| &models.rules);
+        let is_hard = Some(Condition::HardError);
+        let is_hard = rules.is_some_and(|rules| rules.condition(&judged.verdict) == is_hard);
+        is_hard && self.in_use.may_come_back.is_some()
+    }
+
+    /// Asks that one again, by its own schedule; what it was left for is what is judged.
+    pub(super) async fn go_back(&mut self, judged: &Judged) -> Option<Arc<Judged>> {
+        let rules = self.turn.models.as_ref().map(|models| &models.rules)?;
+        let left = rules.left(&judged.verdict, 0, self.turn.clock.now());
+        let (place, earlier) = self.in_use.may_come_back.take()?;
+        if let (Some(models), Some(key)) = (&mut self.turn.models, self.in_use.keys.get(place)) {
+            models.standing.take_back(key);
+        }
+        let left = Some((left, judged.verdict.cause));
+        self.change_model(place, left).await;
+        Some(earlier)
     }
 
     /// When a call that is held at the gate asks another model instead, if it may.
