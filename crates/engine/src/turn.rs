@@ -12,6 +12,7 @@ mod compact;
 mod control;
 mod emit;
 mod gate;
+mod given;
 mod model;
 mod odd;
 mod partial;
@@ -20,28 +21,22 @@ mod seat;
 mod tools;
 mod wait;
 
-use crate::accounts::{Accounts, Chosen};
-use crate::compaction::Compactor;
-use crate::journal::{Entry, Journal, Problem};
-use crate::knowledge::Knowledge;
+use crate::RetryStrategy;
+use crate::accounts::Chosen;
+use crate::journal::{Entry, Problem};
 use crate::size::Seen;
-use crate::tools::Toolbox;
-use crate::{CancellationToken, Clock, Provider, RetryStrategy};
 use answer::Answer;
 use emit::Emitter;
 use gate::AtGate;
 use model::InUse;
-use odd::Correction;
-use outlast_dialect::{Message, Place, Request, Role};
+use odd::Odd;
+use outlast_dialect::{Message, Place, Role};
 use outlast_kernel::Timestamp;
-use outlast_kernel::budget::{Chain, Cost, Price, Prompt};
-use outlast_kernel::decision::{AfterContent, GiveUp, Remedy, Rules, Target};
+use outlast_kernel::budget::{Cost, Prompt};
+use outlast_kernel::decision::{GiveUp, Remedy, Rules, Target};
 use outlast_kernel::event::{Body, CompactionReason, Seal, StopReason, Usage};
 use outlast_kernel::failure::Judged;
-use outlast_kernel::models::{ContinueBy, Traits};
 use outlast_kernel::recovery::{Effect, Effects, Event, Outcome, State, Wait, step};
-use outlast_kernel::repetition::{Calls, Guard};
-use outlast_kernel::stop::Oddity;
 use partial::{BilledTwice, Kept};
 use scribe::Scribe;
 use seat::Seat;
@@ -50,120 +45,9 @@ use std::sync::Arc;
 
 pub use control::{Control, Handle};
 pub use emit::{Ids, Sink};
+pub use given::{Beginning, TakenUp, Turn};
 pub use model::Models;
 pub use tools::{Outstanding, SoFar};
-
-/// Everything that a turn needs.
-pub struct Turn<'a> {
-    /// Who answers.
-    pub provider: &'a dyn Provider,
-    /// What is asked; it grows with each step.
-    pub request: Request,
-    /// When to try again; `None` means never.
-    pub retry: Option<&'a dyn RetryStrategy>,
-    /// What the turn may spend, as its outermost caller made it.
-    pub budget: Prompt,
-    /// What tokens cost; without it no cost is counted.
-    pub price: Option<Price>,
-    /// The time.
-    pub clock: &'a dyn Clock,
-    /// Where the turn belongs.
-    pub ids: Ids,
-    /// How others stop or hurry it.
-    pub control: Control,
-    /// The accounts to ask with; without them, the provider's own credential is used.
-    pub accounts: Option<&'a Accounts>,
-    /// What is known of the provider beyond this turn; without it, the turn keeps to its own schedule.
-    pub knowledge: Option<&'a Knowledge>,
-    /// What runs the tools that the model calls; without it, the turn ends with the first answer.
-    pub tools: Option<&'a dyn Toolbox>,
-    /// What is known of the model.
-    pub traits: Traits,
-    /// The models that may be asked instead; without them, it is this one or none.
-    pub models: Option<Models<'a>>,
-    /// What makes the conversation smaller when it has become too large; without it, an overflow ends the turn.
-    pub compaction: Option<&'a dyn Compactor>,
-    /// What becomes of an answer that breaks off when part of it was handed on.
-    pub after_content: AfterContent,
-    /// How often in a row the model is told that its answer was none, and asked again; 0 takes every answer as it is.
-    pub corrections: u32,
-    /// Where it is written down.
-    pub journal: Option<&'a dyn Journal>,
-    /// What is written down first.
-    pub opening: Vec<Entry>,
-    /// Where an earlier process left it.
-    pub taken_up: TakenUp,
-}
-
-impl<'a> Turn<'a> {
-    /// A turn with no retries, no tools, no journal and no limits; the other fields can be set.
-    pub fn new(provider: &'a dyn Provider, request: Request, clock: &'a dyn Clock) -> Self {
-        Self {
-            provider,
-            request,
-            retry: None,
-            budget: Prompt::default(),
-            price: None,
-            clock,
-            ids: Ids::fresh(),
-            control: Control::new(CancellationToken::new()).0,
-            accounts: None,
-            knowledge: None,
-            tools: None,
-            traits: Traits::default(),
-            models: None,
-            compaction: None,
-            after_content: AfterContent::Fail,
-            corrections: 0,
-            journal: None,
-            opening: Vec::new(),
-            taken_up: TakenUp::default(),
-        }
-    }
-}
-
-impl Turn<'_> {
-    /// Whether the provider is to keep the answer, so that its rest can be fetched.
-    fn is_resumable(&self) -> bool {
-        let goes_on = self.after_content == AfterContent::Continue;
-        goes_on && self.traits.continues_by == ContinueBy::Resume
-    }
-}
-
-/// Where an earlier process left a turn. The messages of its steps are in the request already, those of the tools that
-/// are outstanding are not.
-#[derive(Clone, Debug, Default)]
-pub struct TakenUp {
-    /// The calls that were made.
-    pub attempts: u32,
-    /// What they used.
-    pub usage: Usage,
-    /// What the open chain of retries has spent.
-    pub chain: Chain,
-    /// What the chain is for.
-    pub failure: Option<Arc<Judged>>,
-    /// The wait that was under way.
-    pub wait: Option<Wait>,
-    /// The accounts that were switched away from.
-    pub left: Vec<String>,
-    /// The models that the open chain has asked, by their keys, where it has changed them.
-    pub asked: Vec<String>,
-    /// The calls of the last answer, when their results are not complete.
-    pub calls: Vec<Outstanding>,
-    /// The beginning of an answer that broke off, to go on with.
-    pub kept: Option<Beginning>,
-    /// What the user said, when it is not the last message of the request.
-    pub input: Option<String>,
-}
-
-/// The beginning of an answer that broke off.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Beginning {
-    /// As much of it as came.
-    pub message: Message,
-    /// Where its provider has the rest, if it keeps answers.
-    pub place: Option<Place>,
-}
 
 /// What came of a turn.
 #[derive(Clone, Debug)]
@@ -211,12 +95,7 @@ pub async fn run_turn(mut turn: Turn<'_>, sink: Sink<'_>) -> Ended {
         twice: BilledTwice::default(),
         was_compacted: false,
         compaction_reason: None,
-        odd: None,
-        odd_in_a_row: 0,
-        correction: None,
-        goes_on: false,
-        reasoning: Guard::default(),
-        repeats: Calls::default(),
+        odd: Odd::default(),
         failed: None,
         remark: None,
         turn,
@@ -267,14 +146,7 @@ struct Runner<'a> {
     /// Whether the conversation was made smaller since a call has last succeeded, and why it is to be.
     was_compacted: bool,
     compaction_reason: Option<CompactionReason>,
-    /// What is odd about the answer under way, how many in a row were odd, and what the model is told.
-    odd: Option<Oddity>,
-    odd_in_a_row: u32,
-    correction: Option<Correction>,
-    /// Whether another step follows although no tool was called.
-    goes_on: bool,
-    reasoning: Guard,
-    repeats: Calls,
+    odd: Odd,
     /// The last failure, and what else is to be said about it.
     failed: Option<Arc<Judged>>,
     remark: Option<String>,
@@ -323,7 +195,7 @@ impl Runner<'_> {
         };
         loop {
             let outcome = self.carry_out_all(effects).await;
-            let goes_on = std::mem::take(&mut self.goes_on);
+            let goes_on = std::mem::take(&mut self.odd.goes_on);
             let calls = self.calls_to_run();
             let ended = match calls.filter(|_| outcome == Outcome::Completed) {
                 Some(calls) => self.run_calls(calls).await,

@@ -292,21 +292,20 @@ pub fn step(state: &mut State, event: Event) -> Effects {
             None => remain(state, stage),
         },
         (stage, Event::Aborted { now }) => abort(state, stage, now),
-        (stage, Event::Spent(cost)) => {
-            state.prompt.spend(cost);
+        (stage, event) => {
+            take_note(state, event);
             remain(state, stage)
         }
-        (stage, Event::PromptSpent(prompt)) => {
-            state.prompt = prompt;
-            remain(state, stage)
-        }
-        (stage, Event::ModelChanged { again }) => {
-            if !again {
-                state.chain.start_model();
-            }
-            remain(state, stage)
-        }
-        (stage, _) => remain(state, stage),
+    }
+}
+
+/// What changes what may be spent, and nothing else.
+fn take_note(state: &mut State, event: Event) {
+    match event {
+        Event::Spent(cost) => state.prompt.spend(cost),
+        Event::PromptSpent(prompt) => state.prompt = prompt,
+        Event::ModelChanged { again: false } => state.chain.start_model(),
+        _ => {}
     }
 }
 

@@ -62,32 +62,7 @@ impl Standing {
     /// One more entry.
     pub fn take_in(&mut self, entry: Entry) {
         match entry {
-            Entry::Prompt {
-                turn_id,
-                message,
-                budget,
-                options,
-                chosen,
-            } => {
-                self.pair_up();
-                self.turns += 1;
-                if chosen {
-                    self.models.clear();
-                }
-                let input = message.as_ref().map(Message::text);
-                self.messages.extend(message);
-                self.last_seal = None;
-                self.unfinished = Some(Unfinished {
-                    turn_id,
-                    budget,
-                    options,
-                    taken_up: TakenUp {
-                        input,
-                        ..TakenUp::default()
-                    },
-                    model: None,
-                });
-            }
+            prompt @ Entry::Prompt { .. } => self.begin_turn(prompt),
             Entry::Settled { seal, usage, .. } => {
                 self.pair_up();
                 self.models.end_turn();
@@ -127,6 +102,37 @@ impl Standing {
                 }
             }
         }
+    }
+
+    fn begin_turn(&mut self, prompt: Entry) {
+        let Entry::Prompt {
+            turn_id,
+            message,
+            budget,
+            options,
+            chosen,
+        } = prompt
+        else {
+            return;
+        };
+        self.pair_up();
+        self.turns += 1;
+        if chosen {
+            self.models.clear();
+        }
+        let input = message.as_ref().map(Message::text);
+        self.messages.extend(message);
+        self.last_seal = None;
+        self.unfinished = Some(Unfinished {
+            turn_id,
+            budget,
+            options,
+            taken_up: TakenUp {
+                input,
+                ..TakenUp::default()
+            },
+            model: None,
+        });
     }
 
     fn take_in_models(&mut self, entry: &Entry) {

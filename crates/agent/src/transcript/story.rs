@@ -145,19 +145,7 @@ impl Story {
             Entry::Noticed { message, .. } => {
                 pieces.push(said(NOTICED.to_owned(), time, message.parts));
             }
-            Entry::Compacted {
-                before,
-                after,
-                model,
-                messages,
-                ..
-            } => {
-                pieces.push(Piece::Note(compacted(before, after, model.as_deref())));
-                // A summary is the first of what is left.
-                let summary = messages.into_iter().next().filter(|_| model.is_some());
-                pieces
-                    .extend(summary.map(|message| said("Summary".to_owned(), time, message.parts)));
-            }
+            compacted @ Entry::Compacted { .. } => pieces.extend(smaller(compacted, time)),
             Entry::Message {
                 message,
                 stop_reason,
@@ -270,6 +258,24 @@ fn switched(left: Option<String>, model: Option<ModelSwitch>) -> String {
         }
         (None, None) => "The key was fetched anew.".to_owned(),
     }
+}
+
+fn smaller(entry: Entry, time: Timestamp) -> Vec<Piece> {
+    let Entry::Compacted {
+        before,
+        after,
+        model,
+        messages,
+        ..
+    } = entry
+    else {
+        return Vec::new();
+    };
+    let note = Piece::Note(compacted(before, after, model.as_deref()));
+    // A summary is the first of what is left.
+    let summary = messages.into_iter().next().filter(|_| model.is_some());
+    let summary = summary.map(|message| said("Summary".to_owned(), time, message.parts));
+    std::iter::once(note).chain(summary).collect()
 }
 
 fn compacted(before: u64, after: u64, model: Option<&str>) -> String {

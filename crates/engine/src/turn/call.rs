@@ -58,7 +58,7 @@ impl Runner<'_> {
         self.unanswered = Some(self.turn.clock.now());
         let kept = self.kept.as_ref().map(|kept| kept.parts().to_vec());
         self.answer.begin_attempt(kept.unwrap_or_default());
-        (self.odd, self.reasoning) = (None, Guard::default());
+        (self.odd.what, self.odd.reasoning) = (None, Guard::default());
         let deadline = self.state.prompt().deadline();
         let credential = self.account.as_ref().map(|account| &account.credential);
         self.place = None;
@@ -98,7 +98,7 @@ impl Runner<'_> {
             if let Some(stop_reason) = self.take_in(delta) {
                 return self.answered(stop_reason).await;
             }
-            if self.odd.is_some() {
+            if self.odd.what.is_some() {
                 return self.fail(self.is_odd(Oddity::RepeatedReasoning)).await;
             }
         }
@@ -118,8 +118,8 @@ impl Runner<'_> {
             }
             Delta::Reasoning(text) => {
                 self.answer.was_reasoned = true;
-                if self.turn.corrections > 0 && self.reasoning.push(&text).is_some() {
-                    self.odd = Some(Oddity::RepeatedReasoning);
+                if self.turn.corrections > 0 && self.odd.reasoning.push(&text).is_some() {
+                    self.odd.what = Some(Oddity::RepeatedReasoning);
                 }
                 Body::ReasoningDelta { text }
             }
@@ -171,7 +171,7 @@ impl Runner<'_> {
             model: self.turn.request.model.clone(),
         });
         with.into_iter().for_each(|entry| self.scribe.note(entry));
-        if self.calls_to_run().is_none() && !self.goes_on {
+        if self.calls_to_run().is_none() && !self.odd.goes_on {
             self.settle(Seal::Completed);
         }
         self.commit().await;

@@ -11,6 +11,7 @@ use outlast_kernel::decision::{GiveUp, Remedies};
 use outlast_kernel::event::{Body, StopReason, ToolCall};
 use outlast_kernel::failure::{Failure, Judged};
 use outlast_kernel::recovery::{Effects, Event, Outcome, step};
+use outlast_kernel::repetition::{Calls, Guard};
 use outlast_kernel::stop::{Answered, Oddity, Reasoned, judge};
 use outlast_kernel::verdict::{Cause, Scope, Verdict};
 
@@ -25,8 +26,23 @@ const REPEATS: &str = "You have made the same tool calls with the same results s
                        change. Do something else, or say what keeps you from going on.";
 const CUT_SHORT: &str = "the answer reached the output limit and is incomplete";
 
+/// What is odd about the answers of a turn.
+#[derive(Default)]
+pub(super) struct Odd {
+    /// About the one under way.
+    pub(super) what: Option<Oddity>,
+    /// How many in a row were.
+    in_a_row: u32,
+    /// What the model is told next.
+    correction: Option<Correction>,
+    /// Whether another step follows although no tool was called.
+    pub(super) goes_on: bool,
+    pub(super) reasoning: Guard,
+    repeats: Calls,
+}
+
 /// What a model is told before it is asked again.
-pub(super) struct Correction {
+struct Correction {
     cause: Cause,
     notice: String,
     problem: String,
@@ -37,7 +53,7 @@ impl Runner<'_> {
     pub(super) async fn answered(&mut self, stop_reason: StopReason) -> Effects {
         let Some(oddity) = self.oddity(stop_reason) else {
             if self.answer.has_calls() {
-                self.odd_in_a_row = 0;
+                self.odd.in_a_row = 0;
             }
             self.complete_step(stop_reason, Vec::new()).await;
             if stop_reason == StopReason::Length {
@@ -58,13 +74,13 @@ impl Runner<'_> {
             return self.complete_and_correct(stop_reason, oddity).await;
         }
         self.answer.is_under_way = true;
-        self.odd = Some(oddity);
+        self.odd.what = Some(oddity);
         let failure = self.is_odd(oddity);
         self.fail(failure).await
     }
 
     fn may_correct(&self) -> bool {
-        self.odd_in_a_row < self.turn.corrections && self.rules.retries != Some(0)
+        self.odd.in_a_row < self.turn.corrections && self.rules.retries != Some(0)
     }
 
     fn oddity(&self, stop_reason: StopReason) -> Option<Oddity> {
@@ -115,30 +131,30 @@ impl Runner<'_> {
 
     /// Offers to tell the model what was wrong with its answer.
     pub(super) fn consider_correction(&mut self, judged: &Judged, remedies: &mut Remedies) {
-        self.correction = None;
+        self.odd.correction = None;
         let cause = judged.verdict.cause;
-        let is_odd = self.odd.is_some() || cause == Cause::MalformedOutput;
+        let is_odd = self.odd.what.is_some() || cause == Cause::MalformedOutput;
         if !is_odd || !self.may_correct() || !self.answer.is_under_way {
             return;
         }
         let problem = judged.failure.message.clone();
-        let notice = match self.odd {
+        let notice = match self.odd.what {
             Some(oddity) => oddity.notice().map(str::to_owned),
             None => Some(format!(
                 "Your last answer could not be used ({problem}). Answer again."
             )),
         };
-        self.correction = notice.map(|notice| Correction {
+        self.odd.correction = notice.map(|notice| Correction {
             cause,
             notice,
             problem,
         });
-        remedies.rework = self.correction.is_some();
+        remedies.rework = self.odd.correction.is_some();
     }
 
     /// Tells the model what was wrong with its answer, which was dropped.
     pub(super) async fn correct(&mut self) -> Effects {
-        match self.correction.take() {
+        match self.odd.correction.take() {
             Some(correction) => {
                 self.notice(correction);
                 self.commit().await;
@@ -151,7 +167,7 @@ impl Runner<'_> {
     /// Keeps the answer, tells the model what is missing and goes on with another step. The two are written down as one:
     /// whoever carries on after a crash must not run a call that is not complete.
     async fn complete_and_correct(&mut self, stop_reason: StopReason, oddity: Oddity) -> Effects {
-        self.goes_on = true;
+        self.odd.goes_on = true;
         let calls: Vec<ToolCall> = self.answer.message().tool_calls().cloned().collect();
         let cause = oddity.cause();
         let correction = Correction {
@@ -207,11 +223,11 @@ impl Runner<'_> {
     }
 
     fn say_corrected(&mut self, correction: &Correction) {
-        self.odd_in_a_row += 1;
+        self.odd.in_a_row += 1;
         self.emitter.emit(Body::Corrected {
             cause: correction.cause,
             message: correction.problem.clone(),
-            attempt: self.odd_in_a_row,
+            attempt: self.odd.in_a_row,
             max_attempts: self.turn.corrections,
         });
     }
@@ -228,7 +244,7 @@ impl Runner<'_> {
             .iter()
             .map(|(call, output)| (call, output.as_str()))
             .collect();
-        let times = self.repeats.after(&pairs);
+        let times = self.odd.repeats.after(&pairs);
         let problem = format!(
             "the model made the same tool calls with the same results {times} times in a row"
         );
@@ -240,7 +256,7 @@ impl Runner<'_> {
             return Some(Outcome::Failed(GiveUp::NotRetryable));
         }
         if times > 0 && times.is_multiple_of(TOLD_EVERY) {
-            self.odd_in_a_row = 0;
+            self.odd.in_a_row = 0;
             self.notice(Correction {
                 cause: Cause::MalformedOutput,
                 notice: REPEATS.to_owned(),

@@ -90,7 +90,7 @@ pub(super) struct BilledTwice {
 impl Runner<'_> {
     /// What may become of what this attempt has handed on. An answer that is none is not gone on with.
     pub(super) fn after_content(&self, judged: &Judged) -> AfterContent {
-        let is_odd = self.odd.is_some() || judged.verdict.cause == Cause::MalformedOutput;
+        let is_odd = self.odd.what.is_some() || judged.verdict.cause == Cause::MalformedOutput;
         let may_go_on = self.turn.traits.continues_by != ContinueBy::Restart && !is_odd;
         let has_text = !self.answer.text().trim().is_empty();
         match self.turn.after_content {

@@ -80,7 +80,7 @@ impl Runner<'_> {
     async fn leaves_gate(&mut self, until: Timestamp) -> bool {
         let now = self.turn.clock.now();
         let since = *self.held_since.get_or_insert(now);
-        if !self.held_for_long_enough(since).is_some_and(|at| now >= at) {
+        if self.held_for_long_enough(since).is_none_or(|at| now < at) {
             return false;
         }
         if let Some(gate) = &mut self.gate {

@@ -1,0 +1,132 @@
+//! What a turn is given: who is asked what, what it may spend and do, and where an earlier process left it.
+
+use super::control::Control;
+use super::emit::Ids;
+use super::model::Models;
+use super::tools::Outstanding;
+use crate::accounts::Accounts;
+use crate::compaction::Compactor;
+use crate::journal::{Entry, Journal};
+use crate::knowledge::Knowledge;
+use crate::tools::Toolbox;
+use crate::{CancellationToken, Clock, Provider, RetryStrategy};
+use outlast_dialect::{Message, Place, Request};
+use outlast_kernel::budget::{Chain, Price, Prompt};
+use outlast_kernel::decision::AfterContent;
+use outlast_kernel::event::Usage;
+use outlast_kernel::failure::Judged;
+use outlast_kernel::models::{ContinueBy, Traits};
+use outlast_kernel::recovery::Wait;
+use std::sync::Arc;
+
+/// Everything that a turn needs.
+pub struct Turn<'a> {
+    /// Who answers.
+    pub provider: &'a dyn Provider,
+    /// What is asked; it grows with each step.
+    pub request: Request,
+    /// When to try again; `None` means never.
+    pub retry: Option<&'a dyn RetryStrategy>,
+    /// What the turn may spend, as its outermost caller made it.
+    pub budget: Prompt,
+    /// What tokens cost; without it no cost is counted.
+    pub price: Option<Price>,
+    /// The time.
+    pub clock: &'a dyn Clock,
+    /// Where the turn belongs.
+    pub ids: Ids,
+    /// How others stop or hurry it.
+    pub control: Control,
+    /// The accounts to ask with; without them, the provider's own credential is used.
+    pub accounts: Option<&'a Accounts>,
+    /// What is known of the provider beyond this turn; without it, the turn keeps to its own schedule.
+    pub knowledge: Option<&'a Knowledge>,
+    /// What runs the tools that the model calls; without it, the turn ends with the first answer.
+    pub tools: Option<&'a dyn Toolbox>,
+    /// What is known of the model.
+    pub traits: Traits,
+    /// The models that may be asked instead; without them, it is this one or none.
+    pub models: Option<Models<'a>>,
+    /// What makes the conversation smaller when it has become too large; without it, an overflow ends the turn.
+    pub compaction: Option<&'a dyn Compactor>,
+    /// What becomes of an answer that breaks off when part of it was handed on.
+    pub after_content: AfterContent,
+    /// How often in a row the model is told that its answer was none, and asked again; 0 takes every answer as it is.
+    pub corrections: u32,
+    /// Where it is written down.
+    pub journal: Option<&'a dyn Journal>,
+    /// What is written down first.
+    pub opening: Vec<Entry>,
+    /// Where an earlier process left it.
+    pub taken_up: TakenUp,
+}
+
+impl<'a> Turn<'a> {
+    /// A turn with no retries, no tools, no journal and no limits; the other fields can be set.
+    pub fn new(provider: &'a dyn Provider, request: Request, clock: &'a dyn Clock) -> Self {
+        Self {
+            provider,
+            request,
+            retry: None,
+            budget: Prompt::default(),
+            price: None,
+            clock,
+            ids: Ids::fresh(),
+            control: Control::new(CancellationToken::new()).0,
+            accounts: None,
+            knowledge: None,
+            tools: None,
+            traits: Traits::default(),
+            models: None,
+            compaction: None,
+            after_content: AfterContent::Fail,
+            corrections: 0,
+            journal: None,
+            opening: Vec::new(),
+            taken_up: TakenUp::default(),
+        }
+    }
+}
+
+impl Turn<'_> {
+    /// Whether the provider is to keep the answer, so that its rest can be fetched.
+    pub(super) fn is_resumable(&self) -> bool {
+        let goes_on = self.after_content == AfterContent::Continue;
+        goes_on && self.traits.continues_by == ContinueBy::Resume
+    }
+}
+
+/// Where an earlier process left a turn. The messages of its steps are in the request already, those of the tools that
+/// are outstanding are not.
+#[derive(Clone, Debug, Default)]
+pub struct TakenUp {
+    /// The calls that were made.
+    pub attempts: u32,
+    /// What they used.
+    pub usage: Usage,
+    /// What the open chain of retries has spent.
+    pub chain: Chain,
+    /// What the chain is for.
+    pub failure: Option<Arc<Judged>>,
+    /// The wait that was under way.
+    pub wait: Option<Wait>,
+    /// The accounts that were switched away from.
+    pub left: Vec<String>,
+    /// The models that the open chain has asked, by their keys, where it has changed them.
+    pub asked: Vec<String>,
+    /// The calls of the last answer, when their results are not complete.
+    pub calls: Vec<Outstanding>,
+    /// The beginning of an answer that broke off, to go on with.
+    pub kept: Option<Beginning>,
+    /// What the user said, when it is not the last message of the request.
+    pub input: Option<String>,
+}
+
+/// The beginning of an answer that broke off.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Beginning {
+    /// As much of it as came.
+    pub message: Message,
+    /// Where its provider has the rest, if it keeps answers.
+    pub place: Option<Place>,
+}
