@@ -11,10 +11,13 @@ use std::time::Duration;
 const HOUR: u64 = 3600;
 
 /// Down in these hours, an answer otherwise.
-fn down(hours: &'static [std::ops::Range<u64>]) -> impl Fn(Duration) -> Vec<Item> + Clone {
+fn down(hours: &'static [(u64, u64)]) -> impl Fn(Duration) -> Vec<Item> + Clone {
     move |after| {
         let hour = after.as_secs() / HOUR;
-        match hours.iter().any(|down| down.contains(&hour)) {
+        match hours
+            .iter()
+            .any(|(from, until)| (*from..*until).contains(&hour))
+        {
             true => vec![Err(Box::new(overloaded()))],
             false => vec![text("Hello"), stop(StopReason::EndTurn)],
         }
@@ -28,12 +31,12 @@ fn outage(takes: u64) -> Routes {
     let one = ByTime {
         clock: clock(),
         takes,
-        answer: down(&[1..7]),
+        answer: down(&[(1, 7)]),
     };
     let two = ByTime {
         clock: clock(),
         takes,
-        answer: down(&[2..4, 5..6]),
+        answer: down(&[(2, 4), (5, 6)]),
     };
     routes.push("one", Arc::new(one));
     routes.push("two", Arc::new(two));
@@ -100,7 +103,7 @@ async fn one_is_down_and_the_other_has_no_key(down_first: bool) -> (Routes, Seal
     let outage = ByTime {
         clock: Arc::clone(&routes.world.clock),
         takes,
-        answer: down(&[0..3]),
+        answer: down(&[(0, 3)]),
     };
     let refused = ByTime {
         clock: Arc::clone(&routes.world.clock),
