@@ -70,7 +70,12 @@ fn every_kind_is_the_same_in_pieces_and_whole() {
     for dialect in Dialect::ALL {
         for (word, ..) in Kind::WORDS {
             let script = format!("ok:{word}");
-            let streamed = content(read(&script, dialect).unwrap());
+            // Blanks without end are not read to theirs.
+            let Ok(streamed) = read(&script, dialect) else {
+                assert_eq!(word, "blank-arguments", "{dialect:?}");
+                continue;
+            };
+            let streamed = content(streamed);
             let whole = body(&plan_of(&script, dialect, &facts(false)));
             let whole = dialect.read_whole("p", &String::from_utf8_lossy(&whole), NOW);
             assert_eq!(streamed, content(whole.unwrap()), "{dialect:?} {word}");

@@ -45,10 +45,15 @@ fn heard(events: &[Value]) -> String {
 /// The lines without what differs from run to run: the time of day, and the size of what the model is told of its folder.
 fn steady(text: &str) -> String {
     let line = |line: &str| {
-        let cut = ["until ", "cost "].iter().find_map(|word| {
-            let (before, _) = line.split_once(word)?;
-            Some(format!("{before}{word}…\n"))
+        let until = line.split_once(" until ").map(|(before, _)| {
+            // How long that is differs, too.
+            let before = before
+                .rsplit_once(" for ")
+                .map_or(before, |(before, _)| before);
+            format!("{before} … until …\n")
         });
+        let cost = line.split_once("cost ");
+        let cut = until.or(cost.map(|(before, _)| format!("{before}cost …\n")));
         cut.unwrap_or_else(|| format!("{line}\n"))
     };
     text.lines().map(line).collect()
@@ -78,8 +83,8 @@ fn a_chain_is_asked_in_order_and_each_change_is_said() {
     insta::assert_snapshot!(steady(&ran.stderr), @r"
     ⚠ Server overloaded, retrying in 2s… (1/3, Ctrl-C cancels)
     ⚠ Server overloaded, retrying in 4s… (2/3, Ctrl-C cancels)
-    ⚠ Server overloaded: error:401,times=always is asked instead of overloaded:99 for 5m, until …
-    ⚠ Credential refused: ok:text,times=always is asked instead of error:401,times=always for 5m, until …
+    ⚠ Server overloaded: error:401,times=always is asked instead of overloaded:99 … until …
+    ⚠ Credential refused: ok:text,times=always is asked instead of error:401,times=always … until …
     ");
 }
 
