@@ -131,6 +131,14 @@ async fn reasoning_is_left_alone_where_no_corrections_are_wanted() {
     );
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_thought_after_a_circle_is_a_new_one() {
+    let good = vec![thinks("I see."), text("Hello"), stop(StopReason::EndTurn)];
+    let world = World::new([circles(vec![]), good.into()]);
+    let (_, heard, ended) = prompt(with_tools(&world)).await;
+    assert_eq!((ended.seal, numbers(&heard)), (Seal::Completed, vec![1]));
+}
+
 // --- Calls ---
 
 fn same_calls() -> Call {

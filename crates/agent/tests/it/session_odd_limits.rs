@@ -223,3 +223,21 @@ async fn an_overflow_that_shows_as_an_empty_answer_is_compacted() {
         (1, 0)
     );
 }
+
+#[tokio::test(start_paused = true)]
+async fn an_overflow_that_stays_is_compacted_once() {
+    let world = World::new([out_of_room()]);
+    let setup = Setup {
+        compaction: Some(Arc::new(Forgetful)),
+        ..small_window(&world)
+    };
+    let (_, heard, ended) = prompt(setup).await;
+    assert_eq!(error(&ended).2, GiveUp::Overflow);
+    assert_eq!(
+        (
+            world.provider.calls_made(),
+            heard.count("auto_compaction_ended")
+        ),
+        (2, 1)
+    );
+}

@@ -386,7 +386,7 @@ async fn calls_that_follow_a_seam_are_run_as_well() {
 
 #[tokio::test(start_paused = true)]
 async fn calls_of_an_answer_that_can_never_succeed_are_not_run() {
-    let refused = Failure::emitted("scripted", "no", START).with_retryable(false);
+    let refused = overloaded().with_retryable(false);
     let broken = vec![wants("c1", "send"), Err(Box::new(refused))];
     let world = World::new([broken.into()]);
     let (session, _, ended) = prompt(continues(&world, ContinueBy::Prompt)).await;
@@ -398,7 +398,8 @@ async fn calls_of_an_answer_that_can_never_succeed_are_not_run() {
 async fn calls_that_nobody_runs_are_taken_back_with_what_was_kept_before_them() {
     let world = World::new([
         breaks(vec![text("I ")]),
-        breaks(vec![text("send."), wants("c1", "send")]),
+        breaks(vec![text("se")]),
+        breaks(vec![text("nd."), wants("c1", "send")]),
         answers("I cannot send."),
     ]);
     let setup = Setup {
@@ -408,10 +409,10 @@ async fn calls_that_nobody_runs_are_taken_back_with_what_was_kept_before_them() 
     let (session, heard, _) = prompt(setup).await;
     assert_eq!(
         (heard.count("retracted"), shown(&heard).as_str()),
-        (2, "I cannot send.")
+        (3, "I cannot send.")
     );
     assert_eq!(words(&session.messages()), ["hi", "I cannot send."]);
-    assert_eq!(words(&world.provider.asked()[2].messages), ["hi"]);
+    assert_eq!(words(&world.provider.asked()[3].messages), ["hi"]);
 }
 
 #[tokio::test(start_paused = true)]
