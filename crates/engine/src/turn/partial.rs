@@ -177,6 +177,9 @@ impl Runner<'_> {
         if let (ContinueBy::Prefill, Some(Part::Text { text })) = (kept.by, begun.parts.last_mut())
         {
             text.truncate(text.trim_end().len());
+            if text.is_empty() {
+                begun.parts.pop();
+            }
         }
         let end = last_characters(&begun.text(), SHOWN).to_owned();
         request.messages.push(begun);
@@ -216,7 +219,11 @@ impl Runner<'_> {
 
     /// Whether what is gone on with was refused as such; then the model is told where it broke off instead.
     pub(super) fn can_go_on_otherwise(&self, judged: &Judged) -> bool {
-        let refused = judged.verdict.class() == Class::Deterministic && !self.answer.was_heard;
+        let refused = matches!(
+            judged.verdict.cause,
+            Cause::InvalidRequest | Cause::ModelNotFound | Cause::Unknown
+        );
+        let refused = refused && !self.answer.was_heard;
         let kept = self.kept.as_ref();
         refused && kept.is_some_and(|kept| kept.by != ContinueBy::Prompt)
     }
