@@ -50,7 +50,7 @@ const CASES: [Case; 9] = [
     // Two steps of the reducer: into the wait, and out of it.
     Case {
         name: "fail_wait_wake",
-        baseline: 710,
+        baseline: 912,
         limit: 1000,
         run: fail_wait_wake,
     },

@@ -338,14 +338,15 @@ fn failed(state: &mut State, event: Event, committed: bool, within: Option<Wait>
         }
     }
     let decision = decide(&state.rules, &state.chain, &state.prompt, &situation);
-    let mut effects = Effects::new();
-    if committed && !matches!(decision, Decision::GiveUp(_)) {
-        effects.push(match remedies.after_content {
+    let goes_on = !matches!(decision, Decision::GiveUp(_));
+    let mut effects = follow(state, decision, failure, now);
+    if committed && goes_on {
+        let first = match remedies.after_content {
             AfterContent::Continue => Effect::KeepPartial,
             AfterContent::Retract | AfterContent::Fail => Effect::Retract,
-        });
+        };
+        effects.insert(0, first);
     }
-    effects.extend(follow(state, decision, failure, now));
     effects
 }
 
