@@ -168,7 +168,7 @@ async fn what_is_left_in_the_background_delays_nobody_and_lives_on() {
     let tools = with_bash(folder.path());
     for background in ["sleep 1000", "yes", "setsid sleep 1000"] {
         let start = Instant::now();
-        let output = bash(&tools, &format!("{background} & echo $! > pid; echo hi")).await;
+        let output = bash(&tools, &format!("echo hi; {background} & echo $! > pid")).await;
         assert!(start.elapsed() < Duration::from_secs(2), "{background}");
         assert!(!output.is_error, "{}", output.text);
         assert!(output.text.contains("hi\n") && output.text.len() <= 64 * 1024);
