@@ -1,0 +1,55 @@
+//! Answers: any text is judged, circles are found wherever it is cut into pieces, and a stated window is read from anything.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use outlast_kernel::Timestamp;
+use outlast_kernel::event::{StopReason, ToolCall, Usage};
+use outlast_kernel::failure::Failure;
+use outlast_kernel::overflow::stated_window;
+use outlast_kernel::repetition::{Calls, Guard};
+use outlast_kernel::stop::{Answered, Reasoned, judge};
+
+const REASONS: [StopReason; 5] = [
+    StopReason::EndTurn,
+    StopReason::ToolUse,
+    StopReason::Length,
+    StopReason::Refusal,
+    StopReason::Other,
+];
+
+fuzz_target!(|input: (u64, u8, &str)| {
+    let (number, choice, text) = input;
+    let call = ToolCall {
+        id: String::new(),
+        name: text.chars().take(3).collect(),
+        arguments: text.to_owned(),
+    };
+    let calls = [&call];
+    let oddity = judge(&Answered {
+        stop_reason: REASONS[usize::from(choice) % REASONS.len()],
+        text,
+        calls: &calls[..usize::from(choice >> 7)],
+        cut_calls: &[],
+        reasoned: Reasoned::Unproven,
+        usage: Usage {
+            input: number,
+            output: number,
+            ..Usage::default()
+        },
+        tools: choice & 8 > 0,
+        window: (choice & 16 > 0).then_some(number),
+    });
+    if let Some(oddity) = oddity {
+        assert!(!oddity.problem().is_empty());
+    }
+    stated_window(&Failure::http("p", 400, text, Timestamp::default()));
+    Calls::default().after(&[(&call, text)]);
+    let mut whole = Guard::default();
+    let at_once = whole.push(text).is_some();
+    let mut pieces = Guard::default();
+    let mut found = false;
+    for character in text.chars() {
+        found |= pieces.push(character.encode_utf8(&mut [0; 4])).is_some();
+    }
+    assert_eq!(at_once, found);
+});
