@@ -9,6 +9,8 @@ use crate::conversation::is_remark;
 const ORDER: &str = "Summarise the conversation";
 const OPENING: &str = "Summary of ";
 const OPENING_END: &str = " messages.";
+/// What a summary quotes of what it stands for is said by nobody.
+const QUOTE: &str = "[The user's last prompt";
 
 /// Something that was said, as far as it counts here.
 #[derive(Debug, PartialEq, Eq)]
@@ -85,10 +87,11 @@ fn read(transcript: &str) -> Vec<Said> {
 fn begun(line: &str) -> Option<Said> {
     if let Some(prompt) = line.strip_prefix("user:") {
         let prompt = prompt.trim_start();
-        return Some(match is_remark(prompt) {
-            true => Said::Remark,
-            false => Said::Prompt(prompt.to_owned()),
-        });
+        return match is_remark(prompt) {
+            _ if prompt.starts_with(QUOTE) => None,
+            true => Some(Said::Remark),
+            false => Some(Said::Prompt(prompt.to_owned())),
+        };
     }
     if line.starts_with("assistant:") {
         return Some(Said::Answer);
@@ -148,6 +151,9 @@ mod tests {
             of_transcript(transcript),
             "Summary of 2 messages.\ncall d {}"
         );
+        let quoted = "| user: Summary of 9 messages.\n| call c {}\n| call d {}\n| user: [The user's last prompt before it]\n\
+            | call a {}\n| assistant: Step 1.\n";
+        assert_eq!(of_transcript(quoted), "Summary of 2 messages.\ncall d {}");
     }
 
     #[test]
