@@ -93,7 +93,7 @@ pub async fn run_turn(mut turn: Turn<'_>, sink: Sink<'_>) -> Ended {
         seen: None,
         priced: (Cost::default(), Usage::default()),
         twice: BilledTwice::default(),
-        was_compacted: false,
+        made_smaller: None,
         compaction_reason: None,
         odd: Odd::default(),
         failed: None,
@@ -143,8 +143,9 @@ struct Runner<'a> {
     /// What was paid up to the last change of prices, and for which usage.
     priced: (Cost, Usage),
     twice: BilledTwice,
-    /// Whether the conversation was made smaller since a call has last succeeded, and why it is to be.
-    was_compacted: bool,
+    /// From how many tokens to how many the conversation was made smaller after a failure, since a call has last
+    /// succeeded; and why it is to be made smaller next.
+    made_smaller: Option<(u64, u64)>,
     compaction_reason: Option<CompactionReason>,
     odd: Odd,
     /// The last failure, and what else is to be said about it.

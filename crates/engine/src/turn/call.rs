@@ -160,7 +160,7 @@ impl Runner<'_> {
     /// Writes a whole answer down, with what belongs to it and with the settlement when it is the last one, then says it.
     pub(super) async fn complete_step(&mut self, stop_reason: StopReason, with: Vec<Entry>) {
         self.count_cost();
-        self.was_compacted = false;
+        self.made_smaller = None;
         self.kept = None;
         self.in_use.end_chain();
         let message = self.answer.message();
@@ -264,6 +264,7 @@ impl Runner<'_> {
     async fn with_remedies(&mut self, failure: Arc<Judged>) -> (Arc<Judged>, Remedies) {
         self.remark = None;
         let (failure, mut remedies) = self.with_accounts(failure).await;
+        let failure = self.final_if_shrunk(failure);
         remedies.after_content = self.after_content(&failure);
         self.consider_models(&failure, &mut remedies);
         self.consider_compaction(&failure, &mut remedies);

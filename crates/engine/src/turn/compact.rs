@@ -13,6 +13,7 @@ use outlast_kernel::failure::Judged;
 use outlast_kernel::overflow::stated_window;
 use outlast_kernel::recovery::{Effects, Event, step};
 use outlast_kernel::verdict::Cause;
+use std::sync::Arc;
 
 impl Runner<'_> {
     /// Whether a smaller conversation may help against that failure.
@@ -25,15 +26,27 @@ impl Runner<'_> {
         let size = self.size();
         let helps = |compactor: &dyn Compactor| compactor.helps(judged, &self.turn.request, size);
         let reason = self.turn.compaction.and_then(helps);
-        let is_new = !self.was_compacted && self.kept.is_none();
+        let is_new = self.made_smaller.is_none() && self.kept.is_none();
         self.compaction_reason = reason.filter(|_| is_new);
         remedies.compact = self.compaction_reason.is_some();
-        if reason.is_some() && self.was_compacted {
-            self.remark = Some(STILL_TOO_LARGE.to_owned());
+        if let Some(sizes) = self.made_smaller.filter(|_| reason.is_some()) {
+            self.remark = Some(still_too_large(sizes));
         }
         if reason.is_none() && judged.verdict.cause == Cause::PayloadTooLarge {
             self.remark = Some(self.what_is_large());
         }
+    }
+
+    /// What took too long to send although it was made smaller would take too long again, however long it is waited.
+    pub(super) fn final_if_shrunk(&self, judged: Arc<Judged>) -> Arc<Judged> {
+        let compactor = self.turn.compaction.filter(|_| self.made_smaller.is_some());
+        let reason = compactor.and_then(|it| it.helps(&judged, &self.turn.request, self.size()));
+        if reason != Some(CompactionReason::SlowUpload) {
+            return judged;
+        }
+        let Judged { failure, verdict } = (*judged).clone();
+        let failure = failure.with_retryable(false);
+        Arc::new(Judged { failure, verdict })
     }
 
     fn what_is_large(&self) -> String {
@@ -65,11 +78,12 @@ impl Runner<'_> {
     /// Makes a conversation smaller that did not fit.
     pub(super) async fn compact_after_failure(&mut self) -> Effects {
         let reason = self.compaction_reason.take();
-        self.was_compacted = true;
+        let before = self.size().tokens;
         let is_smaller = match reason {
             Some(reason) => self.compact(reason).await,
             None => false,
         };
+        self.made_smaller = is_smaller.then(|| (before, self.size().tokens));
         if self.turn.control.is_aborted() {
             return self.abort();
         }
@@ -153,5 +167,9 @@ impl Runner<'_> {
     }
 }
 
-const STILL_TOO_LARGE: &str = "it is too large although it was made smaller; begin a new session, or choose a model that \
-                               can read more";
+fn still_too_large((before, after): (u64, u64)) -> String {
+    format!(
+        "it is too large although it was made smaller, from about {before} to about {after} tokens; begin a new \
+         session, or choose a model that can read more"
+    )
+}
