@@ -11,6 +11,7 @@ mod compaction;
 mod cut_answers;
 mod pieces;
 mod routes;
+mod session_again;
 mod session_circles;
 mod session_compaction;
 mod session_cuts;

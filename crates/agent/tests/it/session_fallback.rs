@@ -383,3 +383,17 @@ async fn a_model_that_the_conversation_and_its_answer_do_not_fit_is_passed_over(
         assert_eq!(routes.names(), ["one", expected], "{window}");
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn each_model_is_asked_with_its_own_name_and_its_own_limit_of_an_answer() {
+    let mut routes = against(&http(401, "invalid x-api-key"));
+    routes.list[0].max_tokens = Some(100);
+    routes.list[1].max_tokens = Some(77);
+    prompt(&routes, routes.setup()).await;
+    let log = routes.log();
+    let asked = log.iter().map(|one| &one.request);
+    let asked: Vec<_> = asked
+        .map(|request| (request.model.as_str(), request.max_tokens))
+        .collect();
+    assert_eq!(asked, [("one", Some(100)), ("two", Some(77))]);
+}

@@ -69,6 +69,19 @@ async fn a_model_is_asked_again_with_the_first_call_after_its_time_and_not_befor
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_model_that_has_become_too_small_is_not_asked_again_when_its_time_has_come() {
+    let routes = once(refused_key()).with_windows([Some(10_000), None]);
+    let session = routes.session();
+    let long = "word ".repeat(8_000);
+    session.prompt("hi".into()).await.unwrap();
+    routes.wait_until(60).await;
+    session.prompt(long.as_str().into()).await.unwrap();
+    routes.wait_until(300).await;
+    session.prompt("hi".into()).await.unwrap();
+    assert_eq!(routes.names(), ["one", "two", "two", "two"]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn how_long_it_is_left_is_a_setting_and_never_nothing() {
     for (cooldown, until) in [(0, 1), (60, 60), (3600, 3600)] {
         let routes = Routes::new([

@@ -31,6 +31,8 @@ mod providers;
 #[cfg(target_os = "linux")]
 mod recorder;
 mod recovery;
+mod recovery_cases;
+mod recovery_limits;
 #[cfg(unix)]
 mod resume;
 mod sessions;

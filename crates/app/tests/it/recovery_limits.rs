@@ -1,0 +1,104 @@
+//! Where recovery ends, and what of it outlives a process, against a real server that notes what it was asked.
+
+use crate::mock_server::MockServer;
+use crate::support::{Outlast, Ran};
+use crate::written::{self, Left, answer, completed, prompt, typed};
+use serde_json::Value;
+
+const USER: &str = "home/outlast.toml";
+const ID: &str = "01900000-0000-7000-8000-000000000001";
+
+/// The models that were asked, in order.
+fn asked(mock: &MockServer) -> Vec<String> {
+    let log: Value = serde_json::from_str(&mock.requests()).unwrap();
+    let requests = log["requests"].as_array().unwrap().iter();
+    let model = |request: &Value| request["body"]["model"].as_str().unwrap().to_owned();
+    requests.map(model).collect()
+}
+
+/// The error that ended it; there must be one, and nothing must be printed.
+fn only_error(ran: &Ran) -> &str {
+    assert_eq!((ran.code, ran.stdout.as_str()), (1, ""), "{}", ran.stderr);
+    let is_error = |line: &&str| line.starts_with("error:");
+    let errors: Vec<&str> = ran.stderr.lines().filter(is_error).collect();
+    let [error] = errors[..] else {
+        panic!("{}", ran.stderr);
+    };
+    error
+}
+
+#[test]
+fn a_prompt_that_no_compaction_makes_fit_costs_few_requests_and_one_error() {
+    let long = "The first half of the work is done. ".repeat(400);
+    let turn = |text: &str| {
+        let options = typed("window:100,of=agent");
+        vec![prompt(text, options), answer(&long), completed()]
+    };
+    let table = [
+        ("a new session", vec![]),
+        ("a long one", vec![turn("Do the work"), turn("Go on")]),
+    ];
+    for (what, turns) in table {
+        let mock = MockServer::start();
+        let mut arguments = vec!["--model", "window:100,of=agent"];
+        if !turns.is_empty() {
+            written::session(&mock.outlast, ID, (&turns, Left::Free));
+            arguments.extend(["--session", ID]);
+        }
+        let ran = mock.ask("anthropic", &arguments);
+        let error = only_error(&ran);
+        for part in [
+            "Context window exceeded",
+            "the conversation has about ",
+            " tokens and can only be cut to ",
+            " in a window of 100",
+            "start a new session, choose a model with a larger window, or leave out long files",
+        ] {
+            assert!(error.contains(part), "{what}: {error}");
+        }
+        let requests = asked(&mock).len();
+        assert!((1..=3).contains(&requests), "{what}: {requests}");
+    }
+}
+
+#[test]
+fn a_model_in_cooldown_is_not_asked_by_the_next_process() {
+    let scripts = [
+        "--script",
+        "a=overloaded:99",
+        "--script",
+        "b=ok:text,times=always",
+    ];
+    let mock = MockServer::start_with(Outlast::new(), &scripts);
+    mock.outlast.write(USER, "fallback.cooldown = \"12h\"\n");
+    let first = mock.ask("anthropic", &["--model", "a", "--fallback", "b"]);
+    assert_eq!(first.code, 0, "{}", first.stderr);
+    let said = "⚠ Server overloaded: b is asked instead of a for 12h, until ";
+    assert!(first.stderr.contains(said), "{}", first.stderr);
+    assert_eq!(asked(&mock), ["a", "a", "a", "b"]);
+
+    let second = mock.ask("anthropic", &["--continue"]);
+    assert_eq!((second.code, &second.stdout), (0, &first.stdout));
+    assert_eq!(
+        second.stderr,
+        "● b is asked instead of a, which is still left\n"
+    );
+    assert_eq!(asked(&mock), ["a", "a", "a", "b", "b"]);
+}
+
+#[test]
+fn whoever_is_asked_instead_also_summarises() {
+    let outlast = Outlast::new();
+    let long = "The first half of the work is done. ".repeat(400);
+    let turn = |text: &str| {
+        let options = typed("error:401,times=always");
+        vec![prompt(text, options), answer(&long), completed()]
+    };
+    let turns = [turn("Do the work"), turn("Go on"), turn("What is left?")];
+    written::session(&outlast, ID, (&turns, Left::Free));
+    outlast.write(USER, "fallback.models = [\"ok:agent,times=always\"]\n");
+    let ran = outlast.run(&["-p", "/compact", "--session", ID]);
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    let shown = outlast.run(&["sessions", "show", ID]).stdout;
+    assert!(shown.contains("Summary of "), "{shown}");
+}
