@@ -54,8 +54,8 @@ async fn calls_that_were_stopped_before_they_began_are_told_as_not_run() {
         "hi",
         "send(c1)",
         "read(c2)",
-        "c1! it was not run: the turn ended before it began",
-        "c2! it was not run: the turn ended before it began",
+        "c1! it was not run: the turn was cancelled before it began",
+        "c2! it was not run: the turn was cancelled before it began",
         "go on",
     ];
     assert_eq!(words(&world.provider.asked()[1].messages), expected);

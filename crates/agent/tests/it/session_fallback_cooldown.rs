@@ -69,16 +69,19 @@ async fn a_model_is_asked_again_with_the_first_call_after_its_time_and_not_befor
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_model_that_has_become_too_small_is_not_asked_again_when_its_time_has_come() {
-    let routes = once(refused_key()).with_windows([Some(10_000), None]);
-    let session = routes.session();
+async fn the_way_back_is_not_taken_to_a_model_that_the_conversation_does_not_fit() {
     let long = "word ".repeat(8_000);
-    session.prompt("hi".into()).await.unwrap();
-    routes.wait_until(60).await;
-    session.prompt(long.as_str().into()).await.unwrap();
-    routes.wait_until(300).await;
-    session.prompt("hi".into()).await.unwrap();
-    assert_eq!(routes.names(), ["one", "two", "two", "two"]);
+    for (window, last) in [(10_000, "two"), (20_000, "one")] {
+        let routes = Routes::new([
+            ("one", vec![fails(refused_key()), answers("one")]),
+            ("two", vec![calls(&[("c1", "slow")]), answers("two")]),
+        ]);
+        let routes = routes.with_windows([Some(window), None]);
+        let session = routes.session();
+        session.prompt(long.as_str().into()).await.unwrap();
+        let expected = [(0, "one"), (0, "two"), (3600, last)];
+        assert_eq!(routes.asked(), expected, "{window}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -31,7 +31,7 @@ fn only_error(ran: &Ran) -> &str {
 fn a_prompt_that_no_compaction_makes_fit_costs_few_requests_and_one_error() {
     let long = "The first half of the work is done. ".repeat(400);
     let turn = |text: &str| {
-        let options = typed("window:100,of=agent");
+        let options = typed("window:300,of=agent");
         vec![prompt(text, options), answer(&long), completed()]
     };
     let table = [
@@ -40,7 +40,7 @@ fn a_prompt_that_no_compaction_makes_fit_costs_few_requests_and_one_error() {
     ];
     for (what, turns) in table {
         let mock = MockServer::start();
-        let mut arguments = vec!["--model", "window:100,of=agent"];
+        let mut arguments = vec!["--model", "window:300,of=agent"];
         if !turns.is_empty() {
             written::session(&mock.outlast, ID, (&turns, Left::Free));
             arguments.extend(["--session", ID]);
@@ -51,7 +51,7 @@ fn a_prompt_that_no_compaction_makes_fit_costs_few_requests_and_one_error() {
             "Context window exceeded",
             "the conversation has about ",
             " tokens and can only be cut to ",
-            " in a window of 100",
+            " in a window of 300",
             "start a new session, choose a model with a larger window, or leave out long files",
         ] {
             assert!(error.contains(part), "{what}: {error}");
@@ -73,7 +73,7 @@ fn a_model_in_cooldown_is_not_asked_by_the_next_process() {
     mock.outlast.write(USER, "fallback.cooldown = \"12h\"\n");
     let first = mock.ask("anthropic", &["--model", "a", "--fallback", "b"]);
     assert_eq!(first.code, 0, "{}", first.stderr);
-    let said = "⚠ Server overloaded: b is asked instead of a for 12h, until ";
+    let said = "⚠ Server overloaded: b is asked instead of a for ";
     assert!(first.stderr.contains(said), "{}", first.stderr);
     assert_eq!(asked(&mock), ["a", "a", "a", "b"]);
 
