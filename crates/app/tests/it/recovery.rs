@@ -42,7 +42,8 @@ fn heard(events: &[Value]) -> String {
     text
 }
 
-/// The lines without what differs from run to run: the time of day, and the size of what the model is told of its folder.
+/// The lines without what differs from run to run: times and how far away they are, and the size of what the model is
+/// told of its folder.
 fn steady(text: &str) -> String {
     let line = |line: &str| {
         let until = line.split_once(" until ").map(|(before, _)| {

@@ -1,6 +1,6 @@
 //! Where recovery ends, and what of it outlives a process, against a real server that notes what it was asked.
 
-use crate::mock_server::MockServer;
+use crate::mock_server::{MockServer, PLANTED};
 use crate::support::{Outlast, Ran};
 use crate::written::{self, Left, answer, completed, prompt, typed};
 use serde_json::Value;
@@ -70,14 +70,21 @@ fn a_model_in_cooldown_is_not_asked_by_the_next_process() {
         "b=ok:text,times=always",
     ];
     let mock = MockServer::start_with(Outlast::new(), &scripts);
-    mock.outlast.write(USER, "fallback.cooldown = \"12h\"\n");
-    let first = mock.ask("anthropic", &["--model", "a", "--fallback", "b"]);
+    let chain = "provider = \"anthropic\"\nmodel = \"a\"\nfallback.models = [\"b\"]\nfallback.cooldown = \"12h\"\n";
+    mock.outlast.write(USER, chain);
+    let url = mock.url();
+    let reach = [
+        ("ANTHROPIC_BASE_URL", url.as_str()),
+        ("ANTHROPIC_API_KEY", PLANTED),
+    ];
+    let first = mock.outlast.run_with(&["-p", "Say hello"], &reach);
     assert_eq!(first.code, 0, "{}", first.stderr);
     let said = "⚠ Server overloaded: b is asked instead of a for ";
     assert!(first.stderr.contains(said), "{}", first.stderr);
     assert_eq!(asked(&mock), ["a", "a", "a", "b"]);
 
-    let second = mock.ask("anthropic", &["--continue"]);
+    let next = ["-p", "Say hello", "--continue"];
+    let second = mock.outlast.run_with(&next, &reach);
     assert_eq!((second.code, &second.stdout), (0, &first.stdout));
     assert_eq!(
         second.stderr,
