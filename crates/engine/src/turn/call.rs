@@ -25,15 +25,16 @@ impl Runner<'_> {
         if self.turn.control.is_aborted() {
             return self.abort();
         }
-        if self.is_too_late() {
-            return self.fail(self.too_late()).await;
-        }
-        if self.state.prompt().cost_is_spent() {
-            return self.fail(self.too_dear()).await;
+        if let Some(spent) = self.is_spent() {
+            return self.fail(spent).await;
         }
         self.choose_model().await;
         if let Err(effects) = self.compact_in_time().await {
             return effects;
+        }
+        // A summary takes time and money, too.
+        if let Some(spent) = self.is_spent() {
+            return self.fail(spent).await;
         }
         if let Err(effects) = self.be_admitted().await {
             return effects;
@@ -41,6 +42,15 @@ impl Runner<'_> {
         let effects = self.stream().await;
         self.leave_seat().await;
         effects
+    }
+
+    /// Why there may not be another call, if the prompt's time or money is spent.
+    fn is_spent(&self) -> Option<Failure> {
+        if self.is_too_late() {
+            return Some(self.too_late());
+        }
+        let cost_is_spent = self.state.prompt().cost_is_spent();
+        cost_is_spent.then(|| self.too_dear())
     }
 
     /// Follows the stream of one call to its end.
