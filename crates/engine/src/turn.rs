@@ -294,7 +294,7 @@ impl Runner<'_> {
                 self.leave_model(&failed).await;
                 step(&mut self.state, Event::RemedyDone)
             }
-            (Remedy::Compact, _) => self.compact_after_failure().await,
+            (Remedy::Compact, failed) => self.compact_after_failure(failed).await,
             (Remedy::Rework, _) => self.correct().await,
             (Remedy::Switch(_), None) => step(&mut self.state, Event::RemedyFailed),
         }

@@ -33,7 +33,7 @@ pub enum Event {
     Spent(Cost),
     /// The running call ended well.
     Succeeded,
-    /// The running call failed.
+    /// The running call failed, or its failure is judged anew because the remedy for it could not be carried out.
     Failed {
         /// The failure and its verdict.
         failure: Arc<Judged>,
@@ -63,7 +63,7 @@ pub enum Event {
     PromptSpent(Prompt),
     /// The remedy was carried out.
     RemedyDone,
-    /// The remedy could not be carried out.
+    /// The remedy could not be carried out, and nothing else can help.
     RemedyFailed,
     /// A person ends the wait for a retry, but not the turn's right to report its error.
     RetryAborted {
@@ -260,8 +260,11 @@ pub fn step(state: &mut State, event: Event) -> Effects {
             effects
         }
         (Stage::Calling { committed, within }, event @ Event::Failed { .. }) => {
+            let committed = committed || is_after_content(&event);
             failed(state, event, committed, within)
         }
+        // What was handed on is settled: it was taken back or kept before the remedy.
+        (Stage::Mending { .. }, event @ Event::Failed { .. }) => failed(state, event, false, None),
         (Stage::Waiting(wait), Event::Woke { now }) => {
             end_wait(state, &wait, now);
             call(state, None)
@@ -309,6 +312,10 @@ fn take_note(state: &mut State, event: Event) {
     }
 }
 
+fn is_after_content(event: &Event) -> bool {
+    matches!(event, Event::Failed { failure, .. } if failure.failure.phase == Phase::AfterContent)
+}
+
 /// A call failed. One that the gate let pass early costs nothing: its wait goes on.
 fn failed(state: &mut State, event: Event, committed: bool, within: Option<Wait>) -> Effects {
     let Event::Failed {
@@ -320,7 +327,6 @@ fn failed(state: &mut State, event: Event, committed: bool, within: Option<Wait>
     else {
         return Effects::new();
     };
-    let committed = committed || failure.failure.phase == Phase::AfterContent;
     let situation = Situation {
         verdict: &failure.verdict,
         retryable: failure.failure.retryable,

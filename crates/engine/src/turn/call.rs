@@ -229,6 +229,18 @@ impl Runner<'_> {
             false => None,
         };
         let failure = earlier.unwrap_or_else(|| Arc::clone(&seen));
+        let (effects, waits_until) = self.follow((failure, &seen), remedies, now).await;
+        self.report_to_gate(&own, waits_until).await;
+        effects
+    }
+
+    /// What follows from a failure, which stands for the one that was seen. A wait is written down before it begins.
+    pub(super) async fn follow(
+        &mut self,
+        (failure, seen): (Arc<Judged>, &Judged),
+        remedies: Remedies,
+        now: Timestamp,
+    ) -> (Effects, Option<Timestamp>) {
         let event = Event::Failed {
             failure: Arc::clone(&failure),
             own_delay: self.own_delay(),
@@ -237,7 +249,7 @@ impl Runner<'_> {
         };
         let effects = step(&mut self.state, event);
         let keeps = self.still_keeps(&effects);
-        self.note_failure(Some(&seen), keeps);
+        self.note_failure(Some(seen), keeps);
         let waits_until = effects.iter().find_map(|effect| match effect {
             Effect::SleepUntil(at) => Some(*at),
             _ => None,
@@ -252,9 +264,8 @@ impl Runner<'_> {
             });
             self.commit().await;
         }
-        self.report_to_gate(&own, waits_until).await;
         self.failed = Some(failure);
-        effects
+        (effects, waits_until)
     }
 
     /// The delay that the schedule has next for the model in use.

@@ -12,7 +12,7 @@ use outlast_kernel::event::{Body, CompactionReason};
 use outlast_kernel::failure::Judged;
 use outlast_kernel::overflow::stated_window;
 use outlast_kernel::recovery::{Effects, Event, step};
-use outlast_kernel::verdict::Cause;
+use outlast_kernel::verdict::{Cause, Class};
 use std::sync::Arc;
 
 impl Runner<'_> {
@@ -75,8 +75,8 @@ impl Runner<'_> {
         Ok(())
     }
 
-    /// Makes a conversation smaller that did not fit.
-    pub(super) async fn compact_after_failure(&mut self) -> Effects {
+    /// Makes a conversation smaller that did not fit. What may pass by itself is waited for when that cannot be done.
+    pub(super) async fn compact_after_failure(&mut self, failed: Option<Arc<Judged>>) -> Effects {
         let reason = self.compaction_reason.take();
         let before = self.size().tokens;
         let is_smaller = match reason {
@@ -87,11 +87,17 @@ impl Runner<'_> {
         if self.turn.control.is_aborted() {
             return self.abort();
         }
-        let event = match is_smaller {
-            true => Event::RemedyDone,
-            false => Event::RemedyFailed,
-        };
-        step(&mut self.state, event)
+        let may_pass = |judged: &Arc<Judged>| judged.verdict.class() == Class::Transient;
+        match failed.filter(may_pass) {
+            _ if is_smaller => step(&mut self.state, Event::RemedyDone),
+            None => step(&mut self.state, Event::RemedyFailed),
+            Some(failed) => {
+                let now = self.turn.clock.now();
+                let seen = Arc::clone(&failed);
+                let (effects, _) = self.follow((failed, &seen), Remedies::NONE, now).await;
+                effects
+            }
+        }
     }
 
     async fn compact(&mut self, reason: CompactionReason) -> bool {
