@@ -121,6 +121,9 @@ pub enum Entry {
         model: Option<String>,
         /// What that used.
         usage: Usage,
+        /// What the turn has spent with it; nothing outside of a turn.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        spent: Option<Spent>,
     },
     /// A tool is about to run.
     ToolStarted {

@@ -91,7 +91,7 @@ pub async fn run_turn(mut turn: Turn<'_>, sink: Sink<'_>) -> Ended {
         place: None,
         input: taken_up.input,
         seen: None,
-        priced: (Cost::default(), Usage::default()),
+        priced: (turn.budget.cost(), taken_up.paid),
         twice: BilledTwice::default(),
         made_smaller: None,
         compaction_reason: None,
@@ -123,6 +123,7 @@ pub async fn run_turn(mut turn: Turn<'_>, sink: Sink<'_>) -> Ended {
         failure,
     });
     // The state of a turn is large; it is kept off the stack of whoever runs it.
+    runner.count_earlier_cost(taken_up.model.as_deref());
     Box::pin(runner.run(taken_up.wait.or(again), taken_up.calls)).await
 }
 
@@ -175,7 +176,6 @@ struct Runner<'a> {
 impl Runner<'_> {
     async fn run(&mut self, wait: Option<Wait>, calls: Vec<Outstanding>) -> Ended {
         self.say_start();
-        self.count_cost();
         self.commit().await;
         self.say_input();
         self.say_kept_again();

@@ -12,7 +12,6 @@ use outlast_engine::size;
 use outlast_engine::strategy::Aborted;
 use outlast_engine::turn::{Control, Ended, Turn};
 use outlast_engine::{BoxFuture, CancellationToken, RetryStrategy, run_turn};
-use outlast_kernel::budget::Cost;
 use outlast_kernel::decision::Rules;
 use outlast_kernel::event::{Body, Event, Seal, StopReason};
 use outlast_kernel::verdict::Cause;
@@ -82,12 +81,7 @@ impl Compaction {
         })
         .await;
         work.usage = work.usage.plus(ended.usage);
-        // The turn counts from nothing; what was spent before it is not to be forgotten, nor counted twice.
-        let cost = route.price.map_or(Cost(0), |price| price.of(ended.usage));
-        let due = job.budget.cost().0.saturating_add(cost.0);
         job.budget = ended.budget.clone();
-        job.budget
-            .spend(Cost(due.saturating_sub(job.budget.cost().0)));
         ended
     }
 }

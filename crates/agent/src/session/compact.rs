@@ -97,6 +97,7 @@ impl Session {
             after,
             model,
             usage,
+            spent: None,
         };
         let turn = self.record.look(|standing| standing.turns);
         self.record.begin_turn(turn);

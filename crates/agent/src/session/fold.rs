@@ -45,8 +45,6 @@ pub struct Unfinished {
     pub options: Value,
     /// How far it came.
     pub taken_up: TakenUp,
-    /// The model in use, by its key, once it was changed.
-    model: Option<String>,
 }
 
 impl Standing {
@@ -78,8 +76,11 @@ impl Standing {
             }
             Entry::Noticed { message, .. } => self.messages.push(message),
             Entry::Compacted {
-                messages, usage, ..
-            } => self.become_smaller(messages, usage),
+                messages,
+                usage,
+                spent,
+                ..
+            } => self.become_smaller(messages, (usage, spent)),
             Entry::ToolStarted { index, effect, .. } => {
                 self.call_came(index, SoFar::Started(effect));
             }
@@ -131,7 +132,6 @@ impl Standing {
                 input,
                 ..TakenUp::default()
             },
-            model: None,
         });
     }
 
@@ -146,12 +146,16 @@ impl Standing {
         }
     }
 
-    fn become_smaller(&mut self, messages: Vec<Message>, usage: Usage) {
+    fn become_smaller(&mut self, messages: Vec<Message>, (usage, spent): (Usage, Option<Spent>)) {
         self.pair_up();
         self.messages = messages;
-        match &mut self.unfinished {
-            Some(turn) => turn.taken_up.usage = turn.taken_up.usage.plus(usage),
-            None => self.usage = self.usage.plus(usage),
+        let Some(turn) = &mut self.unfinished else {
+            self.usage = self.usage.plus(usage);
+            return;
+        };
+        turn.taken_up.usage = turn.taken_up.usage.plus(usage);
+        if let Some(spent) = spent {
+            turn.has_spent(spent);
         }
     }
 
@@ -201,7 +205,7 @@ impl Unfinished {
             Entry::AttemptStarted { attempt } => {
                 taken_up.attempts = attempt;
                 taken_up.wait = None;
-                taken_up.asked.extend(self.model.clone());
+                taken_up.asked.extend(taken_up.model.clone());
             }
             Entry::AttemptFailed {
                 judged,
@@ -238,7 +242,7 @@ impl Unfinished {
                     // What is held against it is what came of asking.
                     let asked = switch.left.map(|_| switch.from);
                     taken_up.asked.extend(asked);
-                    self.model = Some(switch.to);
+                    taken_up.model = Some(switch.to);
                 }
                 self.has_spent(spent);
             }
@@ -248,6 +252,7 @@ impl Unfinished {
 
     fn has_spent(&mut self, spent: Spent) {
         self.taken_up.chain = spent.chain;
+        self.taken_up.paid = self.taken_up.usage;
         self.budget = spent.prompt;
     }
 }

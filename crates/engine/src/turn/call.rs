@@ -9,7 +9,7 @@ use crate::size::Seen;
 use futures_util::StreamExt;
 use outlast_dialect::{Delta, Part};
 use outlast_kernel::Timestamp;
-use outlast_kernel::budget::Cost;
+use outlast_kernel::budget::{Cost, Price};
 use outlast_kernel::decision::{Remedies, Rules};
 use outlast_kernel::event::{Body, Reasoning, Seal, StopReason};
 use outlast_kernel::failure::{Failure, IoKind, Judged, Phase};
@@ -329,11 +329,31 @@ impl Runner<'_> {
         }
     }
 
-    /// Brings what the prompt has cost up to date, those attempts included that an earlier process made.
+    /// Brings what the prompt has cost up to date.
     pub(super) fn count_cost(&mut self) {
-        let Some(price) = self.turn.price else {
-            return;
+        if let Some(price) = self.turn.price {
+            self.count_cost_at(price);
+        }
+    }
+
+    /// Counts what an earlier process used after it last wrote down what was paid, at the price of who was asked then.
+    pub(super) fn count_earlier_cost(&mut self, model: Option<&str>) {
+        let price = match model {
+            Some(key) => self.price_of(key),
+            None => self.turn.price,
         };
+        if let Some(price) = price {
+            self.count_cost_at(price);
+        }
+        self.price_from_here();
+    }
+
+    /// What is used from here on has another price than what was used before.
+    pub(super) fn price_from_here(&mut self) {
+        self.priced = (self.state.prompt().cost(), self.answer.usage_in_all());
+    }
+
+    fn count_cost_at(&mut self, price: Price) {
         let (before, counted) = self.priced;
         let cost = price.of(self.answer.usage_in_all().minus(counted));
         let cost = before.0.saturating_add(cost.0);

@@ -152,7 +152,7 @@ impl Runner<'_> {
         } = outcome;
         self.answer.use_more(usage);
         step(&mut self.state, Event::PromptSpent(budget));
-        self.priced = (self.state.prompt().cost(), self.answer.usage_in_all());
+        self.price_from_here();
         let Smaller {
             messages,
             size: after,
@@ -160,6 +160,7 @@ impl Runner<'_> {
         } = result?;
         self.turn.request.messages.clone_from(&messages);
         self.seen = None;
+        let spent = Some(self.spent());
         self.scribe.note(Entry::Compacted {
             reason,
             messages,
@@ -167,6 +168,7 @@ impl Runner<'_> {
             after,
             model,
             usage,
+            spent,
         });
         self.commit().await;
         Ok(())

@@ -104,6 +104,10 @@ pub struct TakenUp {
     pub attempts: u32,
     /// What they used.
     pub usage: Usage,
+    /// As much of it as the budget's cost stands for. The rest was used by the model that was in use last.
+    pub paid: Usage,
+    /// That model, by its key, where it was not the first.
+    pub model: Option<String>,
     /// What the open chain of retries has spent.
     pub chain: Chain,
     /// What the chain is for.

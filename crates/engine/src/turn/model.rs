@@ -9,6 +9,7 @@ use crate::journal::{Entry, ModelSwitch};
 use crate::route::Route;
 use crate::size;
 use outlast_kernel::Timestamp;
+use outlast_kernel::budget::Price;
 use outlast_kernel::decision::Remedies;
 use outlast_kernel::event::Body;
 use outlast_kernel::failure::Judged;
@@ -107,6 +108,12 @@ impl Runner<'_> {
     fn another(&self, condition: Condition, now: Timestamp) -> Option<usize> {
         let here = self.in_use.place;
         self.first_free(|place| place != here && self.helps(place, condition), now)
+    }
+
+    /// What tokens cost at the model of that key.
+    pub(super) fn price_of(&self, key: &str) -> Option<Price> {
+        let place = self.in_use.keys.iter().position(|other| other == key)?;
+        self.route(place)?.price
     }
 
     fn route(&self, place: usize) -> Option<&Route> {
@@ -231,7 +238,7 @@ impl Runner<'_> {
     /// Asks that model from here on; the other one is left for that long and for that cause.
     async fn change_model(&mut self, place: usize, left: Option<(Left, Cause)>) {
         self.count_cost();
-        self.priced = (self.state.prompt().cost(), self.answer.usage_in_all());
+        self.price_from_here();
         let from = self.in_use.place;
         let Some(models) = &mut self.turn.models else {
             return;
