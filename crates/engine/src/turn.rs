@@ -81,12 +81,13 @@ pub async fn run_turn(mut turn: Turn<'_>, sink: Sink<'_>) -> Ended {
     emitter.attempt = taken_up.attempts;
     let scribe = Scribe::new(turn.journal, std::mem::take(&mut turn.opening));
     turn.request.resumable = turn.is_resumable();
+    let in_use = InUse::new(turn.models.as_ref(), &taken_up);
     let kept = taken_up.kept;
     let by = turn.traits.continues_by;
     let mut runner = Runner {
         messages: Vec::new(),
         scribe,
-        in_use: InUse::new(turn.models.as_ref(), &taken_up.asked),
+        in_use,
         kept: kept.map(|beginning| Kept::of(beginning, by)),
         place: None,
         input: taken_up.input,

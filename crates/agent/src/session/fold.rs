@@ -4,13 +4,15 @@
 //! result, whatever was lost; the same entries always make the same state.
 
 use outlast_dialect::{Message, Part, Role, ToolResult};
-use outlast_engine::journal::{Entry, Spent};
+use outlast_engine::journal::{Entry, ModelSwitch, Spent};
 use outlast_engine::tools::Output;
 use outlast_engine::turn::{Beginning, Outstanding, SoFar, TakenUp};
 use outlast_kernel::budget::{Chain, Prompt};
 use outlast_kernel::event::{Seal, ToolCall, Usage};
+use outlast_kernel::failure::Judged;
 use outlast_kernel::fallback;
 use outlast_kernel::recovery::Wait;
+use outlast_kernel::verdict::Class;
 use serde_json::Value;
 use std::sync::Arc;
 
@@ -140,9 +142,12 @@ impl Standing {
             model: Some(switch),
             ..
         } = entry
-            && let Some(left) = switch.left
         {
-            self.models.leave(&switch.from, left);
+            if let Some(left) = switch.left {
+                self.models.leave(&switch.from, left);
+            }
+            // Whatever was held against a model that is asked is over.
+            self.models.take_back(&switch.to);
         }
     }
 
@@ -169,6 +174,7 @@ impl Standing {
         taken_up.chain = Chain::default();
         (taken_up.wait, taken_up.failure, taken_up.kept) = (None, None, None);
         taken_up.asked.clear();
+        taken_up.may_come_back = None;
         taken_up.calls = message.tool_calls().map(not_started).collect();
     }
 
@@ -239,10 +245,7 @@ impl Unfinished {
             Entry::Switched { left, model, spent } => {
                 taken_up.left.extend(left);
                 if let Some(switch) = model {
-                    // What is held against it is what came of asking.
-                    let asked = switch.left.map(|_| switch.from);
-                    taken_up.asked.extend(asked);
-                    taken_up.model = Some(switch.to);
+                    take_in_switch(taken_up, switch);
                 }
                 self.has_spent(spent);
             }
@@ -255,6 +258,24 @@ impl Unfinished {
         self.taken_up.paid = self.taken_up.usage;
         self.budget = spent.prompt;
     }
+}
+
+fn take_in_switch(taken_up: &mut TakenUp, switch: ModelSwitch) {
+    let is_back = |(key, _): &mut (String, _)| *key == switch.to;
+    let came_back = taken_up.may_come_back.take_if(is_back);
+    // What is held against a model is what came of asking it.
+    if switch.left.is_some() {
+        taken_up.asked.push(switch.from.clone());
+        let may_pass = |judged: &Arc<Judged>| judged.verdict.class() == Class::Transient;
+        let failure = taken_up.failure.clone();
+        match (came_back, failure.filter(may_pass)) {
+            // It is waited for what the model was left for.
+            (Some((_, earlier)), _) => taken_up.failure = Some(earlier),
+            (None, Some(failure)) => taken_up.may_come_back = Some((switch.from, failure)),
+            (None, None) => {}
+        }
+    }
+    taken_up.model = Some(switch.to);
 }
 
 fn not_started(call: &ToolCall) -> Outstanding {

@@ -118,6 +118,8 @@ pub struct TakenUp {
     pub left: Vec<String>,
     /// The models that the open chain has asked, by their keys, where it has changed them.
     pub asked: Vec<String>,
+    /// The model that the open chain has left and that may come back, by its key, and what it was left for.
+    pub may_come_back: Option<(String, Arc<Judged>)>,
     /// The calls of the last answer, when their results are not complete.
     pub calls: Vec<Outstanding>,
     /// The beginning of an answer that broke off, to go on with.

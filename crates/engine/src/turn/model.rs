@@ -4,7 +4,7 @@
 //! that was left is not asked before its time, also not by the next turn; each change is written down and said.
 //! Not here: when a model is left, and for how long (see the kernel's `fallback`).
 
-use super::Runner;
+use super::{Runner, TakenUp};
 use crate::journal::{Entry, ModelSwitch};
 use crate::route::Route;
 use crate::size;
@@ -12,7 +12,7 @@ use outlast_kernel::Timestamp;
 use outlast_kernel::budget::Price;
 use outlast_kernel::decision::Remedies;
 use outlast_kernel::event::Body;
-use outlast_kernel::failure::Judged;
+use outlast_kernel::failure::{Failure, Judged, Phase};
 use outlast_kernel::fallback::{Condition, Left, Rules, Standing};
 use outlast_kernel::recovery::{Event, step};
 use outlast_kernel::verdict::{Cause, Class, Scope};
@@ -46,17 +46,22 @@ pub(super) struct InUse {
 }
 
 impl InUse {
-    /// The first model, in a chain that has asked these before.
-    pub(super) fn new(models: Option<&Models<'_>>, asked: &[String]) -> Self {
+    /// The first model, in a chain that has asked and left others before.
+    pub(super) fn new(models: Option<&Models<'_>>, taken_up: &TakenUp) -> Self {
         let routes = models.map_or(&[][..], |models| models.routes);
         let keys: Vec<String> = routes.iter().map(Route::key).collect();
         let places = 0..keys.len();
-        let asked = places.filter(|place| asked.contains(&keys[*place]));
+        let asked = places.filter(|place| taken_up.asked.contains(&keys[*place]));
+        let left = taken_up.may_come_back.as_ref();
+        let may_come_back = left.and_then(|(key, judged)| {
+            let place = keys.iter().position(|other| other == key)?;
+            Some((place, Arc::clone(judged)))
+        });
         Self {
             place: 0,
             asked: asked.collect(),
+            may_come_back,
             keys,
-            may_come_back: None,
         }
     }
 
@@ -208,7 +213,11 @@ impl Runner<'_> {
         }
         let left = Some((left, judged.verdict.cause));
         self.change_model(place, left).await;
-        Some(earlier)
+        // What it had handed on before it was left is settled.
+        let phase = earlier.failure.phase.min(Phase::BeforeContent);
+        let (failure, verdict) = (earlier.failure.clone(), earlier.verdict.clone());
+        let failure = Failure { phase, ..failure };
+        Some(Arc::new(Judged { failure, verdict }))
     }
 
     /// When a call that is held at the gate asks another model instead, if it may.
@@ -261,6 +270,10 @@ impl Runner<'_> {
         (self.held_since, self.said_held) = (None, None);
         self.go_on_otherwise();
         self.in_use.place = place;
+        // Who is asked has come back.
+        self.in_use
+            .may_come_back
+            .take_if(|(left, _)| *left == place);
         let again = self.in_use.asked.contains(&place);
         step(&mut self.state, Event::ModelChanged { again });
         self.note_and_say_change((from, old), left).await;
