@@ -25,6 +25,10 @@ impl Runner<'_> {
         if self.turn.control.is_aborted() {
             return self.abort();
         }
+        if let Some(why) = self.scribe.lost() {
+            let failure = self.not_ours(why);
+            return self.fail(failure).await;
+        }
         if let Some(spent) = self.is_spent() {
             return self.fail(spent).await;
         }
@@ -218,9 +222,15 @@ impl Runner<'_> {
             self.report_to_gate(&own, None).await;
             return effects;
         }
-        let (seen, remedies) = self.with_remedies(failure).await;
+        let (seen, remedies) = match self.scribe.lost() {
+            None => self.with_remedies(failure).await,
+            // Whatever could be done is somebody else's to do.
+            Some(_) => (failure, Remedies::NONE),
+        };
         self.count_cost();
-        let nothing_else = !remedies.switch.model && !remedies.switch.account && !remedies.rework;
+        let is_ours = self.scribe.lost().is_none();
+        let nothing_else =
+            is_ours && !remedies.switch.model && !remedies.switch.account && !remedies.rework;
         let earlier = match nothing_else && !self.answer.was_heard && self.may_go_back(&seen) {
             true => {
                 self.note_failure(Some(&seen), self.kept.is_some());
