@@ -155,10 +155,7 @@ impl Runner<'_> {
     /// Tells the model what was wrong with its answer, which was dropped.
     pub(super) async fn correct(&mut self) -> Effects {
         match self.odd.correction.take() {
-            Some(correction) => {
-                self.notice(correction);
-                self.commit().await;
-            }
+            Some(correction) => self.notice(correction).await,
             None => self.go_on_otherwise(),
         }
         step(&mut self.state, Event::RemedyDone)
@@ -212,12 +209,13 @@ impl Runner<'_> {
         self.say_message(Message { role, parts });
     }
 
-    fn notice(&mut self, correction: Correction) {
+    async fn notice(&mut self, correction: Correction) {
         let message = Message::user(correction.notice.clone());
         self.scribe.note(Entry::Noticed {
             message: message.clone(),
             cause: correction.cause,
         });
+        self.commit().await;
         self.say_message(message);
         self.say_corrected(&correction);
     }
@@ -257,12 +255,12 @@ impl Runner<'_> {
         }
         if times > 0 && times.is_multiple_of(TOLD_EVERY) {
             self.odd.in_a_row = 0;
-            self.notice(Correction {
+            let correction = Correction {
                 cause: Cause::MalformedOutput,
                 notice: REPEATS.to_owned(),
                 problem,
-            });
-            self.commit().await;
+            };
+            self.notice(correction).await;
         }
         None
     }
