@@ -47,6 +47,7 @@ pub use control::{Control, Handle};
 pub use emit::{Ids, Sink};
 pub use given::{Beginning, TakenUp, Turn};
 pub use model::Models;
+pub use odd::is_notice;
 pub use tools::{Outstanding, SoFar};
 
 /// What came of a turn.

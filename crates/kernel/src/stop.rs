@@ -178,7 +178,30 @@ impl Answered<'_> {
     }
 }
 
+/// Whether that is what a model is told about one of its answers, and not what a person says.
+pub fn is_notice(text: &str) -> bool {
+    Oddity::ALL
+        .iter()
+        .any(|oddity| oddity.notice() == Some(text))
+}
+
 impl Oddity {
+    const ALL: [Self; 13] = [
+        Self::Empty { billed: false },
+        Self::ReasoningOnly,
+        Self::NoCall,
+        Self::OutOfRoom,
+        Self::OnlyReasoned,
+        Self::LengthEmpty,
+        Self::CutCall,
+        Self::Refused,
+        Self::NamelessCall,
+        Self::CallAsText,
+        Self::Announced,
+        Self::RepeatedReasoning,
+        Self::BlankArguments,
+    ];
+
     /// The cause as which it fails when it is given up.
     pub const fn cause(self) -> Cause {
         match self {

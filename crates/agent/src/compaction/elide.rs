@@ -8,6 +8,7 @@
 use super::shorten::{shorten_arguments, shortened};
 use super::summary;
 use outlast_dialect::{Message, Part, Role};
+use outlast_engine::turn::is_notice;
 
 /// To how many bytes things are shortened, harder and harder.
 const LIMITS: [usize; 4] = [8192, 2048, 512, 128];
@@ -100,9 +101,12 @@ impl Elision {
     }
 }
 
-/// Whether the user says something in it, rather than a tool.
+/// Whether the user says something in it, rather than a tool or the turn.
 pub(super) fn is_prompt(message: &Message) -> bool {
-    let says = |part: &Part| matches!(part, Part::Text { .. } | Part::Image(_));
+    let says = |part: &Part| match part {
+        Part::Text { text } => !is_notice(text),
+        part => is_image(part),
+    };
     message.role == Role::User && message.parts.iter().any(says)
 }
 

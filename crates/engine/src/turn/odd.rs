@@ -12,7 +12,7 @@ use outlast_kernel::event::{Body, StopReason, ToolCall};
 use outlast_kernel::failure::{Failure, Judged};
 use outlast_kernel::recovery::{Effects, Event, Outcome, step};
 use outlast_kernel::repetition::{Calls, Guard};
-use outlast_kernel::stop::{Answered, Oddity, Reasoned, judge};
+use outlast_kernel::stop::{self, Answered, Oddity, Reasoned, judge};
 use outlast_kernel::verdict::{Cause, Scope, Verdict};
 
 /// After so many identical calls with identical results the model is told, and again after as many.
@@ -24,6 +24,7 @@ const NOT_RUN: &str = "it was not run: the answer reached its output limit befor
                        smaller calls";
 const REPEATS: &str = "You have made the same tool calls with the same results several times in a row. They will not \
                        change. Do something else, or say what keeps you from going on.";
+const UNUSABLE: &str = "Your last answer could not be used";
 const CUT_SHORT: &str = "the answer reached the output limit and is incomplete";
 
 /// What is odd about the answers of a turn.
@@ -140,9 +141,7 @@ impl Runner<'_> {
         let problem = judged.failure.message.clone();
         let notice = match self.odd.what {
             Some(oddity) => oddity.notice().map(str::to_owned),
-            None => Some(format!(
-                "Your last answer could not be used ({problem}). Answer again."
-            )),
+            None => Some(format!("{UNUSABLE} ({problem}). Answer again.")),
         };
         self.odd.correction = notice.map(|notice| Correction {
             cause,
@@ -264,6 +263,11 @@ impl Runner<'_> {
         }
         None
     }
+}
+
+/// Whether that is something that the turn has told the model, and nobody has said.
+pub fn is_notice(text: &str) -> bool {
+    text == REPEATS || text.starts_with(UNUSABLE) || stop::is_notice(text)
 }
 
 fn not_run((index, call): (usize, &ToolCall)) -> Entry {
