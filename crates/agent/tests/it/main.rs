@@ -12,6 +12,7 @@ mod cut_answers;
 mod pieces;
 mod routes;
 mod session_again;
+mod session_after_all;
 mod session_circles;
 mod session_compaction;
 mod session_cuts;
