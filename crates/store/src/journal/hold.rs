@@ -11,6 +11,10 @@ use outlast_kernel::Timestamp;
 use rusqlite::{Connection, OptionalExtension, params};
 use std::sync::Arc;
 
+/// Stands behind the name of an owner that found everything settled and said, and has begun no turn since: should it die,
+/// nothing is left for anybody to say.
+const OWES_NOTHING: char = '~';
+
 /// A session that is to be begun.
 #[derive(Clone, Debug)]
 pub struct NewSession {
@@ -65,7 +69,9 @@ impl Key {
     /// Whether it still opens; asked in the transaction that writes.
     pub(super) fn check(&self, connection: &Connection) -> Result<(), Error> {
         let is_ours = connection
-            .prepare_cached("SELECT 1 FROM sessions WHERE id = ?1 AND fence = ?2 AND owner = ?3")?
+            .prepare_cached(
+                "SELECT 1 FROM sessions WHERE id = ?1 AND fence = ?2 AND rtrim(owner, '~') = ?3",
+            )?
             .exists(params![self.session, self.fence, self.owner])?;
         if is_ours {
             return Ok(());
@@ -171,19 +177,36 @@ fn take_over(
     session: &str,
     owner: &Owner,
 ) -> Result<(i64, String), Error> {
-    if let Some(before) = owner_of(connection, session)?
-        && owner.bury(&before)? == Life::Alive
+    let before = owner_of(connection, session)?;
+    if let Some(before) = &before
+        && owner.bury(name(before))? == Life::Alive
     {
         let session = session.to_owned();
         return Err(Error::InUse { session });
     }
-    let name = owner.name()?;
+    let own = owner.name()?;
+    let mark = match before.as_deref().is_none_or(owes_nothing) {
+        true => OWES_NOTHING.to_string(),
+        false => String::new(),
+    };
     let fence = connection
         .prepare_cached(
-            "UPDATE sessions SET fence = fence + 1, owner = ?2 WHERE id = ?1 RETURNING fence",
+            "UPDATE sessions SET fence = fence + 1,
+             owner = CASE WHEN open_turn IS NULL THEN ?2 || ?3 ELSE ?2 END
+             WHERE id = ?1 RETURNING fence",
         )?
-        .query_row(params![session, name], |row| row.get(0))?;
-    Ok((fence, name))
+        .query_row(params![session, own, mark], |row| row.get(0))?;
+    Ok((fence, own))
+}
+
+/// The name of an owner, whatever it owes.
+pub(super) fn name(owner: &str) -> &str {
+    owner.trim_end_matches(OWES_NOTHING)
+}
+
+/// Whether everything was settled and said when that owner came, and it has begun nothing since.
+pub(super) fn owes_nothing(owner: &str) -> bool {
+    owner.ends_with(OWES_NOTHING)
 }
 
 /// Who owns a session, alive or dead.

@@ -1,6 +1,6 @@
 //! Reading what was written: by anybody, whoever owns the session.
 
-use super::hold::owner_of;
+use super::hold::{self, owner_of};
 use super::owner::{Life, Owner};
 use super::{Journal, Line, Stored, integer, natural};
 use crate::Error;
@@ -65,7 +65,7 @@ pub struct Summary {
 /// Whether a session can be claimed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
-    /// Nobody owns it.
+    /// Nobody owns it, or its owner died before it had begun anything.
     Free,
     /// A living process owns it.
     InUse,
@@ -206,10 +206,13 @@ fn summaries(
             turns: natural(row.get(5)?),
             entries: natural(row.get(6)?),
             open_turn: open_turn.map(natural),
-            state: match owned_by.map(|name| owner.life(&name)).transpose()? {
+            state: match &owned_by {
                 None => State::Free,
-                Some(Life::Alive) => State::InUse,
-                Some(Life::Dead) => State::Abandoned,
+                Some(by) => match owner.life(hold::name(by))? {
+                    Life::Alive => State::InUse,
+                    Life::Dead if hold::owes_nothing(by) => State::Free,
+                    Life::Dead => State::Abandoned,
+                },
             },
         });
     }

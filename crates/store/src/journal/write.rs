@@ -32,8 +32,8 @@ impl Journal {
     pub fn delete(&self, id: &str) -> impl Future<Output = Result<(), Error>> + Send + 'static {
         let (session, owner) = (id.to_owned(), Arc::clone(&self.owner));
         self.change(move |connection| {
-            if let Some(name) = hold::owner_of(connection, &session)?
-                && owner.life(&name)? == Life::Alive
+            if let Some(by) = hold::owner_of(connection, &session)?
+                && owner.life(hold::name(&by))? == Life::Alive
             {
                 return Err(Error::InUse { session });
             }
@@ -66,7 +66,8 @@ fn count(connection: &Connection, key: &Key, line: &Line) -> Result<i64, Error> 
              open_turn = CASE
                  WHEN ?4 = 'prompt' THEN ?3
                  WHEN ?4 = 'settled' AND open_turn = ?3 THEN NULL
-                 ELSE open_turn END
+                 ELSE open_turn END,
+             owner = CASE ?4 WHEN 'prompt' THEN rtrim(owner, '~') ELSE owner END
          WHERE id = ?1 RETURNING entries",
     )?;
     let (time, turn) = (millis(line.time), integer(line.turn));

@@ -40,6 +40,14 @@ impl Place {
         Journal::open(&self.path()).unwrap().journal
     }
 
+    /// Takes the lock files away: whoever has one is believed dead from then on.
+    fn kill(&self) {
+        let owners = self.owners();
+        owners
+            .iter()
+            .for_each(|file| std::fs::remove_file(file).unwrap());
+    }
+
     /// The lock files that there are.
     fn owners(&self) -> Vec<PathBuf> {
         match std::fs::read_dir(self.file("journal.db.owners")) {

@@ -124,3 +124,35 @@ async fn a_deleted_session_leaves_nothing() {
     append(&journal, &hold, &[(1, "prompt")]).await;
     assert_eq!(journal.read("t", ALL).await.unwrap().len(), 1);
 }
+
+#[tokio::test]
+async fn who_dies_before_it_has_begun_a_turn_leaves_nothing_to_be_said() {
+    let place = Place::new();
+    let journal = place.open();
+    let state = || async { place.open().summary("s").await.unwrap().state };
+    let hold = begin(&journal, "s").await;
+    append(&journal, &hold, &[(1, "prompt"), (1, "settled")]).await;
+    journal.release(hold).await.unwrap();
+    // Twice: the one that died first is no reason to believe that something was not said.
+    for _ in 0..2 {
+        let dying = place.open();
+        let hold = dying.claim("s").await.unwrap();
+        assert!(matches!(journal.claim("s").await, Err(Error::InUse { .. })));
+        append(&dying, &hold, &[(1, "compacted")]).await;
+        place.kill();
+        assert_eq!(state().await, State::Free);
+        std::mem::forget(hold);
+    }
+    let dying = place.open();
+    let hold = dying.claim("s").await.unwrap();
+    append(&dying, &hold, &[(2, "prompt"), (2, "settled")]).await;
+    place.kill();
+    assert_eq!(state().await, State::Abandoned);
+    std::mem::forget(hold);
+    // What was not said before is not said by a claim.
+    let dying = place.open();
+    let hold = dying.claim("s").await.unwrap();
+    place.kill();
+    assert_eq!(state().await, State::Abandoned);
+    std::mem::forget(hold);
+}
