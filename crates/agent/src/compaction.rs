@@ -21,6 +21,7 @@ use outlast_engine::route::Route;
 use outlast_engine::{BoxFuture, Clock, RetryStrategy, size};
 use outlast_kernel::event::{CompactionReason, Usage};
 use outlast_kernel::failure::Judged;
+use outlast_kernel::fallback::Standing;
 use room::Room;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -122,8 +123,9 @@ impl Compaction {
         }
         let kept = work.room.shortened_to(kept, keep);
         let mut why = "nobody is there to write one".to_owned();
-        for (index, route) in self.routes.iter().enumerate() {
-            let others = index + 1 < self.routes.len();
+        let routes = self.in_order(work.job.left);
+        for (index, route) in routes.iter().enumerate() {
+            let others = index + 1 < routes.len();
             let answer = self.ask(work, route, (old, others)).await;
             let checked = match answer {
                 Answer::Text(text) => self.with_summary(work, (&text, old, &kept)),
@@ -140,6 +142,15 @@ impl Compaction {
             }
         }
         Err(why)
+    }
+
+    /// Those who summarise, in order. A model that was left is asked when nobody else can write one.
+    fn in_order(&self, left: &Standing) -> Vec<&Route> {
+        const WHATEVER_THE_SIZE: u64 = 0;
+        let now = self.clock.now();
+        let is_free = |route: &&Route| left.is_free(&route.key(), WHATEVER_THE_SIZE, now);
+        let (free, left): (Vec<&Route>, Vec<&Route>) = self.routes.iter().partition(is_free);
+        [free, left].concat()
     }
 
     /// The new conversation, unless the summary is no shorter than what it stands for.

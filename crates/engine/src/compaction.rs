@@ -8,6 +8,7 @@ use outlast_dialect::{Message, Request};
 use outlast_kernel::budget::Prompt;
 use outlast_kernel::event::{Body, CompactionReason, Usage};
 use outlast_kernel::failure::Judged;
+use outlast_kernel::fallback::Standing;
 
 /// A conversation that is to be made smaller.
 pub struct Job<'a> {
@@ -21,6 +22,8 @@ pub struct Job<'a> {
     pub focus: Option<&'a str>,
     /// What may be spent on it.
     pub budget: Prompt,
+    /// Which models are left for a while: they are no good choice to ask.
+    pub left: &'a Standing,
     /// Cancelled when it is not wanted any more.
     pub cancel: CancellationToken,
     /// Tells listeners of waits on the way.

@@ -186,6 +186,7 @@ impl World {
         size: Size,
         reason: CompactionReason,
     ) -> Outcome {
+        let left = outlast_kernel::fallback::Standing::default();
         let mut say = |_| {};
         let job = Job {
             focus: None,
@@ -194,6 +195,7 @@ impl World {
             reason,
             budget: Prompt::default(),
             cancel: CancellationToken::new(),
+            left: &left,
             say: &mut say,
         };
         let runtime = tokio::runtime::Builder::new_current_thread()

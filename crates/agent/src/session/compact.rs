@@ -64,6 +64,7 @@ impl Session {
             let why = "compaction is switched off".to_owned();
             return Err(Error::NotCompacted { why });
         };
+        let left = self.record.look(|standing| standing.models.clone());
         let mut say = |body: Body| self.say(body);
         let job = Job {
             request: &request,
@@ -74,6 +75,7 @@ impl Session {
             reason: CompactionReason::Manual,
             focus,
             budget,
+            left: &left,
             cancel: running.abort.clone(),
             say: &mut say,
         };

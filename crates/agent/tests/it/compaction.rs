@@ -15,6 +15,7 @@ use outlast_engine::{BoxStream, CancellationToken, Clock, Provider};
 use outlast_kernel::budget::{Cost, Limits, Price, Prompt};
 use outlast_kernel::event::{Body, CompactionReason};
 use outlast_kernel::failure::Failure;
+use outlast_kernel::fallback::Standing;
 use outlast_kernel::policy::Policy;
 use outlast_kernel::verdict::Cause;
 use outlast_mock::Scripted;
@@ -118,7 +119,7 @@ impl World {
         let compaction = Compaction::new(self.routes.clone(), retry, clock, settings);
         let mut said = Vec::new();
         let mut say = |body| said.push(body);
-        let tokens = size::tokens(request);
+        let (tokens, left) = (size::tokens(request), Standing::default());
         let job = Job {
             focus: None,
             request,
@@ -129,6 +130,7 @@ impl World {
             reason: CompactionReason::Threshold,
             budget,
             cancel,
+            left: &left,
             say: &mut say,
         };
         let since = self.clock.now();

@@ -10,6 +10,8 @@
 
 mod architecture;
 mod command_line;
+#[cfg(unix)]
+mod compactions;
 mod config;
 mod crowd;
 mod doctor;

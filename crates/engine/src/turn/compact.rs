@@ -10,6 +10,7 @@ use crate::size;
 use outlast_kernel::decision::Remedies;
 use outlast_kernel::event::{Body, CompactionReason};
 use outlast_kernel::failure::Judged;
+use outlast_kernel::fallback::Standing;
 use outlast_kernel::overflow::stated_window;
 use outlast_kernel::recovery::{Effects, Event, step};
 use outlast_kernel::verdict::{Cause, Class};
@@ -112,6 +113,9 @@ impl Runner<'_> {
         };
         self.emitter.emit(started);
         let (budget, cancel) = (self.state.prompt().clone(), self.turn.control.token());
+        let nothing = Standing::default();
+        let models = self.turn.models.as_ref();
+        let left = models.map_or(&nothing, |models| &models.standing);
         let emitter = &mut self.emitter;
         let mut say = |body: Body| emitter.emit(body);
         let job = Job {
@@ -120,6 +124,7 @@ impl Runner<'_> {
             reason,
             focus: None,
             budget,
+            left,
             cancel,
             say: &mut say,
         };

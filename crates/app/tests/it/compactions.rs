@@ -1,0 +1,63 @@
+//! A conversation that is made smaller while something else goes wrong: a process that is killed, a model that was left.
+
+use crate::support::Outlast;
+use crate::written::{self, Left, answer, completed, prompt, typed};
+use std::io::{BufRead, BufReader};
+use std::process::Stdio;
+
+const ID: &str = "01900000-0000-7000-8000-000000000001";
+
+/// A finished session whose conversation is worth a summary.
+fn long_session(outlast: &Outlast, model: &str) {
+    let long = "The first half of the work is done. ".repeat(400);
+    let turn = |text: &str| vec![prompt(text, typed(model)), answer(&long), completed()];
+    let turns = [turn("Do the work"), turn("Go on"), turn("What is left?")];
+    written::session(outlast, ID, (&turns, Left::Free));
+}
+
+#[test]
+fn an_answer_that_was_said_is_not_said_again_after_a_kill_in_the_middle_of_a_summary() {
+    let outlast = Outlast {
+        scale: "1",
+        ..Outlast::new()
+    };
+    long_session(&outlast, "hold:3600,of=agent,times=always");
+    let mut child = outlast
+        .command(&["-p", "/compact", "--session", ID])
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut first = String::new();
+    BufReader::new(child.stderr.take().unwrap())
+        .read_line(&mut first)
+        .unwrap();
+    assert!(first.starts_with("● making the conversation"), "{first}");
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let list = outlast.run(&["sessions", "list"]);
+    assert!(list.stdout.contains("  finished  "), "{}", list.stdout);
+    let resumed = outlast.run(&["resume"]);
+    assert_eq!((resumed.code, resumed.stdout.as_str()), (0, ""));
+    assert_eq!(resumed.stderr, "Nothing to resume.\n");
+}
+
+#[test]
+fn a_model_that_was_left_is_not_the_first_to_be_asked_for_a_summary() {
+    let outlast = Outlast {
+        // Minutes pass between two commands otherwise.
+        scale: "10",
+        ..Outlast::new()
+    };
+    let settings =
+        "fallback.overload_retries = 0\nfallback.cooldown = \"9h\"\ncompaction.keep = 1000\n";
+    outlast.write("home/outlast.toml", settings);
+    let other = "ok:agent,times=always";
+    long_session(&outlast, other);
+    let chain = ["--model", "overloaded:1", "--fallback", other];
+    let left = outlast.run(&[&["-p", "Hm", "--session", ID], &chain[..]].concat());
+    let is_left = left.stderr.contains("is asked instead of overloaded:1");
+    assert!(left.code == 0 && is_left, "{}", left.stderr);
+    let ran = outlast.run(&["-p", "/compact", "--session", ID]);
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    assert!(!ran.stderr.contains("overloaded"), "{}", ran.stderr);
+}
