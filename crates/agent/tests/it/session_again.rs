@@ -16,13 +16,11 @@ use outlast_kernel::verdict::{Cause, Scope, Verdict};
 
 #[tokio::test(start_paused = true)]
 async fn half_a_thought_that_was_stopped_is_not_sent_again() {
-    let world = World::new([
-        hangs(vec![thinks("First I "), thinks("think.")]),
-        answers("Hello"),
-    ]);
+    let begun = vec![thinks("First I "), thought("First I "), thinks("think.")];
+    let world = World::new([hangs(begun), answers("Hello")]);
     let kept = Kept::new();
     let session = kept.begin(world.setup()).await;
-    let _heard = Listener::with(&session, |session, body| {
+    let heard = Listener::with(&session, |session, body| {
         if matches!(body, Body::ReasoningDelta { text } if text == "think.") {
             session.abort();
         }
@@ -33,7 +31,7 @@ async fn half_a_thought_that_was_stopped_is_not_sent_again() {
     let asked = &world.provider.asked()[1].messages;
     assert_eq!(words(asked), ["hi", "go on"]);
     let id = session.id().to_owned();
-    drop((_heard, session));
+    drop((heard, session));
     let session = kept.open(&id, world.setup()).await;
     assert_eq!(words(&session.messages()), ["hi", "go on", "Hello"]);
 }
