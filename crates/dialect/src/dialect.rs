@@ -1,6 +1,6 @@
 //! The three dialects behind one face.
 
-use crate::{Delta, Place, Request, anthropic, openai_chat, openai_responses, sse};
+use crate::{Delta, Place, Request, anthropic, ids, openai_chat, openai_responses, sse};
 use outlast_kernel::Timestamp;
 use outlast_kernel::failure::Failure;
 
@@ -61,10 +61,15 @@ impl Dialect {
 
     /// The body of a request.
     pub fn request(self, request: &Request) -> Vec<u8> {
+        let is_good = match self {
+            Self::Anthropic => ids::is_plain,
+            Self::OpenaiChat | Self::OpenaiResponses => ids::is_any,
+        };
+        let request = ids::with_good_ids(request, is_good);
         match self {
-            Self::Anthropic => anthropic::ask::request(request),
-            Self::OpenaiChat => openai_chat::ask::request(request),
-            Self::OpenaiResponses => openai_responses::ask::request(request),
+            Self::Anthropic => anthropic::ask::request(&request),
+            Self::OpenaiChat => openai_chat::ask::request(&request),
+            Self::OpenaiResponses => openai_responses::ask::request(&request),
         }
         .into_bytes()
     }

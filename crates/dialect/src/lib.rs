@@ -11,6 +11,7 @@ mod arguments;
 mod delta;
 mod dialect;
 pub mod error_body;
+mod ids;
 pub mod in_band;
 mod lenient;
 pub mod openai_chat;
