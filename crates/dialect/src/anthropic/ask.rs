@@ -59,7 +59,7 @@ fn tool(tool: &Tool) -> Value {
     json!({ "name": tool.name, "description": tool.description, "input_schema": tool.parameters })
 }
 
-/// What a model said may be nothing but reasoning that is left out, and an empty message is refused.
+/// What a model said may be nothing but reasoning or blanks that are left out, and an empty message is refused.
 fn says_something(said: &Said<'_>) -> bool {
     said.role == "user" || !said.content.is_empty()
 }
@@ -69,9 +69,15 @@ fn message<'a>(message: &'a Message, model: &str) -> Said<'a> {
         Role::User => "user",
         Role::Assistant => "assistant",
     };
-    let parts = message.parts.iter();
+    let is_said = |part: &&Part| message.role == Role::User || !is_blank(part);
+    let parts = message.parts.iter().filter(is_said);
     let content = parts.filter_map(|said| part(said, model)).collect();
     Said { role, content }
+}
+
+/// A text of blanks, as some models begin with before they call a tool, is refused here.
+fn is_blank(part: &Part) -> bool {
+    matches!(part, Part::Text { text } if text.trim().is_empty())
 }
 
 fn part<'a>(part: &'a Part, model: &str) -> Option<Content<'a>> {

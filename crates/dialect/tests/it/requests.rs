@@ -198,3 +198,103 @@ fn reasoning_of_another_model_is_left_out() {
         }
     }
 }
+
+/// Two steps, each with calls of these ids.
+fn two_steps(ids: [&[&str]; 2]) -> Request {
+    let mut messages = vec![Message::user("hi")];
+    for ids in ids {
+        let calls = ids.iter().map(|id| {
+            Part::ToolCall(ToolCall {
+                id: (*id).to_owned(),
+                name: "look".to_owned(),
+                arguments: "{}".to_owned(),
+            })
+        });
+        let results = ids.iter().enumerate().map(|(number, id)| {
+            Part::ToolResult(ToolResult {
+                id: (*id).to_owned(),
+                output: format!("{number}"),
+                is_error: false,
+            })
+        });
+        let said = |role, parts| Message { role, parts };
+        messages.push(said(Role::Assistant, calls.collect()));
+        messages.push(said(Role::User, results.collect()));
+    }
+    Request {
+        model: "m".to_owned(),
+        messages,
+        ..Request::default()
+    }
+}
+
+/// The ids of all calls and of all results of a body, in order.
+fn ids(body: &Value) -> [Vec<String>; 2] {
+    fn collect(value: &Value, found: &mut [Vec<String>; 2]) {
+        let id = |name: &str| value[name].as_str().map(str::to_owned);
+        match value["type"].as_str() {
+            Some("tool_use" | "function") => found[0].extend(id("id")),
+            Some("function_call") => found[0].extend(id("call_id")),
+            Some("tool_result") => found[1].extend(id("tool_use_id")),
+            Some("function_call_output") => found[1].extend(id("call_id")),
+            _ => found[1].extend(id("tool_call_id")),
+        }
+        match value {
+            Value::Array(values) => values.iter().for_each(|value| collect(value, found)),
+            Value::Object(fields) => fields.values().for_each(|value| collect(value, found)),
+            _ => {}
+        }
+    }
+    let mut found = <[Vec<String>; 2]>::default();
+    collect(body, &mut found);
+    found
+}
+
+#[test]
+fn no_two_calls_are_sent_with_one_id_and_each_result_has_its_calls() {
+    for dialect in Dialect::ALL {
+        let body = asked(
+            dialect,
+            &two_steps([&["call_1", "call_1"], &["call_1", "b"]]),
+        );
+        let [calls, results] = ids(&body);
+        assert_eq!(
+            calls,
+            ["call_1", "call_1_2", "call_1_3", "b"],
+            "{dialect:?}"
+        );
+        assert_eq!(results, calls, "{dialect:?}");
+        // What was sent before is sent as it was.
+        let mut earlier = two_steps([&["call_1", "call_1"], &[]]);
+        earlier.messages.truncate(3);
+        let [earlier, _] = ids(&asked(dialect, &earlier));
+        assert_eq!(earlier, calls[..2], "{dialect:?}");
+    }
+}
+
+#[test]
+fn the_id_that_another_provider_gave_is_sent_in_letters_that_are_taken() {
+    let request = two_steps([&["functions.look:0"], &["call/é"]]);
+    let [calls, results] = ids(&asked(Dialect::Anthropic, &request));
+    assert_eq!(calls, ["functions_look_0_2", "call___2"]);
+    assert_eq!(results, calls);
+    let [calls, results] = ids(&asked(Dialect::OpenaiChat, &request));
+    assert_eq!(calls, ["functions.look:0", "call/é"]);
+    assert_eq!(results, calls);
+}
+
+#[test]
+fn a_blank_text_of_a_model_is_not_sent_where_it_would_be_refused() {
+    let mut request = two_steps([&["a"], &["b"]]);
+    let blank = |text: &str| Part::Text {
+        text: text.to_owned(),
+    };
+    request.messages[1].parts.insert(0, blank("\n\n"));
+    request.messages.push(Message {
+        role: Role::Assistant,
+        parts: vec![blank(" ")],
+    });
+    let messages = asked(Dialect::Anthropic, &request)["messages"].clone();
+    assert_eq!(messages.as_array().unwrap().len(), 5);
+    assert_eq!(messages[1]["content"].as_array().unwrap().len(), 1);
+}
