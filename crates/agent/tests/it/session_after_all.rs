@@ -1,22 +1,26 @@
 //! Where remedies meet: a compaction, another model, a correction, and what a restart makes of each.
 
-use crate::pieces::with_tools;
+use crate::pieces::{breaks, continues, shown, with_tools};
 use crate::routes::Routes;
 use crate::support::{
-    Call, Kept, Listener, START, Scripted, World, answers, calls, elsewhere, fails, is_wait,
+    Call, Item, Kept, Listener, START, Scripted, World, answers, calls, elsewhere, fails, is_wait,
     overloaded, stop, text, until_cut, used, wants, words,
 };
+use futures_util::{StreamExt, stream};
 use outlast_agent::Session;
 use outlast_agent::compaction::{Compaction, Settings};
 use outlast_agent::session::{Ask, Setup};
-use outlast_engine::Provider;
+use outlast_dialect::{Delta, Place, Request};
+use outlast_engine::credential::Credential;
 use outlast_engine::route::Route;
 use outlast_engine::strategy::PolicyRetry;
+use outlast_engine::{BoxStream, Provider};
 use outlast_kernel::budget::{Cost, Limits, Price};
 use outlast_kernel::decision::{AfterContent, GiveUp};
 use outlast_kernel::event::{Body, Seal, StopReason};
-use outlast_kernel::failure::Failure;
+use outlast_kernel::failure::{Failure, IoKind};
 use outlast_kernel::fallback::Rules;
+use outlast_kernel::models::ContinueBy;
 use outlast_kernel::policy::Policy;
 use outlast_kernel::verdict::Cause;
 use std::sync::Arc;
@@ -385,4 +389,57 @@ async fn who_lost_a_session_asks_no_other_model_and_says_nothing_of_one() {
     assert_eq!(ended.seal, Seal::Error);
     assert_eq!(routes.names(), ["one", "one"]);
     assert_eq!(heard.count("model_switched"), 0);
+}
+
+// --- An answer that its provider keeps ---
+
+/// Breaks off once, and then has nobody who would bring the rest.
+struct Keeps {
+    answers: Arc<Scripted>,
+}
+
+impl Provider for Keeps {
+    fn name(&self) -> &str {
+        "keeps"
+    }
+
+    fn stream(
+        &self,
+        request: &Request,
+        credential: Option<&Credential>,
+    ) -> BoxStream<'static, Item> {
+        self.answers.stream(request, credential)
+    }
+
+    fn resume(&self, _: &Place, _: Option<&Credential>) -> Option<BoxStream<'static, Item>> {
+        let message = "the answer came as a whole in place of its rest";
+        let failure = Failure::thrown("keeps", message, START).with_io(IoKind::Protocol);
+        let failure = failure.with_retryable(false);
+        Some(stream::iter([Err(Box::new(failure))]).boxed())
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rest_that_never_comes_is_asked_for_in_words() {
+    let place = Place {
+        response: "r1".to_owned(),
+        after: 3,
+    };
+    let world = World::new([
+        breaks(vec![text("Hel"), Ok(Delta::Place(place))]),
+        answers("lo"),
+    ]);
+    let provider = Keeps {
+        answers: Arc::clone(&world.provider),
+    };
+    let setup = Setup {
+        provider: Arc::new(provider),
+        ..continues(&world, ContinueBy::Resume)
+    };
+    let session = Arc::new(Session::in_memory(setup));
+    let heard = Listener::new(&session);
+    let ended = session.prompt("hi".into()).await.unwrap();
+    assert_eq!(ended.seal, Seal::Completed, "{:?}", ended.error);
+    assert_eq!(shown(&heard), "Hel|lo");
+    assert_eq!(words(&session.messages()), ["hi", "Hello"]);
 }

@@ -219,10 +219,12 @@ impl Runner<'_> {
 
     /// Whether what is gone on with was refused as such; then the model is told where it broke off instead.
     pub(super) fn can_go_on_otherwise(&self, judged: &Judged) -> bool {
-        let refused = matches!(
-            judged.verdict.cause,
-            Cause::InvalidRequest | Cause::ModelNotFound | Cause::Unknown
-        );
+        let is_final = judged.failure.retryable == Some(false);
+        let refused = is_final
+            || matches!(
+                judged.verdict.cause,
+                Cause::InvalidRequest | Cause::ModelNotFound | Cause::Unknown
+            );
         let refused = refused && !self.answer.was_heard;
         let kept = self.kept.as_ref();
         refused && kept.is_some_and(|kept| kept.by != ContinueBy::Prompt)
