@@ -199,6 +199,31 @@ async fn what_was_paid_stays_what_it_was_after_a_restart_whichever_model_was_ask
     assert_eq!(resumed_after_a_switch([1, 100]).await, [Cost(15_000); 2]);
 }
 
+#[tokio::test(start_paused = true)]
+async fn what_a_model_used_that_is_gone_from_the_list_is_not_for_nothing() {
+    let kept = Kept::new();
+    let step: Call = vec![wants("c1", "read"), used(100, 0), stop(StopReason::ToolUse)].into();
+    let mut routes = Routes::new([
+        ("one", vec![fails(refused_key()), answers_for("Hello", 50)]),
+        ("two", vec![step]),
+    ]);
+    routes.list[0].price = price(1);
+    routes.list[1].price = price(2);
+    let session = kept.begin(routes.setup()).await;
+    let starts = |body: &Body| matches!(body, Body::ToolStarted { .. });
+    until_cut(&session, session.prompt("hi".into()), starts).await;
+    let id = session.id().to_owned();
+    drop(session);
+    kept.journal.sessions().await.unwrap();
+    let alone = Setup {
+        fallbacks: Vec::new(),
+        ..routes.setup()
+    };
+    let ended = kept.open(&id, alone).await.resume().await.unwrap();
+    assert_eq!(ended.seal, Seal::Completed, "{:?}", ended.error);
+    assert_eq!(ended.budget.cost(), Cost(150), "at the price that is known");
+}
+
 // --- The way back to a model ---
 
 fn impatient() -> Rules {

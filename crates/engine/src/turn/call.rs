@@ -348,11 +348,9 @@ impl Runner<'_> {
 
     /// Counts what an earlier process used after it last wrote down what was paid, at the price of who was asked then.
     pub(super) fn count_earlier_cost(&mut self, model: Option<&str>) {
-        let price = match model {
-            Some(key) => self.price_of(key),
-            None => self.turn.price,
-        };
-        if let Some(price) = price {
+        let known = model.and_then(|key| self.price_of(key));
+        // Of one that is not in the list any more, nobody knows it.
+        if let Some(price) = known.unwrap_or(self.turn.price) {
             self.count_cost_at(price);
         }
         self.price_from_here();

@@ -115,10 +115,10 @@ impl Runner<'_> {
         self.first_free(|place| place != here && self.helps(place, condition), now)
     }
 
-    /// What tokens cost at the model of that key.
-    pub(super) fn price_of(&self, key: &str) -> Option<Price> {
+    /// What tokens cost at the model of that key, if it is in the list.
+    pub(super) fn price_of(&self, key: &str) -> Option<Option<Price>> {
         let place = self.in_use.keys.iter().position(|other| other == key)?;
-        self.route(place)?.price
+        Some(self.route(place)?.price)
     }
 
     fn route(&self, place: usize) -> Option<&Route> {
