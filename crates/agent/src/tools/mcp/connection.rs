@@ -12,7 +12,7 @@ use rmcp::model::{
     CallToolRequest, CallToolRequestParams, ClientCapabilities, ClientConfig, ClientRequest,
     Implementation, PaginatedRequestParams, ProtocolVersion, ServerResult, Tool,
 };
-use rmcp::service::{PeerRequestOptions, RunningService};
+use rmcp::service::{ClientInitializeError, PeerRequestOptions, RunningService};
 use rmcp::transport::async_rw::AsyncRwTransport;
 use rmcp::{RoleClient, ServiceError, serve_client};
 use std::time::Duration;
@@ -67,7 +67,7 @@ impl Connection {
                     keeper,
                 });
             }
-            Ok(Err(error)) => error.to_string(),
+            Ok(Err(error)) => unheard(&error),
             Err(_) => format!("it has not introduced itself within {TIME_TO_START:?}"),
         };
         stop.cancel();
@@ -154,6 +154,17 @@ fn introduction() -> ClientConfig {
     let nothing_more = ClientCapabilities::default();
     ClientConfig::new(nothing_more, outlast)
         .with_protocol_version(ProtocolVersion::LATEST_WITH_INITIALIZE)
+}
+
+/// Why a server did not introduce itself. How its end was noticed says nothing to a person.
+fn unheard(error: &ClientInitializeError) -> String {
+    use ClientInitializeError::{ConnectionClosed, TransportError};
+    match error {
+        ConnectionClosed(_) | TransportError { .. } => {
+            "it ended before it had introduced itself".to_owned()
+        }
+        error => error.to_string(),
+    }
 }
 
 fn broken(server: &Server, why: &str, said: &Said) -> Error {
