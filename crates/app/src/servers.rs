@@ -3,6 +3,12 @@
 use crate::config::Settings;
 use crate::exit::Usage;
 use outlast_agent::tools::Tools;
+#[cfg(all(unix, feature = "mcp"))]
+use {std::pin::pin, std::time::Duration, tokio::time::timeout};
+
+/// How long nothing is said of servers that start: some are fetched from the network first.
+#[cfg(all(unix, feature = "mcp"))]
+const QUIET: Duration = Duration::from_secs(2);
 
 /// Says what to do when servers are set and cannot be used.
 pub(crate) fn check(settings: &Settings) -> Result<(), Usage> {
@@ -22,7 +28,14 @@ pub(crate) fn check(settings: &Settings) -> Result<(), Usage> {
 pub(crate) async fn started(tools: Tools, settings: &Settings) -> Tools {
     let servers = settings.servers.iter();
     let servers = servers.map(|server| described(server, settings)).collect();
-    let (tools, problems) = tools.with_servers(servers).await;
+    let mut starting = pin!(tools.with_servers(servers));
+    let (tools, problems) = match timeout(QUIET, &mut starting).await {
+        Ok(started) => started,
+        Err(_) => {
+            crate::complain("● waiting for the MCP servers to start…");
+            starting.await
+        }
+    };
     for problem in problems {
         crate::complain(&format!("warning: {problem}"));
     }

@@ -163,3 +163,19 @@ mod built_in {
         );
     }
 }
+
+#[cfg(feature = "mcp")]
+#[test]
+fn a_server_that_takes_its_time_is_said_to_be_waited_for() {
+    let outlast = Outlast::new();
+    let script = "sleep 3; echo 'no database' >&2";
+    let settings = format!("[mcp.slow]\ncommand = \"sh -c \\\"{script}\\\"\"\n");
+    outlast.write("home/outlast.toml", settings);
+    let ran = outlast.run(&["-p", "hi", "--model", "ok", "--allow", "mcp"]);
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    assert_eq!(
+        ran.stderr,
+        "● waiting for the MCP servers to start…\n\
+         warning: the MCP server `slow` does not work: it ended before it had introduced itself; it said: no database\n"
+    );
+}
