@@ -60,4 +60,12 @@ impl Kind {
     pub(crate) const fn may_be_repeated(self) -> bool {
         matches!(self, Self::Choice(_) | Self::Duration)
     }
+
+    /// Whether it can be written as a number.
+    pub(crate) const fn is_number(self) -> bool {
+        matches!(
+            self,
+            Self::Count | Self::Between(..) | Self::Duration | Self::Amount
+        )
+    }
 }

@@ -15,7 +15,11 @@ pub(crate) const SEPARATOR: char = '\n';
 pub(super) fn read(kind: Kind, given: Given<'_>) -> Result<Vec<String>, String> {
     let expected = kind.expected();
     let Some(texts) = texts(given, matches!(kind, Kind::Choices(_))) else {
-        return Err(format!("expected {expected}, found {}", given.name()));
+        let found = match given {
+            Given::List(_) => "something else in the list",
+            given => given.name(),
+        };
+        return Err(format!("expected {expected}, found {found}"));
     };
     let check = |text: &&str| match kind {
         Kind::Choices(words) => check_word(text, words, &expected),

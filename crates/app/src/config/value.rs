@@ -240,8 +240,11 @@ fn is_variable_name(name: &str) -> bool {
 }
 
 fn mismatch(kind: Kind, given: Given<'_>) -> String {
-    let found = match given.text() {
-        Some(text) if kind.may_be_repeated() => format!("`{}`", shown(text)),
+    let found = match given {
+        Given::Word(text) | Given::Text(text) if kind.may_be_repeated() => {
+            format!("`{}`", shown(text))
+        }
+        Given::Whole { digits, radix: 10 } if kind.is_number() => format!("`{}`", shown(digits)),
         _ => given.name().to_owned(),
     };
     let near = match (kind, given.text()) {
