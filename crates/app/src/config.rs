@@ -149,6 +149,15 @@ impl Gathered {
         }
     }
 
+    /// What is wrong with settings that are right by themselves, and do not go together.
+    pub(crate) fn put_together(self) -> Result<(), Usage> {
+        match self.without_problems() {
+            Ok(layers) => Settings::of(&layers).map(drop),
+            // Those are known.
+            Err(_) => Ok(()),
+        }
+    }
+
     /// What is ignored because the project is not trusted.
     pub(crate) fn warning(&self) -> Option<String> {
         let source = self

@@ -39,6 +39,11 @@ fn check_all() -> anyhow::Result<Exit> {
     if let Some(warning) = gathered.warning() {
         all.lines.push(format!("warning: {warning}"));
     }
+    // What is wrong only in sight of other settings has no line of its own.
+    if let Some(problem) = gathered.put_together().err() {
+        all.lines.push(format!("error: {problem}"));
+        all.exit = Exit::Failed;
+    }
     all.print()
 }
 

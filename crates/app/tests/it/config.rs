@@ -95,6 +95,28 @@ fn the_folder_of_the_users_settings_is_no_project() {
     );
 }
 
+#[test]
+fn settings_that_do_not_go_together_are_named_by_a_check_as_by_a_prompt() {
+    for (settings, problem) in [
+        (
+            "mcp.notes.timeout = \"1m\"",
+            "error: MCP server `notes`: `command` is missing\n",
+        ),
+        (
+            "mcp.notes.command = \"notes 'of today\"",
+            "error: MCP server `notes`: `command` has a ' that is not closed\n",
+        ),
+    ] {
+        let outlast = Outlast::new();
+        outlast.write(USER, settings);
+        let check = outlast.run(&["config", "check"]);
+        assert!(check.stdout.ends_with(problem), "{}", check.stdout);
+        let asked = outlast.run(&["-p", "hi", "--model", "ok"]);
+        assert_eq!((check.code, asked.code), (1, 2));
+        assert_eq!(asked.stderr, problem);
+    }
+}
+
 /// Each wrong file with its first problem.
 const WRONG: [(&str, &str); 29] = [
     (
@@ -124,7 +146,7 @@ const WRONG: [(&str, &str); 29] = [
     ),
     (
         "max_tokens = 0",
-        "1:14: max_tokens: expected a whole number of at least 1 and at most 4294967295, found a number",
+        "1:14: max_tokens: expected a whole number of at least 1 and at most 4294967295, found `0`",
     ),
     (
         "retry = true",
@@ -144,7 +166,7 @@ const WRONG: [(&str, &str); 29] = [
     ),
     (
         "models.\"a.b\".timeouts.idle = -1",
-        "1:30: models.\"a.b\".timeouts.idle: expected a duration such as \"30s\", \"2m\", \"1h30m\" or \"500ms\", or a number of seconds, of at most a year (0 switches it off), found a number",
+        "1:30: models.\"a.b\".timeouts.idle: expected a duration such as \"30s\", \"2m\", \"1h30m\" or \"500ms\", or a number of seconds, of at most a year (0 switches it off), found `-1`",
     ),
     (
         "providers.openai.base_url = \"open-sesame\"",
@@ -176,7 +198,7 @@ const WRONG: [(&str, &str); 29] = [
     ),
     (
         "fallback.models = [\"m\", 3]",
-        "1:19: fallback.models: expected a list of models, such as [\"MODEL\", \"PROVIDER:MODEL\"], found a list",
+        "1:19: fallback.models: expected a list of models, such as [\"MODEL\", \"PROVIDER:MODEL\"], found something else in the list",
     ),
     (
         "fallback.models = [\"antropic:m\"]",
@@ -192,7 +214,7 @@ const WRONG: [(&str, &str); 29] = [
     ),
     (
         "compaction.threshold = 100",
-        "1:24: compaction.threshold: expected a whole number of at least 1 and at most 99, found a number",
+        "1:24: compaction.threshold: expected a whole number of at least 1 and at most 99, found `100`",
     ),
     (
         "after_content = \"retrakt\"",
