@@ -253,13 +253,15 @@ impl Runner<'_> {
             return Some(Outcome::Failed(GiveUp::NotRetryable));
         }
         if times > 0 && times.is_multiple_of(TOLD_EVERY) {
-            self.odd.in_a_row = 0;
+            self.odd.in_a_row = times / TOLD_EVERY - 1;
             let correction = Correction {
                 cause: Cause::MalformedOutput,
                 notice: REPEATS.to_owned(),
                 problem,
             };
             self.notice(correction).await;
+            // An answer that is odd in another way, right after this, is the second in a row.
+            self.odd.in_a_row = 1;
         }
         None
     }
