@@ -10,7 +10,7 @@ use outlast_kernel::event::{Body, Event, Seal, StopReason};
 use outlast_kernel::failure::Judged;
 use outlast_kernel::policy::Policy;
 use outlast_kernel::text;
-use outlast_kernel::verdict::Cause;
+use outlast_kernel::verdict::{Cause, Class};
 use std::io::{IsTerminal, Write};
 
 pub(crate) struct Screen {
@@ -220,7 +220,7 @@ fn remedy(judged: &Judged, why: GiveUp, policy: &Policy) -> Option<&'static str>
             )
         }
         GiveUp::Overflow => Some("shorten the prompt, or choose a model with a larger window"),
-        GiveUp::ContentSent => {
+        GiveUp::ContentSent if judged.verdict.class() == Class::Transient => {
             Some("nothing of the answer was printed; --after-content retract asks again by itself")
         }
         _ => None,
