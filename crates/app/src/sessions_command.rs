@@ -17,6 +17,8 @@ use outlast_store::journal::{Page, State, Summary};
 use serde_json::{Value, json};
 use std::io::{BufWriter, ErrorKind, Write};
 
+const NO_SESSIONS: &str = "No sessions yet.";
+
 /// How many entries are read at a time: a long session needs no memory.
 const PAGE: u32 = 500;
 
@@ -58,7 +60,7 @@ fn nothing(command: &SessionsCommand) -> anyhow::Result<Exit> {
             older_than: Some(_),
             ..
         } => {
-            complain("No sessions yet.");
+            complain(NO_SESSIONS);
             Ok(Exit::Success)
         }
         _ => Err(Usage("there is no session yet".to_owned()).into()),
@@ -89,6 +91,10 @@ async fn list(journal: &Journal, json: bool) -> anyhow::Result<Exit> {
         let rows: Value = sessions.iter().map(row).collect();
         let json = serde_json::to_string_pretty(&rows)? + "\n";
         return print(&safe_json(&json));
+    }
+    if sessions.is_empty() {
+        complain(NO_SESSIONS);
+        return Ok(Exit::Success);
     }
     let lines: String = sessions.iter().map(line).collect();
     print(&text::plain(&lines))
