@@ -222,6 +222,10 @@ fn title(prompt: &str) -> String {
 
 fn message(arguments: &PromptArguments) -> anyhow::Result<Message> {
     let text = read_prompt(arguments.prompt.as_deref().unwrap_or_default())?;
+    // Providers refuse it; a script that made it by mistake should not have to pay for that.
+    if text.trim().is_empty() && arguments.image.is_empty() {
+        return Err(Usage("the prompt is empty".to_owned()).into());
+    }
     let mut parts = vec![Part::Text { text }];
     for path in &arguments.image {
         parts.push(Part::Image(image::read(path)?));

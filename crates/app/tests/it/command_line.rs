@@ -301,6 +301,7 @@ fn usage_errors_have_their_own_code() {
         &["--json"],
         &["policy", "show", "nope"],
         &["-p", "x", "--provider", "y"],
+        &["-p", " \n", "--model", "ok"],
     ] {
         let ran = Outlast::new().run(arguments);
         assert_eq!(
