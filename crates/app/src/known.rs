@@ -3,7 +3,7 @@
 use crate::assemble::Parts;
 use crate::exit::Usage;
 use crate::options::Options;
-use crate::{config, journal, resume_command};
+use crate::{complain, config, journal, resume_command};
 use anyhow::Context;
 use outlast_engine::Clock;
 use outlast_store::Journal;
@@ -69,6 +69,13 @@ async fn summary(journal: &Journal, name: Option<&str>) -> anyhow::Result<Summar
             summary.id
         ))
         .into()),
+        (None, State::Abandoned) if summary.turns > 0 => {
+            complain(&format!(
+                "● the answer before this was not printed; `outlast sessions show {}` has it",
+                summary.id
+            ));
+            Ok(summary)
+        }
         (None, _) => Ok(summary),
     }
 }

@@ -1,4 +1,5 @@
-//! A conversation that is made smaller while something else goes wrong: a process that is killed, a model that was left.
+//! A conversation that is made smaller while something else goes wrong: a process that is killed, a model that was left,
+//! an answer that nobody has read.
 
 use crate::support::Outlast;
 use crate::written::{self, Left, answer, completed, prompt, typed};
@@ -60,4 +61,23 @@ fn a_model_that_was_left_is_not_the_first_to_be_asked_for_a_summary() {
     let ran = outlast.run(&["-p", "/compact", "--session", ID]);
     assert_eq!(ran.code, 0, "{}", ran.stderr);
     assert!(!ran.stderr.contains("overloaded"), "{}", ran.stderr);
+}
+
+#[test]
+fn an_answer_that_was_not_said_is_named_before_the_session_goes_on() {
+    for arguments in [
+        &["-p", "And?", "--continue"][..],
+        &["sessions", "compact", ID],
+    ] {
+        let outlast = Outlast::new();
+        let turn = vec![prompt("What?", typed("ok")), answer("That."), completed()];
+        written::session(&outlast, ID, (&[turn], Left::Abandoned));
+        let ran = outlast.run(arguments);
+        let expected = format!(
+            "● the answer before this was not printed; `outlast sessions show {ID}` has it\n"
+        );
+        assert!(ran.stderr.starts_with(&expected), "{}", ran.stderr);
+        let shown = outlast.run(&["sessions", "show", ID]);
+        assert!(shown.stdout.contains("  That.\n"), "{}", shown.stdout);
+    }
 }
