@@ -21,9 +21,15 @@ pub(super) fn line(body: &Body, first: &str, now: Timestamp) -> Option<String> {
             cause: Some(cause),
             until,
         } => left((from, to), *cause, until.map(|until| (until, now))),
-        Body::ModelSwitched { from, to, .. } => match to == first {
-            true => format!("● {to} is asked again, instead of {from}"),
-            false => format!("● {to} is asked instead of {from}, which is still left"),
+        Body::ModelSwitched {
+            from, to, until, ..
+        } => match (to == first, until) {
+            (true, _) => format!("● {to} is asked again, instead of {from}"),
+            (false, Some(until)) => {
+                let until = time_of_day(*until, now);
+                format!("● {to} is asked instead of {from}, until {until}")
+            }
+            (false, None) => format!("● {to} is asked instead of {from}, as before"),
         },
         Body::Corrected {
             message,
@@ -44,10 +50,21 @@ pub(super) fn line(body: &Body, first: &str, now: Timestamp) -> Option<String> {
 fn left((from, to): (&str, &str), cause: Cause, until: Option<(Timestamp, Timestamp)>) -> String {
     let phrase = cause.phrase();
     let until = until.map_or(String::new(), |(until, now)| {
-        let left = Span(Duration::from_secs(until.since(now).as_secs()));
+        let left = about(until.since(now));
         format!(" for {left}, until {}", time_of_day(until, now))
     });
     format!("⚠ {phrase}: {to} is asked instead of {from}{until}")
+}
+
+/// A time that nobody counts down: without the moment that passed before it was said.
+fn about(time: Duration) -> Span {
+    let seconds = (time + Duration::from_millis(500)).as_secs();
+    let unit = match seconds {
+        0..60 => 1,
+        60..3600 => 10,
+        _ => 60,
+    };
+    Span(Duration::from_secs((seconds + unit / 2) / unit * unit))
 }
 
 const fn way(by: ContinueBy) -> &'static str {
@@ -137,6 +154,21 @@ mod tests {
     }
 
     #[test]
+    fn a_time_is_told_as_it_was_meant() {
+        let said = |millis| about(Duration::from_millis(millis)).to_string();
+        let table = [
+            (299_990, "5m"),
+            (296_000, "5m"),
+            (95_000, "1m40s"),
+            (9_600, "10s"),
+            (17_997_000, "5h"),
+        ];
+        for (millis, expected) in table {
+            assert_eq!(said(millis), expected);
+        }
+    }
+
+    #[test]
     fn a_switch_is_told_both_ways() {
         let said = |body: &Body| line(body, "a", NOW).unwrap();
         let away = said(&switched(("a", "b"), Some(Cause::Overloaded), Some(300)));
@@ -147,10 +179,7 @@ mod tests {
         let back = switched(("b", "a"), None, None);
         assert_eq!(said(&back), "● a is asked again, instead of b");
         let still = switched(("a", "b"), None, None);
-        assert_eq!(
-            said(&still),
-            "● b is asked instead of a, which is still left"
-        );
+        assert_eq!(said(&still), "● b is asked instead of a, as before");
     }
 
     #[test]
