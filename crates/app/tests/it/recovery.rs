@@ -48,10 +48,9 @@ fn steady(text: &str) -> String {
     let line = |line: &str| {
         let until = line.split_once(" until ").map(|(before, _)| {
             // How long that is differs, too.
-            let before = before
-                .rsplit_once(" for ")
-                .map_or(before, |(before, _)| before);
-            format!("{before} … until …\n")
+            let cut = before.rsplit_once(" for ");
+            let before = cut.map_or(before.to_owned(), |(before, _)| format!("{before} …"));
+            format!("{before} until …\n")
         });
         let cost = line.split_once("cost ");
         let cut = until.or(cost.map(|(before, _)| format!("{before}cost …\n")));

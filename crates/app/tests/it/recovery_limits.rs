@@ -86,10 +86,8 @@ fn a_model_in_cooldown_is_not_asked_by_the_next_process() {
     let next = ["-p", "Say hello", "--continue"];
     let second = mock.outlast.run_with(&next, &reach);
     assert_eq!((second.code, &second.stdout), (0, &first.stdout));
-    assert_eq!(
-        second.stderr,
-        "● b is asked instead of a, which is still left\n"
-    );
+    let said = "● b is asked instead of a, until ";
+    assert!(second.stderr.starts_with(said), "{}", second.stderr);
     assert_eq!(asked(&mock), ["a", "a", "a", "b", "b"]);
 }
 
