@@ -169,9 +169,9 @@ fn every_form_in_which_a_wait_is_stated_is_honoured() {
             let retries = of_type(&events, "retry_scheduled");
             assert_eq!(retries.len(), 1, "{dialect} {form}: {events:?}");
             let delay = retries[0]["delay_ms"].as_u64().unwrap();
-            // Some forms count in whole seconds, at both ends, and a second passes quickly here.
+            // Some forms count in whole seconds, and seconds pass quickly here, in two processes that do not agree to the millisecond.
             assert!(
-                (200_000..=242_000).contains(&delay),
+                (200_000..=245_000).contains(&delay),
                 "{dialect} {form}: {delay}"
             );
             assert_eq!(of_type(&events, "done").len(), 1, "{dialect} {form}");
