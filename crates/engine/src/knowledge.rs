@@ -11,7 +11,7 @@ mod poller;
 use crate::Clock;
 use outlast_kernel::Timestamp;
 use outlast_kernel::account::{Block, Blocks};
-use outlast_kernel::gate::{Answer, Waiter};
+use outlast_kernel::gate::{Answer, Waiter, WaiterId};
 use outlast_kernel::verdict::Cause;
 use outlast_store::{Claim, Error, Scene, Seat, Store};
 use std::collections::HashMap;
@@ -222,6 +222,15 @@ impl Knowledge {
             self.0.try_store(left).await;
         }
         self.0.say_changed();
+    }
+
+    /// Takes a caller of that name out of line that an earlier process left there: it would be waited for.
+    pub async fn forget(&self, gate: &str, id: &WaiterId) {
+        self.0.scene(gate, |scene| scene.line.forget(id));
+        if let Some(store) = self.0.store() {
+            let forgotten = store.forget_waiter(gate, id.clone());
+            self.0.try_store(forgotten).await;
+        }
     }
 
     /// What went wrong last at that gate.

@@ -3,7 +3,7 @@
 use crate::line::{self, millis};
 use crate::{Error, Store};
 use outlast_kernel::Timestamp;
-use outlast_kernel::gate::{Answer, Gate, Line, Report, Waiter};
+use outlast_kernel::gate::{Answer, Gate, Line, Report, Waiter, WaiterId};
 use outlast_kernel::verdict::Cause;
 use rusqlite::{Connection, OptionalExtension, params};
 use std::time::Duration;
@@ -75,6 +75,13 @@ impl Store {
     ) -> Result<(), Error> {
         let key = key.to_owned();
         self.change(move |connection| line::renew(connection, &key, &waiter, now))
+            .await
+    }
+
+    /// Takes whoever has that name out of line, wherever it stands.
+    pub async fn forget_waiter(&self, key: &str, id: WaiterId) -> Result<(), Error> {
+        let key = key.to_owned();
+        self.change(move |connection| line::forget(connection, &key, &id))
             .await
     }
 

@@ -58,6 +58,14 @@ pub(crate) fn leave(connection: &Connection, gate: &str, waiter: &Waiter) -> Res
     Ok(())
 }
 
+/// Takes whoever has that name out of line, wherever it stands.
+pub(crate) fn forget(connection: &Connection, gate: &str, id: &WaiterId) -> Result<(), Error> {
+    connection
+        .prepare_cached("DELETE FROM waiters WHERE gate = ?1 AND id = ?2")?
+        .execute(params![gate, id.0])?;
+    Ok(())
+}
+
 /// Takes a caller out of line, and those ahead of it, who did not come.
 pub(crate) fn leave_with_those_ahead(
     connection: &Connection,

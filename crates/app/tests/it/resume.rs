@@ -1,6 +1,6 @@
 //! `outlast resume`: what it carries on, what it says again, and what it leaves alone.
 
-use crate::mock_server::{MockServer, wait_for};
+use crate::mock_server::{MockServer, PLANTED, wait_for};
 use crate::support::{Outlast, Ran};
 use crate::written::{self, Left, answer, completed, failed, prompt, typed};
 use outlast_engine::journal::Entry;
@@ -299,4 +299,25 @@ fn a_signal_leaves_what_is_resumed_to_be_resumed() {
         );
         assert_eq!(count(outlast, id, "settled"), 0);
     }
+}
+
+#[test]
+fn whoever_carries_a_wait_on_does_not_stand_in_line_behind_the_process_that_died_in_it() {
+    let mock = MockServer::start_in(in_real_time());
+    let outlast = &mock.outlast;
+    let mut waiting = mock.command("openai", &["--model", "overloaded:1"]);
+    let waiting = waiting.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut waiting = waiting.spawn().unwrap();
+    wait_for("wait", || {
+        let [(id, _)] = &standing(outlast)[..] else {
+            return false;
+        };
+        count(outlast, id, "wait_scheduled") == 1
+    });
+    waiting.kill().unwrap();
+    waiting.wait().unwrap();
+    let key = ("OPENAI_API_KEY", PLANTED);
+    let ran = outlast.run_with(&["resume", "--json"], &[key]);
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    assert!(!ran.stdout.contains(r#""held""#), "{}", ran.stdout);
 }

@@ -38,7 +38,7 @@ impl Runner<'_> {
             if let Some(mut gate) = self.gate.take() {
                 gate.leave().await;
             }
-            let gate = AtGate::new(knowledge, self.turn.clock, key);
+            let gate = AtGate::new(knowledge, self.turn.clock, (key, &self.turn.ids.turn));
             self.gate = Some(gate.with_deadline(self.turn.budget.deadline()));
         }
         Ok(())

@@ -36,10 +36,15 @@ struct Admission {
 }
 
 impl<'a> AtGate<'a> {
-    pub(super) fn new(knowledge: &'a Knowledge, clock: &'a dyn Clock, key: String) -> Self {
+    /// Before the gate of that name, for a turn: whoever carries it on stands in its place.
+    pub(super) fn new(
+        knowledge: &'a Knowledge,
+        clock: &'a dyn Clock,
+        (key, turn): (String, &str),
+    ) -> Self {
         let now = clock.now();
         let waiter = Waiter {
-            id: WaiterId(uuid::Uuid::now_v7().to_string()),
+            id: WaiterId(turn.to_owned()),
             since: now,
             own_wake: now,
             deadline: None,
@@ -169,6 +174,7 @@ impl<'a> AtGate<'a> {
     /// Someone waits who did not fail here, if something is wrong here at all.
     pub(super) async fn stand_in_line(&mut self, wait: &Wait) {
         if self.cause().is_some() {
+            self.knowledge.forget(&self.key, &self.waiter.id).await;
             (self.waiter.since, self.waiter.own_wake) = (wait.since, wait.until);
             (self.in_trouble, self.in_line) = (true, true);
             let missed = Report::Missed(self.waiter.clone());

@@ -3,7 +3,7 @@
 //! A store keeps its own, as rows: all that the gate wants to know of it is a [`Place`]. Invariant: in order of
 //! `(since, id)`, each once. New callers come at the end and leave from the front, so that no operation moves many.
 
-use super::{Answer, Gate, Place, Waiter};
+use super::{Answer, Gate, Place, Waiter, WaiterId};
 use crate::Timestamp;
 use std::collections::VecDeque;
 
@@ -42,6 +42,11 @@ impl Line {
         if let Ok(index) = self.find(waiter) {
             self.waiters.remove(index);
         }
+    }
+
+    /// Takes whoever has that name out of line, wherever it stands.
+    pub fn forget(&mut self, id: &WaiterId) {
+        self.waiters.retain(|waiter| waiter.id != *id);
     }
 
     /// When a caller in line should ask. `None` when it is not in line, or lost its place: then it may ask at once.
