@@ -7,6 +7,7 @@ use outlast_engine::journal::Entry;
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 
 const FIRST: &str = "01900000-0000-7000-8000-000000000001";
@@ -305,15 +306,11 @@ fn a_signal_leaves_what_is_resumed_to_be_resumed() {
 fn whoever_carries_a_wait_on_does_not_stand_in_line_behind_the_process_that_died_in_it() {
     let mock = MockServer::start_in(in_real_time());
     let outlast = &mock.outlast;
-    let mut waiting = mock.command("openai", &["--model", "overloaded:1"]);
-    let waiting = waiting.stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut waiting = waiting.spawn().unwrap();
-    wait_for("wait", || {
-        let [(id, _)] = &standing(outlast)[..] else {
-            return false;
-        };
-        count(outlast, id, "wait_scheduled") == 1
-    });
+    let mut waiting = mock.command("openai", &["--model", "overloaded:1", "--json"]);
+    let mut waiting = waiting.stdout(Stdio::piped()).spawn().unwrap();
+    let events = BufReader::new(waiting.stdout.take().unwrap()).lines();
+    let mut events = events.map(Result::unwrap);
+    assert!(events.any(|event| event.contains("retry_scheduled")));
     waiting.kill().unwrap();
     waiting.wait().unwrap();
     let key = ("OPENAI_API_KEY", PLANTED);
