@@ -124,12 +124,18 @@ impl Compaction {
         let kept = work.room.shortened_to(kept, keep);
         let mut why = "nobody is there to write one".to_owned();
         let routes = self.in_order(work.job.left);
-        for (index, route) in routes.iter().enumerate() {
-            let others = index + 1 < routes.len();
-            let answer = self.ask(work, route, (old, others)).await;
-            let checked = match answer {
+        let mut too_small = None;
+        for route in routes {
+            // What one cannot read is shown only to those who are known to read more.
+            if too_small.is_some_and(|window| route.traits.window <= window) {
+                continue;
+            }
+            let checked = match self.ask(work, route, old).await {
                 Answer::Text(text) => self.with_summary(work, (&text, old, &kept)),
-                Answer::TooLong(why) => return Err(why),
+                Answer::TooLong(why) => {
+                    too_small = Some(route.traits.window);
+                    Err(why)
+                }
                 Answer::Cancelled => return Err(CANCELLED.to_owned()),
                 Answer::Failed(why) => Err(why),
             };

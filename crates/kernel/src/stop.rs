@@ -276,7 +276,7 @@ impl Oddity {
                  loses parts of the answer; try another model or ask the provider directly"
             }
             Self::Empty { billed: false } => {
-                "the model keeps answering with nothing; try another model or put the question differently"
+                "the model answered with nothing; try another model or put the question differently"
             }
             Self::ReasoningOnly => {
                 "the model reasons and stops without an answer; try another model or less reasoning"
@@ -303,15 +303,15 @@ impl Oddity {
                 "the model or a content filter refused to answer; put the question differently or try another model"
             }
             Self::NamelessCall => {
-                "the model keeps calling a tool without a name: most likely the server garbles its calls; try another \
+                "the model called a tool without a name: most likely the server garbles its calls; try another \
                  model or server"
             }
             Self::CallAsText => {
-                "the model keeps writing its tool calls as text: most likely the server does not understand them; try \
+                "the model wrote its tool calls as text: most likely the server does not understand them; try \
                  another model or server"
             }
             Self::Announced => {
-                "the model keeps saying what it will do next, and does not do it; tell it to go on, or try another model"
+                "the model said what it will do next, and did not do it; tell it to go on, or try another model"
             }
             Self::RepeatedReasoning => {
                 "the model's reasoning goes in circles; put the question differently or try another model"

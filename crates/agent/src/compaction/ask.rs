@@ -18,7 +18,7 @@ use outlast_kernel::verdict::Cause;
 use std::time::Duration;
 
 const RETRIES: u32 = 2;
-/// The longest wait while somebody else could be asked.
+/// The longest wait: somebody else could be asked, or parts left out.
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
 /// A summary that was cut off and has fewer tokens was hardly begun.
 const HARDLY_BEGUN: u64 = 100;
@@ -36,32 +36,21 @@ pub(super) enum Answer {
 }
 
 impl Compaction {
-    /// Asks there for a summary of the older part; `others` says whether somebody else could be asked.
-    pub(super) async fn ask(
-        &self,
-        work: &mut Work<'_>,
-        route: &Route,
-        (old, others): (&[Message], bool),
-    ) -> Answer {
+    /// Asks there for a summary of the older part.
+    pub(super) async fn ask(&self, work: &mut Work<'_>, route: &Route, old: &[Message]) -> Answer {
         let form = Form {
             most: self.settings.summary,
             instructions: work.job.focus.or(self.settings.instructions.as_deref()),
         };
         match summary::request(route, old, (&work.room, &form)) {
-            Some(request) => judge(self.call(work, (route, request), others).await),
+            Some(request) => judge(self.call(work, route, request).await),
             None => Answer::Failed(format!("{} cannot read even a part of it", route.model)),
         }
     }
 
-    async fn call(
-        &self,
-        work: &mut Work<'_>,
-        (route, request): (&Route, Request),
-        others: bool,
-    ) -> Ended {
+    async fn call(&self, work: &mut Work<'_>, route: &Route, request: Request) -> Ended {
         let retry = Bounded {
             strategy: &*self.retry,
-            longest: others.then_some(LONGEST_WAIT),
         };
         let provider = Whole(&*route.provider);
         let job = &mut work.job;
@@ -131,7 +120,6 @@ fn judge(ended: Ended) -> Answer {
 /// A strategy that ends early: there is another way.
 struct Bounded<'a> {
     strategy: &'a dyn RetryStrategy,
-    longest: Option<Duration>,
 }
 
 impl RetryStrategy for Bounded<'_> {
@@ -140,8 +128,7 @@ impl RetryStrategy for Bounded<'_> {
             .strategy
             .delay_for(attempt)
             .filter(|_| attempt < RETRIES)?;
-        let short = self.longest.is_none_or(|longest| delay <= longest);
-        short.then_some(delay)
+        (delay <= LONGEST_WAIT).then_some(delay)
     }
 
     fn sleep<'a>(
@@ -154,14 +141,11 @@ impl RetryStrategy for Bounded<'_> {
 
     fn rules(&self) -> Rules {
         let rules = self.strategy.rules();
-        let stated = rules.longest_stated_wait;
-        let stated = self.longest.map_or(stated, |longest| {
-            Some(stated.map_or(longest, |stated| stated.min(longest)))
-        });
+        let stated = rules.longest_stated_wait.unwrap_or(LONGEST_WAIT);
         Rules {
             retries: Some(rules.retries.map_or(RETRIES, |most| most.min(RETRIES))),
-            longest_stated_wait: stated,
-            wait_for_reset: rules.wait_for_reset && self.longest.is_none(),
+            longest_stated_wait: Some(stated.min(LONGEST_WAIT)),
+            wait_for_reset: false,
             ..rules
         }
     }

@@ -11,9 +11,8 @@ use std::time::Duration;
 /// The line about an event, if a person is told of it. `first` is the model that the turn began with.
 pub(super) fn line(body: &Body, first: &str, now: Timestamp) -> Option<String> {
     Some(match body {
-        Body::Retracted { attempt } => {
-            format!("⚠ what came of attempt {attempt} does not count; the answer is asked for anew")
-        }
+        // Nobody has seen it: an answer is printed when it is whole.
+        Body::Retracted { .. } => return None,
         Body::Seam { by } => format!("● the answer goes on where it broke off ({})", way(*by)),
         Body::ModelSwitched {
             from,

@@ -72,7 +72,7 @@ fn every_script_ends_as_documented() {
             "drop-after:5",
             "session",
             0,
-            "⚠ what came of attempt 1 does not count",
+            "⚠ Connection failed, retrying in 2s…",
         ),
         ("no-such-fault", "session", 2, "there is no such fault"),
         ("ok", "overnite", 2, "did you mean `overnight`"),

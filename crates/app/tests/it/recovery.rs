@@ -279,7 +279,6 @@ fn what_is_done_about_an_answer_that_broke_off_is_said() {
         steady(&ask(&Outlast::new(), &arguments).stderr)
     };
     insta::assert_snapshot!(said("retract"), @r"
-    ⚠ what came of attempt 1 does not count; the answer is asked for anew
     ⚠ Connection failed, retrying in 2s… (1/3, Ctrl-C cancels)
     ⚠ what had to be asked for again cost …
     ");
@@ -304,7 +303,7 @@ fn a_model_is_told_that_its_answer_is_none_unless_that_is_switched_off() {
     assert_eq!(ran.code, 0, "{}", ran.stderr);
     assert_eq!(
         ran.stderr,
-        "⚠ the model keeps saying what it will do next, and does not do it: the model is told so (1/3)\n"
+        "⚠ the model said what it will do next, and did not do it: the model is told so (1/3)\n"
     );
     outlast.write(USER, "recovery.odd_answers = false\n");
     let ran = ask(&outlast, &arguments);

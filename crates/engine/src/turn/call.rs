@@ -68,6 +68,7 @@ impl Runner<'_> {
         }
         self.emitter.start_attempt();
         self.in_use.ask();
+        self.ask_again();
         (self.said_held, self.held_since) = (None, None);
         self.unanswered = Some(self.turn.clock.now());
         let kept = self.kept.as_ref().map(|kept| kept.parts().to_vec());

@@ -84,6 +84,8 @@ impl Kept {
 #[derive(Clone, Copy, Default)]
 pub(super) struct BilledTwice {
     pub(super) usage: Usage,
+    /// What will have been, once it is asked for again.
+    pending: Usage,
     pub(super) estimated: bool,
 }
 
@@ -161,7 +163,13 @@ impl Runner<'_> {
     }
 
     fn bill_twice(&mut self, usage: Usage) {
-        self.twice.usage = self.twice.usage.plus(usage);
+        self.twice.pending = self.twice.pending.plus(usage);
+    }
+
+    /// It is asked for again.
+    pub(super) fn ask_again(&mut self) {
+        let pending = std::mem::take(&mut self.twice.pending);
+        self.twice.usage = self.twice.usage.plus(pending);
     }
 
     /// The request of the next call: as it is, or with what is to be gone on with.
@@ -267,7 +275,9 @@ impl Runner<'_> {
 
     /// Says once what was paid for more than once.
     pub(super) fn say_billed_twice(&mut self) {
-        let BilledTwice { usage, estimated } = self.twice;
+        let BilledTwice {
+            usage, estimated, ..
+        } = self.twice;
         if usage != Usage::default() {
             self.emitter.emit(Body::BilledTwice { usage, estimated });
         }
