@@ -1,8 +1,10 @@
 //! What an earlier version has written down is read and carried on.
 //!
 //! `samples/sessions-1.db` was written by the first version that kept sessions, in the folder `/`: one that is finished,
-//! with a failed attempt and tools, and one that was killed in a wait. The file is frozen: it is never made again, and
-//! when the format changes another one is put beside it. A snapshot that changes here breaks what users have.
+//! with a failed attempt and tools, and one that was killed in a wait. `sessions-2.db` has what came next: one that changed
+//! its model and was told what was wrong with its answers, and one that was made smaller and then killed in a wait, with
+//! the beginning of an answer kept. The files are frozen: they are never made again, and when the format changes another
+//! one is put beside them. A snapshot that changes here breaks what users have.
 
 use crate::support::{Outlast, Ran};
 use serde_json::Value;
@@ -11,13 +13,20 @@ use std::path::Path;
 
 const FINISHED: &str = "01a1dec3-255c";
 const UNFINISHED: &str = "01a1dec3-2689";
+const SWITCHED: &str = "01a1dfa7-b744";
+const COMPACTED: &str = "01a1dfa7-d6a5";
 
-/// A home that has the sample's sessions.
+/// A home that has the sessions of the first sample.
 fn home() -> Outlast {
+    home_of("sessions-1.db")
+}
+
+fn home_of(sample: &str) -> Outlast {
     let outlast = Outlast::new();
     fs::create_dir(outlast.home()).unwrap();
     outlast.write("home/VERSION", "1\n");
-    let sample = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/samples/sessions-1.db");
+    let samples = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/samples");
+    let sample = samples.join(sample);
     outlast.write("home/sessions.db", fs::read(sample).unwrap());
     outlast
 }
@@ -87,4 +96,30 @@ fn a_session_of_an_earlier_version_goes_on() {
         "{}",
         ran.stdout
     );
+}
+
+#[test]
+fn models_that_were_left_and_answers_that_were_none_are_shown() {
+    let outlast = home_of("sessions-2.db");
+    insta::assert_snapshot!(well(outlast.run(&["sessions", "list"])));
+    insta::assert_snapshot!(well(outlast.run(&["sessions", "show", SWITCHED])));
+    insta::assert_snapshot!(export(&outlast, SWITCHED));
+}
+
+#[test]
+fn a_beginning_that_an_earlier_version_kept_is_gone_on_with() {
+    let outlast = home_of("sessions-2.db");
+    let ran = outlast.run(&["resume"]);
+    let answer =
+        "Hello from the scripted provider: no network, no key, no cost. You said: And now?\n";
+    assert_eq!(
+        (ran.code, ran.stdout.as_str()),
+        (0, answer),
+        "{}",
+        ran.stderr
+    );
+    let entries = export(&outlast, COMPACTED);
+    assert_eq!(entries.matches(r#""kind":"compacted""#).count(), 1);
+    let last = entries.lines().last().unwrap();
+    assert!(last.contains(r#""seal":"completed""#), "{last}");
 }
