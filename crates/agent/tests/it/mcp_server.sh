@@ -7,7 +7,7 @@ tool() { printf '{"name":"%s","description":"%s","inputSchema":%s,"annotations":
 
 note "pid $$"
 case "$1" in
-  broken) echo "there is no such database: token=sk-ant-0123456789abcdef0123" >&2; exit 3 ;;
+  broken) secret=0123456789abcdef0123; echo "there is no such database: token=sk-ant-$secret" >&2; exit 3 ;;
   mute) while :; do sleep 1000; done ;;
   stubborn) trap '' TERM ;;
 esac
