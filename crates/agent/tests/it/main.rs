@@ -10,6 +10,7 @@
 mod compaction;
 mod cut_answers;
 mod pieces;
+mod remedy_prefixes;
 mod routes;
 mod session_after_all;
 mod session_again;
