@@ -160,6 +160,22 @@ pub struct Candidate<'a> {
     pub key: &'a str,
     /// How many tokens a request and its answer may have together, where that is known.
     pub window: Option<u64>,
+    /// How many of them its answer may need.
+    pub answer: u64,
+}
+
+/// What a model is wanted for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Wanted {
+    /// The tokens of the request by a measure that does not change with the model: what did not fit one must not look
+    /// smaller from the next.
+    pub tokens: u64,
+    /// The same as far as they are known; not fewer.
+    pub known: u64,
+    /// Another one than that is wanted.
+    pub but: Option<usize>,
+    /// One that is known to hold more than this window is wanted.
+    pub more_than: Option<Option<u64>>,
 }
 
 impl Standing {
@@ -198,14 +214,6 @@ impl Standing {
         !own.map(|(_, left)| left).any(stands_in_the_way)
     }
 
-    /// Whether a request of that size did not fit there.
-    pub fn is_too_small(&self, key: &str, tokens: u64) -> bool {
-        let is_above =
-            |left: &Left| matches!(left, Left::Above { tokens: too_many } if tokens >= *too_many);
-        let own = self.0.iter().filter(|(other, _)| other == key);
-        own.map(|(_, left)| left).any(is_above)
-    }
-
     /// Until when that model is left, if that is known.
     pub fn left_until(&self, key: &str, now: Timestamp) -> Option<Timestamp> {
         let own = self.0.iter().filter(|(other, _)| other == key);
@@ -216,22 +224,57 @@ impl Standing {
         until.max()
     }
 
-    /// The first of these that is free and large enough, leaving out one of them.
+    /// The model to change to: the first that is free and large enough, if it comes before the one in use or that one may
+    /// not be asked.
+    pub fn better(
+        &self,
+        candidates: &[Candidate<'_>],
+        (in_use, wanted): (usize, &Wanted),
+        now: Timestamp,
+    ) -> Option<usize> {
+        let best = self.first_free(candidates, wanted, now)?;
+        let here = candidates.get(in_use)?;
+        let is_free = self.is_free(here.key, wanted.tokens, now);
+        (best < in_use || (best != in_use && !is_free)).then_some(best)
+    }
+
+    /// The first of these that is free, large enough and as it is wanted.
     pub fn first_free(
         &self,
         candidates: &[Candidate<'_>],
-        (but, tokens): (Option<usize>, u64),
+        wanted: &Wanted,
         now: Timestamp,
     ) -> Option<usize> {
-        let is_good = |candidate: &Candidate<'_>| {
-            candidate.window.is_none_or(|window| tokens <= window)
-                && self.is_free(candidate.key, tokens, now)
-        };
-        let places = 0..candidates.len();
-        places
-            .filter(|place| Some(*place) != but)
-            .find(|place| is_good(&candidates[*place]))
+        let mut places = 0..candidates.len();
+        places.find(|place| {
+            let one = &candidates[*place];
+            let more = wanted.more_than;
+            Some(*place) != wanted.but
+                && self.is_free(one.key, wanted.tokens, now)
+                && more.is_none_or(|than| holds_more(one.window, than))
+                && self.fits(one, candidates, wanted)
+        })
     }
+
+    /// Whether the request and its answer fit there, as far as that is known. What did not fit another one fits only where
+    /// more is known to fit.
+    fn fits(&self, one: &Candidate<'_>, all: &[Candidate<'_>], wanted: &Wanted) -> bool {
+        let needed = wanted.known.saturating_add(one.answer);
+        let is_too_small = |other: &&Candidate<'_>| {
+            let is_above =
+                |left: &Left| matches!(left, Left::Above { tokens } if wanted.tokens >= *tokens);
+            let own = self.0.iter().filter(|(key, _)| key == other.key);
+            own.map(|(_, left)| left).any(is_above)
+        };
+        let mut too_small = all.iter().filter(is_too_small);
+        one.window.is_none_or(|window| needed <= window)
+            && too_small.all(|other| holds_more(one.window, other.window))
+    }
+}
+
+/// Whether one window is known to be larger than another.
+fn holds_more(window: Option<u64>, than: Option<u64>) -> bool {
+    window.is_some_and(|window| than.is_none_or(|than| window > than))
 }
 
 fn is_same_kind(one: Left, other: Left) -> bool {

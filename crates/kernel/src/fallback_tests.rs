@@ -109,7 +109,11 @@ fn a_model_is_left_for_as_long_as_its_trouble_lasts() {
 }
 
 fn chain() -> [Candidate<'static>; 3] {
-    let candidate = |key, window| Candidate { key, window };
+    let candidate = |key, window| Candidate {
+        key,
+        window,
+        answer: 0,
+    };
     [
         candidate("large", Some(1000)),
         candidate("small", Some(100)),
@@ -117,10 +121,63 @@ fn chain() -> [Candidate<'static>; 3] {
     ]
 }
 
+/// A request of that size.
+fn of(tokens: u64) -> Wanted {
+    Wanted {
+        tokens,
+        known: tokens,
+        ..Wanted::default()
+    }
+}
+
+#[test]
+fn a_model_that_comes_first_is_changed_to_and_a_later_one_only_from_one_that_may_not_be_asked() {
+    let mut standing = Standing::default();
+    let better = |standing: &Standing, in_use| standing.better(&chain(), (in_use, &of(50)), NOW);
+    assert_eq!(
+        [0, 1, 2].map(|at| better(&standing, at)),
+        [None, Some(0), Some(0)]
+    );
+    standing.leave("large", Left::Session);
+    assert_eq!(
+        [0, 1, 2].map(|at| better(&standing, at)),
+        [Some(1), None, Some(1)]
+    );
+    standing.leave("small", Left::Session);
+    standing.leave("unknown", Left::Session);
+    assert_eq!([0, 1, 2].map(|at| better(&standing, at)), [None; 3]);
+}
+
+#[test]
+fn an_answer_needs_room_too_and_what_fits_nowhere_is_shown_only_to_who_holds_more() {
+    let mut standing = Standing::default();
+    let talkative = [Candidate {
+        answer: 51,
+        ..chain()[1]
+    }];
+    assert_eq!(standing.first_free(&talkative, &of(50), NOW), None);
+    assert_eq!(standing.first_free(&talkative, &of(49), NOW), Some(0));
+    standing.leave("small", Left::Above { tokens: 50 });
+    let [large, small, unknown] = chain();
+    let first = |all: &[Candidate<'_>], wanted| standing.first_free(all, &wanted, NOW);
+    assert_eq!(first(&[small, unknown, large], of(50)), Some(2));
+    assert_eq!(first(&[small, unknown, large], of(49)), Some(0));
+    let more_than = Some(Some(100));
+    let more = Wanted {
+        more_than,
+        ..of(49)
+    };
+    assert_eq!(first(&[small, unknown, large], more), Some(2));
+    let but = Some(2);
+    assert_eq!(
+        first(&[small, unknown, large], Wanted { but, ..more }),
+        None
+    );
+}
+
 #[test]
 fn the_first_free_model_that_is_large_enough_is_asked() {
-    let first =
-        |standing: &Standing, tokens, now| standing.first_free(&chain(), (None, tokens), now);
+    let first = |standing: &Standing, tokens, now| standing.first_free(&chain(), &of(tokens), now);
     let mut standing = Standing::default();
     assert_eq!(first(&standing, 50, NOW), Some(0));
     let until = NOW + MINUTE;
@@ -146,13 +203,6 @@ fn a_model_that_a_conversation_did_not_fit_is_asked_again_when_it_has_become_sma
     assert_eq!(
         [is_free(69), is_free(70), is_free(71)],
         [true, false, false]
-    );
-    let is_too_small = |tokens| standing.is_too_small("unknown", tokens);
-    assert_eq!([is_too_small(69), is_too_small(70)], [false, true]);
-    standing.leave("large", Left::Session);
-    assert!(
-        !standing.is_too_small("large", 70),
-        "it was left for something else"
     );
 }
 

@@ -13,7 +13,7 @@ use outlast_kernel::budget::Price;
 use outlast_kernel::decision::Remedies;
 use outlast_kernel::event::Body;
 use outlast_kernel::failure::{Failure, Judged, Phase};
-use outlast_kernel::fallback::{Condition, Left, Rules, Standing};
+use outlast_kernel::fallback::{Candidate, Condition, Left, Rules, Standing, Wanted};
 use outlast_kernel::recovery::{Event, step};
 use outlast_kernel::verdict::{Cause, Class, Scope};
 use std::sync::Arc;
@@ -83,36 +83,56 @@ impl Runner<'_> {
     /// Asks the best model that is free, and the first one again when its time has come.
     pub(super) async fn choose_model(&mut self) {
         let now = self.turn.clock.now();
-        let is_free = self.is_free(self.in_use.place, now);
+        let wanted = self.wanted();
+        let Some(models) = &self.turn.models else {
+            return;
+        };
+        let (here, candidates) = (self.in_use.place, self.candidates());
+        let key = candidates.get(here).map_or("", |candidate| candidate.key);
         // Who has begun an answer goes on with it; but after a restart the first model is in use, which may have been left.
-        if self.kept.is_some() && is_free {
+        if self.kept.is_some() && models.standing.is_free(key, wanted.tokens, now) {
             return;
         }
-        let Some(best) = self.first_free(|_| true, now) else {
-            return;
-        };
-        if best < self.in_use.place || (best != self.in_use.place && !is_free) {
-            self.change_model(best, None).await;
+        if let Some(better) = models.standing.better(&candidates, (here, &wanted), now) {
+            self.change_model(better, None).await;
         }
     }
 
-    fn is_free(&self, place: usize, now: Timestamp) -> bool {
-        let (Some(models), Some(key)) = (&self.turn.models, self.in_use.keys.get(place)) else {
-            return true;
-        };
-        models.standing.is_free(key, self.request_size(), now)
+    /// The models that may be asked, the one in use included.
+    fn candidates(&self) -> Vec<Candidate<'_>> {
+        let routes = self
+            .turn
+            .models
+            .as_ref()
+            .map_or(&[][..], |models| models.routes);
+        let all = self.in_use.keys.iter().zip(routes);
+        all.map(|(key, route)| Candidate {
+            key,
+            window: route.traits.window,
+            answer: route.max_tokens.map_or(ANSWER, u64::from),
+        })
+        .collect()
     }
 
-    /// The first model that is free, large enough and as it is wanted.
-    fn first_free(&self, is_wanted: impl Fn(usize) -> bool, now: Timestamp) -> Option<usize> {
-        let mut places = 0..self.in_use.keys.len();
-        places.find(|place| is_wanted(*place) && self.fits(*place) && self.is_free(*place, now))
+    /// What a model is wanted for: this request, with all that is known of its size.
+    fn wanted(&self) -> Wanted {
+        Wanted {
+            tokens: self.request_size(),
+            known: self.size().tokens,
+            ..Wanted::default()
+        }
     }
 
-    /// The first that could be asked instead of the one in use.
+    /// The first that could be asked instead of the one in use. What does not fit here must be known to fit there.
     fn another(&self, condition: Condition, now: Timestamp) -> Option<usize> {
-        let here = self.in_use.place;
-        self.first_free(|place| place != here && self.helps(place, condition), now)
+        let models = self.turn.models.as_ref()?;
+        let is_overflow = condition == Condition::Overflow;
+        let wanted = Wanted {
+            but: Some(self.in_use.place),
+            more_than: is_overflow.then_some(self.turn.traits.window),
+            ..self.wanted()
+        };
+        models.standing.first_free(&self.candidates(), &wanted, now)
     }
 
     /// What tokens cost at the model of that key, if it is in the list.
@@ -123,23 +143,6 @@ impl Runner<'_> {
 
     fn route(&self, place: usize) -> Option<&Route> {
         self.turn.models.as_ref()?.routes.get(place)
-    }
-
-    /// Whether the request and its answer fit that model, as far as that is known. What did not fit another one fits only
-    /// where more is known to fit.
-    fn fits(&self, place: usize) -> bool {
-        let (Some(models), Some(there)) = (&self.turn.models, self.route(place)) else {
-            return false;
-        };
-        let answer = there.max_tokens.map_or(ANSWER, u64::from);
-        let needed = self.size().tokens.saturating_add(answer);
-        let window = there.traits.window;
-        let tokens = self.request_size();
-        let is_too_small = |key: &String| models.standing.is_too_small(key, tokens);
-        let mut others = self.in_use.keys.iter().zip(models.routes);
-        window.is_none_or(|window| needed <= window)
-            && others
-                .all(|(key, other)| !is_too_small(key) || holds_more(window, other.traits.window))
     }
 
     /// The tokens of the request by the one measure that does not change with the model: what did not fit the model that
@@ -167,12 +170,6 @@ impl Runner<'_> {
         let is_final = judged.failure.retryable == Some(false);
         let at_once = is_final || rules.is_at_once(verdict, self.state.chain(), now);
         remedies.model_first = at_once && !by_account;
-    }
-
-    /// What does not fit here must be known to fit there.
-    fn helps(&self, place: usize, condition: Condition) -> bool {
-        let there = self.route(place).and_then(|route| route.traits.window);
-        condition != Condition::Overflow || holds_more(there, self.turn.traits.window)
     }
 
     /// Leaves the model that failed.
@@ -316,9 +313,4 @@ impl Runner<'_> {
             window: self.turn.traits.window,
         }
     }
-}
-
-/// Whether one window is known to be larger than another.
-fn holds_more(window: Option<u64>, than: Option<u64>) -> bool {
-    window.is_some_and(|window| than.is_none_or(|than| window > than))
 }
