@@ -1,44 +1,28 @@
 //! An answer with reasoning, text and two tool calls, cut off everywhere on the wire, in every dialect, whatever is
 //! done about it: nobody sees a byte twice without being told, and no tool runs twice.
 
+use crate::notes::{Notes, note};
 use crate::support::START;
 use futures_util::StreamExt;
 use outlast_agent::Session;
 use outlast_agent::session::Setup;
-use outlast_dialect::{Dialect, Message, Part, Tool};
+use outlast_dialect::{Dialect, Message, Part};
 use outlast_engine::clock::TimerClock;
 use outlast_engine::provider::Adapter;
 use outlast_engine::strategy::PolicyRetry;
-use outlast_engine::tools::{Effect, Output, Toolbox};
 use outlast_engine::transport::{Method, Request};
-use outlast_engine::{BoxFuture, CancellationToken, Clock, Transport};
+use outlast_engine::{Clock, Transport};
 use outlast_kernel::decision::AfterContent;
-use outlast_kernel::event::{Body, Event, Seal, ToolCall};
+use outlast_kernel::event::{Body, Event, Seal};
 use outlast_kernel::models::ContinueBy;
 use outlast_kernel::policy::Policy;
 use outlast_mock::Scripted;
-use serde_json::json;
 use std::sync::{Arc, Mutex};
 
 const PROMPT: &str = "call note {\"number\": 1}\nand note {\"number\": 2}";
 const STEP: &str = "Step 1.";
 const END: &str = "Done after 1 steps. noted | noted";
 const END_OF_ONE: &str = "Done after 1 steps. noted";
-
-/// A tool that notes what it was called with.
-#[derive(Default)]
-struct Notes(Mutex<Vec<String>>);
-
-impl Toolbox for Notes {
-    fn admit<'a>(&'a self, _: &'a ToolCall) -> BoxFuture<'a, Result<Effect, String>> {
-        Box::pin(async { Ok(Effect::AtMostOnce) })
-    }
-
-    fn run<'a>(&'a self, call: &'a ToolCall, _: CancellationToken) -> BoxFuture<'a, Output> {
-        self.0.lock().unwrap().push(call.arguments.clone());
-        Box::pin(async { Output::ok("noted") })
-    }
-}
 
 /// One way to deal with a cut.
 #[derive(Clone, Copy, Debug)]
@@ -74,7 +58,7 @@ async fn prompt(way: Way, cut: usize) -> Seen {
     let heard = Arc::clone(&events);
     let _listening = session.subscribe(move |event| heard.lock().unwrap().push(event.clone()));
     let ended = session.prompt(PROMPT.into()).await.unwrap();
-    let ran = tools.0.lock().unwrap().clone();
+    let ran = tools.noted();
     let events = events.lock().unwrap().clone();
     Seen {
         seal: ended.seal,
@@ -201,14 +185,6 @@ async fn cut_everywhere(way: Way, places: &[usize]) -> usize {
         seams += usize::from(seen.has(|body| matches!(body, Body::Seam { .. })));
     }
     seams
-}
-
-fn note() -> Tool {
-    Tool {
-        name: "note".to_owned(),
-        description: "Notes a number.".to_owned(),
-        parameters: json!({ "type": "object" }),
-    }
 }
 
 fn ways(dialect: Dialect) -> Vec<(AfterContent, ContinueBy)> {

@@ -9,6 +9,7 @@
 
 mod compaction;
 mod cut_answers;
+mod notes;
 mod pieces;
 mod remedy_prefixes;
 mod routes;

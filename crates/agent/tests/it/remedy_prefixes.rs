@@ -1,27 +1,26 @@
 //! A turn that changes its model, is made smaller, is told what was wrong and goes on with an answer that broke off, cut off
 //! after each of its entries: whoever carries it on brings it to a good end, and runs no tool twice.
 
+use crate::notes::{Notes, note};
 use crate::pieces::assert_well_formed;
 use crate::support::{Kept, START};
 use outlast_agent::Session;
 use outlast_agent::compaction::{Compaction, Settings};
 use outlast_agent::session::Setup;
-use outlast_dialect::{Dialect, Message, Tool};
+use outlast_dialect::{Dialect, Message};
+use outlast_engine::Clock;
 use outlast_engine::clock::TimerClock;
 use outlast_engine::journal::Entry;
 use outlast_engine::provider::Adapter;
 use outlast_engine::route::Route;
 use outlast_engine::strategy::PolicyRetry;
-use outlast_engine::tools::{Effect, Output, Toolbox};
-use outlast_engine::{BoxFuture, CancellationToken, Clock};
 use outlast_kernel::Timestamp;
 use outlast_kernel::decision::AfterContent;
 use outlast_kernel::event::{Seal, ToolCall};
 use outlast_kernel::policy::Policy;
 use outlast_mock::Scripted;
-use outlast_store::journal::{NewSession, Page, Stored};
-use serde_json::json;
-use std::sync::{Arc, Mutex};
+use outlast_store::journal::{Page, Stored};
+use std::sync::Arc;
 use std::time::Duration;
 
 const PROMPT: &str =
@@ -29,21 +28,6 @@ const PROMPT: &str =
 const GOOD: &str = "ok:thinking-agent,times=always";
 /// A summary, an answer that breaks off in its text, the two steps, an answer that is none, and the end.
 const TROUBLE: &str = "ok:agent+drop-after:12,of=thinking-agent+ok:thinking-agent,times=2+ok:empty+ok:thinking-agent,times=always";
-
-/// A tool that notes what it was called with.
-#[derive(Default)]
-struct Notes(Mutex<Vec<String>>);
-
-impl Toolbox for Notes {
-    fn admit<'a>(&'a self, _: &'a ToolCall) -> BoxFuture<'a, Result<Effect, String>> {
-        Box::pin(async { Ok(Effect::AtMostOnce) })
-    }
-
-    fn run<'a>(&'a self, call: &'a ToolCall, _: CancellationToken) -> BoxFuture<'a, Output> {
-        self.0.lock().unwrap().push(call.arguments.clone());
-        Box::pin(async { Output::ok("noted") })
-    }
-}
 
 /// Two models that do as their scripts say; the second one holds little, and summarises.
 fn setup(scripts: [&str; 2], tools: &Arc<Notes>, now: Timestamp) -> Setup {
@@ -69,11 +53,7 @@ fn setup(scripts: [&str; 2], tools: &Arc<Notes>, now: Timestamp) -> Setup {
         after_content: AfterContent::Continue,
         retry: Some(retry),
         tools: Some(tools.clone()),
-        offered: vec![Tool {
-            name: "note".to_owned(),
-            description: "Notes a number.".to_owned(),
-            parameters: json!({ "type": "object" }),
-        }],
+        offered: vec![note()],
         ..Setup::new(first, "first", clock)
     }
 }
@@ -86,7 +66,7 @@ async fn whole_turn() -> Vec<Stored> {
     session.prompt("Say a lot".into()).await.unwrap();
     let ended = session.prompt(PROMPT.into()).await.unwrap();
     assert_eq!(ended.seal, Seal::Completed, "{:?}", ended.error);
-    assert_eq!(tools.0.lock().unwrap().len(), 3);
+    assert_eq!(tools.noted().len(), 3);
     let page = Page {
         after: 0,
         limit: 1000,
@@ -117,21 +97,12 @@ fn begun(entries: &[Entry]) -> Vec<String> {
 async fn carried_on(prefix: &[Stored]) -> (Arc<Session>, Kept, Vec<String>) {
     let kept = Kept::new();
     let restarted = prefix.last().unwrap().line.time + Duration::from_millis(500);
-    let new = NewSession {
-        title: String::new(),
-        id: "s".to_owned(),
-        directory: "/".to_owned(),
-        now: restarted,
-    };
-    let hold = kept.journal.begin(new).await.unwrap();
-    let lines = prefix.iter().map(|stored| stored.line.clone()).collect();
-    kept.journal.append(&hold, lines).await.unwrap();
-    kept.journal.release(hold).await.unwrap();
+    kept.write_down("s", prefix).await;
     let tools = Arc::new(Notes::default());
     let session = kept.open("s", setup([GOOD, GOOD], &tools, restarted)).await;
     let ended = session.resume().await.unwrap();
     assert_eq!(ended.seal, Seal::Completed, "{:?}", ended.error);
-    let ran = tools.0.lock().unwrap().clone();
+    let ran = tools.noted();
     (session, kept, ran)
 }
 

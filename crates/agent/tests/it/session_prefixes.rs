@@ -11,7 +11,7 @@ use outlast_engine::journal::Entry;
 use outlast_engine::turn::SoFar;
 use outlast_kernel::Timestamp;
 use outlast_kernel::event::{Body, Seal, StopReason};
-use outlast_store::journal::{NewSession, Page, Stored};
+use outlast_store::journal::{Page, Stored};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -107,16 +107,7 @@ impl After {
             .chain([fails(overloaded())]);
         let world = World::by(Arc::new(TimerClock::new(restarted)), rest);
         let kept = Kept::new();
-        let new = NewSession {
-            title: String::new(),
-            id: "s".to_owned(),
-            directory: "/".to_owned(),
-            now: restarted,
-        };
-        let hold = kept.journal.begin(new).await.unwrap();
-        let lines = prefix.iter().map(|stored| stored.line.clone()).collect();
-        kept.journal.append(&hold, lines).await.unwrap();
-        kept.journal.release(hold).await.unwrap();
+        kept.write_down("s", prefix).await;
         Self {
             kept,
             world,

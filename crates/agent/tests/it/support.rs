@@ -15,7 +15,7 @@ use outlast_kernel::event::{Body, Event, StopReason, ToolCall, Usage};
 use outlast_kernel::failure::Failure;
 use outlast_kernel::policy::Policy;
 use outlast_store::Journal;
-use outlast_store::journal::Page;
+use outlast_store::journal::{NewSession, Page, Stored};
 use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -416,6 +416,20 @@ impl Kept {
 
     pub(crate) async fn open(&self, id: &str, setup: Setup) -> Arc<Session> {
         Arc::new(Session::open(&self.journal, id, setup).await.unwrap())
+    }
+
+    /// A session of that name, as a process left it that wrote this down.
+    pub(crate) async fn write_down(&self, id: &str, stored: &[Stored]) {
+        let new = NewSession {
+            title: String::new(),
+            id: id.to_owned(),
+            directory: "/".to_owned(),
+            now: START,
+        };
+        let hold = self.journal.begin(new).await.unwrap();
+        let lines = stored.iter().map(|stored| stored.line.clone()).collect();
+        self.journal.append(&hold, lines).await.unwrap();
+        self.journal.release(hold).await.unwrap();
     }
 
     /// All entries of a session.

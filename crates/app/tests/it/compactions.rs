@@ -8,21 +8,13 @@ use std::process::Stdio;
 
 const ID: &str = "01900000-0000-7000-8000-000000000001";
 
-/// A finished session whose conversation is worth a summary.
-fn long_session(outlast: &Outlast, model: &str) {
-    let long = "The first half of the work is done. ".repeat(400);
-    let turn = |text: &str| vec![prompt(text, typed(model)), answer(&long), completed()];
-    let turns = [turn("Do the work"), turn("Go on"), turn("What is left?")];
-    written::session(outlast, ID, (&turns, Left::Free));
-}
-
 #[test]
 fn an_answer_that_was_said_is_not_said_again_after_a_kill_in_the_middle_of_a_summary() {
     let outlast = Outlast {
         scale: "1",
         ..Outlast::new()
     };
-    long_session(&outlast, "hold:3600,of=agent,times=always");
+    written::long_session(&outlast, ID, "hold:3600,of=agent,times=always");
     let mut child = outlast
         .command(&["-p", "/compact", "--session", ID])
         .stderr(Stdio::piped())
@@ -53,7 +45,7 @@ fn a_model_that_was_left_is_not_the_first_to_be_asked_for_a_summary() {
         "fallback.overload_retries = 0\nfallback.cooldown = \"9h\"\ncompaction.keep = 1000\n";
     outlast.write("home/outlast.toml", settings);
     let other = "ok:agent,times=always";
-    long_session(&outlast, other);
+    written::long_session(&outlast, ID, other);
     let chain = ["--model", "overloaded:1", "--fallback", other];
     let left = outlast.run(&[&["-p", "Hm", "--session", ID], &chain[..]].concat());
     let is_left = left.stderr.contains("is asked instead of overloaded:1");

@@ -327,14 +327,6 @@ fn a_refusal_fails_and_an_answer_at_the_output_limit_warns_once() {
 
 // --- A smaller conversation ---
 
-/// A finished session whose conversation is worth a summary.
-fn long_session(outlast: &Outlast, model: &str) {
-    let long = "The first half of the work is done. ".repeat(400);
-    let turn = |text: &str| vec![prompt(text, typed(model)), answer(&long), completed()];
-    let turns = [turn("Do the work"), turn("Go on"), turn("What is left?")];
-    written::session(outlast, ID, (&turns, Left::Free));
-}
-
 #[test]
 fn a_conversation_is_made_smaller_by_hand() {
     for arguments in [
@@ -344,7 +336,7 @@ fn a_conversation_is_made_smaller_by_hand() {
     ] {
         let outlast = Outlast::new();
         outlast.write(USER, "compaction.keep = 1000\n");
-        long_session(&outlast, "ok:agent,times=always");
+        written::long_session(&outlast, ID, "ok:agent,times=always");
         let ran = outlast.run(arguments);
         assert_eq!((ran.code, ran.stdout.as_str()), (0, ""), "{}", ran.stderr);
         let [first, last] = ran.stderr.lines().collect::<Vec<_>>()[..] else {
@@ -376,7 +368,7 @@ fn a_conversation_is_made_smaller_by_hand() {
 #[test]
 fn the_events_of_a_compaction_are_lines_of_json() {
     let outlast = Outlast::new();
-    long_session(&outlast, "ok:agent,times=always");
+    written::long_session(&outlast, ID, "ok:agent,times=always");
     let ran = outlast.run(&["-p", "/compact", "--continue", "--json"]);
     assert_eq!((ran.code, ran.stderr.as_str()), (0, ""));
     let events = events(&ran);
@@ -430,7 +422,7 @@ fn a_compaction_that_is_cancelled_has_changed_nothing() {
         scale: "1",
         ..Outlast::new()
     };
-    long_session(&outlast, "hold:3600,of=agent,times=always");
+    written::long_session(&outlast, ID, "hold:3600,of=agent,times=always");
     let export = || {
         let ran = outlast.run(&["sessions", "export", "--format", "jsonl"]);
         ran.stdout
@@ -479,7 +471,7 @@ fn a_turn_that_is_not_finished_is_resumed_before_its_conversation_is_made_smalle
 #[test]
 fn a_conversation_that_does_not_fit_is_made_smaller_unless_that_is_switched_off() {
     let outlast = Outlast::new();
-    long_session(&outlast, "window:6000,of=agent");
+    written::long_session(&outlast, ID, "window:6000,of=agent");
     let ran = ask(&outlast, &["--session", ID]);
     assert_eq!(ran.code, 0, "{}", ran.stderr);
     assert!(
@@ -496,7 +488,7 @@ fn a_conversation_that_does_not_fit_is_made_smaller_unless_that_is_switched_off(
 
     let outlast = Outlast::new();
     outlast.write(USER, "compaction.enabled = false\n");
-    long_session(&outlast, "window:6000,of=agent");
+    written::long_session(&outlast, ID, "window:6000,of=agent");
     let ran = ask(&outlast, &["--session", ID]);
     assert_eq!((ran.code, ran.stdout.as_str()), (1, ""));
     assert!(
@@ -514,7 +506,7 @@ fn a_window_that_is_set_is_heeded_before_it_is_met() {
         USER,
         format!("[models.\"{model}\"]\ncontext_window = 12000\n"),
     );
-    long_session(&outlast, model);
+    written::long_session(&outlast, ID, model);
     let ran = ask(&outlast, &["--session", ID]);
     assert_eq!(ran.code, 0, "{}", ran.stderr);
     let said = "tokens smaller: it comes close to what the model can read\n";

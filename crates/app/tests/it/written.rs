@@ -120,3 +120,11 @@ fn settled(seal: Seal, error: Option<Problem>) -> Entry {
     let usage = Usage::default();
     Entry::Settled { seal, usage, error }
 }
+
+/// A finished session of that name whose conversation is worth a summary.
+pub(crate) fn long_session(outlast: &Outlast, id: &str, model: &str) {
+    let long = "The first half of the work is done. ".repeat(400);
+    let turn = |text: &str| vec![prompt(text, typed(model)), answer(&long), completed()];
+    let turns = [turn("Do the work"), turn("Go on"), turn("What is left?")];
+    session(outlast, id, (&turns, Left::Free));
+}
