@@ -52,6 +52,18 @@ pub enum Body {
         /// The text.
         text: String,
     },
+    /// What waits to be said to the model is now this.
+    QueueChanged {
+        /// What is said as soon as the model can be told something.
+        steering: Vec<String>,
+        /// What is said when it has answered.
+        follow_up: Vec<String>,
+    },
+    /// The session has another title.
+    Renamed {
+        /// The title.
+        title: String,
+    },
     /// From here on that account is asked with.
     Account {
         /// Its name.
@@ -217,6 +229,9 @@ pub enum Body {
         after: u64,
         /// Whether the call that failed is made again.
         will_retry: bool,
+        /// What stands for what was left out, if it was summarised.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        summary: Option<String>,
         /// Why it is as it was.
         #[serde(skip_serializing_if = "Option::is_none")]
         error: Option<String>,

@@ -39,9 +39,9 @@ impl Session {
         });
         let job = (Prompt::new(limits), focus, before);
         let result = self.make_smaller(&running, request, job).await;
-        let (after, error) = match &result {
-            Ok(compacted) => (compacted.after, None),
-            Err(error) => (before, Some(error.to_string())),
+        let (after, summary, error) = match &result {
+            Ok(compacted) => (compacted.after, compacted.summary.clone(), None),
+            Err(error) => (before, None, Some(error.to_string())),
         };
         let will_retry = false;
         self.say(Body::AutoCompactionEnded {
@@ -49,6 +49,7 @@ impl Session {
             before,
             after,
             will_retry,
+            summary,
             error,
         });
         result

@@ -188,6 +188,7 @@ mod tests {
             before: 900,
             after: 200,
             will_retry: false,
+            summary: None,
             error: None,
         };
         assert_eq!(line(&ended(CompactionReason::Manual), "a", NOW), None);

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
 
 /// What each crate may use of the workspace. Arrows point down only.
-const ARROWS: [(&str, &[&str]); 7] = [
+const ARROWS: [(&str, &[&str]); 8] = [
     ("outlast-kernel", &[]),
     ("outlast-dialect", &["outlast-kernel"]),
     ("outlast-store", &["outlast-kernel"]),
@@ -27,6 +27,16 @@ const ARROWS: [(&str, &[&str]); 7] = [
         &["outlast-dialect", "outlast-engine", "outlast-kernel"],
     ),
     (
+        "outlast-server",
+        &[
+            "outlast-agent",
+            "outlast-dialect",
+            "outlast-engine",
+            "outlast-kernel",
+            "outlast-store",
+        ],
+    ),
+    (
         "outlast-app",
         &[
             "outlast-agent",
@@ -34,6 +44,7 @@ const ARROWS: [(&str, &[&str]); 7] = [
             "outlast-engine",
             "outlast-kernel",
             "outlast-mock",
+            "outlast-server",
             "outlast-store",
         ],
     ),

@@ -7,6 +7,7 @@ use super::Runner;
 use crate::compaction::{Compactor, Job, Outcome, Smaller};
 use crate::journal::Entry;
 use crate::size;
+use outlast_dialect::Message;
 use outlast_kernel::decision::Remedies;
 use outlast_kernel::event::{Body, CompactionReason};
 use outlast_kernel::failure::Judged;
@@ -130,7 +131,10 @@ impl Runner<'_> {
         };
         let outcome = compactor.compact(job).await;
         let made_smaller = self.take_over(outcome, (reason, before)).await;
-        let error = made_smaller.err();
+        let (summary, error) = match made_smaller {
+            Ok(summary) => (summary, None),
+            Err(why) => (None, Some(why)),
+        };
         let is_smaller = error.is_none();
         if !is_smaller {
             self.remark.clone_from(&error);
@@ -140,16 +144,18 @@ impl Runner<'_> {
             before,
             after: self.size().tokens,
             will_retry: is_smaller && reason != CompactionReason::Threshold,
+            summary,
             error,
         });
         is_smaller
     }
 
+    /// Goes on with a conversation that was made smaller. The answer is what stands for what was left out.
     async fn take_over(
         &mut self,
         outcome: Outcome,
         (reason, before): (CompactionReason, u64),
-    ) -> Result<(), String> {
+    ) -> Result<Option<String>, String> {
         let Outcome {
             result,
             usage,
@@ -163,6 +169,8 @@ impl Runner<'_> {
             size: after,
             model,
         } = result?;
+        let first = messages.first().filter(|_| model.is_some());
+        let summary = first.map(Message::text);
         self.turn.request.messages.clone_from(&messages);
         self.seen = None;
         let spent = Some(self.spent());
@@ -176,7 +184,7 @@ impl Runner<'_> {
             spent,
         });
         self.commit().await;
-        Ok(())
+        Ok(summary)
     }
 }
 

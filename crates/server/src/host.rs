@@ -1,0 +1,91 @@
+//! What a server needs of the program that it is part of: sessions, and the models that can be chosen.
+
+use outlast_agent::Session;
+use outlast_agent::session::Setup;
+use outlast_engine::BoxFuture;
+use outlast_kernel::budget::Limits;
+use serde::Serialize;
+use serde_json::Value;
+
+/// Where sessions come from.
+pub trait Host: Send + Sync {
+    /// A new session.
+    fn begin(&self) -> BoxFuture<'_, Result<Opened, String>>;
+
+    /// The session of that name, or the only one whose name begins so.
+    fn open<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Opened, String>>;
+
+    /// A new session that begins with the entries of another one: those before the one of that number, or all.
+    fn fork<'a>(
+        &'a self,
+        session: &'a Session,
+        before: Option<u64>,
+    ) -> BoxFuture<'a, Result<Opened, String>>;
+
+    /// The models that can be chosen, the one in use first.
+    fn models(&self) -> Vec<Model>;
+
+    /// What a session is made of that asks that model; `None` when there is no such model.
+    fn choose<'a>(
+        &'a self,
+        provider: &'a str,
+        model: &'a str,
+    ) -> BoxFuture<'a, Result<Option<(Setup, Model)>, String>>;
+
+    /// What a prompt may spend that begins now.
+    fn limits(&self) -> Limits;
+
+    /// What another process needs to carry a prompt on that begins now.
+    fn options(&self) -> Value;
+
+    /// Where sessions are kept, if they are.
+    fn file(&self) -> Option<String>;
+}
+
+/// A session, and the model that it asks.
+pub struct Opened {
+    /// The session.
+    pub session: Session,
+    /// The model.
+    pub model: Model,
+}
+
+/// A model, as clients are told of it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Model {
+    /// Its name at the provider.
+    pub id: String,
+    /// Its name for people.
+    pub name: String,
+    /// What is spoken with the provider: `anthropic-messages`, `openai-completions` or `openai-responses`.
+    pub api: String,
+    /// Who answers.
+    pub provider: String,
+    /// Where that is.
+    pub base_url: String,
+    /// Whether how much it thinks can be chosen.
+    pub reasoning: bool,
+    /// What it reads.
+    pub input: Vec<String>,
+    /// What a million tokens cost, in dollars.
+    pub cost: ModelCost,
+    /// How many tokens it can read.
+    pub context_window: u64,
+    /// How many it can write.
+    pub max_tokens: u64,
+}
+
+/// What a million tokens cost, in dollars.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ModelCost {
+    /// Read.
+    pub input: f64,
+    /// Written.
+    pub output: f64,
+    /// Read from the cache.
+    pub cache_read: f64,
+    /// Written to the cache.
+    pub cache_write: f64,
+}

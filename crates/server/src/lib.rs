@@ -1,0 +1,5 @@
+//! Serves: a session to programs, over the protocols that they speak.
+#![warn(missing_docs)]
+
+pub mod host;
+pub mod voice;
