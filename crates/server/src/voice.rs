@@ -11,6 +11,9 @@ pub trait Voice: Send {
     /// Says an event.
     fn say(&mut self, event: Event, out: &mut Lines);
 
+    /// Everything that followed from what was asked is over: no turn is running, and none follows by itself.
+    fn end_run(&mut self, aborted: bool, out: &mut Lines);
+
     /// From how many waiting bytes on pieces of one text are put together. The number of such a piece is that of its last
     /// part.
     fn merges_above(&self) -> usize;
