@@ -2,4 +2,6 @@
 #![warn(missing_docs)]
 
 pub mod host;
+pub mod lines;
+pub mod outbox;
 pub mod voice;

@@ -1,0 +1,337 @@
+use super::*;
+use outlast_kernel::Timestamp;
+use serde_json::json;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader, DuplexStream, duplex};
+use tokio::task::JoinHandle;
+
+/// Says events as they are.
+struct Plain;
+
+impl Voice for Plain {
+    fn say(&mut self, event: Event, out: &mut Lines) {
+        out.push(&event);
+    }
+
+    fn end_run(&mut self, aborted: bool, out: &mut Lines) {
+        out.push(&json!({ "type": "run_ended", "aborted": aborted }));
+    }
+
+    fn merges_above(&self) -> usize {
+        0
+    }
+}
+
+fn event(seq: u64, body: Body) -> Event {
+    Event {
+        v: 1,
+        seq,
+        time: Timestamp::from_millis(1_800_000_000_000 + seq),
+        session_id: "s".to_owned(),
+        turn_id: "t".to_owned(),
+        attempt_id: Some("a1".to_owned()),
+        body,
+    }
+}
+
+fn text(seq: u64, text: &str) -> Event {
+    let text = text.to_owned();
+    event(seq, Body::TextDelta { text })
+}
+
+fn thought(seq: u64, text: &str) -> Event {
+    let text = text.to_owned();
+    event(seq, Body::ReasoningDelta { text })
+}
+
+fn reply(id: u64) -> Item {
+    Item::Reply(json!({ "type": "response", "id": id }))
+}
+
+/// Everything that is written when all of it was sent before the writer runs.
+async fn written(merges_above: usize, items: Vec<Item>) -> Vec<Value> {
+    let (outbox, writer) = Outbox::new(merges_above);
+    for item in items {
+        outbox.send(item);
+    }
+    outbox.close();
+    let mut out = Vec::new();
+    writer.run(&mut out, Box::new(Plain)).await.unwrap();
+    let lines = String::from_utf8(out).unwrap();
+    lines
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect()
+}
+
+/// What was said of each, in short.
+async fn said(merges_above: usize, items: Vec<Item>) -> Vec<String> {
+    let frames = written(merges_above, items).await;
+    let short = |frame: &Value| match frame["text"].as_str() {
+        Some(text) => text.to_owned(),
+        None => frame["type"].as_str().unwrap().to_owned(),
+    };
+    frames.iter().map(short).collect()
+}
+
+/// A writer at work, and what its client reads from.
+fn running(buffer: usize) -> (Outbox, JoinHandle<io::Result<()>>, DuplexStream) {
+    let (outbox, writer) = Outbox::new(0);
+    let (near, far) = duplex(buffer);
+    let task = tokio::spawn(writer.run(near, Box::new(Plain)));
+    (outbox, task, far)
+}
+
+/// Lets everything run that can.
+async fn settle() {
+    for _ in 0..100 {
+        tokio::task::yield_now().await;
+    }
+}
+
+fn weight_of(outbox: &Outbox) -> usize {
+    outbox.end.shared.queue().weight
+}
+
+#[tokio::test]
+async fn replies_events_and_ends_come_in_the_order_in_which_they_were_sent() {
+    let items = vec![
+        reply(1),
+        Item::Event(text(1, "a")),
+        reply(2),
+        Item::RunEnded { aborted: true },
+        Item::Event(text(2, "b")),
+    ];
+    let frames = written(0, items).await;
+    assert_eq!(frames.len(), 5);
+    assert_eq!(frames[0], json!({ "type": "response", "id": 1 }));
+    assert_eq!(frames[1]["text"], "a");
+    assert_eq!(frames[2]["id"], 2);
+    assert_eq!(frames[3], json!({ "type": "run_ended", "aborted": true }));
+    assert_eq!(frames[4]["text"], "b");
+}
+
+#[tokio::test]
+async fn pieces_of_one_text_that_wait_become_one_with_the_number_of_the_last() {
+    let items = (1..=3).map(|seq| Item::Event(text(seq, &format!("{seq}"))));
+    let frames = written(0, items.collect()).await;
+    assert_eq!(frames.len(), 1);
+    assert_eq!(frames[0]["text"], "123");
+    assert_eq!(frames[0]["seq"], 3);
+    assert_eq!(frames[0]["time"], json!(text(3, "").time));
+}
+
+#[tokio::test]
+async fn pieces_are_put_together_only_while_enough_waits() {
+    let pieces = |count| (0..count).map(|seq| Item::Event(text(seq, "x"))).collect();
+    let one = weight(&Item::Event(text(0, "x"))) + OVERHEAD;
+    assert_eq!(said(usize::MAX, pieces(4)).await, ["x"; 4]);
+    assert_eq!(said(one, pieces(4)).await, ["x", "xxx"]);
+}
+
+#[tokio::test]
+async fn nothing_is_put_together_across_something_else() {
+    let other = |change: fn(&mut Event)| {
+        let mut event = text(2, "b");
+        change(&mut event);
+        Item::Event(event)
+    };
+    let between = [
+        reply(1),
+        Item::RunEnded { aborted: false },
+        Item::Event(thought(2, "b")),
+        Item::Event(event(2, Body::AttemptStarted { attempt: 2 })),
+        other(|event| event.attempt_id = Some("a2".to_owned())),
+        other(|event| event.attempt_id = None),
+        other(|event| event.turn_id = "t2".to_owned()),
+        other(|event| event.session_id = "s2".to_owned()),
+    ];
+    for item in between {
+        let name = format!("{item:?}");
+        let items = vec![Item::Event(text(1, "a")), item, Item::Event(text(3, "c"))];
+        let said = said(0, items).await;
+        assert_eq!(said.len(), 3, "{name}: {said:?}");
+        assert_eq!((&*said[0], &*said[2]), ("a", "c"), "{name}");
+    }
+    let thoughts = vec![Item::Event(thought(1, "a")), Item::Event(thought(2, "b"))];
+    assert_eq!(said(0, thoughts).await, ["ab"]);
+}
+
+#[tokio::test]
+async fn a_reader_that_stops_costs_the_text_and_loses_nothing_of_it() {
+    let (outbox, task, far) = running(256);
+    let mut expected = String::new();
+    for seq in 0..100_000 {
+        let piece = format!("{seq} ");
+        expected.push_str(&piece);
+        outbox.send(Item::Event(text(seq, &piece)));
+        if seq % 1000 == 0 {
+            settle().await;
+        }
+    }
+    assert!(weight_of(&outbox) < expected.len() + 4096);
+    assert!(outbox.end.shared.queue().waiting.len() < 10);
+    outbox.send(reply(1));
+    outbox.close();
+    let mut lines = BufReader::new(far).lines();
+    let mut found = String::new();
+    let mut last = Value::Null;
+    while let Some(line) = lines.next_line().await.unwrap() {
+        last = serde_json::from_str(&line).unwrap();
+        found.push_str(last["text"].as_str().unwrap_or_default());
+    }
+    assert_eq!(found, expected);
+    assert_eq!(last["id"], 1);
+    task.await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn who_asks_for_room_never_has_much_more_than_the_limit_waiting() {
+    let (outbox, task, mut far) = running(64 << 10);
+    let sender = outbox.clone();
+    let sending = tokio::spawn(async move {
+        let mut most = 0;
+        for id in 0..40 {
+            sender.room().await;
+            sender.send(Item::Reply(Value::String("x".repeat(1 << 20))));
+            most = most.max(weight_of(&sender));
+            assert!(id < 10 || most > LIMIT, "it was never full");
+        }
+        sender.close();
+        most
+    });
+    settle().await;
+    assert!(outbox.is_full());
+    assert!(!sending.is_finished());
+    let mut all = Vec::new();
+    far.read_to_end(&mut all).await.unwrap();
+    assert_eq!(all.len(), 40 * ((1 << 20) + 3));
+    assert!(sending.await.unwrap() < LIMIT + (2 << 20));
+    assert!(!outbox.is_full());
+    task.await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn all_who_wait_for_room_go_on_and_one_that_gave_up_takes_nothing_with_it() {
+    let (outbox, _task, mut far) = running(64 << 10);
+    outbox.send(Item::Reply(Value::String("x".repeat(LIMIT))));
+    assert!(futures_util::FutureExt::now_or_never(outbox.room()).is_none());
+    let waiters: Vec<_> = (0..3)
+        .map(|_| {
+            let outbox = outbox.clone();
+            tokio::spawn(async move { outbox.room().await })
+        })
+        .collect();
+    settle().await;
+    assert!(waiters.iter().all(|waiter| !waiter.is_finished()));
+    let mut all = vec![0; LIMIT + 3];
+    far.read_exact(&mut all).await.unwrap();
+    for waiter in waiters {
+        waiter.await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_closed_outbox_takes_nothing_and_writes_what_it_has() {
+    let (outbox, task, mut far) = running(16);
+    outbox.send(reply(1));
+    outbox.send(reply(2));
+    outbox.close();
+    outbox.send(reply(3));
+    let mut all = String::new();
+    far.read_to_string(&mut all).await.unwrap();
+    assert_eq!(all.lines().count(), 2, "{all}");
+    task.await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn an_outbox_that_nobody_has_any_more_is_closed() {
+    let (outbox, task, mut far) = running(16);
+    let other = outbox.clone();
+    drop(outbox);
+    settle().await;
+    other.send(reply(1));
+    drop(other);
+    let mut all = String::new();
+    far.read_to_string(&mut all).await.unwrap();
+    assert_eq!(all.lines().count(), 1);
+    task.await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn a_client_that_is_gone_is_full_never_again() {
+    let (outbox, task, far) = running(16);
+    outbox.send(Item::Reply(Value::String("x".repeat(2 * LIMIT))));
+    settle().await;
+    assert!(outbox.is_full());
+    let waiter = outbox.clone();
+    let waiting = tokio::spawn(async move { waiter.room().await });
+    settle().await;
+    drop(far);
+    assert!(task.await.unwrap().is_err());
+    waiting.await.unwrap();
+    outbox.send(Item::Reply(Value::String("x".repeat(2 * LIMIT))));
+    assert!(!outbox.is_full());
+    assert_eq!(weight_of(&outbox), 0);
+}
+
+#[tokio::test]
+async fn nobody_waits_for_a_writer_that_was_dropped() {
+    let (outbox, writer) = Outbox::new(0);
+    outbox.send(Item::Reply(Value::String("x".repeat(2 * LIMIT))));
+    assert!(outbox.is_full());
+    drop(writer);
+    outbox.room().await;
+}
+
+/// What is not flushed is not there.
+#[derive(Clone, Default)]
+struct Buffered(Arc<Mutex<Pages>>);
+
+#[derive(Clone, Default)]
+struct Pages {
+    held: Vec<u8>,
+    there: Vec<u8>,
+    flushes: usize,
+}
+
+impl AsyncWrite for Buffered {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        self.0.lock().unwrap().held.extend_from_slice(bytes);
+        Poll::Ready(Ok(bytes.len()))
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let pages = &mut *self.0.lock().unwrap();
+        pages.there.append(&mut pages.held);
+        pages.flushes += 1;
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+}
+
+#[tokio::test]
+async fn what_was_written_is_there_as_soon_as_nothing_else_waits() {
+    let (outbox, writer) = Outbox::new(usize::MAX);
+    for id in 0..10_000 {
+        outbox.send(reply(id));
+    }
+    let out = Buffered::default();
+    let task = tokio::spawn(writer.run(out.clone(), Box::new(Plain)));
+    settle().await;
+    let pages = out.0.lock().unwrap().clone();
+    assert!(pages.held.is_empty());
+    let lines = pages.there.iter().filter(|byte| **byte == b'\n');
+    assert_eq!(lines.count(), 10_000);
+    assert!((2..20).contains(&pages.flushes), "{}", pages.flushes);
+    outbox.close();
+    task.await.unwrap().unwrap();
+}
