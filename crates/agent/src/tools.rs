@@ -20,10 +20,13 @@ pub mod mcp;
 mod output;
 mod permission;
 mod place;
+#[cfg(unix)]
+mod printed;
 mod read;
 mod replace;
 #[cfg(unix)]
 mod running;
+pub mod shell;
 mod toolbox;
 mod write;
 

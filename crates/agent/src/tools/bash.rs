@@ -2,12 +2,13 @@
 //!
 //! Not here: keeping hold of its processes, see `running`.
 
-use super::running::{Running, Shell};
+use super::output::Kept;
+use super::printed::printed;
+use super::running::{Command, Running};
 use super::toolbox::with_note;
 use super::{Context, DEFAULT_TIME_LIMIT, Tool, input};
 use outlast_engine::BoxFuture;
 use outlast_engine::tools::{Effect, Output};
-use outlast_kernel::text;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::num::NonZeroU64;
@@ -85,23 +86,30 @@ impl Tool for Bash {
     }
 }
 
-async fn run(command: &str, context: &Context) -> Output {
-    let mut running = match start(command, context) {
+async fn run(line: &str, context: &Context) -> Output {
+    let started = Running::start(&Command {
+        line,
+        directory: &context.directory,
+        hidden_variables: &context.hidden_variables,
+    });
+    let mut running = match started {
         Ok(running) => running,
         Err(error) => {
             let directory = context.directory.display();
             return Output::error(format!("no shell could be started in {directory}: {error}"));
         }
     };
+    let mut kept = Kept::default();
+    let mut keep = |bytes: &[u8]| kept.push(bytes);
     let ended = tokio::select! {
-        ended = running.finish() => Some(ended),
+        ended = running.finish(&mut keep) => Some(ended),
         () = context.cancel.cancelled() => None,
     };
     let Some(ended) = ended else {
-        running.kill().await;
-        return Output::error(printed(running.into_text()));
+        running.kill(&mut keep).await;
+        return Output::error(printed(&kept.into_text()));
     };
-    let text = printed(running.into_text());
+    let text = printed(&kept.into_text());
     match ended {
         Ok(status) if status.success() => Output::ok(if text.is_empty() {
             "[no output]".to_owned()
@@ -111,26 +119,6 @@ async fn run(command: &str, context: &Context) -> Output {
         Ok(status) => Output::error(with_note(&text, &how_it_ended(status))),
         Err(error) => Output::error(with_note(&text, &format!("its end was not seen: {error}"))),
     }
-}
-
-/// Starts the command with bash, or with what every system has.
-fn start(command: &str, context: &Context) -> std::io::Result<Running> {
-    let shell = |program| Shell {
-        program,
-        command,
-        directory: &context.directory,
-        hidden_variables: &context.hidden_variables,
-    };
-    match Running::start(&shell("bash")) {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Running::start(&shell("sh")),
-        result => result,
-    }
-}
-
-/// What was printed, without what only a terminal understands. A return that begins a line anew becomes a line end.
-fn printed(output: String) -> String {
-    let lines = output.replace("\r\n", "\n").replace('\r', "\n");
-    text::plain(&lines).into_owned()
 }
 
 fn how_it_ended(status: ExitStatus) -> String {

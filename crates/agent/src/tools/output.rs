@@ -31,6 +31,11 @@ impl Kept {
         }
     }
 
+    /// Whether something of it is left out.
+    pub(super) const fn is_cut(&self) -> bool {
+        self.cut > 0 || self.tail.len() > TAIL
+    }
+
     /// All that was kept, as text.
     pub(super) fn into_text(mut self) -> String {
         self.shorten();
@@ -63,7 +68,7 @@ pub(super) fn bounded(text: String) -> String {
 }
 
 /// Without the first bytes of a character that was cut in two.
-fn without_cut_end(bytes: &[u8]) -> &[u8] {
+pub(super) fn without_cut_end(bytes: &[u8]) -> &[u8] {
     let last = bytes
         .iter()
         .rev()

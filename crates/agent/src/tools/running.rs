@@ -5,8 +5,8 @@
 //!
 //! Invariant: when this is dropped before the command has ended, its processes are killed. Whoever waits for the command
 //! waits for its first process only: another one that keeps the output open delays nobody.
+//! Not here: what is kept of its output, which is handed on as it comes.
 
-use super::output::Kept;
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 use process_wrap::tokio::{ChildWrapper, CommandWrap, KillOnDrop, ProcessSession};
@@ -27,40 +27,50 @@ const LAST_MOMENT: Duration = Duration::from_millis(120);
 const REMOVAL: Duration = Duration::from_millis(30);
 
 /// What is started, and where.
-pub(super) struct Shell<'a> {
-    pub(super) program: &'a str,
-    pub(super) command: &'a str,
-    pub(super) directory: &'a Path,
-    pub(super) hidden_variables: &'a [String],
+pub(crate) struct Command<'a> {
+    pub(crate) line: &'a str,
+    pub(crate) directory: &'a Path,
+    pub(crate) hidden_variables: &'a [String],
 }
 
+/// Is told what was printed, as it comes.
+pub(crate) type Tell<'a> = &'a mut (dyn FnMut(&[u8]) + Send);
+
 /// A command under way.
-pub(super) struct Running {
+pub(crate) struct Running {
     child: Box<dyn ChildWrapper>,
     session: Option<Pid>,
     output: pipe::Receiver,
     buffer: Vec<u8>,
-    kept: Kept,
     is_open: bool,
     status: Option<ExitStatus>,
 }
 
 impl Running {
-    /// Starts the command.
-    pub(super) fn start(shell: &Shell<'_>) -> io::Result<Self> {
+    /// Starts the command with bash, or with what every system has.
+    pub(crate) fn start(command: &Command<'_>) -> io::Result<Self> {
+        match Self::start_with("bash", command) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                Self::start_with("sh", command)
+            }
+            result => result,
+        }
+    }
+
+    fn start_with(shell: &str, what: &Command<'_>) -> io::Result<Self> {
         // One pipe for both streams: what is printed is read in the order in which it was printed.
         let (reader, writer) = io::pipe()?;
         let output = pipe::Receiver::from_owned_fd(reader.into())?;
         let errors = writer.try_clone()?;
-        let mut command = CommandWrap::with_new(shell.program, |command| {
+        let mut command = CommandWrap::with_new(shell, |command| {
             command
                 .arg("-c")
-                .arg(shell.command)
-                .current_dir(shell.directory)
+                .arg(what.line)
+                .current_dir(what.directory)
                 .stdin(Stdio::null())
                 .stdout(writer)
                 .stderr(errors);
-            for name in shell.hidden_variables {
+            for name in what.hidden_variables {
                 command.env_remove(name);
             }
         });
@@ -74,7 +84,6 @@ impl Running {
             child,
             output,
             buffer: vec![0; 64 * 1024],
-            kept: Kept::default(),
             is_open: true,
             status: None,
         })
@@ -82,28 +91,28 @@ impl Running {
 
     /// Reads until the command has ended, and a moment longer if something keeps the output open. Can be called again
     /// after it was dropped.
-    pub(super) async fn finish(&mut self) -> io::Result<ExitStatus> {
+    pub(crate) async fn finish(&mut self, tell: Tell<'_>) -> io::Result<ExitStatus> {
         let status = loop {
             if let Some(status) = self.status {
                 break status;
             }
-            self.read_or_wait().await?;
+            self.read_or_wait(tell).await?;
         };
         let until = Instant::now() + AFTERWORD;
         // The clock is asked as well: a timeout does not end a read that always has something.
         while self.is_open && Instant::now() < until {
-            timeout_at(until, self.read()).await.ok();
+            timeout_at(until, self.read(tell)).await.ok();
         }
         self.session = None;
         Ok(status)
     }
 
     /// Asks all processes to end, and soon makes them.
-    pub(super) async fn kill(&mut self) {
+    pub(crate) async fn kill(&mut self, tell: Tell<'_>) {
         self.signal(Signal::SIGTERM);
         let end = async {
             while self.is_open || self.status.is_none() {
-                if self.read_or_wait().await.is_err() {
+                if self.read_or_wait(tell).await.is_err() {
                     break;
                 }
             }
@@ -115,14 +124,9 @@ impl Running {
         self.session = None;
     }
 
-    /// What was printed.
-    pub(super) fn into_text(mut self) -> String {
-        std::mem::take(&mut self.kept).into_text()
-    }
-
-    async fn read_or_wait(&mut self) -> io::Result<()> {
+    async fn read_or_wait(&mut self, tell: Tell<'_>) -> io::Result<()> {
         if self.status.is_some() {
-            self.read().await;
+            self.read(tell).await;
             return Ok(());
         }
         if !self.is_open {
@@ -131,7 +135,7 @@ impl Running {
         // Not the wrapper's own wait, which waits for all of the group.
         let child = self.child.inner_mut();
         tokio::select! {
-            count = self.output.read(&mut self.buffer) => self.take(count),
+            count = self.output.read(&mut self.buffer) => self.take(count, tell),
             status = child.wait() => self.status = Some(status?),
         }
         Ok(())
@@ -142,15 +146,15 @@ impl Running {
         Ok(())
     }
 
-    async fn read(&mut self) {
+    async fn read(&mut self, tell: Tell<'_>) {
         let count = self.output.read(&mut self.buffer).await;
-        self.take(count);
+        self.take(count, tell);
     }
 
-    fn take(&mut self, count: io::Result<usize>) {
+    fn take(&mut self, count: io::Result<usize>, tell: Tell<'_>) {
         match count {
             Ok(0) | Err(_) => self.is_open = false,
-            Ok(count) => self.kept.push(&self.buffer[..count]),
+            Ok(count) => tell(&self.buffer[..count]),
         }
     }
 

@@ -35,6 +35,8 @@ mod session_prefixes;
 mod session_resume;
 mod session_retry;
 mod session_steering;
+#[cfg(target_os = "linux")]
+mod shell;
 mod support;
 mod tools;
 // It looks for processes in /proc.

@@ -34,7 +34,7 @@ pub(crate) fn is_alive(pid: &str) -> bool {
 }
 
 /// The process ids that a command writes, once there are that many.
-async fn written_pids(file: &Path, count: usize) -> Vec<String> {
+pub(crate) async fn written_pids(file: &Path, count: usize) -> Vec<String> {
     let look = async {
         loop {
             let text = fs::read_to_string(file).unwrap_or_default();
