@@ -3,6 +3,8 @@
 //! Dialects (the pi protocol, the turn stream, the gateway's comments) are translations of this, made at the edge.
 //! Invariant: no event carries a credential; messages of providers were cleaned when their failure was made.
 
+mod kind;
+
 use crate::Timestamp;
 use crate::failure::Judged;
 use crate::models::ContinueBy;
@@ -16,6 +18,7 @@ pub const VERSION: u32 = 1;
 
 /// One thing that happened, and where it belongs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Event {
     /// The version of the vocabulary.
     pub v: u32,
@@ -37,6 +40,7 @@ pub struct Event {
 
 /// What happened.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "type", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Body {
@@ -274,6 +278,7 @@ pub enum Body {
 
 /// A tool that the model wants to run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ToolCall {
     /// The call's id, by which its result is matched.
     pub id: String,
@@ -285,6 +290,7 @@ pub struct ToolCall {
 
 /// What a model thought before it answered.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Reasoning {
     /// As much of it as may be read.
     pub text: String,
@@ -305,6 +311,7 @@ impl Reasoning {
 
 /// What makes reasoning acceptable to the provider that it came from.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Proof {
     /// A signature over the text.
@@ -329,6 +336,7 @@ pub enum Proof {
 
 /// Tokens used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Usage {
     /// Tokens read, those from the cache not counted.
     pub input: u64,
@@ -372,6 +380,7 @@ impl Usage {
 
 /// Why the model stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum StopReason {
@@ -389,6 +398,7 @@ pub enum StopReason {
 
 /// Why a conversation is made smaller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum CompactionReason {
@@ -406,6 +416,7 @@ pub enum CompactionReason {
 
 /// How a turn ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Seal {
     /// With an answer.

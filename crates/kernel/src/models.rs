@@ -27,6 +27,7 @@ impl Default for Traits {
 
 /// How an answer that was cut off is carried on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum ContinueBy {
     /// The provider goes on writing without us, and its stream is taken up where it broke off.

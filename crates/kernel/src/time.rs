@@ -104,6 +104,21 @@ impl<'de> Deserialize<'de> for Timestamp {
     }
 }
 
+#[cfg(feature = "schema")]
+impl schemars::JsonSchema for Timestamp {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Timestamp".into()
+    }
+
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        schemars::json_schema!({
+            "description": "A point in time, as RFC 3339 in UTC with milliseconds.",
+            "type": "string",
+            "format": "date-time",
+        })
+    }
+}
+
 /// A duration in words: `200ms`, `1.5s`, `2s`, `1m30s`, `5h`, `2d3h`.
 ///
 /// ```

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 /// What may be done about a failure, in the six classes of step policies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Class {
     /// It can pass by itself: try again.
@@ -42,6 +43,7 @@ macro_rules! causes {
     ($($(#[$doc:meta])* $name:ident => $class:ident, $word:literal, $phrase:literal;)*) => {
         /// What went wrong.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
         #[non_exhaustive]
         pub enum Cause {
             $($(#[$doc])* #[serde(rename = $word)] $name,)*

@@ -4,4 +4,6 @@
 pub mod host;
 pub mod lines;
 pub mod outbox;
+pub mod native;
+pub mod schema;
 pub mod voice;

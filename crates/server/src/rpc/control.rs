@@ -1,0 +1,69 @@
+//! What is done the moment it is asked, whatever else is under way: stopping things, hurrying them, switches.
+
+use super::command::{Caller, Command, QueueMode};
+use super::desk::Desk;
+use super::lane::Task;
+use outlast_agent::session::Mode;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+/// An abort is answered by then, even if something does not end.
+const LONGEST_ABORT: Duration = Duration::from_millis(240);
+
+impl Desk {
+    /// Does what is not to wait; what has its place in an order is handed back.
+    pub(super) fn control(self: &Arc<Self>, caller: Caller, command: Command) -> Option<Task> {
+        let session = self.session()?;
+        match command {
+            Command::Abort => {
+                self.abort(caller);
+                return None;
+            }
+            Command::AbortRetry => session.abort_retry(),
+            Command::RetryNow => session.retry_now(),
+            Command::AbortBash => self.end_shells(),
+            Command::SetAutoRetry { enabled } => session.set_auto_retry_enabled(enabled),
+            Command::SetAutoCompaction { enabled } => session.set_auto_compaction_enabled(enabled),
+            Command::SetSteeringMode { mode } => session.set_steering_mode(mode.into()),
+            Command::SetFollowUpMode { mode } => session.set_follow_up_mode(mode.into()),
+            command => {
+                return Some(Task {
+                    caller,
+                    command,
+                    epoch: self.epoch(),
+                });
+            }
+        }
+        self.reply(caller.done());
+        None
+    }
+
+    /// Ends what was asked before: the wait for a retry, the call, the tool, a compaction. What waits to be said goes on
+    /// waiting.
+    fn abort(self: &Arc<Self>, caller: Caller) {
+        self.end_epoch();
+        self.prompts_waiting.store(0, Ordering::Relaxed);
+        if let Some(session) = self.session() {
+            session.abort();
+        }
+        let run = self.run_under_way();
+        let desk = Arc::clone(self);
+        self.tasks.spawn(async move {
+            if let Some(run) = run {
+                let over = run.over.cancelled();
+                tokio::time::timeout(LONGEST_ABORT, over).await.ok();
+            }
+            desk.reply(caller.done());
+        });
+    }
+}
+
+impl From<QueueMode> for Mode {
+    fn from(mode: QueueMode) -> Self {
+        match mode {
+            QueueMode::All => Self::All,
+            QueueMode::OneAtATime => Self::OneAtATime,
+        }
+    }
+}

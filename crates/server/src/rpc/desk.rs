@@ -1,0 +1,196 @@
+//! Where everything comes together: the session in use, what runs in it, and who waits for an answer.
+
+use super::command::Caller;
+use super::run::Run;
+use super::Dialect;
+use crate::host::{Host, Model, Opened};
+use crate::native::NativeLog;
+use crate::outbox::{Item, Outbox};
+use outlast_agent::Session;
+use outlast_agent::session::Subscription;
+use outlast_engine::CancellationToken;
+use outlast_kernel::event::{Body, Event};
+use serde_json::{Value, json};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tokio::sync::Semaphore;
+use tokio_util::task::TaskTracker;
+
+/// How many answers are made at the same time that need the whole history of a session.
+const READERS: usize = 2;
+
+pub(super) struct Desk {
+    pub(super) host: Arc<dyn Host>,
+    pub(super) outbox: Outbox,
+    /// The last events, in the native dialect.
+    pub(super) log: Option<NativeLog>,
+    current: Mutex<Option<Current>>,
+    pub(super) run: Mutex<Option<Run>>,
+    /// Cancelled by the next abort: whatever was asked before it.
+    epoch: Mutex<CancellationToken>,
+    /// Cancelled by the next abort of commands.
+    shells: Mutex<CancellationToken>,
+    /// Who waits for a prompt to be accepted.
+    accepting: Arc<Mutex<Option<Caller>>>,
+    /// How many prompts came during a wait and are to be said when the run is over.
+    pub(super) prompts_waiting: AtomicU32,
+    /// Whether the last run ended with an answer.
+    pub(super) ended_well: AtomicBool,
+    /// Whether somebody has chosen the model that is asked next.
+    pub(super) is_chosen: AtomicBool,
+    pub(super) readers: Semaphore,
+    pub(super) tasks: TaskTracker,
+}
+
+/// The session in use.
+struct Current {
+    session: Arc<Session>,
+    model: Model,
+    _subscription: Subscription,
+}
+
+impl Desk {
+    pub(super) fn new(host: Arc<dyn Host>, outbox: Outbox, dialect: Dialect) -> Self {
+        Self {
+            host,
+            outbox,
+            log: (dialect == Dialect::Native).then(NativeLog::default),
+            current: Mutex::default(),
+            run: Mutex::default(),
+            epoch: Mutex::default(),
+            shells: Mutex::default(),
+            accepting: Arc::default(),
+            prompts_waiting: AtomicU32::new(0),
+            ended_well: AtomicBool::new(false),
+            is_chosen: AtomicBool::new(false),
+            readers: Semaphore::new(READERS),
+            tasks: TaskTracker::new(),
+        }
+    }
+
+    // --- The session in use ---
+
+    /// Goes on with another session. What was switched stays as it was switched.
+    pub(super) fn take_over(&self, opened: Opened) -> Option<Arc<Session>> {
+        let Opened { session, model } = opened;
+        let session = Arc::new(session);
+        if let Some(log) = &self.log {
+            log.begin(session.id(), session.snapshot().events);
+        }
+        let listener = self.listener();
+        let current = Current {
+            _subscription: session.subscribe(listener),
+            session: Arc::clone(&session),
+            model,
+        };
+        let before = lock(&self.current).replace(current)?;
+        session.set_auto_retry_enabled(before.session.auto_retry_enabled());
+        session.set_auto_compaction_enabled(before.session.auto_compaction_enabled());
+        session.set_steering_mode(before.session.steering_mode());
+        session.set_follow_up_mode(before.session.follow_up_mode());
+        Some(before.session)
+    }
+
+    /// Hands events on; a prompt is accepted when it is written down, and that is said first.
+    fn listener(&self) -> impl FnMut(&Event) + Send + 'static {
+        let (outbox, log) = (self.outbox.clone(), self.log.clone());
+        let accepting = Arc::clone(&self.accepting);
+        move |event| {
+            if matches!(event.body, Body::Input { .. })
+                && let Some(caller) = lock(&accepting).take()
+            {
+                let started = json!({ "disposition": "started" });
+                outbox.send(Item::Reply(caller.data(started)));
+            }
+            let say = |event: &Event| outbox.send(Item::Event(event.clone()));
+            match &log {
+                Some(log) => log.push(event, say),
+                None => say(event),
+            }
+        }
+    }
+
+    /// The session in use. There is one from the first moment on.
+    pub(super) fn session(&self) -> Option<Arc<Session>> {
+        let current = lock(&self.current);
+        current.as_ref().map(|current| Arc::clone(&current.session))
+    }
+
+    pub(super) fn model(&self) -> Option<Model> {
+        let current = lock(&self.current);
+        current.as_ref().map(|current| current.model.clone())
+    }
+
+    pub(super) fn set_model(&self, model: Model) {
+        if let Some(current) = &mut *lock(&self.current) {
+            current.model = model;
+        }
+        self.is_chosen.store(true, Ordering::Relaxed);
+    }
+
+    // --- Answers ---
+
+    pub(super) fn answer(&self, caller: &Caller, result: Result<Option<Value>, String>) {
+        self.reply(match result {
+            Ok(Some(data)) => caller.data(data),
+            Ok(None) => caller.done(),
+            Err(error) => caller.refuse(&error),
+        });
+    }
+
+    pub(super) fn reply(&self, frame: Value) {
+        self.outbox.send(Item::Reply(frame));
+    }
+
+    pub(super) fn expect_acceptance(&self, caller: Caller) {
+        *lock(&self.accepting) = Some(caller);
+    }
+
+    /// Who still waits for a prompt to be accepted.
+    pub(super) fn take_unaccepted(&self) -> Option<Caller> {
+        lock(&self.accepting).take()
+    }
+
+    // --- What stops things ---
+
+    /// What is cancelled when somebody wants everything to end that was asked up to now.
+    pub(super) fn epoch(&self) -> CancellationToken {
+        lock(&self.epoch).clone()
+    }
+
+    pub(super) fn end_epoch(&self) {
+        std::mem::take(&mut *lock(&self.epoch)).cancel();
+    }
+
+    /// What is cancelled when the commands of the client are to end.
+    pub(super) fn shells(&self) -> CancellationToken {
+        lock(&self.shells).clone()
+    }
+
+    pub(super) fn end_shells(&self) {
+        std::mem::take(&mut *lock(&self.shells)).cancel();
+    }
+
+    /// Stops serving. What runs is left as it is; commands of the client are ended.
+    pub(super) async fn leave(&self) {
+        self.end_shells();
+        let run = lock(&self.run).take();
+        if let Some(run) = run {
+            // To be resumed by another process.
+            run.leave().await;
+            return;
+        }
+        let session = lock(&self.current).take().map(|current| current.session);
+        if let Some(session) = session
+            && let Err(error) = session.close().await
+        {
+            self.host.warn(&format!(
+                "the session is not written down to its end: {error}"
+            ));
+        }
+    }
+}
+
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

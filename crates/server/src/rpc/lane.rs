@@ -1,0 +1,219 @@
+//! What has its place in an order: each command is begun when the one before it was, so that none overtakes another. What
+//! takes long goes on beside the lane.
+
+use super::command::{Behavior, Caller, Command};
+use super::desk::Desk;
+use super::run::First;
+use outlast_agent::Session;
+use outlast_agent::session::Place;
+use outlast_agent::tools::shell;
+use outlast_dialect::Message;
+use outlast_engine::CancellationToken;
+use serde_json::{Value, json};
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use tokio::sync::mpsc;
+
+const BUSY: &str = "a turn is running; `streamingBehavior` says when this is to be said: \"steer\" or \"followUp\"";
+
+/// A command, and what cancels it.
+pub(super) struct Task {
+    pub(super) caller: Caller,
+    pub(super) command: Command,
+    pub(super) epoch: CancellationToken,
+}
+
+/// What comes of a command: data, or nothing to tell, or why it is not done.
+pub(super) type Answer = Result<Option<Value>, String>;
+
+/// Begins what comes, in order. Whoever does not read the answers is asked to do so first.
+pub(super) async fn work_off(desk: Arc<Desk>, mut waiting: mpsc::Receiver<Task>) {
+    while let Some(task) = waiting.recv().await {
+        desk.outbox.room().await;
+        let Some(session) = desk.session() else {
+            return;
+        };
+        desk.begin(session, task).await;
+    }
+}
+
+impl Desk {
+    async fn begin(self: &Arc<Self>, session: Arc<Session>, task: Task) {
+        let Task {
+            caller,
+            command,
+            epoch,
+        } = task;
+        let answer = match command {
+            Command::Prompt {
+                said,
+                streaming_behavior,
+            } => {
+                let asked = (said.into(), streaming_behavior);
+                return self.prompt(caller, asked, epoch).await;
+            }
+            Command::Resume => return self.resume(caller, epoch).await,
+            Command::Compact {
+                custom_instructions,
+            } => return self.compact((session, caller), custom_instructions, epoch),
+            Command::Bash {
+                command,
+                exclude_from_context,
+            } => return self.bash((session, caller), command, !exclude_from_context),
+            Command::Steer(said) => self.queue(&session, Place::Steering, said.into()).await,
+            Command::FollowUp(said) => self.queue(&session, Place::FollowUp, said.into()).await,
+            Command::ClearQueue => self.clear_queue(&session).await,
+            Command::GetState => Ok(Some(self.state(&session))),
+            Command::Snapshot => self.snapshot(&session),
+            Command::Follow(fields) => return self.follow_again(&caller, fields),
+            command => match self.sessions(&session, command).await {
+                Ok(answer) => answer,
+                Err(command) => return self.tell_history((session, caller), command),
+            },
+        };
+        self.answer(&caller, answer);
+    }
+
+    async fn prompt(
+        self: &Arc<Self>,
+        caller: Caller,
+        (message, behavior): (Message, Option<Behavior>),
+        epoch: CancellationToken,
+    ) {
+        if epoch.is_cancelled() {
+            return self.reply(caller.refuse("it was aborted before it began"));
+        }
+        while let Some(run) = self.run_under_way() {
+            // One that is ending is waited for: an abort and a prompt after it are one thing.
+            if run.stop.is_cancelled() {
+                run.over.cancelled().await;
+                continue;
+            }
+            let Some(session) = self.session() else {
+                return;
+            };
+            let answer = self.queue_prompt(&session, message, behavior).await;
+            return self.answer(&caller, answer);
+        }
+        self.begin_run(First::Prompt(message), Some(caller), epoch);
+    }
+
+    /// A prompt while a run is under way. During a wait, when nothing is being written, it is simply the next one.
+    async fn queue_prompt(
+        self: &Arc<Self>,
+        session: &Session,
+        message: Message,
+        behavior: Option<Behavior>,
+    ) -> Answer {
+        let place = match behavior {
+            Some(Behavior::Steer) => Place::Steering,
+            Some(Behavior::FollowUp) => Place::FollowUp,
+            None if self.is_waiting(session) => {
+                self.prompts_waiting.fetch_add(1, Ordering::Relaxed);
+                Place::FollowUp
+            }
+            None => return Err(BUSY.to_owned()),
+        };
+        self.queue(session, place, message).await
+    }
+
+    async fn queue(self: &Arc<Self>, session: &Session, place: Place, message: Message) -> Answer {
+        let was_running = self.run_under_way().is_some();
+        let queued = session.queue(place, message).await;
+        queued.map_err(|error| error.to_string())?;
+        if was_running {
+            self.say_what_was_missed();
+        }
+        Ok(Some(json!({ "disposition": "queued" })))
+    }
+
+    async fn clear_queue(&self, session: &Session) -> Answer {
+        let taken = session.clear_queue().await;
+        let taken = taken.map_err(|error| error.to_string())?;
+        self.prompts_waiting.store(0, Ordering::Relaxed);
+        let texts = |messages: &[Message]| messages.iter().map(Message::text).collect::<Vec<_>>();
+        Ok(Some(json!({
+            "steering": texts(&taken.steering), "followUp": texts(&taken.follow_up),
+        })))
+    }
+
+    async fn resume(self: &Arc<Self>, caller: Caller, epoch: CancellationToken) {
+        while let Some(run) = self.run_under_way() {
+            if !run.stop.is_cancelled() {
+                return self.reply(caller.refuse("a turn is running"));
+            }
+            run.over.cancelled().await;
+        }
+        self.begin_run(First::Resume, Some(caller), epoch);
+    }
+
+    fn compact(
+        self: &Arc<Self>,
+        (session, caller): (Arc<Session>, Caller),
+        focus: Option<String>,
+        epoch: CancellationToken,
+    ) {
+        let desk = Arc::clone(self);
+        self.tasks.spawn(async move {
+            let limits = desk.host.limits();
+            let mut work = pin!(session.compact(focus.as_deref(), limits));
+            let compacted = tokio::select! {
+                biased;
+                compacted = &mut work => compacted,
+                () = epoch.cancelled() => {
+                    session.abort();
+                    work.await
+                }
+            };
+            let answer = compacted
+                .map(|compacted| Some(desk.compaction(&compacted)))
+                .map_err(|error| error.to_string());
+            desk.answer(&caller, answer);
+        });
+    }
+
+    /// Runs a command of the client, who may do what it likes; the model is told what came of it unless it is not to know.
+    fn bash(
+        self: &Arc<Self>,
+        (session, caller): (Arc<Session>, Caller),
+        command: String,
+        is_told: bool,
+    ) {
+        let (desk, cancel) = (Arc::clone(self), self.shells());
+        self.tasks.spawn(async move {
+            let shell = desk.host.shell(&command);
+            let mut say = |piece: &str| {
+                let mut update = json!({ "type": "bash_execution_update", "delta": piece });
+                if let Some(id) = caller.id() {
+                    update["id"] = id.clone();
+                }
+                desk.reply(update);
+            };
+            let ended = shell::run(shell, cancel, &mut say).await;
+            if is_told {
+                let told = session.note(told(&command, &ended)).await;
+                if let Err(error) = told {
+                    desk.host.warn(&error.to_string());
+                }
+            }
+            desk.reply(caller.data(json!({
+                "output": ended.output, "exitCode": ended.exit_code,
+                "cancelled": ended.cancelled, "truncated": ended.truncated,
+            })));
+        });
+    }
+}
+
+/// What the model is told of a command that somebody ran.
+fn told(command: &str, ended: &shell::ShellEnd) -> Message {
+    let end = match (ended.cancelled, ended.exit_code) {
+        (true, _) => "it was cancelled".to_owned(),
+        (false, Some(code)) => format!("exit status {code}"),
+        (false, None) => "it was killed".to_owned(),
+    };
+    Message::user(format!(
+        "I ran a command.\n\n$ {command}\n{}\n[{end}]",
+        ended.output.trim_end_matches('\n')
+    ))
+}

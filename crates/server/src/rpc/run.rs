@@ -1,0 +1,236 @@
+//! A run: a prompt and everything that follows from it by itself, to the one completion that it has.
+//!
+//! Invariants: one run at a time; a run ends when its last turn has ended and nothing waits to be said, or when a turn
+//! failed or was aborted; no turn is driven on while too much waits to be read.
+
+use super::command::Caller;
+use super::desk::{Desk, lock};
+use crate::outbox::{Item, Outbox};
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use outlast_agent::Session;
+use outlast_agent::session::{Ask, Error, Waiting};
+use outlast_dialect::Message;
+use outlast_engine::CancellationToken;
+use outlast_engine::turn::Ended;
+use outlast_kernel::event::Seal;
+use std::future::poll_fn;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::task::ready;
+use std::time::Duration;
+use tokio::task::AbortHandle;
+
+/// A turn that is left has so long to let go of what it holds.
+const TIME_TO_LEAVE: Duration = Duration::from_millis(300);
+
+/// A run that is under way.
+#[derive(Clone)]
+pub(super) struct Run {
+    /// Cancelled when it is to end.
+    pub(super) stop: CancellationToken,
+    /// Cancelled when it is over.
+    pub(super) over: CancellationToken,
+    task: Option<AbortHandle>,
+}
+
+impl Run {
+    /// Lets go of the turn without ending it.
+    pub(super) async fn leave(self) {
+        if let Some(task) = self.task {
+            task.abort();
+        }
+        tokio::time::timeout(TIME_TO_LEAVE, self.over.cancelled())
+            .await
+            .ok();
+    }
+}
+
+/// How a run begins.
+pub(super) enum First {
+    /// With something that is said.
+    Prompt(Message),
+    /// With what waits to be said.
+    Waiting,
+    /// With the turn that was left or has failed.
+    Resume,
+}
+
+type Turn<'a> = BoxFuture<'a, Result<Option<Ended>, Error>>;
+
+impl Desk {
+    /// The run that is under way.
+    pub(super) fn run_under_way(&self) -> Option<Run> {
+        lock(&self.run).clone()
+    }
+
+    /// Begins a run, unless one is under way. Who is named hears when it is accepted, or why not.
+    pub(super) fn begin_run(
+        self: &Arc<Self>,
+        first: First,
+        caller: Option<Caller>,
+        stop: CancellationToken,
+    ) {
+        let Some(session) = self.session() else {
+            return false;
+        };
+        let mut run = lock(&self.run);
+        if run.is_some() {
+            return false;
+        }
+        if let Some(caller) = caller {
+            self.expect_acceptance(caller);
+        }
+        let over = CancellationToken::new();
+        let mut begun = Run {
+            stop: stop.clone(),
+            over: over.clone(),
+            task: None,
+        };
+        let desk = Arc::clone(self);
+        let work = async move {
+            let _over = over.drop_guard();
+            desk.carry_on(&session, first, stop).await;
+        };
+        begun.task = Some(self.tasks.spawn(work).abort_handle());
+        *run = Some(begun);
+        true
+    }
+
+    /// Drives a run to its end.
+    async fn carry_on(
+        self: &Arc<Self>,
+        session: &Arc<Session>,
+        first: First,
+        stop: CancellationToken,
+    ) {
+        let mut turn = self.first_turn(session, first, stop.clone());
+        let seal = loop {
+            match self.follow(session, turn, &stop).await {
+                Ok(Some(ended)) if ended.seal != Seal::Completed => break Some(ended.seal),
+                Ok(ended) if ended.is_none() || stop.is_cancelled() => break None,
+                Ok(_) => turn = self.waiting_turn(session, stop.clone()),
+                Err(error) => return self.could_not_begin(&error),
+            }
+        };
+        self.end_run(session, seal, stop.is_cancelled());
+    }
+
+    fn first_turn<'a>(
+        &self,
+        session: &'a Session,
+        first: First,
+        stop: CancellationToken,
+    ) -> Turn<'a> {
+        match first {
+            First::Prompt(message) => {
+                let ask = self.ask(Some(message), stop);
+                session.prompt(ask).map(|ended| ended.map(Some)).boxed()
+            }
+            First::Waiting => self.waiting_turn(session, stop),
+            First::Resume if session.unfinished_turn().is_some() => {
+                session.resume().map(|ended| ended.map(Some)).boxed()
+            }
+            First::Resume => {
+                let ask = self.ask(None, stop);
+                session.try_again(ask).map(|ended| ended.map(Some)).boxed()
+            }
+        }
+    }
+
+    fn waiting_turn<'a>(&self, session: &'a Session, stop: CancellationToken) -> Turn<'a> {
+        session.prompt_waiting(self.ask(None, stop)).boxed()
+    }
+
+    fn ask(&self, message: Option<Message>, abort: CancellationToken) -> Ask {
+        Ask {
+            message,
+            limits: self.host.limits(),
+            options: self.host.options(),
+            chosen: self.is_chosen.swap(false, Ordering::Relaxed),
+            abort,
+        }
+    }
+
+    /// Follows a turn to its end, as fast as its events are read.
+    async fn follow(
+        &self,
+        session: &Session,
+        turn: Turn<'_>,
+        stop: &CancellationToken,
+    ) -> Result<Option<Ended>, Error> {
+        let mut turn = pin!(paced(turn, &self.outbox, stop));
+        tokio::select! {
+            ended = &mut turn => return ended,
+            () = stop.cancelled() => session.abort(),
+        }
+        turn.await
+    }
+
+    /// Nothing was begun: whoever has asked for it is told, and there is no completion.
+    fn could_not_begin(&self, error: &Error) {
+        *lock(&self.run) = None;
+        match self.take_unaccepted() {
+            Some(caller) => self.reply(caller.refuse(&error.to_string())),
+            // A later turn of a run could not begin; what waits is still there.
+            None => self.outbox.send(Item::RunEnded { aborted: false }),
+        }
+    }
+
+    fn end_run(self: &Arc<Self>, session: &Session, seal: Option<Seal>, stopped: bool) {
+        let aborted = stopped || seal == Some(Seal::Aborted);
+        if let Some(caller) = self.take_unaccepted() {
+            self.reply(caller.refuse("it was aborted before it began"));
+        }
+        let ended_well = seal.is_none() && !aborted;
+        self.ended_well.store(ended_well, Ordering::Relaxed);
+        *lock(&self.run) = None;
+        self.outbox.send(Item::RunEnded { aborted });
+        if aborted || is_empty(&session.waiting()) {
+            self.prompts_waiting.store(0, Ordering::Relaxed);
+        } else if ended_well || self.has_prompt_waiting() {
+            self.begin_run(First::Waiting, None, self.epoch());
+        }
+    }
+
+    /// A prompt that came during a wait has its turn also when the wait was in vain.
+    fn has_prompt_waiting(&self) -> bool {
+        let less = |count: u32| count.checked_sub(1);
+        let prompts = &self.prompts_waiting;
+        let less = prompts.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
+        less.is_ok()
+    }
+
+    /// What came while the last run was ending has been seen by nobody.
+    pub(super) fn say_what_was_missed(self: &Arc<Self>) {
+        if self.run_under_way().is_none() && self.ended_well.load(Ordering::Relaxed) {
+            self.begin_run(First::Waiting, None, self.epoch());
+        }
+    }
+}
+
+fn is_empty(waiting: &Waiting) -> bool {
+    waiting.steering.is_empty() && waiting.follow_up.is_empty()
+}
+
+/// Drives a turn only while what it says can be taken in, until it is to end.
+async fn paced(mut turn: Turn<'_>, outbox: &Outbox, stop: &CancellationToken) -> <Turn<'static> as Future>::Output {
+    let mut hold: Option<BoxFuture<'_, ()>> = None;
+    poll_fn(|context| {
+        if hold.is_none() && outbox.is_full() && !stop.is_cancelled() {
+            hold = Some(Box::pin(async {
+                tokio::select! {
+                    () = outbox.room() => {}
+                    () = stop.cancelled() => {}
+                }
+            }));
+        }
+        if let Some(wait) = &mut hold {
+            ready!(wait.as_mut().poll(context));
+            hold = None;
+        }
+        turn.as_mut().poll(context)
+    })
+    .await
+}

@@ -1,0 +1,166 @@
+//! Other sessions and other models in the place of those in use.
+
+use super::command::Command;
+use super::desk::Desk;
+use super::lane::Answer;
+use crate::host::Opened;
+use outlast_agent::Session;
+use serde_json::{Value, json};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A run that is to make room has so long to end.
+const LONGEST_END: Duration = Duration::from_secs(1);
+
+impl Desk {
+    /// Does what concerns sessions and models as a whole; what is none of that is handed back.
+    pub(super) async fn sessions(
+        self: &Arc<Self>,
+        session: &Arc<Session>,
+        command: Command,
+    ) -> Result<Answer, Command> {
+        Ok(match command {
+            Command::NewSession => self.replace(Other::New).await,
+            Command::SwitchSession { session_path } => {
+                self.replace(Other::Named(&session_path)).await
+            }
+            Command::Clone => self.replace(Other::Copy(session, None)).await,
+            Command::Fork { entry_id } => self.fork(session, &entry_id).await,
+            Command::SetSessionName { name } => self.rename(session, name.trim()).await,
+            Command::SetModel { provider, model_id } => {
+                let chosen = self.choose(session, (&provider, &model_id)).await;
+                chosen.map(Some)
+            }
+            Command::CycleModel => self.cycle_model(session).await,
+            Command::GetAvailableModels => Ok(Some(json!({ "models": self.host.models() }))),
+            // Nothing here chooses how much a model thinks: there is one level, and it is kept.
+            Command::SetThinkingLevel { .. } => Ok(None),
+            Command::CycleThinkingLevel => Ok(Some(Value::Null)),
+            Command::GetAvailableThinkingLevels => Ok(Some(json!({ "levels": ["off"] }))),
+            Command::GetCommands => Ok(Some(json!({ "commands": [] }))),
+            command => return Err(command),
+        })
+    }
+
+    async fn rename(&self, session: &Session, name: &str) -> Answer {
+        if name.is_empty() {
+            return Err("Session name cannot be empty".to_owned());
+        }
+        let renamed = session.rename(name).await;
+        renamed.map(|()| None).map_err(|error| error.to_string())
+    }
+
+    // --- Sessions ---
+
+    /// Goes on with another session. The run that is under way is ended first, and settled.
+    async fn replace(self: &Arc<Self>, other: Other<'_>) -> Answer {
+        self.end_epoch();
+        if let Some(session) = self.session() {
+            session.abort();
+        }
+        if let Some(run) = self.run_under_way() {
+            let over = run.over.cancelled();
+            let ended = tokio::time::timeout(LONGEST_END, over).await;
+            ended.map_err(|_| "the turn that is running does not end".to_owned())?;
+        }
+        let opened = self.other(other).await?;
+        self.host_took(opened).await;
+        Ok(Some(json!({ "cancelled": false })))
+    }
+
+    async fn host_took(&self, opened: Opened) {
+        if let Some(before) = self.take_over(opened)
+            && let Err(error) = before.close().await
+        {
+            let what = "the session before is not written down to its end";
+            self.host.warn(&format!("{what}: {error}"));
+        }
+    }
+
+    async fn other(&self, other: Other<'_>) -> Result<Opened, String> {
+        match other {
+            Other::New => self.host.begin().await,
+            Other::Copy(session, before) => self.host.fork(session, before).await,
+            Other::Named(path) => match session_name(path) {
+                Some(name) => self.host.open(name).await,
+                // A file that is not there is begun.
+                None if !std::path::Path::new(path).exists() => self.host.begin().await,
+                None => Err(format!(
+                    "{path} is no session of ours; give its id, or the `sessionFile` of `get_state`"
+                )),
+            },
+        }
+    }
+
+    async fn fork(self: &Arc<Self>, session: &Arc<Session>, entry_id: &str) -> Answer {
+        let unknown = || format!("Entry not found: {entry_id}");
+        let entries = session.entries().await;
+        let entries = entries.map_err(|error| error.to_string())?;
+        let (seq, text) = crate::pi_rpc::fork_point(session.id(), &entries, entry_id)
+            .ok_or_else(unknown)?;
+        self.replace(Other::Copy(session, Some(seq))).await?;
+        Ok(Some(json!({ "text": text, "cancelled": false })))
+    }
+
+    // --- Models ---
+
+    async fn choose(
+        &self,
+        session: &Session,
+        (provider, model): (&str, &str),
+    ) -> Result<Value, String> {
+        let chosen = self.host.choose(session.setup(), (provider, model)).await?;
+        let (setup, model) =
+            chosen.ok_or_else(|| format!("Model not found: {provider}/{model}"))?;
+        session.change_setup(setup);
+        self.set_model(model.clone());
+        Ok(json!(model))
+    }
+
+    async fn cycle_model(&self, session: &Session) -> Answer {
+        let (models, current) = (self.host.models(), self.model());
+        let place = models.iter().position(|model| Some(model) == current.as_ref());
+        let next = place.map_or(0, |place| place + 1) % models.len().max(1);
+        match models.get(next) {
+            Some(next) if models.len() > 1 => {
+                let model = self.choose(session, (&next.provider, &next.id)).await?;
+                Ok(Some(json!({ "model": model, "thinkingLevel": "off", "isScoped": false })))
+            }
+            _ => Ok(Some(Value::Null)),
+        }
+    }
+}
+
+/// Which session comes next.
+enum Other<'a> {
+    New,
+    Named(&'a str),
+    /// With the entries of that one: those before a number, or all.
+    Copy(&'a Arc<Session>, Option<u64>),
+}
+
+/// The id in what a client calls a session: an id, or what `get_state` said of one. A path of other making holds none.
+fn session_name(path: &str) -> Option<&str> {
+    let name = path.rsplit_once('#').map_or(path, |(_, name)| name);
+    let is_id = |b: u8| b.is_ascii_hexdigit() || b == b'-';
+    (!name.is_empty() && name.bytes().all(is_id)).then_some(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::session_name;
+
+    #[test]
+    fn a_session_is_named_by_its_id_and_not_by_a_path_of_other_making() {
+        let table = [
+            ("01a1dcc3-752b", Some("01a1dcc3-752b")),
+            ("/home/u/sessions.db#01a1dcc3-752b", Some("01a1dcc3-752b")),
+            ("/home/u/2026_01a1dcc3.jsonl", None),
+            ("", None),
+            ("/home/u/sessions.db#", None),
+        ];
+        for (path, expected) in table {
+            assert_eq!(session_name(path), expected, "{path}");
+        }
+    }
+}

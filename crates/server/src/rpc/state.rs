@@ -1,0 +1,120 @@
+//! Where the session stands, as a client is told.
+
+use super::command::Caller;
+use super::desk::Desk;
+use super::lane::Answer;
+use crate::native::{Follow, SnapshotView};
+use crate::outbox::Item;
+use outlast_agent::Session;
+use outlast_agent::session::{Compacted, Mode};
+use outlast_kernel::event::Event;
+use serde_json::{Map, Value, json};
+
+const NATIVE_ONLY: &str = "only the native dialect has it: `outlast rpc --mode native`";
+
+impl Desk {
+    /// Whether a turn waits: for a retry, or at the gate.
+    pub(super) fn is_waiting(&self, session: &Session) -> bool {
+        let snapshot = session.snapshot();
+        let retry = snapshot.retry.and_then(|retry| retry.wake_at);
+        retry.is_some() || snapshot.held.is_some()
+    }
+
+    /// The answer to `get_state`: what clients know, and after it what they had no way to know.
+    pub(super) fn state(&self, session: &Session) -> Value {
+        let snapshot = session.snapshot();
+        let waiting = session.waiting();
+        let is_under_way = self.run_under_way().is_some();
+        let mut state = json!({
+            "model": self.model(),
+            "thinkingLevel": "off",
+            "isStreaming": is_under_way && !self.is_waiting(session),
+            "isCompacting": snapshot.is_compacting,
+            "steeringMode": word(session.steering_mode()),
+            "followUpMode": word(session.follow_up_mode()),
+            "sessionId": session.id(),
+            "autoCompactionEnabled": session.auto_compaction_enabled(),
+            "messageCount": session.message_count(),
+            "pendingMessageCount": waiting.steering.len() + waiting.follow_up.len(),
+            "isRunning": is_under_way,
+            "isRetrying": snapshot.retry.is_some(),
+            "autoRetryEnabled": session.auto_retry_enabled(),
+            "retry": retry(session),
+            "unfinishedTurn": !is_under_way && session.unfinished_turn().is_some(),
+            "usage": snapshot.usage,
+        });
+        let file = self.host.file().filter(|_| session.is_kept());
+        if let Some(file) = file {
+            state["sessionFile"] = format!("{file}#{}", session.id()).into();
+        }
+        let title = session.title();
+        if !title.is_empty() {
+            state["sessionName"] = title.into();
+        }
+        if let Some(held) = snapshot.held {
+            state["held"] = json!({ "until": held.until, "cause": held.cause });
+        }
+        state
+    }
+
+    /// The answer to `snapshot`.
+    pub(super) fn snapshot(&self, session: &Session) -> Answer {
+        match self.log {
+            Some(_) => Ok(Some(json!(SnapshotView::of(session)))),
+            None => Err(NATIVE_ONLY.to_owned()),
+        }
+    }
+
+    /// Says events again that were said before, and from here on those that are wanted.
+    pub(super) fn follow_again(&self, caller: &Caller, fields: Map<String, Value>) {
+        let Some(log) = &self.log else {
+            return self.reply(caller.refuse(NATIVE_ONLY));
+        };
+        let followed = Follow::read(&Value::Object(fields)).and_then(|follow| {
+            let say = |followed, events: Vec<Event>| {
+                self.reply(caller.data(json!(followed)));
+                let mut events = events.into_iter();
+                events.for_each(|event| self.outbox.send(Item::Event(event)));
+            };
+            Ok(log.follow(follow, say)?)
+        });
+        if let Err(error) = followed {
+            let mut refused = caller.refuse(&error.to_string());
+            refused["code"] = error.code().into();
+            if let Some(oldest) = error.oldest() {
+                refused["oldest"] = oldest.into();
+            }
+            self.reply(refused);
+        }
+    }
+
+    pub(super) fn compaction(&self, compacted: &Compacted) -> Value {
+        json!({
+            "summary": compacted.summary.clone().unwrap_or_default(),
+            "firstKeptEntryId": "",
+            "tokensBefore": compacted.before,
+            "tokensAfter": compacted.after,
+            "details": { "readFiles": [], "modifiedFiles": [] },
+        })
+    }
+}
+
+/// What is known of the retry that is waited for or under way; attempt 0 means that there is none.
+fn retry(session: &Session) -> Value {
+    let mut state = json!({ "enabled": session.auto_retry_enabled(), "attempt": 0 });
+    if let Some(retry) = session.snapshot().retry {
+        state["attempt"] = retry.attempt.into();
+        state["maxAttempts"] = retry.max_attempts.into();
+        state["cause"] = retry.cause.as_str().into();
+        state["errorMessage"] = retry.message.into();
+        state["wakeAt"] = json!(retry.wake_at);
+    }
+    state
+}
+
+const fn word(mode: Mode) -> &'static str {
+    match mode {
+        Mode::All => "all",
+        Mode::OneAtATime => "one-at-a-time",
+    }
+}
