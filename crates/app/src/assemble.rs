@@ -15,6 +15,7 @@ use outlast_engine::route::Route;
 use outlast_engine::strategy::PolicyRetry;
 use outlast_engine::{Clock, RetryStrategy};
 use outlast_kernel::budget::Limits;
+use outlast_server::host::Model;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -77,12 +78,15 @@ impl Parts {
 
     /// What a prompt may spend that begins now.
     pub(crate) fn limits(&self) -> Limits {
-        let limits = self.settings.limits;
-        Limits {
-            deadline: limits.deadline.map(|limit| self.clock.now() + limit),
-            sleep: limits.sleep,
-            cost: limits.cost,
-        }
+        self.settings.limits.from(self.clock.now())
+    }
+
+    /// The models that can be asked, as clients are told of them; the one that is asked first.
+    pub(crate) fn models(&self, base_url: Option<&str>) -> Vec<Model> {
+        let first = self.reached.card(&self.settings, base_url);
+        let others = self.fallbacks.iter().zip(&self.settings.fallbacks);
+        let others = others.map(|(reached, settings)| reached.card(settings, None));
+        std::iter::once(first).chain(others).collect()
     }
 
     /// What a session in that folder is made of. MCP servers are started for it, which may take a while.
@@ -97,6 +101,16 @@ impl Parts {
             None => None,
         };
         let offered = tools.as_ref().map(Tools::offered).unwrap_or_default();
+        Setup {
+            system: (!offered.is_empty()).then(|| instructions(folder)),
+            tools: tools.map(|tools| Arc::new(tools) as _),
+            offered,
+            ..self.setup_without_tools(options, knowledge)
+        }
+    }
+
+    /// Who is asked, how and how often.
+    pub(crate) fn setup_without_tools(self, options: &Options, knowledge: &Knowledge) -> Setup {
         let Self {
             reached,
             fallbacks,
@@ -119,7 +133,6 @@ impl Parts {
             settings.recovery.compaction,
         );
         Setup {
-            system: (!offered.is_empty()).then(|| instructions(folder)),
             max_tokens: settings.max_tokens,
             delivery: match options.whole {
                 true => Delivery::Whole,
@@ -136,8 +149,6 @@ impl Parts {
             compaction: Some(Arc::new(compaction)),
             after_content: settings.recovery.after_content,
             corrections: settings.recovery.corrections,
-            tools: tools.map(|tools| Arc::new(tools) as _),
-            offered,
             ..Setup::new(first.provider, first.model, clock)
         }
     }

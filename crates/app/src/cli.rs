@@ -61,6 +61,8 @@ pub(crate) enum Command {
     /// Serve the scripted provider over HTTP, in three dialects, to rehearse an outage
     #[command(after_help = outlast_mock::help())]
     Mock(MockArguments),
+    /// Be driven by another program over stdin and stdout: commands in, events out
+    Rpc(RpcArguments),
     /// Carry on what a crash, a reboot or a signal has interrupted
     Resume(ResumeArguments),
     /// List, show, export, compact and delete sessions
@@ -77,15 +79,15 @@ pub(crate) enum Command {
 #[derive(Debug, Args)]
 pub(crate) struct PromptArguments {
     /// Ask once, print the answer and leave; `-` reads the prompt from stdin
-    #[arg(short = 'p', long, allow_hyphen_values = true)]
+    #[arg(short = 'p', long, allow_hyphen_values = true, conflicts_with = "mode")]
     pub(crate) prompt: Option<String>,
 
-    #[command(flatten)]
-    pub(crate) flags: SettingFlags,
+    /// Be driven by another program over stdin and stdout, as `outlast rpc` is
+    #[arg(long, value_enum)]
+    pub(crate) mode: Option<RpcMode>,
 
-    /// Where the provider is, such as http://localhost:8080/v1 [default: the provider's own address]
-    #[arg(long, value_name = "URL", requires = "prompt")]
-    pub(crate) base_url: Option<String>,
+    #[command(flatten)]
+    pub(crate) choice: SessionChoice,
 
     /// A picture to go along with the prompt; may be given more than once
     #[arg(long, value_name = "FILE", requires = "prompt")]
@@ -98,35 +100,64 @@ pub(crate) struct PromptArguments {
     /// Print every event as one line of JSON instead of the answer
     #[arg(long, requires = "prompt")]
     pub(crate) json: bool,
+}
+
+/// Which session, with whom, and what it may do.
+#[derive(Debug, Args)]
+pub(crate) struct SessionChoice {
+    #[command(flatten)]
+    pub(crate) flags: SettingFlags,
+
+    /// Where the provider is, such as http://localhost:8080/v1 [default: the provider's own address]
+    #[arg(long, value_name = "URL")]
+    pub(crate) base_url: Option<String>,
 
     /// Go on with the last session of this folder
-    #[arg(long = "continue", requires = "prompt", conflicts_with_all = ["session", "no_session"])]
+    #[arg(long = "continue", conflicts_with_all = ["session", "no_session"])]
     pub(crate) go_on: bool,
 
     /// Go on with that session; the beginning of its id is enough
-    #[arg(
-        long,
-        value_name = "ID",
-        requires = "prompt",
-        conflicts_with = "no_session"
-    )]
+    #[arg(long, value_name = "ID", conflicts_with = "no_session")]
     pub(crate) session: Option<String>,
 
     /// Write nothing down: what a crash interrupts cannot be carried on
-    #[arg(long, requires = "prompt")]
+    #[arg(long)]
     pub(crate) no_session: bool,
 
     /// What may run without being asked about: write, bash, outside, mcp; separated by commas
-    #[arg(long, value_name = "NAMES", requires = "prompt")]
+    #[arg(long, value_name = "NAMES")]
     pub(crate) allow: Option<String>,
 
     /// Offer the model no tools
-    #[arg(long, requires = "prompt")]
+    #[arg(long)]
     pub(crate) no_tools: bool,
 
-    /// How long the prompt may take in all, such as 8h [default: as long as it takes]
-    #[arg(long, value_name = "DURATION", requires = "prompt")]
+    /// How long a prompt may take in all, such as 8h [default: as long as it takes]
+    #[arg(long, value_name = "DURATION")]
     pub(crate) deadline: Option<String>,
+}
+
+/// How events are said to a program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum RpcMode {
+    /// The pi RPC protocol
+    Rpc,
+    /// The same commands, with our own events
+    Native,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RpcArguments {
+    /// How events are said
+    #[arg(long, value_enum, default_value = "rpc")]
+    pub(crate) mode: RpcMode,
+
+    #[command(flatten)]
+    pub(crate) choice: SessionChoice,
+
+    /// Print the JSON Schema of the native dialect and leave
+    #[arg(long)]
+    pub(crate) schema: bool,
 }
 
 #[derive(Debug, Args)]

@@ -34,7 +34,8 @@ pub(crate) fn is_meant(prompt: &str) -> bool {
 
 /// `outlast -p "/compact what to look at" --session ID`.
 pub(crate) fn run_prompt(arguments: &PromptArguments) -> anyhow::Result<Exit> {
-    if !arguments.go_on && arguments.session.is_none() {
+    let choice = &arguments.choice;
+    if !choice.go_on && choice.session.is_none() {
         let problem = "there is nothing to make smaller in a new session; name one: --session ID, or --continue";
         return Err(Usage(problem.to_owned()).into());
     }
@@ -42,7 +43,7 @@ pub(crate) fn run_prompt(arguments: &PromptArguments) -> anyhow::Result<Exit> {
         return Err(Usage(format!("{COMMAND} takes no picture")).into());
     }
     let focus = arguments.prompt.as_deref().and_then(focus);
-    let session = (arguments.session.as_deref(), Options::of(arguments));
+    let session = (choice.session.as_deref(), Options::of(choice));
     runtime::run(run(session, focus.unwrap_or_default(), arguments.json))
 }
 

@@ -22,7 +22,7 @@ pub(crate) mod settings;
 #[cfg(test)]
 mod settings_tests;
 mod table;
-mod url;
+pub(crate) mod url;
 pub(crate) mod value;
 
 use crate::exit::Usage;
@@ -33,7 +33,7 @@ pub(crate) use layers::{Found, Layers, Origin, Trust};
 pub(crate) use problem::Problems;
 #[cfg(all(unix, feature = "mcp"))]
 pub(crate) use servers::ServerSettings;
-pub(crate) use settings::{Provider, Settings};
+pub(crate) use settings::{LimitSettings, Provider, Settings};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 pub(crate) use table::SETTINGS;

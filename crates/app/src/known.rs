@@ -8,7 +8,7 @@ use anyhow::Context;
 use outlast_engine::Clock;
 use outlast_store::Journal;
 use outlast_store::journal::{State, Summary};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// A session that is there, free and finished. It stays in the folder where it began.
@@ -50,13 +50,7 @@ impl Known {
 async fn summary(journal: &Journal, name: Option<&str>) -> anyhow::Result<Summary> {
     let summary = match name {
         Some(name) => journal::find(journal, name).await?,
-        None => {
-            let here = current_folder()?.to_string_lossy().into_owned();
-            let mut sessions = journal.sessions().await?.into_iter();
-            sessions
-                .find(|session| session.directory == here)
-                .ok_or_else(|| Usage(format!("there is no session that began in {here}")))?
-        }
+        None => last_in(journal, &current_folder()?).await?,
     };
     match (summary.open_turn, summary.state) {
         (_, State::InUse) => Err(Usage(format!(
@@ -78,6 +72,14 @@ async fn summary(journal: &Journal, name: Option<&str>) -> anyhow::Result<Summar
         }
         (None, _) => Ok(summary),
     }
+}
+
+/// The session of that folder in which something happened last.
+pub(crate) async fn last_in(journal: &Journal, folder: &Path) -> anyhow::Result<Summary> {
+    let here = folder.to_string_lossy();
+    let mut sessions = journal.sessions().await?.into_iter();
+    let last = sessions.find(|session| session.directory == here);
+    Ok(last.ok_or_else(|| Usage(format!("there is no session that began in {here}")))?)
 }
 
 pub(crate) fn current_folder() -> anyhow::Result<PathBuf> {

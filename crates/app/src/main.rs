@@ -28,6 +28,8 @@ mod progress;
 mod prompt;
 mod reach;
 mod resume_command;
+mod rpc_command;
+mod rpc_host;
 mod runtime;
 mod screen;
 mod servers;
@@ -78,18 +80,30 @@ fn bug(panic: &std::panic::PanicHookInfo<'_>) -> String {
 }
 
 fn run(arguments: cli::Arguments) -> anyhow::Result<Exit> {
-    match (arguments.command, arguments.prompt.prompt.is_some()) {
-        (Some(cli::Command::Policy(command)), _) => policy_command::run(command),
-        (Some(cli::Command::Explain(arguments)), _) => explain::run(arguments),
-        (Some(cli::Command::Simulate(arguments)), _) => simulate_command::run(arguments),
-        (Some(cli::Command::Config(command)), _) => config_command::run(command),
-        (Some(cli::Command::Mock(arguments)), _) => mock_command::run(&arguments),
-        (Some(cli::Command::Resume(arguments)), _) => resume_command::run(&arguments),
-        (Some(cli::Command::Sessions(command)), _) => sessions_command::run(command),
-        (Some(cli::Command::Accounts(arguments)), _) => accounts_command::run(&arguments),
-        (Some(cli::Command::Doctor(arguments)), _) => doctor::run(&arguments),
-        (Some(cli::Command::Trust(arguments)), _) => trust::run(arguments),
-        (None, true) => prompt::run(&arguments.prompt),
+    let prompt = arguments.prompt;
+    let Some(command) = arguments.command else {
+        return run_without_command(prompt);
+    };
+    match command {
+        cli::Command::Policy(command) => policy_command::run(command),
+        cli::Command::Explain(arguments) => explain::run(arguments),
+        cli::Command::Simulate(arguments) => simulate_command::run(arguments),
+        cli::Command::Config(command) => config_command::run(command),
+        cli::Command::Mock(arguments) => mock_command::run(&arguments),
+        cli::Command::Rpc(arguments) if arguments.schema => rpc_command::schema(),
+        cli::Command::Rpc(arguments) => rpc_command::run(arguments.mode, &arguments.choice),
+        cli::Command::Resume(arguments) => resume_command::run(&arguments),
+        cli::Command::Sessions(command) => sessions_command::run(command),
+        cli::Command::Accounts(arguments) => accounts_command::run(&arguments),
+        cli::Command::Doctor(arguments) => doctor::run(&arguments),
+        cli::Command::Trust(arguments) => trust::run(arguments),
+    }
+}
+
+fn run_without_command(prompt: cli::PromptArguments) -> anyhow::Result<Exit> {
+    match (prompt.mode, prompt.prompt.is_some()) {
+        (Some(mode), _) => rpc_command::run(mode, &prompt.choice),
+        (None, true) => prompt::run(&prompt),
         (None, false) => {
             complain("error: nothing to do; try `outlast -p \"Say hello\"` or `outlast --help`");
             Ok(Exit::Usage)

@@ -2,7 +2,7 @@
 //!
 //! Invariant: nothing here is secret; keys come from the settings of whoever carries on.
 
-use crate::cli::PromptArguments;
+use crate::cli::SessionChoice;
 use crate::config::{Provider, Settings};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -23,23 +23,41 @@ pub(crate) struct Options {
 }
 
 impl Options {
-    pub(crate) fn of(arguments: &PromptArguments) -> Self {
+    pub(crate) fn of(choice: &SessionChoice) -> Self {
         let typed = [
-            ("tools.allow", arguments.allow.as_deref()),
-            ("tools.enabled", arguments.no_tools.then_some("false")),
-            ("limits.deadline", arguments.deadline.as_deref()),
+            ("tools.allow", choice.allow.as_deref()),
+            ("tools.enabled", choice.no_tools.then_some("false")),
+            ("limits.deadline", choice.deadline.as_deref()),
         ];
         let typed = typed
             .into_iter()
             .filter_map(|(path, value)| Some((path, value?.to_owned())));
-        let settings = arguments.flags.overrides().into_iter().chain(typed);
+        let settings = choice.flags.overrides().into_iter().chain(typed);
         Self {
             settings: settings
                 .map(|(path, value)| (path.to_owned(), value))
                 .collect(),
-            base_url: arguments.base_url.clone(),
-            whole: arguments.no_stream,
+            base_url: choice.base_url.clone(),
+            whole: false,
         }
+    }
+
+    /// A model that is asked from here on.
+    pub(crate) fn choosing(self, provider: &str, model: &str) -> Self {
+        let chosen = [("provider", provider), ("model", model)];
+        let chosen = chosen.map(|(path, value)| (path.to_owned(), value.to_owned()));
+        let chosen = Self {
+            settings: BTreeMap::from(chosen),
+            ..Self::default()
+        };
+        let kept = self.settings.clone();
+        let mut options = chosen.after(self);
+        // It is still the same process that was allowed something.
+        for path in OF_ONE_PROMPT {
+            let value = kept.get(path).cloned();
+            options.settings.extend(value.map(|value| (path.to_owned(), value)));
+        }
+        options
     }
 
     /// Allows more than was allowed before.

@@ -38,7 +38,8 @@ pub(crate) fn run(arguments: &PromptArguments) -> anyhow::Result<Exit> {
     }
     let clock: Arc<dyn Clock> = Arc::new(settings::clock()?);
     runtime::run(async {
-        let asking = match arguments.go_on || arguments.session.is_some() {
+        let choice = &arguments.choice;
+        let asking = match choice.go_on || choice.session.is_some() {
             true => Asking::going_on(arguments, clock).await?,
             false => Asking::anew(arguments, clock).await?,
         };
@@ -81,9 +82,16 @@ impl Place {
 }
 
 impl Asking {
+    fn options(arguments: &PromptArguments) -> Options {
+        Options {
+            whole: arguments.no_stream,
+            ..Options::of(&arguments.choice)
+        }
+    }
+
     /// A prompt that begins a session. What is wrong with it is said before anything is made.
     async fn anew(arguments: &PromptArguments, clock: Arc<dyn Clock>) -> anyhow::Result<Self> {
-        let mut options = Options::of(arguments);
+        let mut options = Self::options(arguments);
         let settings = config::load(&options.overrides())?;
         if settings.provider.is_none() && settings.model.is_none() && !arguments.json {
             complain(&format!(
@@ -98,7 +106,7 @@ impl Asking {
         let home = home.ok();
         let place = match &home {
             // Not even looked at: a file that is damaged would be put aside for nothing.
-            _ if arguments.no_session => Place::Nowhere,
+            _ if arguments.choice.no_session => Place::Nowhere,
             Some(home) => Place::new(home, arguments).await,
             None => unwritten("there is no folder to keep it in"),
         };
@@ -116,8 +124,8 @@ impl Asking {
 
     /// A prompt for a session that is there.
     async fn going_on(arguments: &PromptArguments, clock: Arc<dyn Clock>) -> anyhow::Result<Self> {
-        let typed = Options::of(arguments);
-        let known = Known::find(arguments.session.as_deref(), typed, &clock).await?;
+        let typed = Self::options(arguments);
+        let known = Known::find(arguments.choice.session.as_deref(), typed, &clock).await?;
         Ok(Self {
             options: known.options,
             parts: known.parts,
@@ -131,7 +139,7 @@ impl Asking {
 
     async fn run(self, arguments: &PromptArguments) -> anyhow::Result<Exit> {
         let policy = self.parts.settings.retry.policy.clone();
-        let flags = &arguments.flags;
+        let flags = &arguments.choice.flags;
         let is_chosen = flags.model.is_some() || flags.provider.is_some();
         let ask = Ask {
             chosen: is_chosen && matches!(self.place, Place::Known(..)),

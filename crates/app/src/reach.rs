@@ -1,6 +1,6 @@
 //! From settings to a provider that can be asked.
 
-use crate::config::{Provider, Settings};
+use crate::config::{Provider, Settings, url};
 use crate::exit::Usage;
 use crate::keys::Fixed;
 use anyhow::Context;
@@ -12,10 +12,11 @@ use outlast_engine::knowledge::Knowledge;
 use outlast_engine::provider::Adapter;
 use outlast_engine::route::Route;
 use outlast_engine::transport::{Http, HttpSettings, Proxies};
-use outlast_kernel::budget::Price;
+use outlast_kernel::budget::{Cost, Price};
 use outlast_kernel::models::Traits;
 use outlast_kernel::text;
 use outlast_mock::{Script, Scripted};
+use outlast_server::host::{Model, ModelCost};
 use secrecy::ExposeSecret;
 use std::fs::File;
 use std::io::Read;
@@ -52,6 +53,47 @@ impl Reached {
             max_tokens: self.max_tokens,
         }
     }
+}
+
+/// What a client is told where nothing is known.
+const USUAL_WINDOW: u64 = 128_000;
+const USUAL_MAX_TOKENS: u32 = 8192;
+
+impl Reached {
+    /// The model as a client is told of it.
+    pub(crate) fn card(&self, settings: &Settings, base_url: Option<&str>) -> Model {
+        let dialect = settings.provider.and_then(dialect);
+        let api = match dialect {
+            None | Some(Dialect::Anthropic) => "anthropic-messages",
+            Some(Dialect::OpenaiChat) => "openai-completions",
+            Some(Dialect::OpenaiResponses) => "openai-responses",
+        };
+        let own = dialect.map(home_of).unwrap_or_default();
+        let base_url = base_url.or(settings.base_url.as_deref()).unwrap_or(own);
+        let price = self.price.unwrap_or_default();
+        Model {
+            id: self.model.clone(),
+            name: self.model.clone(),
+            api: api.to_owned(),
+            provider: settings.provider.unwrap_or(Provider::Mock).name().to_owned(),
+            base_url: url::shown(&url::without_query(base_url)),
+            reasoning: false,
+            input: vec!["text".to_owned(), "image".to_owned()],
+            cost: ModelCost {
+                input: dollars(price.input),
+                output: dollars(price.output),
+                cache_read: dollars(price.cache_read),
+                cache_write: dollars(price.cache_write),
+            },
+            context_window: self.traits.window.unwrap_or(USUAL_WINDOW),
+            max_tokens: self.max_tokens.unwrap_or(USUAL_MAX_TOKENS).into(),
+        }
+    }
+}
+
+fn dollars(cost: Cost) -> f64 {
+    // Prices are far below what a float counts exactly.
+    u32::try_from(cost.0).map_or(f64::MAX, f64::from) / 1e6
 }
 
 /// A model that is asked beside the one that is chosen. An address that was typed is that of the chosen provider.

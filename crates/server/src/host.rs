@@ -2,10 +2,12 @@
 
 use outlast_agent::Session;
 use outlast_agent::session::Setup;
+use outlast_agent::tools::shell::Shell;
 use outlast_engine::BoxFuture;
 use outlast_kernel::budget::Limits;
 use serde::Serialize;
 use serde_json::Value;
+use std::sync::Arc;
 
 /// Where sessions come from.
 pub trait Host: Send + Sync {
@@ -25,11 +27,11 @@ pub trait Host: Send + Sync {
     /// The models that can be chosen, the one in use first.
     fn models(&self) -> Vec<Model>;
 
-    /// What a session is made of that asks that model; `None` when there is no such model.
+    /// What the session is made of when it asks that model of that provider; `None` when there is no such model.
     fn choose<'a>(
         &'a self,
-        provider: &'a str,
-        model: &'a str,
+        now: Arc<Setup>,
+        wanted: (&'a str, &'a str),
     ) -> BoxFuture<'a, Result<Option<(Setup, Model)>, String>>;
 
     /// What a prompt may spend that begins now.
@@ -40,6 +42,12 @@ pub trait Host: Send + Sync {
 
     /// Where sessions are kept, if they are.
     fn file(&self) -> Option<String>;
+
+    /// A command of the client's, in the folder of the session.
+    fn shell(&self, command: &str) -> Shell;
+
+    /// Tells whoever has started the program, and not the client.
+    fn warn(&self, warning: &str);
 }
 
 /// A session, and the model that it asks.

@@ -10,7 +10,8 @@ use super::table::SETTINGS;
 use super::value::{ProxyUrl, Value};
 use crate::exit::Usage;
 use outlast_engine::provider::Timeouts;
-use outlast_kernel::budget::{Cost, Price};
+use outlast_kernel::Timestamp;
+use outlast_kernel::budget::{Cost, Limits, Price};
 use outlast_kernel::models::Traits;
 use outlast_kernel::policy::{Overrides, Policy};
 use secrecy::SecretString;
@@ -70,11 +71,22 @@ pub(crate) struct Retry {
 }
 
 /// What a prompt may spend.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct LimitSettings {
     pub(crate) deadline: Option<Duration>,
     pub(crate) sleep: Option<Duration>,
     pub(crate) cost: Option<Cost>,
+}
+
+impl LimitSettings {
+    /// What a prompt may spend that begins then.
+    pub(crate) fn from(self, now: Timestamp) -> Limits {
+        Limits {
+            deadline: self.deadline.map(|limit| now + limit),
+            sleep: self.sleep,
+            cost: self.cost,
+        }
+    }
 }
 
 /// What a model may do.
