@@ -6,4 +6,5 @@ pub mod lines;
 pub mod outbox;
 pub mod native;
 pub mod schema;
+pub mod pi_rpc;
 pub mod voice;

@@ -1,0 +1,9 @@
+//! The pi RPC protocol: what it says of events and of history.
+//!
+//! Its frames keep the names and types of fields that released clients read; what is ours beside them stands under
+//! `outlast`. Invariant: nothing here asks or changes a session.
+
+pub mod asked;
+pub mod history;
+pub mod message;
+pub mod translate;

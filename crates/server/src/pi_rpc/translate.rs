@@ -1,0 +1,252 @@
+//! Events in the words of the pi protocol.
+//!
+//! A retry is a turn of its own within the run: an attempt that failed ends its message with `error`, and the run ends
+//! once, when nothing more follows by itself. Invariants: whatever events come, in whatever order, everything that
+//! begins ends (see `run`); nothing waits in silence: what the protocol has no frame for is shown as a notice or a status.
+//! Not here: replies to commands.
+
+mod answer;
+mod compaction;
+mod frame;
+mod notices;
+mod run;
+mod tools;
+
+use super::asked::Models;
+use super::message::{Details, Stop, User};
+use crate::voice::{Lines, Voice};
+use answer::Ending;
+use frame::{Frame, Retry, Wait};
+use notices::Notices;
+use outlast_kernel::Timestamp;
+use outlast_kernel::event::{Body, Event, Seal};
+use outlast_kernel::verdict::{Cause, Class};
+use run::{Problem, Run};
+
+/// What is said of an attempt that failed without anybody saying why.
+const FAILED: &str = "the attempt failed";
+/// Says events in the words of the pi protocol.
+pub struct PiVoice {
+    models: Models,
+    run: Run,
+    notices: Notices,
+    /// What is known of the trouble before it is said as such.
+    trouble: Option<Cause>,
+    /// Whether a summary is tried again.
+    retries_summary: bool,
+}
+
+impl PiVoice {
+    /// One that knows these models, the one in use first.
+    pub fn new(models: impl Into<Models>) -> Self {
+        let models = models.into();
+        Self {
+            run: Run::new(models.in_use()),
+            models,
+            notices: Notices::default(),
+            trouble: None,
+            retries_summary: false,
+        }
+    }
+}
+
+impl Voice for PiVoice {
+    fn say(&mut self, event: Event, out: &mut Lines) {
+        self.run.now = event.time.as_millis();
+        self.end_what_failed(&event.body, out);
+        self.notices.tell(&event.body, out);
+        self.hear(event.time, event.body, out);
+    }
+
+    fn end_run(&mut self, aborted: bool, out: &mut Lines) {
+        self.notices.end_wait(out);
+        self.trouble = None;
+        self.run.end(aborted, out);
+    }
+
+    fn merges_above(&self) -> usize {
+        0
+    }
+}
+
+impl PiVoice {
+    /// Some events show that the attempt under way has failed, although they are about something else.
+    fn end_what_failed(&mut self, body: &Body, out: &mut Lines) {
+        let trouble = self.trouble;
+        let phrase = |cause: Option<Cause>| {
+            let cause = cause.or(trouble);
+            let message = cause.map_or(FAILED, Cause::phrase).to_owned();
+            let details = cause.map(|cause| Details::of(cause, None));
+            Problem { message, details }
+        };
+        let problem = match body {
+            Body::ModelSwitched { cause, .. } | Body::Held { cause, .. } => phrase(*cause),
+            Body::Corrected { cause, message, .. } => Problem {
+                message: message.clone(),
+                details: Some(Details::of(*cause, None)),
+            },
+            Body::AutoCompactionStarted { reason, .. } => {
+                let overflow = frame::reason(*reason) == "overflow";
+                phrase(overflow.then_some(Cause::ContextOverflow))
+            }
+            Body::Account { .. } | Body::AttemptStarted { .. } | Body::Input { .. } => phrase(None),
+            _ => return,
+        };
+        if self.run.is_answering() {
+            self.run.fail(problem, out);
+        }
+    }
+
+    fn hear(&mut self, time: Timestamp, body: Body, out: &mut Lines) {
+        match body {
+            Body::Start { provider, model } => self.run.asked = self.models.find(&provider, &model),
+            Body::ModelSwitched { to, .. } => self.ask(&to),
+            Body::Input { text } => self.run.input(User::said(text, time), out),
+            Body::AttemptStarted { .. } => {
+                self.trouble = None;
+                self.notices.end_wait(out);
+                self.run.begin_attempt(out);
+            }
+            Body::AccountBlocked { cause, .. } => self.trouble = Some(cause),
+            Body::Held { until, cause } => self.notices.wait(until, cause, out),
+            Body::StepComplete { model, stop_reason } => {
+                self.ask(&model);
+                let stop = Stop::from(stop_reason);
+                let problem = stop.problem();
+                let ending = Ending {
+                    problem,
+                    ..Ending::well(stop)
+                };
+                self.run.complete(ending, out);
+            }
+            Body::QueueChanged {
+                steering,
+                follow_up,
+            } => out.push(&Frame::QueueUpdate {
+                steering: &steering,
+                follow_up: &follow_up,
+            }),
+            Body::Renamed { title } => out.push(&Frame::SessionInfoChanged { name: &title }),
+            Body::Sealed { status } => self.seal(status, out),
+            body => self.hear_answer(time, body, out),
+        }
+    }
+
+    fn hear_answer(&mut self, time: Timestamp, body: Body, out: &mut Lines) {
+        match body {
+            Body::TextDelta { text } if !text.is_empty() => self.run.answer(out).text(&text, out),
+            Body::ReasoningDelta { text } if !text.is_empty() => {
+                self.run.answer(out).thinking(&text, out);
+            }
+            Body::ReasoningDone(reasoning) => self.run.answer(out).thought(reasoning, out),
+            Body::ToolCall(call) => self.run.answer(out).call(call, out),
+            Body::Usage(usage) => {
+                let used = self.run.asked.used(usage);
+                if let Some(answer) = self.run.answering() {
+                    answer.message.usage = used;
+                }
+            }
+            Body::Retracted { .. } => self.run.retract(),
+            Body::Seam { .. } => self.run.go_on(out),
+            Body::ToolStarted { id, name } => self.start_tool(id, name, out),
+            Body::ToolResult {
+                id,
+                output,
+                is_error,
+            } => {
+                let result = outlast_dialect::ToolResult {
+                    id,
+                    output,
+                    is_error,
+                };
+                self.end_tool(result, out);
+            }
+            body => self.hear_trouble(time, body, out),
+        }
+    }
+
+    fn hear_trouble(&mut self, time: Timestamp, body: Body, out: &mut Lines) {
+        match body {
+            Body::RetryScheduled {
+                attempt,
+                max_attempts,
+                delay_ms,
+                retry_at,
+                cause,
+                message,
+                code,
+            } => {
+                let details = Details::of(cause, code);
+                let retry = Retry {
+                    attempt,
+                    max_attempts: max_attempts.unwrap_or(attempt),
+                    delay_ms,
+                    error_message: &message,
+                    outlast: Wait {
+                        retry_at,
+                        details: details.clone(),
+                    },
+                };
+                let problem = Problem {
+                    message: message.clone(),
+                    details: Some(details),
+                };
+                self.run.fail(problem, out);
+                out.push(&Frame::AutoRetryStart(retry));
+            }
+            Body::RetryEnded {
+                success,
+                attempt,
+                error,
+            } => out.push(&Frame::AutoRetryEnd {
+                success,
+                attempt,
+                final_error: error.as_deref(),
+            }),
+            Body::Error {
+                class,
+                cause,
+                message,
+                code,
+                reason,
+            } => {
+                let details = Some(Details {
+                    class,
+                    reason: Some(reason),
+                    retryable: class == Class::Transient,
+                    ..Details::of(cause, code)
+                });
+                self.run.end_with_error(Problem { message, details }, out);
+            }
+            body => self.hear_compaction(time, body, out),
+        }
+    }
+
+    // --- What takes more than a line ---
+
+    /// That model is asked, wherever it is.
+    fn ask(&mut self, model: &str) {
+        if !model.is_empty() && model != self.run.asked.model {
+            self.run.asked = self.models.find(&self.run.asked.provider, model);
+        }
+    }
+
+    fn seal(&mut self, status: Seal, out: &mut Lines) {
+        self.notices.end_wait(out);
+        match status {
+            Seal::Completed => self.run.stop(Stop::Stop, out),
+            Seal::Aborted => self.run.stop(Stop::Aborted, out),
+            Seal::Error => {
+                let problem = Problem {
+                    message: FAILED.to_owned(),
+                    details: None,
+                };
+                self.run.fail(problem, out);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "translate_tests.rs"]
+mod tests;

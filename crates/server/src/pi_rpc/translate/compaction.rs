@@ -1,0 +1,81 @@
+//! What is said of a conversation that is made smaller.
+
+use super::PiVoice;
+use super::frame::{Compacted, Files, Frame, Retry, Wait, reason};
+use crate::pi_rpc::message::Details;
+use crate::voice::Lines;
+use outlast_kernel::Timestamp;
+use outlast_kernel::event::Body;
+use outlast_kernel::time::millis;
+
+/// What is said of a conversation that was made smaller without a summary.
+const LEFT_OUT: &str = "Parts of the conversation were left out.";
+/// How an error ends that says that somebody did not want it to go on.
+const CANCELLED: &str = "cancelled";
+
+impl PiVoice {
+    pub(super) fn hear_compaction(&mut self, time: Timestamp, body: Body, out: &mut Lines) {
+        match body {
+            Body::AutoCompactionStarted { reason: why, .. } => {
+                self.run.finish_step(out);
+                out.push(&Frame::CompactionStart {
+                    reason: reason(why),
+                });
+            }
+            Body::AutoCompactionRetry {
+                attempt,
+                retry_at,
+                cause,
+                message,
+            } => {
+                self.retries_summary = true;
+                let delay = retry_at.since(time);
+                out.push(&Frame::SummarizationRetryScheduled(Retry {
+                    attempt,
+                    max_attempts: attempt,
+                    delay_ms: millis(delay),
+                    error_message: &message,
+                    outlast: Wait {
+                        retry_at,
+                        details: Details::of(cause, None),
+                    },
+                }));
+            }
+            ended @ Body::AutoCompactionEnded { .. } => self.end_compaction(ended, out),
+            _ => {}
+        }
+    }
+
+    fn end_compaction(&mut self, ended: Body, out: &mut Lines) {
+        let Body::AutoCompactionEnded {
+            reason: why,
+            before,
+            after,
+            will_retry,
+            summary,
+            error,
+        } = ended
+        else {
+            return;
+        };
+        if std::mem::take(&mut self.retries_summary) {
+            out.push(&Frame::SummarizationRetryFinished);
+        }
+        let result = error.is_none().then(|| Compacted {
+            summary: summary.as_deref().unwrap_or(LEFT_OUT),
+            // The smaller conversation is written down whole, so no earlier entry is kept.
+            first_kept_entry_id: "",
+            tokens_before: before,
+            estimated_tokens_after: after,
+            details: Files::default(),
+        });
+        let aborted = error.as_ref().is_some_and(|why| why.ends_with(CANCELLED));
+        out.push(&Frame::CompactionEnd {
+            reason: reason(why),
+            result,
+            aborted,
+            will_retry,
+            error_message: error.as_deref().filter(|_| !aborted),
+        });
+    }
+}

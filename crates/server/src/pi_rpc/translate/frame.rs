@@ -1,0 +1,220 @@
+//! The frames of the pi protocol that tell of events. They borrow what they say: a message that grows is in each of its
+//! updates twice, and is copied for none.
+
+use crate::pi_rpc::message::{Assistant, Block, Details, Message, Nothing, ToolResult, Used, User};
+use outlast_kernel::Timestamp;
+use outlast_kernel::event::CompactionReason;
+use serde::Serialize;
+use serde_json::value::RawValue;
+
+#[derive(Serialize)]
+#[serde(
+    tag = "type",
+    rename_all = "snake_case",
+    rename_all_fields = "camelCase"
+)]
+pub(super) enum Frame<'a> {
+    AgentStart,
+    AgentEnd {
+        messages: &'a [Message],
+        will_retry: bool,
+    },
+    AgentSettled {
+        aborted: bool,
+    },
+    TurnStart,
+    TurnEnd {
+        message: &'a Assistant,
+        tool_results: &'a [ToolResult],
+    },
+    MessageStart {
+        message: Said<'a>,
+    },
+    MessageUpdate {
+        usage: &'a Used,
+        assistant_message_event: Update<'a>,
+        message: &'a Assistant,
+    },
+    MessageEnd {
+        message: Said<'a>,
+    },
+    ToolExecutionStart {
+        tool_call_id: &'a str,
+        tool_name: &'a str,
+        args: &'a RawValue,
+    },
+    ToolExecutionEnd {
+        tool_call_id: &'a str,
+        tool_name: &'a str,
+        result: Output<'a>,
+        is_error: bool,
+    },
+    AutoRetryStart(Retry<'a>),
+    AutoRetryEnd {
+        success: bool,
+        attempt: u32,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        final_error: Option<&'a str>,
+    },
+    CompactionStart {
+        reason: &'static str,
+    },
+    CompactionEnd {
+        reason: &'static str,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        result: Option<Compacted<'a>>,
+        aborted: bool,
+        will_retry: bool,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        error_message: Option<&'a str>,
+    },
+    SummarizationRetryScheduled(Retry<'a>),
+    SummarizationRetryFinished,
+    QueueUpdate {
+        steering: &'a [String],
+        follow_up: &'a [String],
+    },
+    SessionInfoChanged {
+        name: &'a str,
+    },
+    ExtensionUiRequest(Request<'a>),
+}
+
+/// A message of any kind.
+#[derive(Serialize)]
+#[serde(untagged)]
+pub(super) enum Said<'a> {
+    User(&'a User),
+    Assistant(&'a Assistant),
+    ToolResult(&'a ToolResult),
+}
+
+/// How an answer grew.
+#[derive(Clone, Copy, Serialize)]
+#[serde(
+    tag = "type",
+    rename_all = "snake_case",
+    rename_all_fields = "camelCase"
+)]
+pub(super) enum Update<'a> {
+    TextStart {
+        content_index: usize,
+        partial: &'a Assistant,
+    },
+    TextDelta {
+        content_index: usize,
+        delta: &'a str,
+        partial: &'a Assistant,
+    },
+    TextEnd {
+        content_index: usize,
+        content: &'a str,
+        partial: &'a Assistant,
+    },
+    ThinkingStart {
+        content_index: usize,
+        partial: &'a Assistant,
+    },
+    ThinkingDelta {
+        content_index: usize,
+        delta: &'a str,
+        partial: &'a Assistant,
+    },
+    ThinkingEnd {
+        content_index: usize,
+        content: &'a str,
+        partial: &'a Assistant,
+    },
+    ToolcallStart {
+        content_index: usize,
+        id: &'a str,
+        tool_name: &'a str,
+        partial: &'a Assistant,
+    },
+    ToolcallDelta {
+        content_index: usize,
+        delta: &'a str,
+        partial: &'a Assistant,
+    },
+    ToolcallEnd {
+        content_index: usize,
+        tool_call: &'a Block,
+        partial: &'a Assistant,
+    },
+}
+
+/// What a tool said.
+#[derive(Serialize)]
+pub(super) struct Output<'a> {
+    pub(super) content: &'a [Block],
+    pub(super) details: Nothing,
+}
+
+/// A wait before something is tried again.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Retry<'a> {
+    pub(super) attempt: u32,
+    pub(super) max_attempts: u32,
+    pub(super) delay_ms: u64,
+    pub(super) error_message: &'a str,
+    pub(super) outlast: Wait,
+}
+
+/// What a wait is for, and until when.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Wait {
+    pub(super) retry_at: Timestamp,
+    #[serde(flatten)]
+    pub(super) details: Details,
+}
+
+/// What came of making a conversation smaller.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Compacted<'a> {
+    pub(super) summary: &'a str,
+    pub(super) first_kept_entry_id: &'a str,
+    pub(super) tokens_before: u64,
+    pub(super) estimated_tokens_after: u64,
+    pub(super) details: Files,
+}
+
+/// Files that a summary is about; ours names them in its text.
+#[derive(Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Files {
+    read_files: [&'static str; 0],
+    modified_files: [&'static str; 0],
+}
+
+/// Something that a person is shown, without an answer.
+#[derive(Serialize)]
+#[serde(
+    tag = "method",
+    rename_all = "camelCase",
+    rename_all_fields = "camelCase"
+)]
+pub(super) enum Request<'a> {
+    Notify {
+        id: String,
+        message: &'a str,
+        notify_type: &'static str,
+    },
+    SetStatus {
+        id: String,
+        status_key: &'static str,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        status_text: Option<&'a str>,
+    },
+}
+
+/// The word for why a conversation is made smaller.
+pub(super) const fn reason(reason: CompactionReason) -> &'static str {
+    match reason {
+        CompactionReason::Manual => "manual",
+        CompactionReason::Threshold => "threshold",
+        _ => "overflow",
+    }
+}

@@ -1,0 +1,120 @@
+//! What a person is shown beside the conversation: why nothing happens just now, and what was done about trouble.
+
+use super::frame::{Frame, Request};
+use crate::voice::Lines;
+use outlast_kernel::Timestamp;
+use outlast_kernel::event::{Body, Usage};
+use outlast_kernel::models::ContinueBy;
+use outlast_kernel::verdict::Cause;
+
+const STATUS: &str = "outlast";
+
+/// Numbers what is shown, and knows whether a status is.
+#[derive(Default)]
+pub(super) struct Notices {
+    count: u64,
+    has_status: bool,
+}
+
+impl Notices {
+    /// Shows what the event is about, if a person should know of it.
+    pub(super) fn tell(&mut self, body: &Body, out: &mut Lines) {
+        if let Some((message, notify_type)) = words(body) {
+            let request = Request::Notify {
+                id: self.id(),
+                message: &message,
+                notify_type,
+            };
+            out.push(&Frame::ExtensionUiRequest(request));
+        }
+    }
+
+    /// Shows until when it is waited.
+    pub(super) fn wait(&mut self, until: Timestamp, cause: Option<Cause>, out: &mut Lines) {
+        self.has_status = true;
+        let cause = cause.map_or(String::new(), |cause| format!(": {}", cause.phrase()));
+        self.set_status(Some(&format!("waiting until {until}{cause}")), out);
+    }
+
+    /// Nothing is waited for any more.
+    pub(super) fn end_wait(&mut self, out: &mut Lines) {
+        if std::mem::take(&mut self.has_status) {
+            self.set_status(None, out);
+        }
+    }
+
+    fn set_status(&mut self, status_text: Option<&str>, out: &mut Lines) {
+        let request = Request::SetStatus {
+            id: self.id(),
+            status_key: STATUS,
+            status_text,
+        };
+        out.push(&Frame::ExtensionUiRequest(request));
+    }
+
+    fn id(&mut self) -> String {
+        self.count += 1;
+        format!("outlast-{}", self.count)
+    }
+}
+
+fn words(body: &Body) -> Option<(String, &'static str)> {
+    let info = |text: String| Some((text, "info"));
+    let warning = |text: String| Some((text, "warning"));
+    match body {
+        Body::Seam { by } => info(format!(
+            "the answer goes on where it broke off ({})",
+            way(*by)
+        )),
+        Body::ModelSwitched {
+            from,
+            to,
+            cause,
+            until,
+        } => {
+            let until = until.map_or(String::new(), |until| format!(", until {until}"));
+            match cause {
+                Some(cause) => warning(format!(
+                    "{}: {to} is asked instead of {from}{until}",
+                    cause.phrase()
+                )),
+                None => info(format!("{to} is asked instead of {from}{until}")),
+            }
+        }
+        Body::AccountBlocked { name, cause, until } => warning(format!(
+            "{}: account {name} is set aside until {until}",
+            cause.phrase()
+        )),
+        Body::Corrected {
+            message,
+            attempt,
+            max_attempts,
+            ..
+        } => warning(format!(
+            "{message}: the model is told so ({attempt}/{max_attempts})"
+        )),
+        Body::Warning { message } => warning(message.clone()),
+        Body::Unrecorded { message } => warning(format!(
+            "what happens cannot be written down, and a restart would not know of it: {message}"
+        )),
+        Body::BilledTwice { usage, estimated } => warning(billed_twice(*usage, *estimated)),
+        _ => None,
+    }
+}
+
+const fn way(by: ContinueBy) -> &'static str {
+    match by {
+        ContinueBy::Resume => "its stream is taken up",
+        ContinueBy::Prefill => "after its own words",
+        ContinueBy::Prompt => "as the model was asked to",
+        ContinueBy::Restart => "from the beginning",
+    }
+}
+
+fn billed_twice(usage: Usage, estimated: bool) -> String {
+    let about = if estimated { "about " } else { "" };
+    let (read, written) = (usage.read(), usage.output);
+    format!(
+        "what had to be asked for again cost {about}{read} tokens read and {written} written in addition"
+    )
+}

@@ -1,0 +1,51 @@
+//! What is said of tools: that they run, and what came of it.
+
+use super::PiVoice;
+use super::frame::{Frame, Output, Said};
+use super::run::Turn;
+use crate::pi_rpc::message::{ToolResult, no_arguments};
+use crate::voice::Lines;
+
+impl PiVoice {
+    pub(super) fn start_tool(&mut self, id: String, name: String, out: &mut Lines) {
+        let turn = self.run.tools(out);
+        say_tool_start(turn, (&id, &name), out);
+        turn.running.push((id, name));
+    }
+
+    pub(super) fn end_tool(&mut self, result: outlast_dialect::ToolResult, out: &mut Lines) {
+        let now = self.run.now;
+        let turn = self.run.tools(out);
+        let name = turn.end_tool(&result.id).unwrap_or_else(|| {
+            // One that was not allowed to run begins and ends at once.
+            let name = turn.call(&result.id).map(|(name, _)| name.to_owned());
+            let name = name.unwrap_or_default();
+            say_tool_start(turn, (&result.id, &name), out);
+            name
+        });
+        let result = ToolResult::new(result, name, now);
+        out.push(&Frame::ToolExecutionEnd {
+            tool_call_id: &result.tool_call_id,
+            tool_name: &result.tool_name,
+            result: Output {
+                content: &result.content,
+                details: result.details,
+            },
+            is_error: result.is_error,
+        });
+        let message = Said::ToolResult(&result);
+        out.push(&Frame::MessageStart { message });
+        let message = Said::ToolResult(&result);
+        out.push(&Frame::MessageEnd { message });
+        turn.results.push(result);
+    }
+}
+
+fn say_tool_start(turn: &Turn, (id, name): (&str, &str), out: &mut Lines) {
+    let none = no_arguments();
+    out.push(&Frame::ToolExecutionStart {
+        tool_call_id: id,
+        tool_name: name,
+        args: turn.call(id).map_or(&*none, |(_, arguments)| arguments),
+    });
+}
