@@ -1,1 +1,309 @@
+//! Sequences of events, and what is said of them: one line for each frame, with a message in a few words.
 
+#[path = "translate_tests/balance.rs"]
+mod balance;
+#[path = "translate_tests/golden.rs"]
+mod golden;
+#[path = "translate_tests/script.rs"]
+mod script;
+
+use script::{Script, brief};
+
+fn said(script: Script) -> String {
+    let frames = script.frames();
+    let lines: Vec<String> = frames.iter().map(brief).collect();
+    lines.join("\n")
+}
+
+#[test]
+fn a_plain_prompt_is_one_turn() {
+    let script = Script::prompt("hello")
+        .attempt()
+        .text("he")
+        .text("llo")
+        .done();
+    insta::assert_snapshot!(said(script.settle(false)));
+}
+
+#[test]
+fn a_failed_attempt_ends_its_turn_and_the_run_goes_on() {
+    let script = Script::prompt("hello")
+        .attempt()
+        .retry(1)
+        .attempt()
+        .text("hi");
+    insta::assert_snapshot!(said(script.step().retry_ended(None).sealed().settle(false)));
+}
+
+#[test]
+fn when_retries_are_spent_the_last_failure_is_said_with_what_is_known_of_it() {
+    let script = Script::prompt("hello")
+        .attempt()
+        .retry(1)
+        .attempt()
+        .retry_ended(Some("529 busy"));
+    insta::assert_snapshot!(said(script.error("529 busy").failed().settle(false)));
+}
+
+#[test]
+fn an_abort_ends_an_answer_where_it_is() {
+    let script = Script::prompt("hello")
+        .attempt()
+        .think("hm")
+        .text("One, tw")
+        .aborted();
+    insta::assert_snapshot!(said(script.settle(true)));
+}
+
+#[test]
+fn an_abort_before_the_first_word_is_said_as_an_empty_answer() {
+    insta::assert_snapshot!(said(
+        Script::prompt("hello").attempt().aborted().settle(true)
+    ));
+}
+
+#[test]
+fn an_abort_in_a_wait_says_no_further_message() {
+    let script = Script::prompt("hello")
+        .attempt()
+        .retry(1)
+        .retry_ended(Some("Retry cancelled"));
+    insta::assert_snapshot!(said(script.aborted().settle(true)));
+}
+
+#[test]
+fn a_cancelled_retry_ends_with_the_failure_that_was_said_already() {
+    let script = Script::prompt("hello")
+        .attempt()
+        .retry(1)
+        .retry_ended(Some("Retry cancelled"));
+    insta::assert_snapshot!(said(script.error("529 busy").failed().settle(false)));
+}
+
+#[test]
+fn tools_belong_to_the_turn_of_the_answer_that_wants_them() {
+    let script = Script::prompt("look")
+        .attempt()
+        .thought("hm", "sig")
+        .text("I look.")
+        .call("c1", "read");
+    let script = script
+        .call("c2", "bash")
+        .calls()
+        .tool("c1", "read", "a")
+        .tool("c2", "bash", "b");
+    insta::assert_snapshot!(said(script.attempt().text("Done.").done().settle(false)));
+}
+
+#[test]
+fn a_tool_that_may_not_run_begins_and_ends_at_once() {
+    let script = Script::prompt("look")
+        .attempt()
+        .call("c1", "bash")
+        .calls()
+        .refused("c1");
+    insta::assert_snapshot!(said(script.attempt().text("Pity.").done().settle(false)));
+}
+
+#[test]
+fn steering_begins_a_turn_of_its_own_between_two_steps() {
+    let script = Script::prompt("look")
+        .queue(&["left"], &[])
+        .attempt()
+        .call("c1", "read")
+        .calls();
+    let script = script
+        .tool("c1", "read", "a")
+        .queue(&[], &[])
+        .input("left")
+        .attempt()
+        .text("Left.");
+    insta::assert_snapshot!(said(script.done().settle(false)));
+}
+
+#[test]
+fn steering_before_a_retry_is_said_in_the_turn_of_the_retry() {
+    let script = Script::prompt("look")
+        .attempt()
+        .retry(1)
+        .input("left")
+        .attempt()
+        .text("Left.");
+    insta::assert_snapshot!(said(script.step().retry_ended(None).sealed().settle(false)));
+}
+
+#[test]
+fn a_follow_up_is_part_of_the_same_run() {
+    let script = Script::prompt("one")
+        .attempt()
+        .text("1")
+        .done()
+        .start("m1")
+        .input("two");
+    insta::assert_snapshot!(said(script.attempt().text("2").done().settle(false)));
+}
+
+#[test]
+fn an_answer_that_is_taken_back_ends_with_the_failure_that_follows() {
+    let script = Script::prompt("hello")
+        .attempt()
+        .text("Hel")
+        .retracted(1)
+        .retry(1)
+        .attempt();
+    insta::assert_snapshot!(said(
+        script
+            .text("Hello")
+            .step()
+            .retry_ended(None)
+            .sealed()
+            .settle(false)
+    ));
+}
+
+#[test]
+fn after_a_seam_an_answer_begins_with_what_was_kept() {
+    let script = Script::prompt("count")
+        .attempt()
+        .text("One, ")
+        .retry(1)
+        .attempt()
+        .retry(2);
+    let script = script
+        .attempt()
+        .seam()
+        .text("two")
+        .step()
+        .retry_ended(None)
+        .sealed();
+    insta::assert_snapshot!(said(script.settle(false)));
+}
+
+#[test]
+fn what_an_earlier_process_has_kept_or_wanted_to_run_is_said_first() {
+    let kept = Script::prompt("count")
+        .text("One, ")
+        .attempt()
+        .seam()
+        .text("two")
+        .done();
+    let calls = Script::prompt("look")
+        .call("c1", "read")
+        .tool("c1", "read", "a")
+        .attempt();
+    let calls = calls.text("Done.").done();
+    insta::assert_snapshot!([said(kept.settle(false)), said(calls.settle(false))].join("\n\n"));
+}
+
+#[test]
+fn an_overflow_is_a_failed_turn_and_then_a_compaction() {
+    let script = Script::prompt("hello")
+        .attempt()
+        .compaction(Some("summary"), None);
+    insta::assert_snapshot!(said(script.attempt().text("hi").done().settle(false)));
+}
+
+#[test]
+fn an_overflow_that_no_compaction_helped_is_said_once() {
+    let script = Script::prompt("hello")
+        .attempt()
+        .compaction(None, Some("nobody is there"));
+    insta::assert_snapshot!(said(script.overflow("400 too long").failed().settle(false)));
+}
+
+#[test]
+fn a_compaction_by_hand_is_no_run() {
+    let script = Script::new().by_hand(Some("summary"), None);
+    let script = script.by_hand(None, Some("the conversation is as it was: cancelled"));
+    insta::assert_snapshot!(said(script));
+}
+
+#[test]
+fn another_model_is_asked_after_the_first_has_failed() {
+    let script = Script::prompt("hello")
+        .attempt()
+        .switched("m1", "m2")
+        .attempt()
+        .text("hi");
+    insta::assert_snapshot!(said(script.step_of("m2").sealed().settle(false)));
+}
+
+#[test]
+fn what_nobody_would_hear_of_is_shown() {
+    let script = Script::prompt("hello")
+        .held()
+        .held()
+        .attempt()
+        .blocked()
+        .retry(1)
+        .attempt();
+    let script = script
+        .text("ok")
+        .warning()
+        .unrecorded()
+        .step()
+        .corrected()
+        .attempt()
+        .billed_twice();
+    insta::assert_snapshot!(said(script.text("ok").done().settle(false)));
+}
+
+#[test]
+fn an_answer_that_is_none_ends_with_what_was_wrong_with_it() {
+    let script = Script::prompt("hello")
+        .attempt()
+        .text("I will")
+        .corrected()
+        .attempt()
+        .text("hi");
+    insta::assert_snapshot!(said(script.done().settle(false)));
+}
+
+#[test]
+fn a_turn_that_ends_without_a_call_says_why_in_a_turn_of_its_own() {
+    let script = Script::prompt("look")
+        .attempt()
+        .call("c1", "read")
+        .calls()
+        .tool("c1", "read", "a");
+    insta::assert_snapshot!(said(script.error("no time is left").failed().settle(false)));
+}
+
+#[test]
+fn a_prompt_that_never_began_is_completed_all_the_same() {
+    insta::assert_snapshot!(said(Script::new().settle(false).settle(true)));
+}
+
+#[test]
+fn the_rest_of_the_frames_is_as_short_as_its_events() {
+    let script = Script::new()
+        .renamed("n1")
+        .queue(&["a", "b"], &["c"])
+        .refusal()
+        .settle(false);
+    insta::assert_snapshot!(said(script));
+}
+
+#[test]
+fn the_completion_of_a_failed_run_carries_all_that_is_known_of_the_failure() {
+    let script = Script::prompt("hello")
+        .attempt()
+        .retry(1)
+        .retry_ended(Some("Retry cancelled"));
+    let frames = script.error("529 busy").failed().settle(false).frames();
+    let end = frames.iter().find(|frame| frame["type"] == "agent_end");
+    let last = end.unwrap()["messages"].as_array().unwrap().last().unwrap();
+    let expected = serde_json::json!({
+        "role": "assistant", "content": [], "api": "openai-completions", "provider": "mock", "model": "m1",
+        "usage": {
+            "input": 0, "output": 0, "cacheRead": 0, "cacheWrite": 0, "totalTokens": 0,
+            "cost": {"input": 0.0, "output": 0.0, "cacheRead": 0.0, "cacheWrite": 0.0, "total": 0.0},
+        },
+        "stopReason": "error", "timestamp": 1_800_000_000_003_u64, "errorMessage": "529 busy",
+        "outlast": {
+            "class": "transient", "cause": "overloaded", "code": "529", "reason": "gave up after 1 retries",
+            "retryable": true,
+        },
+    });
+    assert_eq!(*last, expected);
+}

@@ -1,0 +1,98 @@
+//! The shapes of a recorded dialogue: whatever a client found in its frames it finds in ours.
+
+use super::script::Script;
+use serde_json::{Map, Value, json};
+
+const RECORDED: &str = include_str!("../../../tests/golden-0.73.1.jsonl");
+
+/// What a provider may tell and we do not keep.
+const NOT_KEPT: &str = "responseId";
+
+/// Names and types instead of values; of an array, its first element stands for all.
+pub(in crate::pi_rpc) fn shape(value: &Value) -> Value {
+    match value {
+        Value::Object(fields) => {
+            let fields = fields.iter().filter(|(key, _)| *key != NOT_KEPT);
+            let fields = fields.map(|(key, value)| (key.clone(), shape(value)));
+            Value::Object(fields.collect::<Map<_, _>>())
+        }
+        Value::Array(items) => Value::Array(items.first().map(shape).into_iter().collect()),
+        Value::String(_) => json!("string"),
+        Value::Number(_) => json!("number"),
+        Value::Bool(_) => json!("bool"),
+        Value::Null => Value::Null,
+    }
+}
+
+/// Whether all of the first is in the second.
+pub(in crate::pi_rpc) fn is_within(wanted: &Value, found: &Value) -> bool {
+    match (wanted, found) {
+        (Value::Object(wanted), Value::Object(found)) => wanted.iter().all(|(key, value)| {
+            let found = found.get(key);
+            found.is_some_and(|found| is_within(value, found))
+        }),
+        (Value::Array(wanted), Value::Array(found)) => match (wanted.first(), found.first()) {
+            (Some(wanted), Some(found)) => is_within(wanted, found),
+            (wanted, _) => wanted.is_none(),
+        },
+        (wanted, found) => wanted == found,
+    }
+}
+
+/// The frames that the recorded server wrote.
+pub(in crate::pi_rpc) fn recorded() -> Vec<Value> {
+    let lines = RECORDED
+        .lines()
+        .map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let written = lines.filter(|line| line["dir"] == "out");
+    let parse = |line: Value| serde_json::from_str(line["line"].as_str().unwrap()).unwrap();
+    written.map(parse).collect()
+}
+
+fn kind(frame: &Value) -> (&Value, &Value) {
+    (&frame["type"], &frame["assistantMessageEvent"]["type"])
+}
+
+#[test]
+fn every_recorded_frame_has_one_of_ours_with_the_same_fields() {
+    let plain = Script::prompt("hello there")
+        .attempt()
+        .text("hello")
+        .done()
+        .settle(false);
+    let failed = Script::prompt("retry me")
+        .attempt()
+        .retry(1)
+        .retry_ended(Some("Retry cancelled"));
+    let failed = failed.error("529 busy").failed().settle(false);
+    let aborted = Script::prompt("hello").attempt().aborted().settle(true);
+    let others = Script::new().by_hand(Some("hello"), None).renamed("n1");
+    let others = others.queue(&["s1"], &[]).queue(&["s1"], &["f1"]);
+    let scripts = [plain, failed, aborted, others];
+    let ours: Vec<Value> = scripts.into_iter().flat_map(Script::frames).collect();
+    let mut seen = 0;
+    for frame in recorded() {
+        if frame["type"] == "response" {
+            continue;
+        }
+        seen += 1;
+        let wanted = shape(&frame);
+        let fits = |ours: &&Value| kind(ours) == kind(&frame) && is_within(&wanted, &shape(ours));
+        assert!(ours.iter().any(|ours| fits(&ours)), "nothing like {frame}");
+    }
+    assert_eq!(seen, 34);
+}
+
+#[test]
+fn a_shape_that_lacks_a_field_is_found_out() {
+    let (whole, less) = (
+        json!({"a": [{"b": 1}], "c": "x"}),
+        json!({"a": [{}], "c": "x"}),
+    );
+    assert!(is_within(&shape(&less), &shape(&whole)));
+    assert!(!is_within(&shape(&whole), &shape(&less)));
+    assert!(!is_within(
+        &shape(&json!({"a": 1})),
+        &shape(&json!({"a": "1"}))
+    ));
+}
