@@ -36,7 +36,7 @@ impl Voice for NativeVoice {
     }
 
     fn end_run(&mut self, aborted: bool, out: &mut Lines) {
-        out.push(&Settled { aborted });
+        out.push(&Notice::Settled { aborted });
     }
 
     fn merges_above(&self) -> usize {
@@ -44,12 +44,15 @@ impl Voice for NativeVoice {
     }
 }
 
-/// Everything that followed from what was asked is over: no turn is running, and none follows by itself.
-///
-/// It is no event of the session and has no number: it is said to whoever asked, whatever kinds of events are followed.
+/// What is said and is no event of the session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
-#[serde(tag = "type", rename = "settled")]
-pub struct Settled {
-    /// Whether it was ended by a person's will.
-    pub aborted: bool,
+#[serde(tag = "type", rename_all = "snake_case")]
+#[schemars(rename = "Settled")]
+pub enum Notice {
+    /// Everything that followed from what was asked is over: no turn is running, and none follows by itself. It has no
+    /// number, and is said whatever kinds of events are followed.
+    Settled {
+        /// Whether it was ended by a person's will.
+        aborted: bool,
+    },
 }

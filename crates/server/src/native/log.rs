@@ -1,7 +1,7 @@
 //! The last events of the session that is served, and which of them the client hears.
 //!
 //! Invariants: the kept events are of one session and have no gap between them or before what comes next; they have at
-//! most [`MOST_EVENTS`] and [`MOST_BYTES`].
+//! most `MOST_EVENTS` and `MOST_BYTES`.
 
 use super::follow::{Follow, Followed};
 use outlast_kernel::event::Event;
@@ -10,10 +10,10 @@ use std::io::{self, Write};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// How many events are kept.
-pub const MOST_EVENTS: usize = 4_096;
+const MOST_EVENTS: usize = 4_096;
 
 /// How many bytes they have, as they are written.
-pub const MOST_BYTES: usize = 4 << 20;
+const MOST_BYTES: usize = 4 << 20;
 
 /// Events after that number are not kept any more, or were never there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

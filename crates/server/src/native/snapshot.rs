@@ -9,6 +9,7 @@ use serde::Serialize;
 
 /// Where a session stands. It and the events after its number say everything.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[schemars(rename = "Snapshot")]
 pub struct SnapshotView {
     /// The session.
     pub session_id: String,
@@ -39,6 +40,7 @@ pub struct SnapshotView {
 
 /// A retry that is waited for or under way.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[schemars(rename = "Retry")]
 pub struct RetryView {
     /// Its number, from 1.
     pub attempt: u32,
@@ -56,6 +58,7 @@ pub struct RetryView {
 
 /// A wait at the gate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[schemars(rename = "Held")]
 pub struct HeldView {
     /// Until then, as things are.
     pub until: Timestamp,
@@ -66,6 +69,7 @@ pub struct HeldView {
 
 /// What waits to be said to the model.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+#[schemars(rename = "Waiting")]
 pub struct WaitingView {
     /// What is said as soon as the model can be told something.
     pub steering: Vec<String>,

@@ -1,0 +1,121 @@
+//! The JSON Schema of the native dialect: every line that is written, and every command that is read.
+//!
+//! Events, snapshots and the settlement are derived from the types that are written, so they cannot differ from them; the
+//! envelope of replies and the commands are tables. It is published as `docs/native-events.schema.json`.
+//! Not here: the data of replies that are the same in the pi dialect.
+
+mod command;
+
+pub use command::names as command_names;
+
+use crate::native::{Followed, Notice, SnapshotView};
+use outlast_kernel::event::Event;
+use schemars::generate::SchemaSettings;
+use serde_json::{Map, Value, json};
+
+/// The whole document. Its root is a line that is written; a line that is read is `#/$defs/Command`.
+pub fn document() -> Value {
+    let mut generator = SchemaSettings::draft2020_12()
+        .for_serialize()
+        .into_generator();
+    let event = generator.subschema_for::<Event>();
+    let settled = generator.subschema_for::<Notice>();
+    generator.subschema_for::<SnapshotView>();
+    generator.subschema_for::<Followed>();
+    let mut definitions = generator.take_definitions(true);
+    for definition in definitions.values_mut() {
+        leave_out_null(definition);
+    }
+    definitions.insert("Reply".to_owned(), reply());
+    definitions.insert("Command".to_owned(), command::schema());
+    json!({
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "Outlast, native dialect",
+        "description": "A line that `outlast rpc --mode native` writes. A line that it reads is a Command. New fields and \
+                        new kinds of events may come: leave alone what you do not know.",
+        "oneOf": [event, settled, { "$ref": "#/$defs/Reply" }],
+        "$defs": definitions,
+    })
+}
+
+/// The document as it is published.
+pub fn text() -> String {
+    // A value is always written; `{:#}` is its indented form.
+    format!("{:#}\n", document())
+}
+
+/// The reply to a command.
+fn reply() -> Value {
+    json!({
+        "description": "The reply to a command, in the order in which commands are answered.",
+        "type": "object",
+        "properties": {
+            "id": { "description": "That of the command, if it had one.", "type": "string" },
+            "type": { "type": "string", "const": "response" },
+            "command": {
+                "description": "The command; `parse` when the line was none.",
+                "type": "string",
+            },
+            "success": { "description": "Whether it was done.", "type": "boolean" },
+            "data": { "description": "What was asked for." },
+            "error": { "description": "Why it was not done.", "type": "string" },
+            "code": {
+                "description": "The same for programs: `stale` when events that are asked for are not kept.",
+                "type": "string",
+            },
+            "oldest": {
+                "description": "With `stale`: the number of the oldest event that is kept.",
+                "type": "integer",
+                "minimum": 0,
+            },
+        },
+        "required": ["type", "command", "success"],
+        "allOf": [
+            answered("snapshot", "Snapshot"),
+            answered("follow", "Followed"),
+            {
+                "if": { "properties": { "success": { "const": false } } },
+                "then": { "required": ["error"] },
+            },
+        ],
+    })
+}
+
+/// What the data of a command's reply is.
+fn answered(command: &str, definition: &str) -> Value {
+    let (command, definition) = (json!({ "const": command }), format!("#/$defs/{definition}"));
+    json!({
+        "if": { "properties": { "command": command, "success": { "const": true } } },
+        "then": { "properties": { "data": { "$ref": definition } }, "required": ["data"] },
+    })
+}
+
+/// A field without a value is left out, never written as null.
+fn leave_out_null(schema: &mut Value) {
+    match schema {
+        Value::Object(object) => {
+            without_null(object);
+            object.values_mut().for_each(leave_out_null);
+        }
+        Value::Array(schemas) => schemas.iter_mut().for_each(leave_out_null),
+        _ => {}
+    }
+}
+
+fn without_null(schema: &mut Map<String, Value>) {
+    if let Some(Value::Array(types)) = schema.get_mut("type") {
+        types.retain(|kind| kind != "null");
+        if let [only] = types.as_mut_slice() {
+            let only = only.take();
+            schema.insert("type".to_owned(), only);
+        }
+    }
+    if let Some(Value::Array(choices)) = schema.get_mut("anyOf") {
+        choices.retain(|choice| choice["type"] != "null");
+        if let [Value::Object(only)] = choices.as_mut_slice() {
+            let only = std::mem::take(only);
+            schema.remove("anyOf");
+            schema.extend(only);
+        }
+    }
+}

@@ -1,0 +1,12 @@
+//! The server from outside, on a paused clock.
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::disallowed_methods,
+    clippy::too_many_lines,
+    reason = "a test may stop at once, and its tables are long"
+)]
+
+mod kinds;
+mod native;
+mod schema;
