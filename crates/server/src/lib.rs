@@ -3,8 +3,9 @@
 
 pub mod host;
 pub mod lines;
-pub mod outbox;
 pub mod native;
-pub mod schema;
+pub mod outbox;
 pub mod pi_rpc;
+pub mod rpc;
+pub mod schema;
 pub mod voice;

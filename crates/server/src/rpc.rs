@@ -22,7 +22,7 @@ use crate::host::{Host, Opened};
 use crate::lines::{Line, LineReader};
 use crate::native::NativeVoice;
 use crate::outbox::{Item, Outbox};
-use crate::pi_rpc::PiVoice;
+use crate::pi_rpc::translate::PiVoice;
 use crate::voice::Voice;
 use desk::Desk;
 use outlast_engine::CancellationToken;

@@ -20,3 +20,9 @@ impl Desk {
         });
     }
 }
+
+impl Desk {
+    async fn from_history(&self, session: &Session, command: Command) -> Answer {
+        Err("not yet".to_owned())
+    }
+}

@@ -3,7 +3,7 @@
 
 use super::command::{Behavior, Caller, Command};
 use super::desk::Desk;
-use super::run::First;
+use super::run::{Begin, First};
 use outlast_agent::Session;
 use outlast_agent::session::Place;
 use outlast_agent::tools::shell;
@@ -15,6 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use tokio::sync::mpsc;
 
+const RUNNING: &str = "a turn is running";
 const BUSY: &str = "a turn is running; `streamingBehavior` says when this is to be said: \"steer\" or \"followUp\"";
 
 /// A command, and what cancels it.
@@ -84,19 +85,28 @@ impl Desk {
         if epoch.is_cancelled() {
             return self.reply(caller.refuse("it was aborted before it began"));
         }
-        while let Some(run) = self.run_under_way() {
+        let mut begin = Begin {
+            first: First::Prompt(message),
+            caller: Some(caller),
+        };
+        while let Some(handed_back) = self.begin_run(begin, &epoch) {
+            begin = handed_back;
+            let Some(run) = self.run_under_way() else {
+                continue;
+            };
             // One that is ending is waited for: an abort and a prompt after it are one thing.
             if run.stop.is_cancelled() {
                 run.over.cancelled().await;
                 continue;
             }
-            let Some(session) = self.session() else {
-                return;
-            };
-            let answer = self.queue_prompt(&session, message, behavior).await;
-            return self.answer(&caller, answer);
+            if let (Some(session), First::Prompt(message), Some(caller)) =
+                (self.session(), begin.first, begin.caller)
+            {
+                let answer = self.queue_prompt(&session, message, behavior).await;
+                self.answer(&caller, answer);
+            }
+            return;
         }
-        self.begin_run(First::Prompt(message), Some(caller), epoch);
     }
 
     /// A prompt while a run is under way. During a wait, when nothing is being written, it is simply the next one.
@@ -141,11 +151,18 @@ impl Desk {
     async fn resume(self: &Arc<Self>, caller: Caller, epoch: CancellationToken) {
         while let Some(run) = self.run_under_way() {
             if !run.stop.is_cancelled() {
-                return self.reply(caller.refuse("a turn is running"));
+                return self.reply(caller.refuse(RUNNING));
             }
             run.over.cancelled().await;
         }
-        self.begin_run(First::Resume, Some(caller), epoch);
+        let begin = Begin {
+            first: First::Resume,
+            caller: Some(caller),
+        };
+        let handed_back = self.begin_run(begin, &epoch);
+        if let Some(caller) = handed_back.and_then(|begin| begin.caller) {
+            self.reply(caller.refuse(RUNNING));
+        }
     }
 
     fn compact(
@@ -190,12 +207,16 @@ impl Desk {
                 }
                 desk.reply(update);
             };
-            let ended = shell::run(shell, cancel, &mut say).await;
-            if is_told {
-                let told = session.note(told(&command, &ended)).await;
-                if let Err(error) = told {
-                    desk.host.warn(&error.to_string());
-                }
+            let ended = match shell::run(shell, cancel, &mut say).await {
+                Ok(ended) => ended,
+                Err(error) => return desk.reply(caller.refuse(&error.to_string())),
+            };
+            let told = match is_told {
+                true => session.note(told(&command, &ended)).await,
+                false => Ok(()),
+            };
+            if let Err(error) = told {
+                desk.host.warn(&error.to_string());
             }
             desk.reply(caller.data(json!({
                 "output": ended.output, "exitCode": ended.exit_code,

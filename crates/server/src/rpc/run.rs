@@ -57,6 +57,12 @@ pub(super) enum First {
     Resume,
 }
 
+/// How a run begins, and who waits for it to be accepted.
+pub(super) struct Begin {
+    pub(super) first: First,
+    pub(super) caller: Option<Caller>,
+}
+
 type Turn<'a> = BoxFuture<'a, Result<Option<Ended>, Error>>;
 
 impl Desk {
@@ -65,24 +71,23 @@ impl Desk {
         lock(&self.run).clone()
     }
 
-    /// Begins a run, unless one is under way. Who is named hears when it is accepted, or why not.
+    /// Begins a run, unless one is under way: then what it was to begin with is handed back. Who is named hears when it is
+    /// accepted, or why not.
     pub(super) fn begin_run(
         self: &Arc<Self>,
-        first: First,
-        caller: Option<Caller>,
-        stop: CancellationToken,
-    ) {
-        let Some(session) = self.session() else {
-            return false;
-        };
+        begin: Begin,
+        epoch: &CancellationToken,
+    ) -> Option<Begin> {
+        let session = self.session()?;
         let mut run = lock(&self.run);
         if run.is_some() {
-            return false;
+            return Some(begin);
         }
+        let Begin { first, caller } = begin;
         if let Some(caller) = caller {
             self.expect_acceptance(caller);
         }
-        let over = CancellationToken::new();
+        let (stop, over) = (epoch.child_token(), CancellationToken::new());
         let mut begun = Run {
             stop: stop.clone(),
             over: over.clone(),
@@ -95,7 +100,16 @@ impl Desk {
         };
         begun.task = Some(self.tasks.spawn(work).abort_handle());
         *run = Some(begun);
-        true
+        None
+    }
+
+    fn begin_waiting(self: &Arc<Self>) {
+        let begin = Begin {
+            first: First::Waiting,
+            caller: None,
+        };
+        // A run that is under way says it, too.
+        self.begin_run(begin, &self.epoch());
     }
 
     /// Drives a run to its end.
@@ -190,7 +204,7 @@ impl Desk {
         if aborted || is_empty(&session.waiting()) {
             self.prompts_waiting.store(0, Ordering::Relaxed);
         } else if ended_well || self.has_prompt_waiting() {
-            self.begin_run(First::Waiting, None, self.epoch());
+            self.begin_waiting();
         }
     }
 
@@ -205,7 +219,7 @@ impl Desk {
     /// What came while the last run was ending has been seen by nobody.
     pub(super) fn say_what_was_missed(self: &Arc<Self>) {
         if self.run_under_way().is_none() && self.ended_well.load(Ordering::Relaxed) {
-            self.begin_run(First::Waiting, None, self.epoch());
+            self.begin_waiting();
         }
     }
 }
