@@ -30,6 +30,7 @@ pub(crate) const JOURNAL: Format = Format {
     steps: &[
         include_str!("schema/journal-1.sql"),
         include_str!("schema/journal-2.sql"),
+        include_str!("schema/journal-3.sql"),
     ],
     // The second is for machines whose ordinary flush stops at the drive's own memory, the third for what was deleted.
     writing: "PRAGMA synchronous = full; PRAGMA fullfsync = on; PRAGMA secure_delete = on",

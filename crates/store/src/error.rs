@@ -95,6 +95,14 @@ pub enum Error {
         /// How many it fits.
         count: u64,
     },
+    /// What was to be copied ends in the middle of a turn.
+    #[error(
+        "session {session} cannot be copied up to there: its turn is not finished there; choose the beginning of a turn"
+    )]
+    OpenTurn {
+        /// The session.
+        session: String,
+    },
     /// A turn has an entry already of a kind that it has once.
     #[error("turn {turn} of session {session} has its `{kind}` entry already; nothing was written")]
     Repeated {

@@ -4,6 +4,7 @@
 //! acknowledged is on the disk; the entries of a session are numbered from one on, without gaps.
 //! Not here: what an entry's body means (it is text), and when a session is to be resumed (see the engine).
 
+mod fork;
 mod hold;
 mod owner;
 mod read;

@@ -109,18 +109,50 @@ impl Journal {
         self.let_go(hold.key())
     }
 
-    fn let_go(&self, key: Key) -> impl Future<Output = Result<(), Error>> + Send + 'static {
+    /// Lets go of a session; one in which nothing has happened is removed. It is done even if nobody waits for it.
+    pub fn release_or_remove(
+        &self,
+        mut hold: Hold,
+    ) -> impl Future<Output = Result<(), Error>> + Send + 'static {
+        hold.journal = None;
+        let key = hold.key();
+        self.change(move |connection| {
+            key.check(connection)?;
+            let removed = connection
+                .prepare_cached("DELETE FROM sessions WHERE id = ?1 AND entries = 0")?
+                .execute([&key.session])?;
+            match removed {
+                0 => free(connection, &key),
+                _ => Ok(()),
+            }
+        })
+    }
+
+    /// Gives a session another title.
+    pub fn rename(
+        &self,
+        hold: &Hold,
+        title: &str,
+    ) -> impl Future<Output = Result<(), Error>> + Send + 'static {
+        let (key, title) = (hold.key(), title.to_owned());
         self.change(move |connection| {
             key.check(connection)?;
             connection
-                .prepare_cached("UPDATE sessions SET owner = NULL WHERE id = ?1")?
-                .execute([&key.session])?;
+                .prepare_cached("UPDATE sessions SET title = ?2 WHERE id = ?1")?
+                .execute([&key.session, &title])?;
             Ok(())
         })
     }
 
+    fn let_go(&self, key: Key) -> impl Future<Output = Result<(), Error>> + Send + 'static {
+        self.change(move |connection| {
+            key.check(connection)?;
+            free(connection, &key)
+        })
+    }
+
     /// Makes this process the owner of a session; `own` tells fence and owner as they then are.
-    async fn own(
+    pub(super) async fn own(
         &self,
         session: String,
         own: impl FnOnce(&Connection, &Owner) -> Result<(i64, String), Error> + Send + 'static,
@@ -145,7 +177,14 @@ impl Journal {
     }
 }
 
-fn insert(
+fn free(connection: &Connection, key: &Key) -> Result<(), Error> {
+    connection
+        .prepare_cached("UPDATE sessions SET owner = NULL WHERE id = ?1")?
+        .execute([&key.session])?;
+    Ok(())
+}
+
+pub(super) fn insert(
     connection: &Connection,
     session: &NewSession,
     owner: &str,

@@ -24,7 +24,8 @@ pub(super) const ENTRIES: &str =
 pub(super) const PAGE: &str =
     "seq > ?2 AND (?3 IS NULL OR kind IN (SELECT value FROM json_each(?3))) ORDER BY seq LIMIT ?4";
 pub(super) const CONTEXT: &str =
-    "seq > ?2 AND (kind IN ('prompt', 'message', 'tool_finished', 'noticed', 'compacted', 'switched', 'settled')
+    "seq > ?2 AND (kind IN ('prompt', 'message', 'tool_finished', 'noticed', 'compacted', 'switched', 'settled',
+      'queued', 'said', 'unqueued')
       OR turn = (SELECT last_turn FROM sessions WHERE id = ?1)) ORDER BY seq LIMIT ?3";
 pub(super) const LAST: &str = "kind = ?2 ORDER BY seq DESC LIMIT 1";
 
