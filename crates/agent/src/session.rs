@@ -1,37 +1,38 @@
 //! A session: a conversation that outlives failures, and the process that leads it.
 //!
 //! The turn performs every wait and every retry; the session supplies what it needs, keeps what comes of it and lets
-//! others watch and steer. Invariants: a prompt returns when its last retry is over, not before; what failed stays in
-//! the history and out of the conversation; one turn at a time; one process at a time.
+//! others watch and steer. Invariants: what failed stays in the history and out of the conversation; one turn at a time;
+//! one process at a time; after its end nothing more is asked of it.
 //! Not here: how a conversation is made smaller (see `compaction`), and what a message looks like on the wire.
 
 mod compact;
+mod copy;
 mod fold;
+mod queue;
 mod record;
+mod run;
 mod setup;
 mod status;
 
 pub use compact::Compacted;
 pub use fold::{Standing, Unfinished};
+pub use outlast_engine::inbox::Place;
+pub use queue::{Mode, Waiting};
 pub use record::read;
 pub use setup::{Ask, Setup};
 pub use status::{Held, Retry, Snapshot, Subscription};
 
 use outlast_dialect::Message;
-use outlast_engine::journal::Entry;
-use outlast_engine::route::Route;
-use outlast_engine::turn::{Control, Ended, Handle, Ids, Models, TakenUp, Turn};
-use outlast_engine::{CancellationToken, Clock, run_turn};
-use outlast_kernel::budget::Prompt;
-use outlast_kernel::event::{Body, Event, Seal};
-use outlast_kernel::fallback;
+use outlast_engine::Clock;
+use outlast_engine::turn::Handle;
+use outlast_kernel::event::{Body, Event, VERSION};
 use outlast_store::Journal;
 use outlast_store::journal::NewSession;
-use record::Record;
-use setup::Switchable;
+use queue::Queue;
+use record::{Home, Record};
 use status::Board;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 /// Something that a session could not do.
 #[derive(Debug, thiserror::Error)]
@@ -55,6 +56,15 @@ pub enum Error {
         /// The session.
         session: String,
     },
+    /// The session was closed.
+    #[error("the session is closed; open it again to go on")]
+    Closed,
+    /// What was to be added to the session could not be written down, and is not part of it.
+    #[error("it could not be written down: {why}")]
+    NotWritten {
+        /// Why.
+        why: String,
+    },
     /// The conversation could not be made smaller.
     #[error("the conversation is as it was: {why}")]
     NotCompacted {
@@ -76,23 +86,34 @@ pub enum Error {
 /// A conversation with its settings and history.
 pub struct Session {
     id: String,
-    setup: Setup,
+    about: Mutex<About>,
+    clock: Arc<dyn Clock>,
+    setup: RwLock<Arc<Setup>>,
     record: Record,
     board: Arc<Board>,
     retries: AtomicBool,
-    /// The models that may be asked.
-    routes: Vec<Route>,
+    compactions: AtomicBool,
+    queue: Mutex<Queue>,
     /// How to reach the turn that is running.
     running: Mutex<Option<Handle>>,
     /// Held while the conversation is made smaller by hand: what is asked meanwhile waits.
     compacting: tokio::sync::Mutex<()>,
 }
 
+/// What a person knows a session by.
+#[derive(Clone, Debug, Default)]
+struct About {
+    directory: String,
+    title: String,
+}
+
 impl Session {
     /// A session that lives as long as this value does.
     pub fn in_memory(setup: Setup) -> Self {
-        let record = Record::in_memory(setup.clock.clone());
-        Self::with(uuid::Uuid::now_v7().to_string(), setup, record)
+        let home = Home::Memory(Vec::new());
+        let record = Record::new(home, Standing::default(), setup.clock.clone());
+        let id = uuid::Uuid::now_v7().to_string();
+        Self::with((id, About::default()), setup, record)
     }
 
     /// A new session in the journal, which belongs to that folder and has that title.
@@ -102,34 +123,38 @@ impl Session {
         setup: Setup,
     ) -> Result<Self, Error> {
         let id = uuid::Uuid::now_v7().to_string();
-        let new = NewSession {
-            id: id.clone(),
+        let about = About {
             directory: directory.to_owned(),
             title: title.to_owned(),
+        };
+        let new = NewSession {
+            id: id.clone(),
+            directory: about.directory.clone(),
+            title: about.title.clone(),
             now: setup.clock.now(),
         };
         let hold = journal.begin(new).await?;
-        let kept = (journal.clone(), hold);
-        let record = Record::kept(kept, Standing::default(), setup.clock.clone());
-        Ok(Self::with(id, setup, record))
+        let home = Home::Journal(journal.clone(), hold);
+        let record = Record::new(home, Standing::default(), setup.clock.clone());
+        Ok(Self::with((id, about), setup, record))
     }
 
     /// A session that is in the journal. It is taken from a process that died, never from one that lives.
     pub async fn open(journal: &Journal, id: &str, setup: Setup) -> Result<Self, Error> {
         let hold = journal.claim(id).await?;
-        let standing = match record::standing(journal, id).await {
-            Ok(standing) => standing,
+        let (standing, about) = match known(journal, id).await {
+            Ok(known) => known,
             Err(error) => {
                 journal.release(hold).await?;
                 return Err(error);
             }
         };
-        let kept = (journal.clone(), hold);
-        let record = Record::kept(kept, standing, setup.clock.clone());
-        Ok(Self::with(id.to_owned(), setup, record))
+        let home = Home::Journal(journal.clone(), hold);
+        let record = Record::new(home, standing, setup.clock.clone());
+        Ok(Self::with((id.to_owned(), about), setup, record))
     }
 
-    fn with(id: String, setup: Setup, record: Record) -> Self {
+    fn with((id, about): (String, About), setup: Setup, record: Record) -> Self {
         let retries = setup.retry_enabled;
         let board = Arc::new(Board::default());
         let usage = record.look(|standing| standing.usage);
@@ -138,173 +163,78 @@ impl Session {
             snapshot.model.clone_from(&setup.model);
             snapshot.usage = usage;
         });
-        Self {
+        let session = Self {
             id,
-            routes: setup.routes(),
-            setup,
+            about: Mutex::new(about),
+            clock: Arc::clone(&setup.clock),
+            setup: RwLock::new(Arc::new(setup)),
             record,
             board,
             retries: AtomicBool::new(retries),
+            compactions: AtomicBool::new(true),
+            queue: Mutex::default(),
             running: Mutex::default(),
             compacting: tokio::sync::Mutex::default(),
-        }
+        };
+        session.know_queue();
+        session
     }
 
-    fn running(&self) -> MutexGuard<'_, Option<Handle>> {
-        self.running.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Ends what its tools keep running and gives the session back: another process may open it.
-    pub async fn close(self) -> Result<(), Error> {
-        if let Some(tools) = &self.setup.tools {
+    /// Ends what its tools keep running and gives the session back: another process may open it. One in which nothing has
+    /// happened is not kept. A turn that runs must end first; after an error it is as it was, and can be closed again.
+    pub async fn close(&self) -> Result<(), Error> {
+        let _others_wait = self.compacting.lock().await;
+        let running = match self.enter() {
+            Err(Error::Closed) => return Ok(()),
+            entered => entered?,
+        };
+        if let Some(tools) = &running.setup.tools {
             tools.close().await;
         }
         self.record.release().await
     }
 
-    // --- What is asked of it ---
+    // --- What it is made of ---
 
-    /// Says something to the model, and returns when all that follows from it is over: steps, retries, waits.
-    pub async fn prompt(&self, ask: Ask) -> Result<Ended, Error> {
-        drop(self.compacting.lock().await);
-        let running = self.enter()?;
-        let (mut messages, turns, mut models) =
-            self.record.look(|standing| match standing.unfinished {
-                Some(_) => Err(self.unfinished()),
-                None => Ok((
-                    standing.messages.clone(),
-                    standing.turns,
-                    standing.models.clone(),
-                )),
-            })?;
-        if ask.chosen {
-            models.clear();
+    /// What it is made of.
+    pub fn setup(&self) -> Arc<Setup> {
+        let setup = self.setup.read().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(&setup)
+    }
+
+    /// Makes it of something else, from the next turn on. Its clock stays, and whether failures are retried; tools that it
+    /// does not have any more are the caller's to close.
+    pub fn change_setup(&self, setup: Setup) {
+        // No turn begins or ends meanwhile.
+        let running = self.running();
+        if running.is_none() {
+            let model = setup.model.clone();
+            self.board.change(|snapshot| snapshot.model = model);
         }
-        messages.extend(ask.message.clone());
-        self.record.begin_turn(turns + 1);
-        let (turn_id, budget) = (uuid::Uuid::now_v7().to_string(), Prompt::new(ask.limits));
-        let entry = Entry::Prompt {
-            turn_id: turn_id.clone(),
-            message: ask.message,
-            budget: budget.clone(),
-            chosen: ask.chosen,
-            options: ask.options,
-        };
-        let begun = Begun {
-            messages,
-            models,
-            turn_id,
-            budget,
-            taken_up: TakenUp::default(),
-            opening: vec![entry],
-        };
-        Ok(self.run(running, begun).await)
+        let mut current = self.setup.write().unwrap_or_else(PoisonError::into_inner);
+        *current = Arc::new(setup);
     }
 
-    /// Carries the unfinished turn on, from where an earlier process left it.
-    pub async fn resume(&self) -> Result<Ended, Error> {
-        let running = self.enter()?;
-        let found = self.record.look(|standing| {
-            let unfinished = standing.unfinished.clone()?;
-            let turn = (standing.turns, unfinished);
-            Some((standing.messages.clone(), standing.models.clone(), turn))
-        });
-        let (messages, models, (turn, unfinished)) = found.ok_or_else(|| self.nothing_to_do())?;
-        self.record.begin_turn(turn);
-        let begun = Begun {
-            messages,
-            models,
-            turn_id: unfinished.turn_id,
-            budget: unfinished.budget,
-            taken_up: unfinished.taken_up,
-            opening: Vec::new(),
-        };
-        Ok(self.run(running, begun).await)
+    /// Gives it another title.
+    pub async fn rename(&self, title: &str) -> Result<(), Error> {
+        self.record.rename(title).await?;
+        let title = title.to_owned();
+        self.lock_about().title.clone_from(&title);
+        self.say(Body::Renamed { title });
+        Ok(())
     }
 
-    /// Tries the last turn again that failed or was cancelled. Nothing is said anew, and no tool runs again.
-    pub async fn try_again(&self, ask: Ask) -> Result<Ended, Error> {
-        let last_seal = self.record.look(|standing| standing.last_seal);
-        if matches!(last_seal, None | Some(Seal::Completed)) {
-            return Err(self.nothing_to_do());
-        }
-        let message = None;
-        self.prompt(Ask { message, ..ask }).await
+    /// What it is about.
+    pub fn title(&self) -> String {
+        self.about().title
     }
 
-    fn unfinished(&self) -> Error {
-        let session = self.id.clone();
-        Error::Unfinished { session }
+    fn about(&self) -> About {
+        self.lock_about().clone()
     }
 
-    fn nothing_to_do(&self) -> Error {
-        let session = self.id.clone();
-        Error::NothingToDo { session }
-    }
-
-    /// Makes sure that one turn runs at a time.
-    fn enter(&self) -> Result<Running<'_>, Error> {
-        let mut running = self.running();
-        if running.is_some() {
-            return Err(Error::Busy);
-        }
-        let abort = CancellationToken::new();
-        let (control, handle) = Control::new(abort.clone());
-        *running = Some(handle);
-        Ok(Running {
-            session: self,
-            control: Some(control),
-            abort,
-        })
-    }
-
-    async fn run(&self, mut running: Running<'_>, begun: Begun) -> Ended {
-        let setup = &self.setup;
-        let request = setup.request(begun.messages);
-        let attempts = begun.taken_up.attempts;
-        self.board.change(|snapshot| snapshot.attempt = attempts);
-        let retry = setup.retry.as_deref().map(|strategy| Switchable {
-            strategy,
-            on: &self.retries,
-        });
-        let turn = Turn {
-            retry: retry.as_ref().map(|retry| retry as _),
-            budget: begun.budget,
-            price: setup.price,
-            ids: Ids {
-                session: self.id.clone(),
-                turn: begun.turn_id,
-                events: self.board.snapshot().events,
-            },
-            accounts: setup.accounts.as_deref(),
-            knowledge: setup.knowledge.as_ref(),
-            tools: setup.tools.as_deref(),
-            traits: setup.traits,
-            models: Some(Models {
-                routes: &self.routes,
-                rules: setup.fallback_rules.clone(),
-                standing: begun.models,
-            }),
-            compaction: setup.compaction.as_deref(),
-            after_content: setup.after_content,
-            corrections: setup.corrections,
-            journal: Some(&self.record),
-            opening: begun.opening,
-            taken_up: begun.taken_up,
-            control: running.take_control(),
-            ..Turn::new(&*setup.provider, request, &*setup.clock)
-        };
-        let mut sink = |event: Event| self.post(&event);
-        run_turn(turn, &mut sink).await
-    }
-
-    /// The last event of a turn comes when all of it is folded.
-    fn post(&self, event: &Event) {
-        if matches!(event.body, Body::Sealed { .. }) {
-            let usage = self.record.look(|standing| standing.usage);
-            self.board.change(|snapshot| snapshot.usage = usage);
-        }
-        self.board.post(event);
+    fn lock_about(&self) -> std::sync::MutexGuard<'_, About> {
+        self.about.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     // --- Steering ---
@@ -337,7 +267,22 @@ impl Session {
             .change(|snapshot| snapshot.auto_retry_enabled = enabled);
     }
 
+    /// Whether the conversation is made smaller by itself, also in a turn that is running. By hand it always can be.
+    pub fn set_auto_compaction_enabled(&self, enabled: bool) {
+        self.compactions.store(enabled, Ordering::Relaxed);
+    }
+
     // --- Watching ---
+
+    /// Whether the conversation is made smaller by itself.
+    pub fn auto_compaction_enabled(&self) -> bool {
+        self.compactions.load(Ordering::Relaxed)
+    }
+
+    /// Whether a turn is running, or the conversation is being made smaller.
+    pub fn is_running(&self) -> bool {
+        self.running().is_some()
+    }
 
     /// Whether failures are retried.
     pub fn auto_retry_enabled(&self) -> bool {
@@ -366,7 +311,7 @@ impl Session {
 
     /// The clock that it goes by.
     pub fn clock(&self) -> &dyn Clock {
-        &*self.setup.clock
+        &*self.clock
     }
 
     /// Its id.
@@ -383,40 +328,32 @@ impl Session {
     pub fn unfinished_turn(&self) -> Option<Unfinished> {
         self.record.look(|standing| standing.unfinished.clone())
     }
-}
 
-/// What a turn begins with.
-struct Begun {
-    messages: Vec<Message>,
-    models: fallback::Standing,
-    turn_id: String,
-    budget: Prompt,
-    taken_up: TakenUp,
-    opening: Vec<Entry>,
-}
+    /// Tells listeners of something that does not come from a turn.
+    fn say(&self, body: Body) {
+        self.board.post(self.event(body));
+    }
 
-/// A turn that is running; the session is free again when this is gone.
-struct Running<'a> {
-    session: &'a Session,
-    control: Option<Control>,
-    /// Cancelled when it is to end.
-    abort: CancellationToken,
-}
-
-impl Running<'_> {
-    fn take_control(&mut self) -> Control {
-        let fresh = || Control::new(CancellationToken::new()).0;
-        self.control.take().unwrap_or_else(fresh)
+    fn event(&self, body: Body) -> Event {
+        Event {
+            v: VERSION,
+            // The board gives it its number.
+            seq: 0,
+            time: self.clock.now(),
+            session_id: self.id.clone(),
+            turn_id: self.snapshot().turn_id.unwrap_or_default(),
+            attempt_id: None,
+            body,
+        }
     }
 }
 
-impl Drop for Running<'_> {
-    fn drop(&mut self) {
-        *self.session.running() = None;
-        // A turn that was dropped in the middle has said no end of its retry.
-        self.session.board.change(|snapshot| {
-            (snapshot.turn_id, snapshot.retry, snapshot.held) = (None, None, None);
-            snapshot.is_compacting = false;
-        });
-    }
+/// What the journal knows of a session.
+async fn known(journal: &Journal, id: &str) -> Result<(Standing, About), Error> {
+    let summary = journal.summary(id).await?;
+    let about = About {
+        directory: summary.directory,
+        title: summary.title,
+    };
+    Ok((record::standing(journal, id).await?, about))
 }

@@ -5,6 +5,7 @@
 //! Not here: where they are kept (see the store) and how they are folded (see the agent's `session`).
 
 use crate::BoxFuture;
+use crate::inbox;
 use crate::tools::Effect;
 use outlast_dialect::{Message, Place};
 use outlast_kernel::Timestamp;
@@ -106,6 +107,31 @@ pub enum Entry {
         /// What it is about.
         cause: Cause,
     },
+    /// A message waits to be said to the model.
+    Queued {
+        /// Its id.
+        id: String,
+        /// Where it waits.
+        place: inbox::Place,
+        /// It.
+        message: Message,
+    },
+    /// Messages were said that waited, or a note that did not have to.
+    Said {
+        /// Their ids.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        ids: Vec<String>,
+        /// They.
+        messages: Vec<Message>,
+        /// Whether they are notes, which ask for no answer.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        note: bool,
+    },
+    /// Messages that waited are not to be said.
+    Unqueued {
+        /// Their ids.
+        ids: Vec<String>,
+    },
     /// The conversation was made smaller: from here on it is this.
     Compacted {
         /// Why.
@@ -190,6 +216,28 @@ pub struct Problem {
 }
 
 impl Entry {
+    /// That these messages were said: notes first, as nobody answers them.
+    pub fn said(letters: Vec<inbox::Letter>) -> Vec<Self> {
+        let is_note = |letter: &inbox::Letter| letter.place == inbox::Place::Note;
+        let (notes, others): (Vec<inbox::Letter>, Vec<inbox::Letter>) =
+            letters.into_iter().partition(is_note);
+        let said = |(letters, note): (Vec<inbox::Letter>, bool)| {
+            let (ids, messages): (Vec<String>, Vec<Message>) = letters
+                .into_iter()
+                .map(|letter| (letter.id, letter.message))
+                .unzip();
+            (!ids.is_empty()).then_some(Self::Said {
+                ids,
+                messages,
+                note,
+            })
+        };
+        [(notes, true), (others, false)]
+            .into_iter()
+            .filter_map(said)
+            .collect()
+    }
+
     /// The word for its kind.
     pub const fn kind(&self) -> &'static str {
         match self {
@@ -201,6 +249,9 @@ impl Entry {
             Self::Switched { .. } => "switched",
             Self::Message { .. } => "message",
             Self::Noticed { .. } => "noticed",
+            Self::Queued { .. } => "queued",
+            Self::Said { .. } => "said",
+            Self::Unqueued { .. } => "unqueued",
             Self::Compacted { .. } => "compacted",
             Self::ToolStarted { .. } => "tool_started",
             Self::ToolFinished { .. } => "tool_finished",

@@ -20,6 +20,7 @@ mod scribe;
 mod seat;
 mod tools;
 mod wait;
+mod waiting;
 
 use crate::RetryStrategy;
 use crate::accounts::Chosen;
@@ -91,7 +92,7 @@ pub async fn run_turn(mut turn: Turn<'_>, sink: Sink<'_>) -> Ended {
         in_use,
         kept: kept.map(|beginning| Kept::of(beginning, by)),
         place: None,
-        input: taken_up.input,
+        inputs: taken_up.inputs,
         seen: None,
         priced: (turn.budget.cost(), taken_up.paid),
         twice: BilledTwice::default(),
@@ -140,7 +141,7 @@ struct Runner<'a> {
     kept: Option<Kept>,
     /// Where the provider has the rest of the answer under way, if it keeps answers.
     place: Option<Place>,
-    input: Option<String>,
+    inputs: Vec<String>,
     /// What the provider last said about how large the conversation is.
     seen: Option<Seen>,
     /// What was paid up to the last change of prices, and for which usage.
@@ -222,8 +223,10 @@ impl Runner<'_> {
 
     /// Says what was asked, once it is written down.
     fn say_input(&mut self) {
-        if let Some(text) = self.input.take() {
-            self.emitter.emit(Body::Input { text });
+        if !self.inputs.is_empty() {
+            for text in std::mem::take(&mut self.inputs) {
+                self.emitter.emit(Body::Input { text });
+            }
             return;
         }
         let input = self.turn.request.messages.iter().rev();

@@ -2,12 +2,13 @@
 //!
 //! Invariants: what is asked meanwhile waits and is not lost; nothing has changed until it is written down.
 
-use super::{Error, Running, Session};
+use super::run::Running;
+use super::{Error, Session};
 use outlast_engine::compaction::{Job, Outcome, Size, Smaller};
-use outlast_engine::journal::{Entry, Journal, Unrecorded};
+use outlast_engine::journal::Entry;
 use outlast_engine::size;
 use outlast_kernel::budget::{Limits, Prompt};
-use outlast_kernel::event::{Body, CompactionReason, Event, VERSION};
+use outlast_kernel::event::{Body, CompactionReason};
 
 /// A conversation that was made smaller.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,7 +31,7 @@ impl Session {
         if self.unfinished_turn().is_some() {
             return Err(self.unfinished());
         }
-        let request = self.setup.request(self.messages());
+        let request = running.setup.request(self.messages());
         let before = size::tokens(&request);
         let reason = CompactionReason::Manual;
         self.say(Body::AutoCompactionStarted {
@@ -61,7 +62,7 @@ impl Session {
         request: outlast_dialect::Request,
         (budget, focus, before): (Prompt, Option<&str>, u64),
     ) -> Result<Compacted, Error> {
-        let Some(compactor) = &self.setup.compaction else {
+        let Some(compactor) = &running.setup.compaction else {
             let why = "compaction is switched off".to_owned();
             return Err(Error::NotCompacted { why });
         };
@@ -71,7 +72,7 @@ impl Session {
             request: &request,
             size: Size {
                 tokens: before,
-                window: self.setup.traits.window,
+                window: running.setup.traits.window,
             },
             reason: CompactionReason::Manual,
             focus,
@@ -102,29 +103,13 @@ impl Session {
             usage,
             spent: None,
         };
-        let turn = self.record.look(|standing| standing.turns);
-        self.record.begin_turn(turn);
-        match self.record.append(&[entry]).await {
-            Ok(()) => {}
-            // It is written down with what comes next.
-            Err(Unrecorded::Failed { why: message }) => self.say(Body::Unrecorded { message }),
-            Err(Unrecorded::Lost { why }) => return Err(Error::NotCompacted { why }),
-        }
+        let written = self.write_between_turns(vec![entry]).await;
+        written.map_err(|error| {
+            let why = error.to_string();
+            Error::NotCompacted { why }
+        })?;
         let usage = self.record.look(|standing| standing.usage);
         self.board.change(|snapshot| snapshot.usage = usage);
         Ok(compacted)
-    }
-
-    /// Tells listeners of something that happens outside of a turn.
-    fn say(&self, body: Body) {
-        self.board.post(&Event {
-            v: VERSION,
-            seq: self.board.snapshot().events + 1,
-            time: self.setup.clock.now(),
-            session_id: self.id.clone(),
-            turn_id: String::new(),
-            attempt_id: None,
-            body,
-        });
     }
 }

@@ -4,6 +4,7 @@
 //! result, whatever was lost; the same entries always make the same state.
 
 use outlast_dialect::{Message, Part, Role, ToolResult};
+use outlast_engine::inbox::Letter;
 use outlast_engine::journal::{Entry, ModelSwitch, Spent};
 use outlast_engine::tools::Output;
 use outlast_engine::turn::{Beginning, Outstanding, SoFar, TakenUp};
@@ -34,6 +35,8 @@ pub struct Standing {
     pub last_seal: Option<Seal>,
     /// The models that were left, and for how long.
     pub models: fallback::Standing,
+    /// What waits to be said to the model, in the order in which it came.
+    pub waiting: Vec<Letter>,
 }
 
 /// A turn that an earlier process left.
@@ -77,6 +80,19 @@ impl Standing {
                 }
             }
             Entry::Noticed { message, .. } => self.messages.push(message),
+            Entry::Queued { id, place, message } => {
+                let letter = Letter { id, place, message };
+                self.waiting.push(letter);
+            }
+            Entry::Unqueued { ids } => self.forget(&ids),
+            Entry::Said {
+                ids,
+                messages,
+                note,
+            } => {
+                self.forget(&ids);
+                self.say(messages, note);
+            }
             Entry::Compacted {
                 messages,
                 usage,
@@ -123,7 +139,7 @@ impl Standing {
         if chosen {
             self.models.clear();
         }
-        let input = message.as_ref().map(Message::text);
+        let inputs = message.iter().map(Message::text).collect();
         self.messages.extend(message);
         self.last_seal = None;
         self.unfinished = Some(Unfinished {
@@ -131,10 +147,28 @@ impl Standing {
             budget,
             options,
             taken_up: TakenUp {
-                input,
+                inputs,
                 ..TakenUp::default()
             },
         });
+    }
+
+    /// What does not wait any more.
+    fn forget(&mut self, ids: &[String]) {
+        self.waiting.retain(|letter| !ids.contains(&letter.id));
+    }
+
+    fn say(&mut self, messages: Vec<Message>, note: bool) {
+        self.pair_up();
+        if let Some(turn) = &mut self.unfinished {
+            // Nothing is said into the middle of an answer: what was kept of one was given up before.
+            turn.taken_up.kept = None;
+            if !note {
+                let texts = messages.iter().map(Message::text);
+                turn.taken_up.inputs.extend(texts);
+            }
+        }
+        self.messages.extend(messages);
     }
 
     fn take_in_models(&mut self, entry: &Entry) {

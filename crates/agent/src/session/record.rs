@@ -1,22 +1,35 @@
 //! Where a session's entries go: into the store's journal, if it has one, and into where the session stands.
 //!
 //! Invariants: every entry is folded once, in order, whether it could be written down at once or not; what a turn could
-//! not write down until its end is written before what the next one writes.
+//! not write down until its end is written before what the next one writes; what happens beside a turn is written in
+//! its own way, and leaves alone what the turn still has to write.
 
 use super::Error;
 use super::fold::Standing;
+use outlast_engine::inbox::Letter;
 use outlast_engine::journal::{Entry, Journal, Unrecorded};
 use outlast_engine::{BoxFuture, Clock};
-use outlast_store::journal::{Hold, Line, Stored};
+use outlast_store::journal::{Hold, Line, Page, Stored};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// How many entries are read at a time: of a long session, what was folded is not needed any more.
 const PAGE: u32 = 1000;
 
 pub(super) struct Record {
-    kept: Option<(outlast_store::Journal, Hold)>,
+    home: Mutex<Home>,
+    is_kept: bool,
     clock: Arc<dyn Clock>,
     state: Mutex<State>,
+}
+
+/// Where entries are kept.
+pub(super) enum Home {
+    /// Here, as long as the session lives.
+    Memory(Vec<Stored>),
+    /// In the store's journal.
+    Journal(outlast_store::Journal, Hold),
+    /// Nowhere: the session was given back.
+    Closed,
 }
 
 struct State {
@@ -31,23 +44,8 @@ struct State {
 }
 
 impl Record {
-    pub(super) fn in_memory(clock: Arc<dyn Clock>) -> Self {
-        Self::new(None, Standing::default(), clock)
-    }
-
-    pub(super) fn kept(
-        kept: (outlast_store::Journal, Hold),
-        standing: Standing,
-        clock: Arc<dyn Clock>,
-    ) -> Self {
-        Self::new(Some(kept), standing, clock)
-    }
-
-    fn new(
-        kept: Option<(outlast_store::Journal, Hold)>,
-        standing: Standing,
-        clock: Arc<dyn Clock>,
-    ) -> Self {
+    pub(super) fn new(home: Home, standing: Standing, clock: Arc<dyn Clock>) -> Self {
+        let is_kept = matches!(home, Home::Journal(..));
         let state = Mutex::new(State {
             standing,
             turn: 0,
@@ -55,16 +53,31 @@ impl Record {
             unwritten: Vec::new(),
             owed: Vec::new(),
         });
-        Self { kept, clock, state }
+        let home = Mutex::new(home);
+        Self {
+            home,
+            is_kept,
+            clock,
+            state,
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn home(&self) -> MutexGuard<'_, Home> {
+        self.home.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// What is true of where the session stands.
     pub(super) fn look<R>(&self, look: impl FnOnce(&Standing) -> R) -> R {
         look(&self.lock().standing)
+    }
+
+    /// Changes what waits. Whoever takes something out has it written down as said, or puts it back.
+    pub(super) fn change_waiting<R>(&self, change: impl FnOnce(&mut Vec<Letter>) -> R) -> R {
+        change(&mut self.lock().standing.waiting)
     }
 
     /// From here on entries belong to that turn. What the one before has not written down it will not try again.
@@ -76,22 +89,74 @@ impl Record {
     }
 
     pub(super) const fn is_kept(&self) -> bool {
-        self.kept.is_some()
+        self.is_kept
     }
 
-    /// Writes down what could not be written before, and lets go of the session.
-    pub(super) async fn release(self) -> Result<(), Error> {
+    pub(super) fn is_closed(&self) -> bool {
+        matches!(*self.home(), Home::Closed)
+    }
+
+    /// Writes down what could not be written before, and lets go of the session. Should the first fail, it is as it was.
+    pub(super) async fn release(&self) -> Result<(), Error> {
         // The next turn would do the same.
-        self.begin_turn(0);
-        let state = self.state.into_inner();
-        let owed = state.unwrap_or_else(PoisonError::into_inner).owed;
-        let Some((journal, hold)) = self.kept else {
-            return Ok(());
-        };
-        if !owed.is_empty() {
-            journal.append(&hold, owed).await?;
+        let turn = self.lock().turn;
+        self.begin_turn(turn);
+        let owed = std::mem::take(&mut self.lock().owed);
+        if !owed.is_empty()
+            && let Err(error) = self.hand_in(owed.clone()).await
+        {
+            self.lock().owed = owed;
+            return Err(error);
         }
-        Ok(journal.release(hold).await?)
+        let home = std::mem::replace(&mut *self.home(), Home::Closed);
+        if let Home::Journal(journal, hold) = home {
+            journal.release_or_remove(hold).await?;
+        }
+        Ok(())
+    }
+
+    pub(super) async fn rename(&self, title: &str) -> Result<(), Error> {
+        let renamed = match &*self.home() {
+            Home::Memory(_) => return Ok(()),
+            Home::Closed => return Err(Error::Closed),
+            Home::Journal(journal, hold) => journal.rename(hold, title),
+        };
+        Ok(renamed.await?)
+    }
+
+    /// Everything that was written down.
+    pub(super) async fn entries(&self, session: &str) -> Result<Vec<Stored>, Error> {
+        let journal = match &*self.home() {
+            Home::Memory(lines) => return Ok(lines.clone()),
+            Home::Closed => return Err(Error::Closed),
+            Home::Journal(journal, _) => journal.clone(),
+        };
+        let mut entries: Vec<Stored> = Vec::new();
+        loop {
+            let page = Page {
+                after: entries.last().map_or(0, |last| last.seq),
+                limit: PAGE,
+                kinds: None,
+            };
+            let more = journal.read(session, page).await?;
+            if more.is_empty() {
+                return Ok(entries);
+            }
+            entries.extend(more);
+        }
+    }
+
+    /// Writes down something that happens beside a turn. It counts at once: whatever follows from it is written after it.
+    pub(super) async fn jot(&self, entry: Entry) -> Result<(), Error> {
+        let written = {
+            let mut state = self.lock();
+            let line = self.line(state.standing.turns, &entry);
+            let what = "message";
+            let line = line.map_err(|_| outlast_store::Error::Unwritable { what })?;
+            state.standing.take_in(entry);
+            self.hand_in(vec![line])
+        };
+        written.await
     }
 
     fn fold(&self, entries: &[Entry]) {
@@ -102,9 +167,6 @@ impl Record {
     }
 
     async fn write(&self, entries: &[Entry]) -> Result<(), Unrecorded> {
-        let Some((journal, hold)) = &self.kept else {
-            return Ok(());
-        };
         let failed = |why: String| Unrecorded::Failed { why };
         let turn = self.lock().turn;
         let lines: Result<Vec<Line>, _> =
@@ -113,17 +175,35 @@ impl Record {
         // Should nobody stay to hear what came of it, it is written all the same, and owed no more.
         let owed = std::mem::take(&mut self.lock().owed);
         let all = owed.iter().chain(&lines).cloned().collect();
-        let Err(error) = journal.append(hold, all).await else {
+        let Err(error) = self.hand_in(all).await else {
             return Ok(());
         };
         let mut state = self.lock();
         (state.owed, state.unwritten) = (owed, lines);
+        let why = error.to_string();
         Err(match error {
-            outlast_store::Error::Fenced { .. } => Unrecorded::Lost {
-                why: error.to_string(),
-            },
-            error => failed(error.to_string()),
+            Error::Store(outlast_store::Error::Fenced { .. }) | Error::Closed => {
+                Unrecorded::Lost { why }
+            }
+            _ => failed(why),
         })
+    }
+
+    /// Has lines written, in the order in which this is called, even if nobody waits for it.
+    fn hand_in(&self, lines: Vec<Line>) -> BoxFuture<'static, Result<(), Error>> {
+        match &mut *self.home() {
+            Home::Memory(stored) => {
+                for (line, seq) in lines.into_iter().zip(stored.len() as u64 + 1..) {
+                    stored.push(Stored { seq, line });
+                }
+                Box::pin(async { Ok(()) })
+            }
+            Home::Journal(journal, hold) => {
+                let written = journal.append(hold, lines);
+                Box::pin(async { Ok(written.await?) })
+            }
+            Home::Closed => Box::pin(async { Err(Error::Closed) }),
+        }
     }
 
     fn line(&self, turn: u64, entry: &Entry) -> Result<Line, serde_json::Error> {

@@ -2,7 +2,7 @@
 
 use outlast_dialect::{Delivery, Message, Request, Tool};
 use outlast_engine::accounts::Accounts;
-use outlast_engine::compaction::Compactor;
+use outlast_engine::compaction::{Compactor, Job, Outcome, Size};
 use outlast_engine::knowledge::Knowledge;
 use outlast_engine::route::Route;
 use outlast_engine::strategy::Aborted;
@@ -10,6 +10,8 @@ use outlast_engine::tools::Toolbox;
 use outlast_engine::{BoxFuture, CancellationToken, Clock, Provider, RetryStrategy};
 use outlast_kernel::budget::{Limits, Price};
 use outlast_kernel::decision::{AfterContent, Rules};
+use outlast_kernel::event::CompactionReason;
+use outlast_kernel::failure::Judged;
 use outlast_kernel::fallback;
 use outlast_kernel::models::Traits;
 use serde_json::Value;
@@ -176,5 +178,26 @@ impl RetryStrategy for Switchable<'_> {
 
     fn rules(&self) -> Rules {
         self.in_force().map_or(Rules::NONE, RetryStrategy::rules)
+    }
+}
+
+/// A compaction that can be switched off while a turn runs.
+pub(super) struct SwitchableCompaction<'a> {
+    pub(super) compactor: &'a dyn Compactor,
+    pub(super) on: &'a AtomicBool,
+}
+
+impl Compactor for SwitchableCompaction<'_> {
+    fn is_due(&self, size: Size) -> bool {
+        self.on.load(Ordering::Relaxed) && self.compactor.is_due(size)
+    }
+
+    fn helps(&self, judged: &Judged, request: &Request, size: Size) -> Option<CompactionReason> {
+        let is_on = self.on.load(Ordering::Relaxed);
+        is_on.then(|| self.compactor.helps(judged, request, size))?
+    }
+
+    fn compact<'a>(&'a self, job: Job<'a>) -> BoxFuture<'a, Outcome> {
+        self.compactor.compact(job)
     }
 }

@@ -1,11 +1,13 @@
 //! What a session tells those who watch it: events as they happen, and where it stands at any moment.
 //!
-//! Invariant: a snapshot and the events after its number say everything; listeners are told in the order in which they
-//! came, before anything else happens.
+//! Invariants: events are numbered here, whoever they come from; a snapshot and the events after its number say everything;
+//! listeners are told in the order of the numbers, before anything else happens to whoever put the event up, unless
+//! somebody else is telling them just then.
 
 use outlast_kernel::Timestamp;
 use outlast_kernel::event::{Body, Event, Usage};
 use outlast_kernel::verdict::Cause;
+use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 /// Where a session stands.
@@ -82,6 +84,26 @@ pub(super) struct Board {
     snapshot: Mutex<Snapshot>,
     listeners: Mutex<Vec<(u64, Option<Listener>)>>,
     next_id: Mutex<u64>,
+    untold: Mutex<Untold>,
+}
+
+/// What listeners have not been told yet.
+#[derive(Default)]
+struct Untold {
+    events: VecDeque<Event>,
+    /// The number of the last event that was put up.
+    last: u64,
+    /// Whether somebody is telling them.
+    is_telling: bool,
+}
+
+/// Somebody is telling listeners; when it ends, however it does, another may.
+struct Telling<'a>(&'a Board);
+
+impl Drop for Telling<'_> {
+    fn drop(&mut self) {
+        lock(&self.0.untold).is_telling = false;
+    }
 }
 
 impl Board {
@@ -103,10 +125,43 @@ impl Board {
         }
     }
 
-    /// Takes note of an event, then tells everyone. A listener is out of the list while it is told, so that it may
-    /// subscribe others or unsubscribe.
-    pub(super) fn post(&self, event: &Event) {
-        lock(&self.snapshot).take_in(event);
+    /// Takes note of an event, then tells everyone.
+    pub(super) fn post(&self, event: Event) {
+        self.put_up(event);
+        self.tell();
+    }
+
+    /// Gives an event its number, and so its place among the others.
+    pub(super) fn put_up(&self, mut event: Event) {
+        let mut untold = lock(&self.untold);
+        untold.last += 1;
+        event.seq = untold.last;
+        untold.events.push_back(event);
+    }
+
+    /// Tells everyone what is put up. Should somebody be at it already, a listener among them, they do it.
+    pub(super) fn tell(&self) {
+        while let Some(_telling) = self.begin_telling() {
+            while let Some(event) = self.next_untold() {
+                lock(&self.snapshot).take_in(&event);
+                self.tell_of(&event);
+            }
+        }
+    }
+
+    fn begin_telling(&self) -> Option<Telling<'_>> {
+        let mut untold = lock(&self.untold);
+        let may_tell = !untold.is_telling && !untold.events.is_empty();
+        untold.is_telling |= may_tell;
+        may_tell.then(|| Telling(self))
+    }
+
+    fn next_untold(&self) -> Option<Event> {
+        lock(&self.untold).events.pop_front()
+    }
+
+    /// A listener is out of the list while it is told, so that it may subscribe others or unsubscribe.
+    fn tell_of(&self, event: &Event) {
         let ids: Vec<u64> = lock(&self.listeners).iter().map(|(id, _)| *id).collect();
         for id in ids {
             let find = |listeners: &mut Vec<(u64, Option<Listener>)>| {

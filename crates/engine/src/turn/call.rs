@@ -25,12 +25,13 @@ impl Runner<'_> {
         if self.turn.control.is_aborted() {
             return self.abort();
         }
-        if let Some(why) = self.scribe.lost() {
-            let failure = self.not_ours(why);
+        if let Some(failure) = self.may_not_call() {
             return self.fail(failure).await;
         }
-        if let Some(spent) = self.is_spent() {
-            return self.fail(spent).await;
+        if self.say_waiting().await
+            && let Some(failure) = self.may_not_call()
+        {
+            return self.fail(failure).await;
         }
         self.choose_model().await;
         if let Err(effects) = self.compact_in_time().await {
@@ -46,6 +47,12 @@ impl Runner<'_> {
         let effects = self.stream().await;
         self.leave_seat().await;
         effects
+    }
+
+    /// Why there may not be another call, if the turn is somebody else's or has nothing more to spend.
+    fn may_not_call(&self) -> Option<Failure> {
+        let lost = self.scribe.lost().map(|why| self.not_ours(why));
+        lost.or_else(|| self.is_spent())
     }
 
     /// Why there may not be another call, if the prompt's time or money is spent.

@@ -14,8 +14,6 @@ pub struct Ids {
     pub session: String,
     /// The turn.
     pub turn: String,
-    /// How many events of the session came before.
-    pub events: u64,
 }
 
 impl Ids {
@@ -24,7 +22,6 @@ impl Ids {
         Self {
             session: uuid::Uuid::now_v7().to_string(),
             turn: uuid::Uuid::now_v7().to_string(),
-            events: 0,
         }
     }
 }
@@ -41,7 +38,7 @@ pub(super) struct Emitter<'a> {
 impl<'a> Emitter<'a> {
     pub(super) fn new(ids: Ids, clock: &'a dyn Clock, sink: Sink<'a>) -> Self {
         Self {
-            seq: ids.events,
+            seq: 0,
             ids,
             attempt: 0,
             clock,

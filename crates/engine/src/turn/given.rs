@@ -6,6 +6,7 @@ use super::model::Models;
 use super::tools::Outstanding;
 use crate::accounts::Accounts;
 use crate::compaction::Compactor;
+use crate::inbox::Inbox;
 use crate::journal::{Entry, Journal};
 use crate::knowledge::Knowledge;
 use crate::tools::Toolbox;
@@ -53,6 +54,8 @@ pub struct Turn<'a> {
     pub after_content: AfterContent,
     /// How often in a row the model is told that its answer was none, and asked again; 0 takes every answer as it is.
     pub corrections: u32,
+    /// What others want to be said to the model meanwhile.
+    pub inbox: Option<&'a dyn Inbox>,
     /// Where it is written down.
     pub journal: Option<&'a dyn Journal>,
     /// What is written down first.
@@ -81,6 +84,7 @@ impl<'a> Turn<'a> {
             compaction: None,
             after_content: AfterContent::Fail,
             corrections: 0,
+            inbox: None,
             journal: None,
             opening: Vec::new(),
             taken_up: TakenUp::default(),
@@ -124,8 +128,8 @@ pub struct TakenUp {
     pub calls: Vec<Outstanding>,
     /// The beginning of an answer that broke off, to go on with.
     pub kept: Option<Beginning>,
-    /// What the user said, when it is not the last message of the request.
-    pub input: Option<String>,
+    /// What the user said in this turn, when it is not the last message of the request.
+    pub inputs: Vec<String>,
 }
 
 /// The beginning of an answer that broke off.

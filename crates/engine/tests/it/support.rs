@@ -196,7 +196,6 @@ pub(crate) async fn run_with(
     let (control, handle) = Control::new(CancellationToken::new());
     let request = question();
     let ids = Ids {
-        events: 0,
         session: "s".to_owned(),
         turn: "t".to_owned(),
     };

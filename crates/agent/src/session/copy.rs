@@ -1,0 +1,96 @@
+//! A session's entries as they are, and a session that begins with those of another one.
+//!
+//! Invariants: the session that is copied stays as it is; a copy never ends in the middle of a turn, and nothing waits
+//! in it.
+
+use super::fold::Standing;
+use super::record::{Home, Record, read};
+use super::setup::Setup;
+use super::{Error, Session};
+use outlast_engine::journal::Entry;
+use outlast_store::Journal;
+use outlast_store::journal::{Hold, Line, NewSession, Stored};
+
+impl Session {
+    /// Everything that was written down of it, in order. What could not be written down yet is not among it.
+    pub async fn entries(&self) -> Result<Vec<Stored>, Error> {
+        self.record.entries(&self.id).await
+    }
+
+    /// A new session that begins with the entries of this one: those before the entry of that number, or all. It is kept
+    /// in that journal, or as long as it lives.
+    pub async fn fork(
+        &self,
+        journal: Option<&Journal>,
+        before: Option<u64>,
+        setup: Setup,
+    ) -> Result<Self, Error> {
+        let mut copied = self.entries().await?;
+        let before = before.map(|seq| self.beginning(&copied, seq));
+        copied.retain(|stored| before.is_none_or(|before| stored.seq < before));
+        let mut standing = Standing::default();
+        for stored in &copied {
+            standing.take_in(read(&self.id, stored)?);
+        }
+        if standing.unfinished.is_some() {
+            let session = self.id.clone();
+            return Err(outlast_store::Error::OpenTurn { session }.into());
+        }
+        let about = self.about();
+        let new = NewSession {
+            id: uuid::Uuid::now_v7().to_string(),
+            directory: about.directory.clone(),
+            title: about.title.clone(),
+            now: setup.clock.now(),
+        };
+        let id = new.id.clone();
+        let home = match journal {
+            None => Home::Memory(copied),
+            Some(journal) => Home::Journal(journal.clone(), self.copy(journal, copied, new).await?),
+        };
+        let record = Record::new(home, standing, setup.clock.clone());
+        let session = Self::with((id, about), setup, record);
+        session.drop_waiting().await?;
+        Ok(session)
+    }
+
+    async fn copy(
+        &self,
+        journal: &Journal,
+        copied: Vec<Stored>,
+        new: NewSession,
+    ) -> Result<Hold, Error> {
+        if self.is_kept() {
+            let next = copied.last().map_or(0, |last| last.seq) + 1;
+            return Ok(journal.fork(&self.id, Some(next), new).await?);
+        }
+        let hold = journal.begin(new).await?;
+        let lines: Vec<Line> = copied.into_iter().map(|stored| stored.line).collect();
+        journal.append(&hold, lines).await?;
+        Ok(hold)
+    }
+
+    /// Where the turn begins that an entry begins: one that began with what waited has said nothing before.
+    fn beginning(&self, entries: &[Stored], seq: u64) -> u64 {
+        let entry = |seq: u64| {
+            let stored = entries.iter().find(|stored| stored.seq == seq)?;
+            read(&self.id, stored).ok()
+        };
+        let before = seq.saturating_sub(1);
+        let said = matches!(entry(seq), Some(Entry::Said { .. }));
+        let begun = matches!(entry(before), Some(Entry::Prompt { message: None, .. }));
+        if said && begun { before } else { seq }
+    }
+
+    /// What waits was meant for the session that was copied.
+    async fn drop_waiting(&self) -> Result<(), Error> {
+        let waiting = self.record.look(|standing| standing.waiting.clone());
+        if waiting.is_empty() {
+            return Ok(());
+        }
+        let ids = waiting.into_iter().map(|letter| letter.id).collect();
+        self.record.jot(Entry::Unqueued { ids }).await?;
+        self.know_queue();
+        Ok(())
+    }
+}
