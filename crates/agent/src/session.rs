@@ -324,6 +324,11 @@ impl Session {
         self.record.look(|standing| standing.messages.clone())
     }
 
+    /// How many messages it has.
+    pub fn message_count(&self) -> usize {
+        self.record.look(|standing| standing.messages.len())
+    }
+
     /// What is not settled, if anything.
     pub fn unfinished_turn(&self) -> Option<Unfinished> {
         self.record.look(|standing| standing.unfinished.clone())

@@ -55,7 +55,9 @@ impl Options {
         // It is still the same process that was allowed something.
         for path in OF_ONE_PROMPT {
             let value = kept.get(path).cloned();
-            options.settings.extend(value.map(|value| (path.to_owned(), value)));
+            options
+                .settings
+                .extend(value.map(|value| (path.to_owned(), value)));
         }
         options
     }

@@ -83,10 +83,9 @@ impl Place {
 
 impl Asking {
     fn options(arguments: &PromptArguments) -> Options {
-        Options {
-            whole: arguments.no_stream,
-            ..Options::of(&arguments.choice)
-        }
+        let mut options = Options::of(&arguments.choice);
+        options.whole = arguments.no_stream;
+        options
     }
 
     /// A prompt that begins a session. What is wrong with it is said before anything is made.
@@ -146,6 +145,7 @@ impl Asking {
             limits: self.parts.limits(),
             options: serde_json::to_value(&self.options)?,
             message: Some(self.message.clone()),
+            ..Ask::default()
         };
         let shared = self.home.filter(|_| self.parts.is_shared());
         let knowledge = knowledge::open(shared, &self.clock).await;

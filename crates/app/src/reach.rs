@@ -75,7 +75,11 @@ impl Reached {
             id: self.model.clone(),
             name: self.model.clone(),
             api: api.to_owned(),
-            provider: settings.provider.unwrap_or(Provider::Mock).name().to_owned(),
+            provider: settings
+                .provider
+                .unwrap_or(Provider::Mock)
+                .name()
+                .to_owned(),
             base_url: url::shown(&url::without_query(base_url)),
             reasoning: false,
             input: vec!["text".to_owned(), "image".to_owned()],

@@ -187,6 +187,7 @@ impl Resuming {
             message: None,
             limits: parts.limits(),
             options: serde_json::to_value(&options)?,
+            ..Ask::default()
         };
         // With several, nobody could tell whose question it is.
         let attendance = match !self.several && !self.json && Terminal::is_attended() {

@@ -39,10 +39,7 @@ struct InUse {
 }
 
 impl RpcHost {
-    pub(crate) async fn new(
-        choice: &SessionChoice,
-        clock: Arc<dyn Clock>,
-    ) -> anyhow::Result<Self> {
+    pub(crate) async fn new(choice: &SessionChoice, clock: Arc<dyn Clock>) -> anyhow::Result<Self> {
         let home = home::prepare();
         let home = home.inspect_err(|error| complain(&format!("warning: {error:#}")));
         let home = home.ok();
@@ -80,7 +77,8 @@ impl RpcHost {
         let summary = journal::find(journal, name).await?;
         let earlier = resume_command::options(journal, &summary.id).await?;
         let folder = PathBuf::from(&summary.directory);
-        self.make(&folder, From::Session(&summary.id, earlier)).await
+        self.make(&folder, From::Session(&summary.id, earlier))
+            .await
     }
 
     /// Makes a session, and takes note of what it is made of.
@@ -145,7 +143,10 @@ impl RpcHost {
         let settings = config::load_in(Some(&folder), &options.overrides())?;
         let parts = Parts::new(settings, &options, self.clock.clone())?;
         options.pin(&parts.settings, parts.model());
-        let (models, limits) = (parts.models(options.base_url.as_deref()), parts.settings.limits);
+        let (models, limits) = (
+            parts.models(options.base_url.as_deref()),
+            parts.settings.limits,
+        );
         let setup = Setup {
             system: now.system.clone(),
             tools: now.tools.clone(),

@@ -91,10 +91,8 @@ impl Server {
         let desk = Arc::new(Desk::new(self.host, outbox.clone(), self.dialect));
         desk.take_over(opened);
         let (lane, waiting) = mpsc::channel(LANE);
-        let mut working = AbortOnDropHandle::new(tokio::spawn(lane::work_off(
-            Arc::clone(&desk),
-            waiting,
-        )));
+        let mut working =
+            AbortOnDropHandle::new(tokio::spawn(lane::work_off(Arc::clone(&desk), waiting)));
         let mut lines = LineReader::new(input, LONGEST_LINE);
         let ending = loop {
             let line = tokio::select! {
@@ -143,8 +141,7 @@ impl Desk {
             Ok(Some(request)) => match request.command {
                 Ok(command) => self.control(request.caller, command),
                 Err(error) => {
-                    self.outbox
-                        .send(Item::Reply(request.caller.refuse(&error)));
+                    self.outbox.send(Item::Reply(request.caller.refuse(&error)));
                     None
                 }
             },

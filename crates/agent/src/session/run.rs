@@ -21,7 +21,7 @@ impl Session {
     /// Says something to the model, and returns when all that follows from it is over: steps, retries, waits.
     pub async fn prompt(&self, ask: Ask) -> Result<Ended, Error> {
         drop(self.compacting.lock().await);
-        let running = self.enter()?;
+        let running = self.enter_until(ask.abort.clone())?;
         self.refuse_unfinished()?;
         let notes = self.record.change_waiting(notes);
         let begun = self.begin_turn(ask, notes);
@@ -31,7 +31,7 @@ impl Session {
     /// Says what waits to the model, as a turn of its own; `None` when nothing waits. What else is to be said is left out.
     pub async fn prompt_waiting(&self, ask: Ask) -> Result<Option<Ended>, Error> {
         drop(self.compacting.lock().await);
-        let running = self.enter()?;
+        let running = self.enter_until(ask.abort.clone())?;
         self.refuse_unfinished()?;
         let letters = self.take_for_turn();
         if letters.is_empty() {
@@ -97,6 +97,11 @@ impl Session {
 
     /// Makes sure that one turn runs at a time.
     pub(super) fn enter(&self) -> Result<Running<'_>, Error> {
+        self.enter_until(CancellationToken::new())
+    }
+
+    /// The same, for what ends when that is cancelled.
+    fn enter_until(&self, abort: CancellationToken) -> Result<Running<'_>, Error> {
         let mut running = self.running();
         if running.is_some() {
             return Err(Error::Busy);
@@ -104,7 +109,6 @@ impl Session {
         if self.record.is_closed() {
             return Err(Error::Closed);
         }
-        let abort = CancellationToken::new();
         let (control, handle) = Control::new(abort.clone());
         *running = Some(handle);
         Ok(Running {

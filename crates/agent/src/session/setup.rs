@@ -139,6 +139,8 @@ pub struct Ask {
     pub options: Value,
     /// Whether somebody has just chosen the model: whatever was held against models is void.
     pub chosen: bool,
+    /// Aborts the turn when it is cancelled, also before it begins.
+    pub abort: CancellationToken,
 }
 
 impl From<&str> for Ask {

@@ -119,7 +119,7 @@ impl Provider {
         }
     }
 
-    pub(super) fn named(name: &str) -> Option<Self> {
+    pub(crate) fn named(name: &str) -> Option<Self> {
         [
             Self::Mock,
             Self::Anthropic,

@@ -19,7 +19,11 @@ pub(super) struct Caller {
 
 /// What is asked.
 #[derive(Debug, Deserialize)]
-#[serde(tag = "type", rename_all = "snake_case", rename_all_fields = "camelCase")]
+#[serde(
+    tag = "type",
+    rename_all = "snake_case",
+    rename_all_fields = "camelCase"
+)]
 pub(super) enum Command {
     Prompt {
         #[serde(flatten)]
@@ -276,14 +280,21 @@ mod tests {
                 "enabled": true, "command": "true", "sessionPath": "s", "entryId": "e", "name": "n",
             });
             let request = read(&fields.to_string()).unwrap().unwrap();
-            assert!(request.command.is_ok(), "{name}: {:?}", request.command.err());
+            assert!(
+                request.command.is_ok(),
+                "{name}: {:?}",
+                request.command.err()
+            );
         }
     }
 
     #[test]
     fn what_is_wrong_is_said_to_whoever_has_asked() {
         let table = [
-            ("[]", json!({"type": "response", "success": false, "error": "Unknown command: undefined"})),
+            (
+                "[]",
+                json!({"type": "response", "success": false, "error": "Unknown command: undefined"}),
+            ),
             (
                 r#"{"id":7,"type":"bogus"}"#,
                 json!({"id": 7, "type": "response", "command": "bogus", "success": false, "error": "Unknown command: bogus"}),

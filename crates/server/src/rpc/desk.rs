@@ -1,8 +1,8 @@
 //! Where everything comes together: the session in use, what runs in it, and who waits for an answer.
 
+use super::Dialect;
 use super::command::Caller;
 use super::run::Run;
-use super::Dialect;
 use crate::host::{Host, Model, Opened};
 use crate::native::NativeLog;
 use crate::outbox::{Item, Outbox};

@@ -4,6 +4,8 @@
 use super::command::{Behavior, Caller, Command};
 use super::desk::Desk;
 use super::run::{Begin, First};
+use super::state::texts;
+use crate::native::WaitingView;
 use outlast_agent::Session;
 use outlast_agent::session::Place;
 use outlast_agent::tools::shell;
@@ -142,10 +144,11 @@ impl Desk {
         let taken = session.clear_queue().await;
         let taken = taken.map_err(|error| error.to_string())?;
         self.prompts_waiting.store(0, Ordering::Relaxed);
-        let texts = |messages: &[Message]| messages.iter().map(Message::text).collect::<Vec<_>>();
-        Ok(Some(json!({
-            "steering": texts(&taken.steering), "followUp": texts(&taken.follow_up),
-        })))
+        let WaitingView {
+            steering,
+            follow_up,
+        } = texts(&taken);
+        Ok(Some(json!({ "steering": steering, "followUp": follow_up })))
     }
 
     async fn resume(self: &Arc<Self>, caller: Caller, epoch: CancellationToken) {

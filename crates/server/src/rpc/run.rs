@@ -229,7 +229,11 @@ fn is_empty(waiting: &Waiting) -> bool {
 }
 
 /// Drives a turn only while what it says can be taken in, until it is to end.
-async fn paced(mut turn: Turn<'_>, outbox: &Outbox, stop: &CancellationToken) -> <Turn<'static> as Future>::Output {
+async fn paced(
+    mut turn: Turn<'_>,
+    outbox: &Outbox,
+    stop: &CancellationToken,
+) -> <Turn<'static> as Future>::Output {
     let mut hold: Option<BoxFuture<'_, ()>> = None;
     poll_fn(|context| {
         if hold.is_none() && outbox.is_full() && !stop.is_cancelled() {

@@ -1,6 +1,6 @@
 //! Other sessions and other models in the place of those in use.
 
-use super::command::Command;
+use super::command::{Command, ThinkingLevel};
 use super::desk::Desk;
 use super::lane::Answer;
 use crate::host::Opened;
@@ -33,8 +33,10 @@ impl Desk {
             }
             Command::CycleModel => self.cycle_model(session).await,
             Command::GetAvailableModels => Ok(Some(json!({ "models": self.host.models() }))),
-            // Nothing here chooses how much a model thinks: there is one level, and it is kept.
-            Command::SetThinkingLevel { .. } => Ok(None),
+            // Nothing here chooses how much a model thinks: there is one level, and who asks for another one is told.
+            Command::SetThinkingLevel { level } => {
+                Ok((level != ThinkingLevel::Off).then(|| json!({ "level": "off" })))
+            }
             Command::CycleThinkingLevel => Ok(Some(Value::Null)),
             Command::GetAvailableThinkingLevels => Ok(Some(json!({ "levels": ["off"] }))),
             Command::GetCommands => Ok(Some(json!({ "commands": [] }))),
@@ -96,7 +98,8 @@ impl Desk {
         let unknown = || format!("Entry not found: {entry_id}");
         let entries = session.entries().await;
         let entries = entries.map_err(|error| error.to_string())?;
-        let (seq, text) = (1u64, String::new()); let _ = (entries, unknown);
+        let (seq, text) = (1u64, String::new());
+        let _ = (entries, unknown);
         self.replace(Other::Copy(session, Some(seq))).await?;
         Ok(Some(json!({ "text": text, "cancelled": false })))
     }
@@ -118,12 +121,16 @@ impl Desk {
 
     async fn cycle_model(&self, session: &Session) -> Answer {
         let (models, current) = (self.host.models(), self.model());
-        let place = models.iter().position(|model| Some(model) == current.as_ref());
+        let place = models
+            .iter()
+            .position(|model| Some(model) == current.as_ref());
         let next = place.map_or(0, |place| place + 1) % models.len().max(1);
         match models.get(next) {
             Some(next) if models.len() > 1 => {
                 let model = self.choose(session, (&next.provider, &next.id)).await?;
-                Ok(Some(json!({ "model": model, "thinkingLevel": "off", "isScoped": false })))
+                Ok(Some(
+                    json!({ "model": model, "thinkingLevel": "off", "isScoped": false }),
+                ))
             }
             _ => Ok(Some(Value::Null)),
         }

@@ -3,10 +3,11 @@
 use super::command::Caller;
 use super::desk::Desk;
 use super::lane::Answer;
-use crate::native::{Follow, SnapshotView};
+use crate::native::{Follow, SnapshotView, WaitingView};
 use crate::outbox::Item;
 use outlast_agent::Session;
-use outlast_agent::session::{Compacted, Mode};
+use outlast_agent::session::{Compacted, Mode, Waiting};
+use outlast_dialect::Message;
 use outlast_kernel::event::Event;
 use serde_json::{Map, Value, json};
 
@@ -60,7 +61,11 @@ impl Desk {
     /// The answer to `snapshot`.
     pub(super) fn snapshot(&self, session: &Session) -> Answer {
         match self.log {
-            Some(_) => Ok(Some(json!(SnapshotView::of(session)))),
+            Some(_) => {
+                let waiting = texts(&session.waiting());
+                let view = SnapshotView::new(session.id(), session.snapshot(), waiting);
+                Ok(Some(json!(view)))
+            }
             None => Err(NATIVE_ONLY.to_owned()),
         }
     }
@@ -73,8 +78,9 @@ impl Desk {
         let followed = Follow::read(&Value::Object(fields)).and_then(|follow| {
             let say = |followed, events: Vec<Event>| {
                 self.reply(caller.data(json!(followed)));
-                let mut events = events.into_iter();
-                events.for_each(|event| self.outbox.send(Item::Event(event)));
+                events
+                    .into_iter()
+                    .for_each(|event| self.outbox.send(Item::Event(event)));
             };
             Ok(log.follow(follow, say)?)
         });
@@ -110,6 +116,15 @@ fn retry(session: &Session) -> Value {
         state["wakeAt"] = json!(retry.wake_at);
     }
     state
+}
+
+/// What waits, as text.
+pub(super) fn texts(waiting: &Waiting) -> WaitingView {
+    let texts = |messages: &[Message]| messages.iter().map(Message::text).collect();
+    WaitingView {
+        steering: texts(&waiting.steering),
+        follow_up: texts(&waiting.follow_up),
+    }
 }
 
 const fn word(mode: Mode) -> &'static str {
