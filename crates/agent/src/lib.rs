@@ -2,6 +2,7 @@
 #![warn(missing_docs)]
 
 pub mod compaction;
+pub mod hooks;
 pub mod session;
 pub mod tools;
 pub mod transcript;

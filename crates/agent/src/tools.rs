@@ -25,13 +25,16 @@ mod printed;
 mod read;
 mod replace;
 #[cfg(unix)]
-mod running;
+pub(crate) mod running;
 pub mod shell;
 mod toolbox;
 mod write;
 
 pub use permission::{Answer, Approve, OUTSIDE, Question};
 pub use toolbox::Tools;
+
+#[cfg(unix)]
+pub(crate) use bash::how_it_ended;
 
 pub use outlast_engine::tools::{Effect, Output, Toolbox};
 

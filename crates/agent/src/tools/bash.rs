@@ -4,7 +4,7 @@
 
 use super::output::Kept;
 use super::printed::printed;
-use super::running::{Command, Running};
+use super::running::{Command, Running, Streams};
 use super::toolbox::with_note;
 use super::{Context, DEFAULT_TIME_LIMIT, Tool, input};
 use outlast_engine::BoxFuture;
@@ -91,6 +91,8 @@ async fn run(line: &str, context: &Context) -> Output {
         line,
         directory: &context.directory,
         hidden_variables: &context.hidden_variables,
+        input: None,
+        streams: Streams::Both,
     });
     let mut running = match started {
         Ok(running) => running,
@@ -121,7 +123,8 @@ async fn run(line: &str, context: &Context) -> Output {
     }
 }
 
-fn how_it_ended(status: ExitStatus) -> String {
+/// How a command ended that did not end well, in words.
+pub(crate) fn how_it_ended(status: ExitStatus) -> String {
     match (status.code(), status.signal()) {
         (Some(code), _) => format!("exit status {code}"),
         (None, Some(signal)) => format!("killed by signal {signal}"),

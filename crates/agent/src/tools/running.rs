@@ -15,9 +15,11 @@ use std::io;
 use std::path::Path;
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
-use tokio::io::AsyncReadExt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::unix::pipe;
+use tokio::process::ChildStdin;
 use tokio::time::{Instant, timeout, timeout_at};
+use tokio_util::task::AbortOnDropHandle;
 
 /// How long the output is read on after the command has ended.
 const AFTERWORD: Duration = Duration::from_millis(200);
@@ -31,6 +33,18 @@ pub(crate) struct Command<'a> {
     pub(crate) line: &'a str,
     pub(crate) directory: &'a Path,
     pub(crate) hidden_variables: &'a [String],
+    /// What it can read; nothing without it.
+    pub(crate) input: Option<&'a [u8]>,
+    pub(crate) streams: Streams,
+}
+
+/// Which of its streams are told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Streams {
+    /// Both, in the order in which they were printed.
+    Both,
+    /// The errors; what else it prints goes nowhere.
+    Errors,
 }
 
 /// Is told what was printed, as it comes.
@@ -44,6 +58,8 @@ pub(crate) struct Running {
     buffer: Vec<u8>,
     is_open: bool,
     status: Option<ExitStatus>,
+    /// Writes what the command can read.
+    _input: Option<AbortOnDropHandle<()>>,
 }
 
 impl Running {
@@ -67,20 +83,28 @@ impl Running {
                 .arg("-c")
                 .arg(what.line)
                 .current_dir(what.directory)
-                .stdin(Stdio::null())
-                .stdout(writer)
+                .stdin(match what.input {
+                    Some(_) => Stdio::piped(),
+                    None => Stdio::null(),
+                })
+                .stdout(match what.streams {
+                    Streams::Both => Stdio::from(writer),
+                    Streams::Errors => Stdio::null(),
+                })
                 .stderr(errors);
             for name in what.hidden_variables {
                 command.env_remove(name);
             }
         });
         command.wrap(ProcessSession).wrap(KillOnDrop);
-        let child = command.spawn()?;
+        let mut child = command.spawn()?;
         // Our copies of the writing end: as long as one is open, the output has no end.
         drop(command);
         let id = child.id().and_then(|id| i32::try_from(id).ok());
+        let input = child.stdin().take().zip(what.input);
         Ok(Self {
             session: id.map(Pid::from_raw),
+            _input: input.map(|(stdin, input)| write(stdin, input.to_vec())),
             child,
             output,
             buffer: vec![0; 64 * 1024],
@@ -169,6 +193,13 @@ impl Drop for Running {
     fn drop(&mut self) {
         self.signal(Signal::SIGKILL);
     }
+}
+
+/// Writes beside everything else: a command that reads little or late delays nobody, and one that reads nothing is free to.
+fn write(mut stdin: ChildStdin, input: Vec<u8>) -> AbortOnDropHandle<()> {
+    AbortOnDropHandle::new(tokio::spawn(async move {
+        stdin.write_all(&input).await.ok();
+    }))
 }
 
 /// Sends a signal to all processes of a session.

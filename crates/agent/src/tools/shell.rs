@@ -42,12 +42,14 @@ pub async fn run(
 ) -> io::Result<ShellEnd> {
     use super::output::Kept;
     use super::printed::{Pieces, printed};
-    use super::running::{Command, Running};
+    use super::running::{Command, Running, Streams};
 
     let mut running = Running::start(&Command {
         line: &shell.command,
         directory: &shell.directory,
         hidden_variables: &shell.hidden_variables,
+        input: None,
+        streams: Streams::Both,
     })?;
     let (mut kept, mut pieces) = (Kept::default(), Pieces::default());
     let mut say = |piece: &str| {

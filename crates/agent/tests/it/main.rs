@@ -9,6 +9,8 @@
 
 mod compaction;
 mod cut_answers;
+#[cfg(target_os = "linux")]
+mod hooks;
 mod notes;
 mod pieces;
 mod remedy_prefixes;

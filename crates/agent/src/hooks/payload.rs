@@ -1,0 +1,272 @@
+//! What a hook reads: one event, as a line of JSON.
+//!
+//! Invariant: it is made of events only, which hold no key, and what is long in them is cut.
+
+use super::{Moment, Reason};
+use crate::session::Session;
+use outlast_kernel::event::{Body, Event, Seal, ToolCall, Usage};
+use outlast_kernel::verdict::Cause;
+use outlast_kernel::{Timestamp, text};
+use serde::{Serialize, Serializer};
+use serde_json::Value;
+use std::collections::HashMap;
+
+/// The most of a tool's output that a hook reads, in bytes.
+const LONGEST_OUTPUT: usize = 4096;
+/// The most of a tool's arguments; longer ones are cut, and are a text then.
+const LONGEST_ARGUMENTS: usize = 64 * 1024;
+
+/// One event.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Payload {
+    #[serde(rename = "type", serialize_with = "by_name")]
+    pub(super) moment: Moment,
+    pub(super) session_id: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) turn_id: Option<String>,
+    pub(super) folder: String,
+    pub(super) time: Timestamp,
+    pub(super) seq: u64,
+    #[serde(flatten)]
+    pub(super) fields: Fields,
+}
+
+fn by_name<S: Serializer>(moment: &Moment, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(moment.as_str())
+}
+
+/// What is said of each moment.
+#[derive(Debug, Serialize)]
+#[serde(untagged, rename_all_fields = "camelCase")]
+pub(super) enum Fields {
+    AutoRetryStart {
+        attempt: u32,
+        max_attempts: u32,
+        delay_ms: u64,
+        error_message: String,
+        cause: Cause,
+        retry_at: Timestamp,
+    },
+    AutoRetryEnd {
+        success: bool,
+        attempt: u32,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        final_error: Option<String>,
+    },
+    TurnEnd {
+        status: Seal,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        error: Option<String>,
+        usage: Used,
+    },
+    ToolStart {
+        tool_call_id: String,
+        tool_name: String,
+        args: Value,
+    },
+    ToolEnd {
+        tool_call_id: String,
+        tool_name: String,
+        is_error: bool,
+        output: String,
+    },
+    AccountBlocked {
+        account: String,
+        cause: Cause,
+        until: Timestamp,
+    },
+    SessionStopped {
+        reason: Reason,
+    },
+}
+
+/// Tokens used.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Used {
+    input: u64,
+    output: u64,
+    cache_read: u64,
+    cache_write: u64,
+}
+
+impl From<Usage> for Used {
+    fn from(usage: Usage) -> Self {
+        Self {
+            input: usage.input,
+            output: usage.output,
+            cache_read: usage.cache_read,
+            cache_write: usage.cache_write,
+        }
+    }
+}
+
+impl Payload {
+    /// What is said of an event.
+    pub(super) fn of(event: &Event, folder: &str, (moment, fields): (Moment, Fields)) -> Self {
+        Self {
+            moment,
+            session_id: event.session_id.clone(),
+            turn_id: Some(event.turn_id.clone()),
+            folder: folder.to_owned(),
+            time: event.time,
+            seq: event.seq,
+            fields,
+        }
+    }
+}
+
+/// Makes moments of events; what one event does not say is remembered from those before it.
+#[derive(Default)]
+pub(super) struct Translation {
+    /// The calls without a result, by their ids.
+    calls: HashMap<String, ToolCall>,
+    /// What the turn has used before the attempt that is under way.
+    used: Usage,
+    /// What that one has used so far.
+    attempt: Usage,
+    error: Option<String>,
+}
+
+impl Translation {
+    /// With what a turn has done that another process began.
+    pub(super) fn of(session: &Session) -> Self {
+        let unfinished = session.unfinished_turn();
+        let taken_up = unfinished.map(|turn| turn.taken_up).unwrap_or_default();
+        let calls = taken_up
+            .calls
+            .into_iter()
+            .map(|outstanding| outstanding.call);
+        Self {
+            calls: calls.map(|call| (call.id.clone(), call)).collect(),
+            used: taken_up.usage,
+            ..Self::default()
+        }
+    }
+
+    /// What an event means to hooks, if anything.
+    pub(super) fn take(&mut self, event: &Event) -> Option<(Moment, Fields)> {
+        match &event.body {
+            Body::ToolCall(call) => drop(self.calls.insert(call.id.clone(), call.clone())),
+            Body::AttemptStarted { .. } => {
+                self.used = self.used.plus(std::mem::take(&mut self.attempt));
+            }
+            Body::Usage(usage) => self.attempt = *usage,
+            Body::Error { message, .. } => self.error = Some(message.clone()),
+            Body::Sealed { status } => return Some((Moment::TurnEnd, self.end_turn(*status))),
+            Body::ToolStarted { id, name } => {
+                return Some((Moment::ToolStart, self.start_tool(id, name)));
+            }
+            Body::ToolResult {
+                id,
+                output,
+                is_error,
+            } => {
+                let call = self.calls.remove(id).unwrap_or_default();
+                let ended = Fields::ToolEnd {
+                    tool_call_id: id.clone(),
+                    tool_name: call.name,
+                    is_error: *is_error,
+                    output: text::bounded(output, LONGEST_OUTPUT).into_owned(),
+                };
+                return Some((Moment::ToolEnd, ended));
+            }
+            body => return said(body),
+        }
+        None
+    }
+
+    fn start_tool(&self, id: &str, name: &str) -> Fields {
+        let call = self.calls.get(id);
+        let arguments = call.map_or("null", |call| &call.arguments);
+        Fields::ToolStart {
+            tool_call_id: id.to_owned(),
+            tool_name: name.to_owned(),
+            args: args(arguments),
+        }
+    }
+
+    fn end_turn(&mut self, status: Seal) -> Fields {
+        let Self {
+            used,
+            attempt,
+            error,
+            ..
+        } = std::mem::take(self);
+        Fields::TurnEnd {
+            status,
+            error,
+            usage: used.plus(attempt).into(),
+        }
+    }
+}
+
+/// The arguments as the model meant them. What is no JSON, or too much of it, is a text.
+fn args(arguments: &str) -> Value {
+    let is_short = arguments.len() <= LONGEST_ARGUMENTS;
+    let read = is_short.then(|| serde_json::from_str(arguments).ok());
+    let as_text = || text::bounded(arguments, LONGEST_ARGUMENTS).into();
+    read.flatten().unwrap_or_else(as_text)
+}
+
+/// What an event says by itself.
+fn said(body: &Body) -> Option<(Moment, Fields)> {
+    match body {
+        Body::RetryScheduled {
+            attempt,
+            max_attempts,
+            delay_ms,
+            retry_at,
+            cause,
+            message,
+            ..
+        } => Some((
+            Moment::AutoRetryStart,
+            Fields::AutoRetryStart {
+                attempt: *attempt,
+                // Where nobody knows how many there can be, there is at least this one.
+                max_attempts: max_attempts.unwrap_or(*attempt),
+                delay_ms: *delay_ms,
+                error_message: message.clone(),
+                cause: *cause,
+                retry_at: *retry_at,
+            },
+        )),
+        Body::RetryEnded {
+            success,
+            attempt,
+            error,
+        } => Some((
+            Moment::AutoRetryEnd,
+            Fields::AutoRetryEnd {
+                success: *success,
+                attempt: *attempt,
+                final_error: error.clone(),
+            },
+        )),
+        Body::AccountBlocked { name, cause, until } => Some((
+            Moment::AccountBlocked,
+            Fields::AccountBlocked {
+                account: name.clone(),
+                cause: *cause,
+                until: *until,
+            },
+        )),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arguments_are_json_as_long_as_they_are_short() {
+        assert_eq!(args(r#"{"a":1}"#), serde_json::json!({"a": 1}));
+        assert_eq!(args("{\"a\":"), Value::from("{\"a\":"));
+        let long = format!("[{}1]", "1,".repeat(LONGEST_ARGUMENTS));
+        let cut = args(&long);
+        assert_eq!(cut.as_str().map(str::len), Some(LONGEST_ARGUMENTS));
+    }
+}

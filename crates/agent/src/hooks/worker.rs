@@ -1,0 +1,150 @@
+//! Runs one hook, again and again: one event after the other, each within the hook's time limit.
+
+use super::payload::Payload;
+use super::{Hook, Report};
+use outlast_kernel::text;
+use serde::Serialize;
+use std::path::PathBuf;
+use std::sync::Arc;
+use tokio::sync::mpsc::Receiver;
+
+/// The most of a command that is shown.
+const LONGEST_NAME: usize = 80;
+
+/// An event that waits for a hook.
+pub(super) struct Waiting {
+    pub(super) payload: Arc<Payload>,
+    /// How many events before it the hook never hears of.
+    pub(super) dropped: u64,
+}
+
+/// The line that a hook reads.
+#[derive(Serialize)]
+struct Line<'a> {
+    #[serde(flatten)]
+    payload: &'a Payload,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    dropped: Option<u64>,
+}
+
+impl Waiting {
+    fn line(&self) -> Result<String, String> {
+        let line = Line {
+            payload: &self.payload,
+            dropped: Some(self.dropped).filter(|count| *count > 0),
+        };
+        let line = serde_json::to_string(&line);
+        let line = line.map_err(|error| format!("what happened cannot be said: {error}"))?;
+        Ok(line + "\n")
+    }
+}
+
+/// Where commands run, and which variables they do not see.
+type Place = Arc<(PathBuf, Vec<String>)>;
+
+/// Who runs a hook.
+pub(super) struct Worker {
+    hook: Hook,
+    place: Place,
+    report: Report,
+    /// What was wrong last: the same is not said again.
+    last_problem: Option<String>,
+}
+
+/// A command as it may be shown: one short line.
+pub(super) fn name(command: &str) -> String {
+    let line = text::plain(command).replace(['\n', '\t'], " ");
+    text::bounded(&text::without_secrets(&line), LONGEST_NAME).into_owned()
+}
+
+impl Worker {
+    pub(super) const fn new(hook: Hook, place: Place, report: Report) -> Self {
+        Self {
+            hook,
+            place,
+            report,
+            last_problem: None,
+        }
+    }
+
+    /// Runs the hook on all events that come.
+    pub(super) async fn run(mut self, mut events: Receiver<Waiting>) {
+        while let Some(event) = events.recv().await {
+            let moment = event.payload.moment.as_str();
+            let problem = match event.line() {
+                Ok(line) => self.run_on(&line).await.err(),
+                Err(problem) => Some(problem),
+            };
+            if problem.is_some() && problem != self.last_problem {
+                let problem = problem.as_deref().unwrap_or_default();
+                let name = name(&self.hook.command);
+                (self.report)(&format!("hook `{name}` on {moment}: {problem}"));
+            }
+            self.last_problem = problem;
+        }
+    }
+
+    /// Runs it on one event; else what went wrong.
+    #[cfg(unix)]
+    async fn run_on(&self, line: &str) -> Result<(), String> {
+        use crate::tools::running::{Command, Running, Streams};
+        let started = Running::start(&Command {
+            line: &self.hook.command,
+            directory: &self.place.0,
+            hidden_variables: &self.place.1,
+            input: Some(line.as_bytes()),
+            streams: Streams::Errors,
+        });
+        let mut running = started.map_err(|error| format!("it could not be started: {error}"))?;
+        let mut said = Said::default();
+        let mut keep = |bytes: &[u8]| said.push(bytes);
+        let ended = tokio::time::timeout(self.hook.timeout, running.finish(&mut keep)).await;
+        let how = match ended {
+            Ok(Ok(status)) if status.success() => return Ok(()),
+            Ok(Ok(status)) => crate::tools::how_it_ended(status),
+            Ok(Err(error)) => format!("its end was not seen: {error}"),
+            Err(_) => {
+                running.kill(&mut keep).await;
+                let limit = self.hook.timeout.as_secs_f32();
+                format!("killed, since it took longer than {limit} s")
+            }
+        };
+        Err(said.after(how))
+    }
+
+    /// Without the means to keep hold of a command's processes none is started.
+    #[cfg(not(unix))]
+    async fn run_on(&self, _: &str) -> Result<(), String> {
+        let refused = "commands cannot be run on this system".to_owned();
+        std::future::ready(Err(refused)).await
+    }
+}
+
+/// The end of what a hook said to its standard error.
+#[cfg(unix)]
+#[derive(Default)]
+struct Said(Vec<u8>);
+
+#[cfg(unix)]
+impl Said {
+    /// The most that is kept, in bytes.
+    const LIMIT: usize = 1024;
+
+    fn push(&mut self, bytes: &[u8]) {
+        self.0.extend_from_slice(bytes);
+        let excess = self.0.len().saturating_sub(Self::LIMIT);
+        self.0.drain(..excess);
+    }
+
+    /// How it ended, and what it said before.
+    fn after(&self, how: String) -> String {
+        let said = String::from_utf8_lossy(&self.0).replace('\r', "\n");
+        let said = text::plain(&said);
+        let lines = said.lines().map(str::trim);
+        let lines: Vec<&str> = lines.filter(|line| !line.is_empty()).collect();
+        match lines.is_empty() {
+            true => how,
+            false => format!("{how}: {}", lines.join(" / ")),
+        }
+    }
+}
