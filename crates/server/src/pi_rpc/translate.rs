@@ -249,4 +249,4 @@ impl PiVoice {
 
 #[cfg(test)]
 #[path = "translate_tests.rs"]
-mod tests;
+pub(in crate::pi_rpc) mod tests;

@@ -3,9 +3,9 @@
 #[path = "translate_tests/balance.rs"]
 mod balance;
 #[path = "translate_tests/golden.rs"]
-mod golden;
+pub(in crate::pi_rpc) mod golden;
 #[path = "translate_tests/script.rs"]
-mod script;
+pub(in crate::pi_rpc) mod script;
 
 use script::{Script, brief};
 

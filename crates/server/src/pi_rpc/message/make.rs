@@ -121,6 +121,15 @@ impl Block {
         })
     }
 
+    /// All text in it.
+    pub fn text_of(blocks: &[Self]) -> String {
+        let texts = blocks.iter().filter_map(|block| match block {
+            Self::Text { text } => Some(text.as_str()),
+            _ => None,
+        });
+        texts.collect()
+    }
+
     /// What a model thought.
     pub fn thought(reasoning: Reasoning) -> Self {
         let redacted = matches!(reasoning.proof, Some(Proof::Redacted { .. }));

@@ -2,14 +2,13 @@
 
 use super::PiVoice;
 use super::frame::{Compacted, Files, Frame, Retry, Wait, reason};
+use crate::pi_rpc::history::LEFT_OUT;
 use crate::pi_rpc::message::Details;
 use crate::voice::Lines;
 use outlast_kernel::Timestamp;
 use outlast_kernel::event::Body;
 use outlast_kernel::time::millis;
 
-/// What is said of a conversation that was made smaller without a summary.
-const LEFT_OUT: &str = "Parts of the conversation were left out.";
 /// How an error ends that says that somebody did not want it to go on.
 const CANCELLED: &str = "cancelled";
 

@@ -13,7 +13,7 @@ use serde_json::Value;
 
 const START: u64 = 1_800_000_000_000;
 
-pub(super) fn model(id: &str) -> Model {
+pub(in crate::pi_rpc) fn model(id: &str) -> Model {
     Model {
         id: id.to_owned(),
         name: id.to_owned(),

@@ -1,0 +1,150 @@
+//! The conversation as the model would be sent it, with what is known of each of its messages.
+//!
+//! What belongs to it is the session's own fold to say; here it is only told who said what when.
+
+use crate::pi_rpc::message::{
+    Assistant, Block, CompactionSummary, Message, Stop, ToolResult, Used, User,
+};
+use outlast_agent::session::Standing;
+use outlast_dialect::{Part, Role};
+use outlast_engine::journal::Entry;
+use std::collections::HashMap;
+
+#[derive(Default)]
+pub(super) struct Conversation {
+    standing: Standing,
+    /// What is known of each message.
+    known: Vec<Known>,
+}
+
+#[derive(Clone)]
+struct Known {
+    /// The entry that it came with.
+    id: String,
+    time: u64,
+    /// All but the content of an answer.
+    answer: Option<Assistant>,
+    /// How many tokens it stands for, if it is a summary.
+    summary_of: Option<u64>,
+}
+
+/// The id of an entry, and when it was written.
+type Origin = (String, u64);
+
+impl Conversation {
+    /// One more entry; `answer` is what is known of the message in it.
+    pub(super) fn take_in(&mut self, origin: Origin, entry: Entry, answer: Option<Assistant>) {
+        self.standing.take_in(entry);
+        let known = Known::of(origin);
+        for message in self.standing.messages.iter().skip(self.known.len()) {
+            let answer = answer.clone().filter(|_| message.role == Role::Assistant);
+            self.known.push(Known {
+                answer,
+                ..known.clone()
+            });
+        }
+    }
+
+    /// The conversation is a smaller one: perhaps a summary, then the newest messages, each as it was or shortened.
+    /// The answer is the entry of the first that is kept.
+    pub(super) fn become_smaller(
+        &mut self,
+        origin: Origin,
+        entry: Entry,
+        (is_summarised, tokens): (bool, u64),
+    ) -> Option<String> {
+        self.standing.take_in(entry);
+        let new = self.standing.messages.len();
+        let kept = new.saturating_sub(usize::from(is_summarised));
+        let from = self.known.len().saturating_sub(kept);
+        let mut known = Vec::with_capacity(new);
+        if is_summarised {
+            known.push(Known {
+                summary_of: Some(tokens),
+                ..Known::of(origin.clone())
+            });
+        }
+        known.extend(self.known.drain(..).skip(from));
+        let first = known.get(usize::from(is_summarised));
+        let first = first.map(|known| known.id.clone());
+        // Should more be there than was known of, it came with this entry.
+        known.resize(new, Known::of(origin));
+        self.known = known;
+        first
+    }
+
+    /// All messages.
+    pub(super) fn into_messages(self) -> Vec<Message> {
+        let mut tools = HashMap::new();
+        let mut all = Vec::with_capacity(self.known.len());
+        for (message, known) in self.standing.messages.into_iter().zip(self.known) {
+            for call in message.tool_calls() {
+                tools.insert(call.id.clone(), call.name.clone());
+            }
+            match message.role {
+                Role::Assistant => all.push(known.answer(&message.parts)),
+                Role::User => known.input(message, &tools, &mut all),
+            }
+        }
+        all
+    }
+}
+
+impl Known {
+    fn of((id, time): Origin) -> Self {
+        Self {
+            id,
+            time,
+            answer: None,
+            summary_of: None,
+        }
+    }
+
+    fn answer(self, parts: &[Part]) -> Message {
+        let unknown = || Assistant {
+            content: Vec::new(),
+            api: String::new(),
+            provider: String::new(),
+            model: String::new(),
+            usage: Used::default(),
+            stop_reason: Stop::Stop,
+            timestamp: self.time,
+            error_message: None,
+            outlast: None,
+        };
+        Message::Assistant(Assistant {
+            content: Block::all(parts),
+            ..self.answer.unwrap_or_else(unknown)
+        })
+    }
+
+    /// A summary, or results of tools, each as a message of its own, and what somebody said.
+    fn input(
+        self,
+        message: outlast_dialect::Message,
+        tools: &HashMap<String, String>,
+        all: &mut Vec<Message>,
+    ) {
+        let timestamp = self.time;
+        if let Some(tokens_before) = self.summary_of {
+            let summary = message.text();
+            return all.push(Message::CompactionSummary(CompactionSummary {
+                summary,
+                tokens_before,
+                timestamp,
+            }));
+        }
+        let content = Block::all(&message.parts);
+        for part in message.parts {
+            if let Part::ToolResult(result) = part {
+                let name = tools.get(&result.id).cloned().unwrap_or_default();
+                all.push(Message::ToolResult(ToolResult::new(
+                    result, name, timestamp,
+                )));
+            }
+        }
+        if !content.is_empty() {
+            all.push(Message::User(User { content, timestamp }));
+        }
+    }
+}
