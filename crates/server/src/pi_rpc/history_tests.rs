@@ -1,4 +1,5 @@
 use super::*;
+use crate::pi_rpc::asked::Asked;
 use crate::pi_rpc::translate::tests::golden::{is_within, recorded, shape};
 use crate::pi_rpc::translate::tests::script::model;
 use outlast_dialect::{Message as Said, Part, Role};
@@ -437,9 +438,26 @@ fn a_tree_of_a_hundred_thousand_entries_is_written_without_running_out_of_stack(
     ]);
     assert_eq!(tree, expected);
     assert_eq!(history([]).tree().get(), "[]");
-    let large = history((0..100_000).map(|_| prompt("x")));
-    let tree = large.tree();
+    let mut large = entry::Entries::default();
+    for seq in 1..=100_000 {
+        large.push(
+            (seq, Timestamp::default()),
+            What::model_change(&Asked::default()),
+        );
+    }
+    let tree = entry::tree(&large.into_all());
     assert_eq!(tree.get().matches("\"children\"").count(), 100_000);
     assert!(tree.get().ends_with("]}]}]"));
     assert!(!tree.get().contains('\n'));
+}
+
+#[test]
+fn entries_that_tell_of_one_number_have_ids_of_their_own() {
+    let mut entries = entry::Entries::default();
+    let what = What::model_change(&Asked::default());
+    let at = |seq| (seq, Timestamp::default());
+    let ids = [7, 7, 7, 8].map(|seq| entries.push(at(seq), what.clone()));
+    assert_eq!(ids, ["00000007", "00000007-1", "00000007-2", "00000008"]);
+    assert_eq!(entries.last_id(8), "00000008");
+    assert_eq!(entries.last_id(9), "00000009");
 }

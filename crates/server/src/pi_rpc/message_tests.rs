@@ -1,7 +1,9 @@
 use super::*;
 use crate::host::ModelCost;
 use outlast_dialect::Part;
+use outlast_kernel::Timestamp;
 use outlast_kernel::event::{Proof, Reasoning, StopReason, ToolCall, Usage};
+use outlast_kernel::failure::{Failure, Judged};
 use serde_json::{Value, json};
 
 fn value(of: &impl Serialize) -> Value {
@@ -157,4 +159,15 @@ fn messages_have_the_fields_that_clients_read() {
     });
     let result = ToolResult::new(result, "read".to_owned(), 7);
     assert_eq!(value(&Message::ToolResult(result)), expected);
+}
+
+#[test]
+fn a_provider_that_forbids_a_retry_is_believed() {
+    let failure = |retryable| {
+        let failure = Failure::http("mock", 529, "busy", Timestamp::default());
+        Judged::new(failure.with_retryable(retryable))
+    };
+    for retryable in [true, false] {
+        assert_eq!(Details::from(&*failure(retryable)).retryable, retryable);
+    }
 }

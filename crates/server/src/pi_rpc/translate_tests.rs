@@ -307,3 +307,42 @@ fn the_completion_of_a_failed_run_carries_all_that_is_known_of_the_failure() {
     });
     assert_eq!(*last, expected);
 }
+
+/// What the last message of a run holds.
+fn last_content(script: Script) -> serde_json::Value {
+    let frames = script.settle(false).frames();
+    let mut ends = frames.iter().filter(|frame| frame["type"] == "agent_end");
+    let messages = ends.next().unwrap()["messages"].as_array().unwrap();
+    messages.last().unwrap()["content"].clone()
+}
+
+#[test]
+fn what_was_taken_back_and_half_a_thought_are_not_gone_on_from() {
+    let expected = serde_json::json!([{"type": "text", "text": "two"}]);
+    let retracted = Script::prompt("count")
+        .attempt()
+        .text("One, ")
+        .retracted(1)
+        .retry(1);
+    assert_eq!(
+        last_content(retracted.attempt().seam().text("two").done()),
+        expected
+    );
+    let thought = Script::prompt("count").attempt().think("hm").retry(1);
+    assert_eq!(
+        last_content(thought.attempt().seam().text("two").done()),
+        expected
+    );
+    // Also what was kept from an attempt before the one that is taken back.
+    let both = Script::prompt("count")
+        .attempt()
+        .text("One, ")
+        .retry(1)
+        .attempt()
+        .retracted(1)
+        .retracted(2);
+    assert_eq!(
+        last_content(both.retry(2).attempt().seam().text("two").done()),
+        expected
+    );
+}
