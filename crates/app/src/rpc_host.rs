@@ -252,6 +252,10 @@ impl Host for RpcHost {
         Some(home.join(journal::FILE).to_string_lossy().into_owned())
     }
 
+    fn folder(&self) -> PathBuf {
+        self.in_use().folder.clone()
+    }
+
     fn shell(&self, command: &str) -> Shell {
         let in_use = self.in_use();
         Shell {

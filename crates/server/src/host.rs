@@ -7,6 +7,7 @@ use outlast_engine::BoxFuture;
 use outlast_kernel::budget::Limits;
 use serde::Serialize;
 use serde_json::Value;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 /// Where sessions come from.
@@ -42,6 +43,9 @@ pub trait Host: Send + Sync {
 
     /// Where sessions are kept, if they are.
     fn file(&self) -> Option<String>;
+
+    /// Where the session in use works.
+    fn folder(&self) -> PathBuf;
 
     /// A command of the client's, in the folder of the session.
     fn shell(&self, command: &str) -> Shell;

@@ -7,7 +7,7 @@
 
 use crate::voice::{Lines, Voice};
 use outlast_kernel::event::{Body, Event};
-use serde_json::Value;
+use serde_json::value::RawValue;
 use std::collections::VecDeque;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -27,7 +27,7 @@ pub enum Item {
     /// Something happened; the voice says it.
     Event(Event),
     /// A whole frame, said as it is.
-    Reply(Value),
+    Reply(Box<RawValue>),
     /// Everything that followed from what was asked is over; the voice says it.
     RunEnded {
         /// Whether by a person's will.
@@ -246,7 +246,7 @@ fn merge(last: &mut Item, next: &Item) -> Option<usize> {
     Some(more.len())
 }
 
-/// What an item takes while it waits, about: replies can be large, and are not written out for it.
+/// What an item takes while it waits, about.
 fn weight(item: &Item) -> usize {
     match item {
         Item::Event(event) => {
@@ -255,23 +255,9 @@ fn weight(item: &Item) -> usize {
             serde_json::to_writer(&mut count, event).ok();
             count.0
         }
-        Item::Reply(frame) => size(frame),
+        Item::Reply(frame) => frame.get().len(),
         Item::RunEnded { .. } => 0,
     }
-}
-
-fn size(value: &Value) -> usize {
-    let inside = match value {
-        Value::String(text) => text.len(),
-        Value::Array(values) => values.iter().map(size).sum(),
-        Value::Object(fields) => {
-            let size =
-                |(name, value): (&String, &Value)| size_of::<String>() + name.len() + size(value);
-            fields.iter().map(size).sum()
-        }
-        Value::Null | Value::Bool(_) | Value::Number(_) => 0,
-    };
-    size_of::<Value>() + inside
 }
 
 /// Counts what is written to it.

@@ -45,8 +45,12 @@ fn thought(seq: u64, text: &str) -> Event {
     event(seq, Body::ReasoningDelta { text })
 }
 
+fn whole(frame: &Value) -> Item {
+    Item::Reply(serde_json::value::to_raw_value(frame).unwrap())
+}
+
 fn reply(id: u64) -> Item {
-    Item::Reply(json!({ "type": "response", "id": id }))
+    whole(&json!({ "type": "response", "id": id }))
 }
 
 /// Everything that is written when all of it was sent before the writer runs.
@@ -194,7 +198,7 @@ async fn who_asks_for_room_never_has_much_more_than_the_limit_waiting() {
         let mut most = 0;
         for id in 0..40 {
             sender.room().await;
-            sender.send(Item::Reply(Value::String("x".repeat(1 << 20))));
+            sender.send(whole(&Value::String("x".repeat(1 << 20))));
             most = most.max(weight_of(&sender));
             assert!(id < 10 || most > LIMIT, "it was never full");
         }
@@ -215,7 +219,7 @@ async fn who_asks_for_room_never_has_much_more_than_the_limit_waiting() {
 #[tokio::test]
 async fn all_who_wait_for_room_go_on_and_one_that_gave_up_takes_nothing_with_it() {
     let (outbox, _task, mut far) = running(64 << 10);
-    outbox.send(Item::Reply(Value::String("x".repeat(LIMIT))));
+    outbox.send(whole(&Value::String("x".repeat(LIMIT))));
     assert!(futures_util::FutureExt::now_or_never(outbox.room()).is_none());
     let waiters: Vec<_> = (0..3)
         .map(|_| {
@@ -262,7 +266,7 @@ async fn an_outbox_that_nobody_has_any_more_is_closed() {
 #[tokio::test]
 async fn a_client_that_is_gone_is_full_never_again() {
     let (outbox, task, far) = running(16);
-    outbox.send(Item::Reply(Value::String("x".repeat(2 * LIMIT))));
+    outbox.send(whole(&Value::String("x".repeat(2 * LIMIT))));
     settle().await;
     assert!(outbox.is_full());
     let waiter = outbox.clone();
@@ -271,7 +275,7 @@ async fn a_client_that_is_gone_is_full_never_again() {
     drop(far);
     assert!(task.await.unwrap().is_err());
     waiting.await.unwrap();
-    outbox.send(Item::Reply(Value::String("x".repeat(2 * LIMIT))));
+    outbox.send(whole(&Value::String("x".repeat(2 * LIMIT))));
     assert!(!outbox.is_full());
     assert_eq!(weight_of(&outbox), 0);
 }
@@ -279,7 +283,7 @@ async fn a_client_that_is_gone_is_full_never_again() {
 #[tokio::test]
 async fn nobody_waits_for_a_writer_that_was_dropped() {
     let (outbox, writer) = Outbox::new(0);
-    outbox.send(Item::Reply(Value::String("x".repeat(2 * LIMIT))));
+    outbox.send(whole(&Value::String("x".repeat(2 * LIMIT))));
     assert!(outbox.is_full());
     drop(writer);
     outbox.room().await;

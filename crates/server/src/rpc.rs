@@ -83,7 +83,7 @@ impl Server {
         ),
     ) -> Ending {
         let voice: Box<dyn Voice> = match self.dialect {
-            Dialect::Pi => Box::new(PiVoice::new(opened.model.clone())),
+            Dialect::Pi => Box::new(PiVoice::new(self.host.models())),
             Dialect::Native => Box::new(NativeVoice::default()),
         };
         let (outbox, writer) = Outbox::new(voice.merges_above());

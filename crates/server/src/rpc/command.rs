@@ -1,8 +1,9 @@
 //! What a client may ask, as it is written on its lines.
 
 use outlast_dialect::{Image, Message, Part, Role};
-use serde::Deserialize;
-use serde_json::{Map, Value, json};
+use serde::{Deserialize, Serialize};
+use serde_json::value::{RawValue, to_raw_value};
+use serde_json::{Map, Value};
 
 /// A line that a client has sent.
 pub(super) struct Request {
@@ -198,7 +199,7 @@ pub(super) enum ThinkingLevel {
 }
 
 /// Reads a line; the error is for whoever cannot be told apart by it.
-pub(super) fn read(line: &str) -> Result<Option<Request>, Value> {
+pub(super) fn read(line: &str) -> Result<Option<Request>, Box<RawValue>> {
     let value: Value =
         serde_json::from_str(line).map_err(|error| unreadable(&error.to_string()))?;
     let field = |name: &str| value.get(name).cloned();
@@ -224,7 +225,7 @@ pub(super) fn read(line: &str) -> Result<Option<Request>, Value> {
 }
 
 /// What is said of a line that nothing can be made of.
-pub(super) fn unreadable(why: &str) -> Value {
+pub(super) fn unreadable(why: &str) -> Box<RawValue> {
     let caller = Caller {
         id: None,
         command: Some("parse".to_owned()),
@@ -232,34 +233,70 @@ pub(super) fn unreadable(why: &str) -> Value {
     caller.refuse(&format!("Failed to parse command: {why}"))
 }
 
+/// What is answered.
+#[derive(Serialize)]
+struct Reply<'a, D> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    id: Option<&'a Value>,
+    r#type: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    command: Option<&'a str>,
+    success: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    data: Option<D>,
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    refusal: Option<&'a Refusal>,
+}
+
+/// Why something is not done.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub(super) struct Refusal {
+    /// In words.
+    pub(super) error: String,
+    /// For programs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) code: Option<&'static str>,
+    /// The oldest event that could be had.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) oldest: Option<u64>,
+}
+
 impl Caller {
-    fn reply(&self, fields: Value) -> Value {
-        let mut frame = Map::new();
-        frame.extend(self.id.clone().map(|id| ("id".to_owned(), id)));
-        frame.insert("type".to_owned(), json!("response"));
-        let command = self.command.clone();
-        frame.extend(command.map(|name| ("command".to_owned(), Value::String(name))));
-        if let Value::Object(fields) = fields {
-            frame.extend(fields);
-        }
-        Value::Object(frame)
+    fn reply<D: Serialize>(&self, data: Option<D>, refusal: Option<&Refusal>) -> Box<RawValue> {
+        let reply = Reply {
+            id: self.id.as_ref(),
+            r#type: "response",
+            command: self.command.as_deref(),
+            success: refusal.is_none(),
+            data,
+            refusal,
+        };
+        // Only maps with other keys than texts cannot be written, and there are none.
+        to_raw_value(&reply).unwrap_or_default()
     }
 
     /// It is done.
-    pub(super) fn done(&self) -> Value {
-        self.reply(json!({ "success": true }))
+    pub(super) fn done(&self) -> Box<RawValue> {
+        self.reply(None::<()>, None)
     }
 
     /// It is done, and this came of it.
-    pub(super) fn data(&self, data: Value) -> Value {
-        let mut reply = self.reply(json!({ "success": true }));
-        reply["data"] = data;
-        reply
+    pub(super) fn data(&self, data: impl Serialize) -> Box<RawValue> {
+        self.reply(Some(data), None)
     }
 
     /// It is not done.
-    pub(super) fn refuse(&self, error: &str) -> Value {
-        self.reply(json!({ "success": false, "error": error }))
+    pub(super) fn refuse(&self, error: &str) -> Box<RawValue> {
+        let error = error.to_owned();
+        self.refuse_as(&Refusal {
+            error,
+            ..Refusal::default()
+        })
+    }
+
+    /// It is not done, and a program can tell why.
+    pub(super) fn refuse_as(&self, refusal: &Refusal) -> Box<RawValue> {
+        self.reply(None::<()>, Some(refusal))
     }
 
     /// The id by which the client knows what it has asked.
@@ -271,6 +308,11 @@ impl Caller {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
+
+    fn value(reply: &RawValue) -> Value {
+        serde_json::from_str(reply.get()).unwrap()
+    }
 
     #[test]
     fn every_name_is_a_command() {
@@ -307,9 +349,9 @@ mod tests {
         for (line, expected) in table {
             let request = read(line).unwrap().unwrap();
             let error = request.command.unwrap_err();
-            assert_eq!(request.caller.refuse(&error), expected, "{line}");
+            assert_eq!(value(&request.caller.refuse(&error)), expected, "{line}");
         }
-        let refused = read("{bad json").err().unwrap();
+        let refused = value(&read("{bad json").err().unwrap());
         assert_eq!(refused["command"], "parse");
         assert_eq!(refused.get("id"), None);
     }

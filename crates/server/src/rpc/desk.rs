@@ -2,6 +2,7 @@
 
 use super::Dialect;
 use super::command::Caller;
+use super::lane::Answer;
 use super::run::Run;
 use crate::host::{Host, Model, Opened};
 use crate::native::NativeLog;
@@ -10,7 +11,8 @@ use outlast_agent::Session;
 use outlast_agent::session::Subscription;
 use outlast_engine::CancellationToken;
 use outlast_kernel::event::{Body, Event};
-use serde_json::{Value, json};
+use serde_json::json;
+use serde_json::value::RawValue;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::Semaphore;
@@ -130,7 +132,7 @@ impl Desk {
 
     // --- Answers ---
 
-    pub(super) fn answer(&self, caller: &Caller, result: Result<Option<Value>, String>) {
+    pub(super) fn answer(&self, caller: &Caller, result: Answer) {
         self.reply(match result {
             Ok(Some(data)) => caller.data(data),
             Ok(None) => caller.done(),
@@ -138,7 +140,7 @@ impl Desk {
         });
     }
 
-    pub(super) fn reply(&self, frame: Value) {
+    pub(super) fn reply(&self, frame: Box<RawValue>) {
         self.outbox.send(Item::Reply(frame));
     }
 

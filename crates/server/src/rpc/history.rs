@@ -2,8 +2,16 @@
 
 use super::command::{Caller, Command};
 use super::desk::Desk;
-use super::lane::Answer;
+use crate::pi_rpc::asked::Models;
+use crate::pi_rpc::history::History;
 use outlast_agent::Session;
+use outlast_agent::transcript::{Format, Head, Writer};
+use outlast_store::journal::Stored;
+use serde_json::json;
+use serde_json::value::RawValue;
+use std::fs::OpenOptions;
+use std::io::{self, BufWriter};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 impl Desk {
@@ -15,14 +23,106 @@ impl Desk {
     ) {
         let desk = Arc::clone(self);
         self.tasks.spawn(async move {
-            let answer = desk.from_history(&session, command).await;
-            desk.answer(&caller, answer);
+            // Each has all of it in memory.
+            let _turn = desk.readers.acquire().await;
+            let reply = match session.entries().await {
+                Err(error) => caller.refuse(&error.to_string()),
+                Ok(entries) => {
+                    let asked = (caller.clone(), command);
+                    let told = desk.told(&session, asked, entries);
+                    // It may be much to read and to write.
+                    let told = tokio::task::spawn_blocking(told).await;
+                    told.unwrap_or_else(|error| caller.refuse(&error.to_string()))
+                }
+            };
+            desk.reply(reply);
         });
+    }
+
+    /// What is known of the models of this session.
+    pub(super) fn models(&self) -> Models {
+        let (first, others) = (self.model(), self.host.models());
+        let is_other = |other: &_| first.as_ref() != Some(other);
+        let others = others.into_iter().filter(is_other);
+        let all: Vec<_> = first.iter().cloned().chain(others).collect();
+        all.into()
+    }
+
+    /// Work that makes the reply from the entries.
+    fn told(
+        &self,
+        session: &Session,
+        (caller, command): (Caller, Command),
+        entries: Vec<Stored>,
+    ) -> impl FnOnce() -> Box<RawValue> + Send + 'static {
+        let (models, id) = (self.models(), session.id().to_owned());
+        let file = self.session_file(session);
+        let head = Head {
+            id: id.clone(),
+            title: session.title(),
+            directory: self.host.folder().to_string_lossy().into_owned(),
+            created: entries
+                .first()
+                .map_or_else(|| session.clock().now(), |first| first.line.time),
+        };
+        let folder = self.host.folder();
+        move || {
+            if let Command::ExportHtml { output_path } = command {
+                let path = output_path.map_or_else(
+                    || PathBuf::from(format!("outlast-session-{id}.html")),
+                    PathBuf::from,
+                );
+                let path = folder.join(path);
+                return match export(&path, &head, &entries) {
+                    Ok(()) => caller.data(json!({ "path": path })),
+                    Err(error) => caller.refuse(&format!("{}: {error}", path.display())),
+                };
+            }
+            let history = History::of(&entries, &models);
+            tell(&caller, command, (&history, &id, file.as_deref()))
+        }
     }
 }
 
-impl Desk {
-    async fn from_history(&self, session: &Session, command: Command) -> Answer {
-        Err("not yet".to_owned())
+fn tell(
+    caller: &Caller,
+    command: Command,
+    (history, id, file): (&History, &str, Option<&str>),
+) -> Box<RawValue> {
+    match command {
+        Command::GetMessages => caller.data(json!({ "messages": history.messages() })),
+        Command::GetEntries { since } => match history.entries(since.as_deref()) {
+            Ok(entries) => caller.data(json!({ "entries": entries, "leafId": history.leaf_id() })),
+            Err(error) => caller.refuse(&error.to_string()),
+        },
+        Command::GetTree => caller.data(Tree {
+            tree: history.tree(),
+            leaf_id: history.leaf_id(),
+        }),
+        Command::GetForkMessages => caller.data(json!({ "messages": history.fork_messages() })),
+        Command::GetLastAssistantText => {
+            caller.data(json!({ "text": history.last_assistant_text() }))
+        }
+        Command::GetSessionStats => caller.data(history.stats(id, file)),
+        _ => caller.refuse("it is not answered from the history"),
     }
+}
+
+#[derive(serde::Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Tree<'a> {
+    tree: Box<RawValue>,
+    leaf_id: Option<&'a str>,
+}
+
+/// Writes the session as a page. What was said in it is for its user alone.
+fn export(path: &Path, head: &Head, entries: &[Stored]) -> io::Result<()> {
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).truncate(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    let file = BufWriter::new(options.open(path)?);
+    let mut writer = Writer::new(Format::Html, head, file)?;
+    entries.iter().try_for_each(|entry| writer.entry(entry))?;
+    writer.finish().map(drop)
 }

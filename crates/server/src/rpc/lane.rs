@@ -11,6 +11,7 @@ use outlast_agent::session::Place;
 use outlast_agent::tools::shell;
 use outlast_dialect::Message;
 use outlast_engine::CancellationToken;
+use serde_json::value::to_raw_value;
 use serde_json::{Value, json};
 use std::pin::pin;
 use std::sync::Arc;
@@ -208,7 +209,7 @@ impl Desk {
                 if let Some(id) = caller.id() {
                     update["id"] = id.clone();
                 }
-                desk.reply(update);
+                desk.reply(to_raw_value(&update).unwrap_or_default());
             };
             let ended = match shell::run(shell, cancel, &mut say).await {
                 Ok(ended) => ended,

@@ -4,6 +4,7 @@ use super::command::{Command, ThinkingLevel};
 use super::desk::Desk;
 use super::lane::Answer;
 use crate::host::Opened;
+use crate::pi_rpc::history::History;
 use outlast_agent::Session;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -95,11 +96,15 @@ impl Desk {
     }
 
     async fn fork(self: &Arc<Self>, session: &Arc<Session>, entry_id: &str) -> Answer {
-        let unknown = || format!("Entry not found: {entry_id}");
         let entries = session.entries().await;
         let entries = entries.map_err(|error| error.to_string())?;
-        let (seq, text) = (1u64, String::new());
-        let _ = (entries, unknown);
+        let history = History::of(&entries, &self.models());
+        let seq = history.seq_of(entry_id);
+        let seq = seq.map_err(|error| error.to_string())?;
+        let mut prompts = history.fork_messages().into_iter();
+        let prompt = prompts.find(|prompt| prompt.entry_id == entry_id);
+        let text = prompt.map(|prompt| prompt.text);
+        let text = text.ok_or_else(|| format!("{entry_id} is no prompt: see get_fork_messages"))?;
         self.replace(Other::Copy(session, Some(seq))).await?;
         Ok(Some(json!({ "text": text, "cancelled": false })))
     }

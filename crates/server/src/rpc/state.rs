@@ -1,6 +1,6 @@
 //! Where the session stands, as a client is told.
 
-use super::command::Caller;
+use super::command::{Caller, Refusal};
 use super::desk::Desk;
 use super::lane::Answer;
 use crate::native::{Follow, SnapshotView, WaitingView};
@@ -44,9 +44,8 @@ impl Desk {
             "unfinishedTurn": !is_under_way && session.unfinished_turn().is_some(),
             "usage": snapshot.usage,
         });
-        let file = self.host.file().filter(|_| session.is_kept());
-        if let Some(file) = file {
-            state["sessionFile"] = format!("{file}#{}", session.id()).into();
+        if let Some(file) = self.session_file(session) {
+            state["sessionFile"] = file.into();
         }
         let title = session.title();
         if !title.is_empty() {
@@ -56,6 +55,12 @@ impl Desk {
             state["held"] = json!({ "until": held.until, "cause": held.cause });
         }
         state
+    }
+
+    /// Where the session is kept, by a name that it can be opened with.
+    pub(super) fn session_file(&self, session: &Session) -> Option<String> {
+        let file = self.host.file().filter(|_| session.is_kept())?;
+        Some(format!("{file}#{}", session.id()))
     }
 
     /// The answer to `snapshot`.
@@ -77,7 +82,7 @@ impl Desk {
         };
         let followed = Follow::read(&Value::Object(fields)).and_then(|follow| {
             let say = |followed, events: Vec<Event>| {
-                self.reply(caller.data(json!(followed)));
+                self.reply(caller.data(followed));
                 events
                     .into_iter()
                     .for_each(|event| self.outbox.send(Item::Event(event)));
@@ -85,12 +90,11 @@ impl Desk {
             Ok(log.follow(follow, say)?)
         });
         if let Err(error) = followed {
-            let mut refused = caller.refuse(&error.to_string());
-            refused["code"] = error.code().into();
-            if let Some(oldest) = error.oldest() {
-                refused["oldest"] = oldest.into();
-            }
-            self.reply(refused);
+            self.reply(caller.refuse_as(&Refusal {
+                error: error.to_string(),
+                code: Some(error.code()),
+                oldest: error.oldest(),
+            }));
         }
     }
 

@@ -53,6 +53,7 @@ impl<'a> Reader<'a> {
         let mut answer = None;
         match &entry {
             journal::Entry::Prompt { message, .. } => self.say(at, message.as_slice(), true),
+            journal::Entry::Said { messages, note, .. } => self.say(at, messages, !note),
             journal::Entry::Noticed { message, .. } => {
                 self.say(at, std::slice::from_ref(message), false);
             }
