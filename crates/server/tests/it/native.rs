@@ -1,10 +1,10 @@
 //! Real sessions in the native dialect: every line that is written is as the schema says.
 
 use crate::kinds::NOW;
-use crate::schema::{of_lines, said};
+use crate::schema::{of, of_lines, said};
 use outlast_agent::Session;
 use outlast_agent::compaction::{Compaction, Settings};
-use outlast_agent::session::Setup;
+use outlast_agent::session::{Held, Retry, Setup, Snapshot};
 use outlast_dialect::{Dialect, Tool};
 use outlast_engine::clock::TimerClock;
 use outlast_engine::provider::Adapter;
@@ -15,6 +15,7 @@ use outlast_engine::{BoxFuture, CancellationToken, Clock};
 use outlast_kernel::decision::AfterContent;
 use outlast_kernel::event::{Event, Seal, ToolCall};
 use outlast_kernel::policy::Policy;
+use outlast_kernel::verdict::Cause;
 use outlast_mock::Scripted;
 use outlast_server::native::{Follow, NativeLog, SnapshotView, WaitingView};
 use outlast_server::voice::Voice;
@@ -199,4 +200,61 @@ async fn a_client_that_follows_a_few_kinds_hears_no_others() {
     session.prompt("hello".into()).await.unwrap();
     let kinds: Vec<String> = kinds_in(&heard).into_iter().collect();
     assert_eq!(kinds, ["retry_scheduled", "sealed", "settled"]);
+}
+
+#[test]
+fn a_snapshot_has_all_times_as_moments_and_is_as_the_schema_says() {
+    let full = Snapshot {
+        events: 7,
+        turn_id: Some("turn".to_owned()),
+        attempt: 2,
+        retry: Some(Retry {
+            attempt: 1,
+            max_attempts: Some(3),
+            cause: Cause::Overloaded,
+            message: "Overloaded".to_owned(),
+            wake_at: Some(NOW),
+        }),
+        held: Some(Held {
+            until: NOW,
+            cause: Some(Cause::RateLimited),
+        }),
+        model: "m".to_owned(),
+        is_compacting: true,
+        auto_retry_enabled: true,
+        ..Snapshot::default()
+    };
+    let waiting = WaitingView {
+        steering: vec!["stop that".to_owned()],
+        follow_up: Vec::new(),
+    };
+    let view = serde_json::to_value(SnapshotView::new("session", full, waiting)).unwrap();
+    let expected = json!({
+        "session_id": "session",
+        "events": 7,
+        "turn_id": "turn",
+        "attempt": 2,
+        "retry": {
+            "attempt": 1,
+            "max_attempts": 3,
+            "cause": "overloaded",
+            "message": "Overloaded",
+            "wake_at": "2027-01-15T08:00:00.000Z",
+        },
+        "held": { "until": "2027-01-15T08:00:00.000Z", "cause": "rate_limited" },
+        "model": "m",
+        "is_compacting": true,
+        "auto_retry_enabled": true,
+        "usage": { "input": 0, "output": 0, "cache_read": 0, "cache_write": 0 },
+        "waiting": { "steering": ["stop that"], "follow_up": [] },
+    });
+    assert_eq!(view, expected);
+    let idle = SnapshotView::new("session", Snapshot::default(), WaitingView::default());
+    let (snapshot, lines) = (of("Snapshot"), of_lines());
+    for view in [view, serde_json::to_value(idle).unwrap()] {
+        assert!(snapshot.is_valid(&view), "{view}");
+        let reply =
+            json!({ "type": "response", "command": "snapshot", "success": true, "data": view });
+        assert!(lines.is_valid(&reply), "{reply}");
+    }
 }

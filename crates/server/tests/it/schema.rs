@@ -2,10 +2,8 @@
 
 use crate::kinds;
 use jsonschema::Validator;
-use outlast_agent::session::{Held, Retry, Snapshot};
 use outlast_kernel::event::Body;
-use outlast_kernel::verdict::Cause;
-use outlast_server::native::{Follow, Followed, NativeVoice, SnapshotView, WaitingView};
+use outlast_server::native::{Follow, Followed, NativeVoice};
 use outlast_server::schema;
 use outlast_server::voice::{Lines, Voice};
 use serde_json::{Value, json};
@@ -30,7 +28,7 @@ fn validator(document: &Value) -> Validator {
 }
 
 /// What one part of the document says.
-fn of(definition: &str) -> Validator {
+pub(crate) fn of(definition: &str) -> Validator {
     let document = json!({
         "$ref": format!("#/$defs/{definition}"),
         "$defs": schema::document()["$defs"],
@@ -208,63 +206,6 @@ fn a_settlement_and_replies_are_as_the_schema_says() {
     let lines = of_lines();
     for line in settled.iter().chain(&right) {
         assert!(lines.is_valid(line), "{line}");
-    }
-}
-
-#[test]
-fn a_snapshot_has_all_times_as_moments_and_is_as_the_schema_says() {
-    let full = Snapshot {
-        events: 7,
-        turn_id: Some("turn".to_owned()),
-        attempt: 2,
-        retry: Some(Retry {
-            attempt: 1,
-            max_attempts: Some(3),
-            cause: Cause::Overloaded,
-            message: "Overloaded".to_owned(),
-            wake_at: Some(kinds::NOW),
-        }),
-        held: Some(Held {
-            until: kinds::NOW,
-            cause: Some(Cause::RateLimited),
-        }),
-        model: "m".to_owned(),
-        is_compacting: true,
-        auto_retry_enabled: true,
-        ..Snapshot::default()
-    };
-    let waiting = WaitingView {
-        steering: vec!["stop that".to_owned()],
-        follow_up: Vec::new(),
-    };
-    let view = serde_json::to_value(SnapshotView::new("session", full, waiting)).unwrap();
-    let expected = json!({
-        "session_id": "session",
-        "events": 7,
-        "turn_id": "turn",
-        "attempt": 2,
-        "retry": {
-            "attempt": 1,
-            "max_attempts": 3,
-            "cause": "overloaded",
-            "message": "Overloaded",
-            "wake_at": "2027-01-15T08:00:00.000Z",
-        },
-        "held": { "until": "2027-01-15T08:00:00.000Z", "cause": "rate_limited" },
-        "model": "m",
-        "is_compacting": true,
-        "auto_retry_enabled": true,
-        "usage": { "input": 0, "output": 0, "cache_read": 0, "cache_write": 0 },
-        "waiting": { "steering": ["stop that"], "follow_up": [] },
-    });
-    assert_eq!(view, expected);
-    let idle = SnapshotView::new("session", Snapshot::default(), WaitingView::default());
-    let (snapshot, lines) = (of("Snapshot"), of_lines());
-    for view in [view, serde_json::to_value(idle).unwrap()] {
-        assert!(snapshot.is_valid(&view), "{view}");
-        let reply =
-            json!({ "type": "response", "command": "snapshot", "success": true, "data": view });
-        assert!(lines.is_valid(&reply), "{reply}");
     }
 }
 
