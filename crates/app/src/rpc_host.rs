@@ -128,7 +128,7 @@ impl RpcHost {
         })
     }
 
-    async fn choose_model(
+    fn choose_model(
         &self,
         now: &Setup,
         (provider, model): (&str, &str),
@@ -236,7 +236,7 @@ impl Host for RpcHost {
         now: Arc<Setup>,
         wanted: (&'a str, &'a str),
     ) -> BoxFuture<'a, Result<Option<(Setup, Model)>, String>> {
-        Box::pin(async move { self.choose_model(&now, wanted).await.map_err(said) })
+        Box::pin(async move { self.choose_model(&now, wanted).map_err(said) })
     }
 
     fn limits(&self) -> Limits {

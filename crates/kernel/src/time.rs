@@ -31,8 +31,8 @@ pub struct ParseError {
 }
 
 impl Timestamp {
-    /// The last representable moment: 9999-12-31T23:59:59.999Z.
-    pub const LATEST: Self = Self(253_402_300_799_999);
+    /// The last moment that can be written and read in any time zone: 9999-12-30T22:00:00.999Z.
+    pub const LATEST: Self = Self(253_402_207_200_999);
 
     /// The moment that many milliseconds after the Unix epoch.
     pub const fn from_millis(millis: u64) -> Self {
@@ -72,7 +72,7 @@ impl fmt::Display for Timestamp {
         let millis = i64::try_from(self.0).unwrap_or(i64::MAX);
         match jiff::Timestamp::from_millisecond(millis) {
             Ok(time) => write!(f, "{time:.3}"),
-            Err(_) => f.write_str("9999-12-31T23:59:59.999Z"),
+            Err(_) => f.write_str("9999-12-30T22:00:00.999Z"),
         }
     }
 }
@@ -161,13 +161,19 @@ mod tests {
             Timestamp::default().since(Timestamp::LATEST),
             Duration::ZERO
         );
-        assert_eq!(Timestamp::LATEST.to_string(), "9999-12-31T23:59:59.999Z");
+        assert_eq!(Timestamp::LATEST.to_string(), "9999-12-30T22:00:00.999Z");
     }
 
     #[test]
     fn text_survives_a_round_trip() {
-        let time = Timestamp::from_millis(1_794_715_200_123);
-        assert_eq!(time.to_string().parse::<Timestamp>().unwrap(), time);
+        let last = Timestamp::LATEST;
+        for time in [
+            Timestamp::default(),
+            Timestamp::from_millis(1_794_715_200_123),
+            last,
+        ] {
+            assert_eq!(time.to_string().parse::<Timestamp>().unwrap(), time);
+        }
         assert_eq!(
             "2026-11-15T04:00:00+04:00"
                 .parse::<Timestamp>()

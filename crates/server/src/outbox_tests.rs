@@ -1,6 +1,6 @@
 use super::*;
 use outlast_kernel::Timestamp;
-use serde_json::json;
+use serde_json::{Value, json};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader, DuplexStream, duplex};

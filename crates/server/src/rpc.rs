@@ -84,7 +84,7 @@ impl Server {
     ) -> Ending {
         let voice: Box<dyn Voice> = match self.dialect {
             Dialect::Pi => Box::new(PiVoice::new(self.host.models())),
-            Dialect::Native => Box::new(NativeVoice::default()),
+            Dialect::Native => Box::new(NativeVoice),
         };
         let (outbox, writer) = Outbox::new(voice.merges_above());
         let mut writing = AbortOnDropHandle::new(tokio::spawn(writer.run(output, voice)));
