@@ -5,7 +5,7 @@
 
 use super::words::{answer, ended, failed, unreadable};
 use crate::session::read;
-use outlast_dialect::Part;
+use outlast_dialect::{Message, Part};
 use outlast_engine::journal::{Entry, ModelSwitch};
 use outlast_kernel::Timestamp;
 use outlast_kernel::event::ToolCall;
@@ -16,6 +16,8 @@ use std::time::Duration;
 
 const GOES_ON: &str = "The turn goes on from the one before; nothing new was said.";
 const NOTICED: &str = "Notice to the model";
+const PROMPT: &str = "Prompt";
+const NOTE: &str = "Note";
 /// The kind of the entry that ends a turn.
 const SETTLED: &str = "settled";
 
@@ -57,6 +59,8 @@ pub(super) enum Piece {
 pub(super) struct Story {
     turn: Option<u64>,
     is_open: bool,
+    /// Whether the turn has begun without a prompt, and what it begins with may follow.
+    begins_without: bool,
     wait: Option<Wait>,
     /// The calls of the last answer.
     calls: Vec<Call>,
@@ -80,14 +84,20 @@ impl Story {
     pub(super) fn entry(&mut self, stored: &Stored) -> Vec<Piece> {
         let mut pieces = Vec::new();
         let (turn, time) = (stored.line.turn, stored.line.time);
+        // Whose entry it is only matters to the error, and that is told in our own words.
+        let entry = read("", stored);
+        // What waits is told when it is said, and comes in the middle of anything.
+        if matches!(entry, Ok(Entry::Queued { .. } | Entry::Unqueued { .. })) {
+            return pieces;
+        }
         if self.turn != Some(turn) {
             pieces.extend(self.end());
             self.turn = Some(turn);
-            self.is_open = true;
-            pieces.push(Piece::Turn(turn));
+            // What was noted before the first turn belongs to none.
+            self.is_open = turn > 0 || !matches!(entry, Ok(Entry::Said { .. }));
+            pieces.extend(self.is_open.then_some(Piece::Turn(turn)));
         }
-        // Whose entry it is only matters to the error, and that is told in our own words.
-        match read("", stored) {
+        match entry {
             Ok(Entry::WaitEnded { .. }) => {
                 pieces.extend(self.wait.take().map(|wait| wait.ended(time)));
             }
@@ -96,6 +106,7 @@ impl Story {
                 self.tell(entry, time, &mut pieces);
             }
             Err(_) => {
+                pieces.extend(self.goes_on());
                 pieces.extend(self.wait.take().map(Wait::left));
                 self.is_open &= stored.line.kind != SETTLED;
                 pieces.push(unreadable(stored));
@@ -106,7 +117,8 @@ impl Story {
 
     /// What is left to tell when nothing follows.
     pub(super) fn end(&mut self) -> Vec<Piece> {
-        let mut pieces: Vec<Piece> = self.wait.take().map(Wait::left).into_iter().collect();
+        let mut pieces: Vec<Piece> = self.goes_on().into_iter().collect();
+        pieces.extend(self.wait.take().map(Wait::left));
         pieces.extend(self.leave_calls());
         if std::mem::take(&mut self.is_open) {
             let note = "The end of this turn is not written down.";
@@ -115,12 +127,26 @@ impl Story {
         pieces
     }
 
+    /// What is told of a turn that has begun without a prompt, and with nothing in its place.
+    fn goes_on(&mut self) -> Option<Piece> {
+        let goes_on = std::mem::take(&mut self.begins_without);
+        goes_on.then(|| Piece::Note(GOES_ON.to_owned()))
+    }
+
     fn tell(&mut self, entry: Entry, time: Timestamp, pieces: &mut Vec<Piece>) {
+        if let Entry::Said { messages, note, .. } = entry {
+            self.begins_without &= note;
+            let title = if note { NOTE } else { PROMPT };
+            let tell = |message: Message| said(title.to_owned(), time, message.parts);
+            pieces.extend(messages.into_iter().map(tell));
+            return;
+        }
+        pieces.extend(self.goes_on());
         match entry {
-            Entry::Prompt { message, .. } => pieces.push(match message {
-                Some(message) => said("Prompt".to_owned(), time, message.parts),
-                None => Piece::Note(GOES_ON.to_owned()),
-            }),
+            Entry::Prompt { message, .. } => match message {
+                Some(message) => pieces.push(said(PROMPT.to_owned(), time, message.parts)),
+                None => self.begins_without = true,
+            },
             Entry::AttemptFailed {
                 attempt,
                 judged,

@@ -34,6 +34,7 @@ mod session_owners;
 mod session_partial;
 mod session_partial_limits;
 mod session_prefixes;
+mod session_queue;
 mod session_resume;
 mod session_retry;
 mod session_steering;
