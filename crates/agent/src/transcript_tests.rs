@@ -1,5 +1,6 @@
 use super::*;
 use outlast_dialect::{Image, Message, Part, Role};
+use outlast_engine::inbox::Place;
 use outlast_engine::journal::{Entry, Problem, Spent};
 use outlast_engine::tools::Effect;
 use outlast_kernel::budget::{Limits, Prompt};
@@ -246,6 +247,39 @@ fn a_wait_that_was_cut_short_says_when() {
     let told = "Waited from 2027-01-15T08:00:01.000Z until 2027-01-15T08:00:02.000Z, cut short \
                 (it was to last until 2027-01-15T09:00:01.000Z): Rate limited.";
     assert!(session.plain().contains(told), "{}", session.plain());
+}
+
+#[test]
+fn what_waited_is_told_once_when_it_is_said() {
+    let queued = |text: &str| Entry::Queued {
+        id: text.to_owned(),
+        place: Place::Steering,
+        message: Message::user(text),
+    };
+    let said = |text: &str, note| Entry::Said {
+        ids: vec![text.to_owned()],
+        messages: vec![Message::user(text)],
+        note,
+    };
+    let ids = vec!["Never mind".to_owned()];
+    let mut session = Session::default();
+    session
+        .add(&said("ls: main.rs", true))
+        .prompt(Some(Message::user("Hello")))
+        .wait(3600)
+        .add(&queued("Be short"))
+        .waited()
+        .add(&said("Be short", false))
+        .add(&queued("Never mind"))
+        .add(&Entry::Unqueued { ids })
+        .answer("m", vec![spoken("Hi")])
+        .settled(Seal::Completed, None)
+        .add(&queued("And now?"))
+        .prompt(None)
+        .add(&said("And now?", false))
+        .answer("m", vec![spoken("Well")])
+        .settled(Seal::Completed, None);
+    insta::assert_snapshot!(session.plain());
 }
 
 #[test]

@@ -4,6 +4,7 @@ use crate::says::question;
 use crate::support::{Item, Scripted, Then, clock, fails, hello, overloaded, policy};
 use outlast_dialect::{Delta, Message, Request};
 use outlast_engine::credential::Credential;
+use outlast_engine::inbox::{Inbox, Letter, Place};
 use outlast_engine::journal::{Entry, Journal, Unrecorded};
 use outlast_engine::strategy::Aborted;
 use outlast_engine::tools::{Effect, Output, Toolbox};
@@ -12,6 +13,7 @@ use outlast_engine::{BoxFuture, BoxStream, CancellationToken, Provider, RetryStr
 use outlast_kernel::budget::{Limits, Prompt};
 use outlast_kernel::decision::Rules;
 use outlast_kernel::event::{Body, Event, StopReason, ToolCall};
+use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -100,6 +102,27 @@ impl Toolbox for Tools {
     }
 }
 
+/// What waits for each call, in order.
+struct Letters(Mutex<VecDeque<Vec<Letter>>>, Log);
+
+impl Inbox for Letters {
+    fn take(&self) -> Vec<Letter> {
+        let letters = self.0.lock().unwrap().pop_front().unwrap_or_default();
+        if !letters.is_empty() {
+            log(&self.1, "take");
+        }
+        letters
+    }
+}
+
+pub(crate) fn letter(place: Place, text: &str) -> Letter {
+    Letter {
+        id: text.to_owned(),
+        place,
+        message: Message::user(text),
+    }
+}
+
 /// The strategy of sessions, which notes that it sleeps.
 struct Sleeps(Log);
 
@@ -133,6 +156,8 @@ pub(crate) struct Case {
     pub(crate) limits: Limits,
     pub(crate) fate: Box<dyn Fn(usize) -> Result<(), Unrecorded> + Send + Sync>,
     pub(crate) react: fn(&Body, &Handle),
+    /// What waits for each call.
+    pub(crate) waiting: Vec<Vec<Letter>>,
 }
 
 pub(crate) struct Came {
@@ -149,6 +174,7 @@ impl Case {
             limits: Limits::default(),
             fate: Box::new(fate),
             react: |_, _| {},
+            waiting: Vec::new(),
         }
     }
 
@@ -163,6 +189,7 @@ impl Case {
         let provider = Calls(Scripted::with_ends(self.script), Arc::clone(&lines));
         let (tools, retry) = (Tools(Arc::clone(&lines)), Sleeps(Arc::clone(&lines)));
         let (clock, request) = (clock(), question());
+        let inbox = Letters(Mutex::new(self.waiting.into()), Arc::clone(&lines));
         let (control, handle) = Control::new(CancellationToken::new());
         let budget = Prompt::new(self.limits);
         let prompt = Entry::Prompt {
@@ -175,6 +202,7 @@ impl Case {
         let turn = Turn {
             retry: Some(&retry),
             tools: Some(&tools),
+            inbox: Some(&inbox),
             journal: Some(&journal),
             opening: vec![prompt],
             budget,

@@ -18,6 +18,7 @@ mod recorded;
 mod says;
 mod support;
 mod turn_control;
+mod turn_inbox;
 mod turn_journal;
 mod turn_retry;
 mod turn_unrecorded;

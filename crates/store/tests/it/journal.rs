@@ -2,6 +2,7 @@
 
 mod damage;
 mod entries;
+mod forks;
 mod ownership;
 mod processes;
 

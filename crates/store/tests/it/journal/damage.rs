@@ -55,7 +55,7 @@ async fn a_journal_of_a_newer_version_is_left_alone() {
     let place = Place::new();
     drop(begin(&place.open(), "s").await);
     let newer = rusqlite::Connection::open(place.path()).unwrap();
-    newer.pragma_update(None, "user_version", 3).unwrap();
+    newer.pragma_update(None, "user_version", 4).unwrap();
     let errors = [
         Journal::open(&place.path()).map(drop).unwrap_err(),
         Journal::open_existing(&place.path()).map(drop).unwrap_err(),
@@ -65,8 +65,8 @@ async fn a_journal_of_a_newer_version_is_left_alone() {
             matches!(
                 error,
                 Error::Newer {
-                    found: 3,
-                    known: 2,
+                    found: 4,
+                    known: 3,
                     ..
                 }
             ),

@@ -52,6 +52,8 @@ async fn the_context_is_what_was_said_and_all_of_the_last_turn() {
     ];
     append(&journal, &hold, &first.map(|kind| (1, kind))).await;
     append(&journal, &hold, &[(1, "compacted"), (1, "settled")]).await;
+    let beside = ["queued", "said", "unqueued"];
+    append(&journal, &hold, &beside.map(|kind| (1, kind))).await;
     append(&journal, &hold, &[(2, "prompt"), (2, "noise")]).await;
     let context = told(&journal.context("s", (0, u32::MAX)).await.unwrap());
     let expected = [
@@ -60,8 +62,11 @@ async fn the_context_is_what_was_said_and_all_of_the_last_turn() {
         "5 1 tool_finished",
         "6 1 compacted",
         "7 1 settled",
-        "8 2 prompt",
-        "9 2 noise",
+        "8 1 queued",
+        "9 1 said",
+        "10 1 unqueued",
+        "11 2 prompt",
+        "12 2 noise",
     ];
     assert_eq!(context, expected);
     let page = journal.context("s", (3, 2)).await.unwrap();

@@ -1,0 +1,117 @@
+//! What others want to be said to the model while a turn runs.
+
+use crate::journaled::{Case, failed, letter, lost, usual, well};
+use crate::support::{START, hello};
+use outlast_dialect::Message;
+use outlast_engine::inbox::Place::{Note, Steering};
+use outlast_engine::journal::Entry;
+use outlast_kernel::budget::Limits;
+use outlast_kernel::event::{Body, Seal};
+
+fn texts(messages: &[Message]) -> Vec<String> {
+    let texts = messages.iter().map(Message::text);
+    texts.filter(|text| !text.is_empty()).collect()
+}
+
+/// Something waits for the second call, and for the third.
+fn case() -> Case {
+    Case {
+        waiting: vec![
+            Vec::new(),
+            vec![
+                letter(Steering, "a"),
+                letter(Note, "n"),
+                letter(Steering, "b"),
+            ],
+            vec![letter(Steering, "c")],
+        ],
+        ..Case::new(usual(), well)
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_waits_is_written_down_before_it_is_said_and_said_before_the_call() {
+    let came = case().run().await;
+    assert_eq!(
+        (came.ended.seal, came.ended.recorded),
+        (Seal::Completed, true)
+    );
+    let taken = came.log.iter().position(|line| line == "take").unwrap();
+    let expected = [
+        "sleep 2",
+        "take",
+        "write wait_ended said said",
+        "say input",
+        "say input",
+        "write attempt_started",
+        "say attempt_started",
+        "call",
+    ];
+    assert_eq!(came.log[taken - 1..taken + 7], expected);
+    assert_eq!(texts(&came.ended.messages), ["n", "a", "b", "c", "Hello"]);
+    let said = came.written.iter().filter_map(|entry| match entry {
+        Entry::Said { ids, note, .. } => Some((ids.join(" "), *note)),
+        _ => None,
+    });
+    let expected = [("n", true), ("a b", false), ("c", false)];
+    let expected = expected.map(|(ids, note)| (ids.to_owned(), note));
+    assert_eq!(said.collect::<Vec<_>>(), expected);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_cannot_be_written_down_is_said_all_the_same() {
+    let case = Case {
+        fate: Box::new(|_| failed()),
+        ..case()
+    };
+    let came = case.run().await;
+    assert_eq!(
+        (came.ended.seal, came.ended.recorded),
+        (Seal::Completed, false)
+    );
+    assert_eq!(came.count("say input"), 4);
+    assert_eq!(texts(&came.ended.messages), ["n", "a", "b", "c", "Hello"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_call_is_made_for_a_turn_that_is_lost_while_something_is_said() {
+    let case = Case {
+        waiting: vec![vec![letter(Steering, "a")]],
+        fate: Box::new(|number| if number > 1 { lost() } else { Ok(()) }),
+        ..Case::new([hello()], well)
+    };
+    let came = case.run().await;
+    assert_eq!((came.ended.seal, came.count("call")), (Seal::Error, 0));
+    assert_eq!(
+        came.lines(&["write", "lose"])[..2],
+        ["write prompt", "lose said"]
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_taken_for_a_call_that_is_not_made() {
+    let case = || Case {
+        waiting: vec![vec![letter(Steering, "a")]],
+        ..Case::new([hello()], well)
+    };
+    let aborted = Case {
+        react: |body, handle| {
+            if matches!(body, Body::Start { .. }) {
+                handle.abort();
+            }
+        },
+        ..case()
+    };
+    let too_late = Case {
+        limits: Limits {
+            deadline: Some(START),
+            ..Limits::default()
+        },
+        ..case()
+    };
+    for case in [aborted, too_late] {
+        let came = case.run().await;
+        assert_eq!((came.count("take"), came.count("call")), (0, 0));
+        assert!(!came.kinds().contains(&"said"));
+    }
+}
