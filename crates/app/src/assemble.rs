@@ -2,11 +2,12 @@
 
 use crate::approval::Terminal;
 use crate::config::Settings;
-use crate::home;
 use crate::options::Options;
 use crate::reach::{self, Reached};
 use crate::servers;
+use crate::{home, hooks};
 use outlast_agent::compaction::Compaction;
+use outlast_agent::hooks::Hooks;
 use outlast_agent::session::Setup;
 use outlast_agent::tools::Tools;
 use outlast_dialect::Delivery;
@@ -87,6 +88,11 @@ impl Parts {
         let others = self.fallbacks.iter().zip(&self.settings.fallbacks);
         let others = others.map(|(reached, settings)| reached.card(settings, None));
         std::iter::once(first).chain(others).collect()
+    }
+
+    /// What is run when something happens in a session in that folder.
+    pub(crate) fn hooks(&self, folder: &Path) -> Hooks {
+        hooks::of(&self.settings, folder)
     }
 
     /// What a session in that folder is made of. MCP servers are started for it, which may take a while.

@@ -6,11 +6,11 @@ use crate::assemble::Attendance;
 use crate::cli::PromptArguments;
 use crate::exit::{Exit, Usage};
 use crate::follow::{TICK, lock};
-use crate::interrupt::{self, Signal};
+use crate::interrupt::{self, Signal, Signals};
 use crate::known::Known;
 use crate::options::Options;
 use crate::screen::Screen;
-use crate::{complain, home, knowledge, runtime, settings};
+use crate::{complain, home, hooks, knowledge, runtime, settings};
 use outlast_agent::Session;
 use outlast_agent::session::{Compacted, Error};
 use outlast_engine::Clock;
@@ -67,12 +67,19 @@ async fn run(
     let knowledge = knowledge::open(shared, &clock).await;
     let limits = known.parts.limits();
     let place = (known.folder.as_path(), Attendance::Unattended);
+    let hooks = known.parts.hooks(&known.folder);
     let setup = known.parts.setup(&known.options, &knowledge, place).await;
     let session = Session::open(&known.journal, &known.summary.id, setup).await?;
     let focus = Some(focus.trim()).filter(|focus| !focus.is_empty());
-    let (result, signalled) = watch(&session, (focus, limits), Screen::new(json)).await;
+    let mut signals = interrupt::signals();
+    let hooked = hooks.listen(&session);
+    let watching = (Screen::new(json), &mut signals);
+    let (result, signalled) = watch(&session, (focus, limits), watching).await;
+    drop(hooked);
     let id = session.id().to_owned();
+    hooks.stopped(&session, hooks::reason(signalled));
     session.close().await?;
+    hooks::finish(&hooks, signalled, signals).await;
     say((result?, signalled), &id, json)
 }
 
@@ -80,12 +87,11 @@ async fn run(
 async fn watch(
     session: &Session,
     (focus, limits): (Option<&str>, Limits),
-    screen: Screen,
+    (screen, signals): (Screen, &mut Signals),
 ) -> (std::io::Result<Result<Compacted, Error>>, Option<Signal>) {
     let screen = Arc::new(Mutex::new(screen));
     let shown = Arc::clone(&screen);
     let subscription = session.subscribe(move |event| lock(&shown).event(event));
-    let mut signals = interrupt::signals();
     let mut work = pin!(session.compact(focus, limits));
     let mut ticks = tokio::time::interval(TICK);
     let mut signalled = None;

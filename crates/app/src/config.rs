@@ -9,6 +9,7 @@ mod chain;
 pub(crate) mod duration;
 mod file;
 mod free;
+mod hooks;
 mod key;
 mod kind;
 mod layers;

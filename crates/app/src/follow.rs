@@ -1,10 +1,11 @@
-//! A turn while somebody watches: events on the screen, the countdown, signals, and how it ends.
+//! A turn while somebody watches: events on the screen, the countdown, signals, hooks, and how it ends.
 
-use crate::complain;
 use crate::exit::Exit;
 use crate::interrupt::{Signal, Signals};
 use crate::screen::Screen;
+use crate::{complain, hooks};
 use outlast_agent::Session;
+use outlast_agent::hooks::{Hooks, Reason};
 use outlast_agent::session::Error;
 use outlast_engine::turn::Ended;
 use outlast_kernel::event::Seal;
@@ -15,10 +16,24 @@ use std::time::Duration;
 
 pub(crate) const TICK: Duration = Duration::from_millis(100);
 
+/// What a turn is watched with.
+pub(crate) struct Watching {
+    pub(crate) screen: Screen,
+    pub(crate) signals: Signals,
+    pub(crate) hooks: Hooks,
+}
+
 /// How watching ended.
-pub(crate) enum Followed {
+pub(crate) struct Followed {
+    end: End,
+    signalled: Option<Signal>,
+    signals: Signals,
+    hooks: Hooks,
+}
+
+enum End {
     /// The turn is over; a signal may have ended it.
-    Ended(Box<(Screen, Ended)>, Option<Signal>),
+    Ended(Box<(Screen, Ended)>),
     /// It is left as it is, to be carried on by another process.
     Stopped(Exit),
 }
@@ -27,56 +42,112 @@ pub(crate) enum Followed {
 pub(crate) async fn follow(
     session: &Session,
     turn: impl Future<Output = Result<Ended, Error>>,
-    screen: Screen,
-    mut signals: Signals,
+    watching: Watching,
 ) -> Result<Followed, Error> {
+    let Watching {
+        screen,
+        mut signals,
+        hooks,
+    } = watching;
     let screen = Arc::new(Mutex::new(screen));
     let shown = Arc::clone(&screen);
     let subscription = session.subscribe(move |event| lock(&shown).event(event));
+    let _hooked = hooks.listen(session);
+    let mut signalled = None;
+    let end = watch(session, turn, (&screen, &mut signals, &mut signalled)).await?;
+    drop(subscription);
+    let end = match end {
+        Err(exit) => End::Stopped(exit),
+        Ok(ended) => {
+            // The subscription had the other half.
+            let screen = Arc::into_inner(screen);
+            let screen =
+                screen.map(|screen| screen.into_inner().unwrap_or_else(PoisonError::into_inner));
+            let screen = screen.unwrap_or_else(|| Screen::new(false));
+            End::Ended(Box::new((screen, ended)))
+        }
+    };
+    Ok(Followed {
+        end,
+        signalled,
+        signals,
+        hooks,
+    })
+}
+
+/// How the turn ended; or how the process ends, when it is left.
+async fn watch(
+    session: &Session,
+    turn: impl Future<Output = Result<Ended, Error>>,
+    (screen, signals, signalled): (&Mutex<Screen>, &mut Signals, &mut Option<Signal>),
+) -> Result<Result<Ended, Exit>, Error> {
     let mut turn = pin!(turn);
     let mut ticks = tokio::time::interval(TICK);
-    let mut signalled = None;
-    let ended = loop {
+    loop {
         let stop = tokio::select! {
-            ended = &mut turn => break ended?,
+            ended = &mut turn => return ended.map(Ok),
             _ = ticks.tick() => {
-                let mut screen = lock(&screen);
+                let mut screen = lock(screen);
                 screen.progress.tick(session.clock().now());
                 // To go on would spend money for nothing.
                 screen.is_lost().then_some(Exit::Failed)
             }
             signal = signals.next() => {
-                signalled = Some(signal);
+                *signalled = Some(signal);
                 Some(Exit::Signalled(signal))
             }
         };
         match stop {
             None => {}
-            Some(exit) if session.is_kept() && signalled != Some(Signal::Interrupt) => {
+            Some(exit) if session.is_kept() && *signalled != Some(Signal::Interrupt) => {
                 let id = session.id();
                 let says = format!("Stopped: `outlast resume {id}` carries it on.");
-                lock(&screen).progress.print(&says);
-                return Ok(Followed::Stopped(exit));
+                lock(screen).progress.print(&says);
+                return Ok(Err(exit));
             }
             Some(_) => session.abort(),
         }
-    };
-    drop(subscription);
-    // The subscription had the other half.
-    let screen = Arc::into_inner(screen);
-    let screen = screen.map(|screen| screen.into_inner().unwrap_or_else(PoisonError::into_inner));
-    let screen = screen.unwrap_or_else(|| Screen::new(false));
-    Ok(Followed::Ended(Box::new((screen, ended)), signalled))
+    }
 }
 
 impl Followed {
-    /// Says how it ended, and gives the session back.
+    /// Says how it ended, gives the session back, and waits for hooks.
     pub(crate) async fn finish(self, session: Session, policy: &Policy) -> anyhow::Result<Exit> {
-        let (end, signalled) = match self {
-            Self::Stopped(exit) => return Ok(exit),
-            Self::Ended(end, signalled) => (end, signalled),
+        let Self {
+            end,
+            signalled,
+            signals,
+            hooks,
+        } = self;
+        hooks.stopped(&session, end.reason(signalled));
+        let exit = end.close(session, policy, signalled).await;
+        hooks::finish(&hooks, signalled, signals).await;
+        exit
+    }
+}
+
+impl End {
+    fn reason(&self, signalled: Option<Signal>) -> Reason {
+        let is_lost = match self {
+            Self::Stopped(_) => true,
+            Self::Ended(end) => end.0.is_lost(),
         };
-        let (mut screen, ended) = *end;
+        match signalled {
+            None if is_lost => Reason::HungUp,
+            signalled => hooks::reason(signalled),
+        }
+    }
+
+    async fn close(
+        self,
+        session: Session,
+        policy: &Policy,
+        signalled: Option<Signal>,
+    ) -> anyhow::Result<Exit> {
+        let (mut screen, ended) = match self {
+            Self::Stopped(exit) => return Ok(exit),
+            Self::Ended(end) => *end,
+        };
         let exit = screen.finish(&ended, policy);
         if screen.is_lost() && session.is_kept() {
             let id = session.id();

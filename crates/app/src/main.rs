@@ -13,6 +13,7 @@ mod exit;
 mod explain;
 mod follow;
 mod home;
+mod hooks;
 mod image;
 mod interrupt;
 mod journal;

@@ -7,7 +7,7 @@ use crate::approval::Terminal;
 use crate::assemble::{Attendance, Parts};
 use crate::cli::PromptArguments;
 use crate::exit::{Exit, Usage};
-use crate::follow::follow;
+use crate::follow::{Watching, follow};
 use crate::journal::Earlier;
 use crate::known::{Known, current_folder};
 use crate::options::Options;
@@ -155,6 +155,7 @@ impl Asking {
             false => Attendance::Unattended,
         };
         let mut signals = interrupt::signals();
+        let hooks = self.parts.hooks(&self.folder);
         let place = (self.folder.as_path(), attendance);
         let setup = tokio::select! {
             setup = self.parts.setup(&self.options, &knowledge, place) => setup,
@@ -164,9 +165,13 @@ impl Asking {
         let lost_some = matches!(self.place, Place::New(_, Earlier::Damaged));
         let session = begin(self.place, &self.folder, (&self.message, setup)).await?;
         let is_refused = is_wanted && !session.is_kept();
-        let screen = Screen::new(arguments.json);
+        let watching = Watching {
+            screen: Screen::new(arguments.json),
+            signals,
+            hooks,
+        };
         let turn = session.prompt(ask);
-        let followed = follow(&session, turn, screen, signals).await?;
+        let followed = follow(&session, turn, watching).await?;
         Ok(match followed.finish(session, &policy).await? {
             Exit::Success if is_refused || lost_some => Exit::Unrecorded,
             exit => exit,

@@ -7,7 +7,7 @@ use crate::assemble::{Attendance, Parts};
 use crate::cli::ResumeArguments;
 use crate::deliver::deliver;
 use crate::exit::{Exit, Usage};
-use crate::follow::follow;
+use crate::follow::{Watching, follow};
 use crate::interrupt::{self, Signals};
 use crate::options::Options;
 use crate::screen::Screen;
@@ -15,6 +15,7 @@ use crate::{complain, config, home, journal, knowledge, runtime, settings};
 use anyhow::{Context, bail};
 use futures_util::future::join_all;
 use outlast_agent::Session;
+use outlast_agent::hooks::Hooks;
 use outlast_agent::session::{self, Ask, read};
 use outlast_engine::Clock;
 use outlast_engine::journal::Entry;
@@ -158,7 +159,7 @@ impl Resuming {
                 summary.id
             );
         }
-        let (session, policy, ask) = tokio::select! {
+        let (session, (policy, hooks), ask) = tokio::select! {
             opened = self.open(&summary.id, &folder) => opened?,
             signal = signals.next() => return Ok(Exit::Signalled(signal)),
         };
@@ -168,13 +169,21 @@ impl Resuming {
                 What::CarryOn | What::Deliver => session.resume().await,
             }
         };
-        let screen = self.screen(summary);
-        let followed = follow(&session, turn, screen, signals).await?;
+        let watching = Watching {
+            screen: self.screen(summary),
+            signals,
+            hooks,
+        };
+        let followed = follow(&session, turn, watching).await?;
         followed.finish(session, &policy).await
     }
 
     /// Opens the session with what was typed for its last prompt.
-    async fn open(&self, id: &str, folder: &Path) -> anyhow::Result<(Session, Policy, Ask)> {
+    async fn open(
+        &self,
+        id: &str,
+        folder: &Path,
+    ) -> anyhow::Result<(Session, (Policy, Hooks), Ask)> {
         let mut options = options(&self.journal, id).await?;
         if let Some(names) = &self.allow {
             options.allow(names);
@@ -194,10 +203,11 @@ impl Resuming {
             true => Attendance::Attended,
             false => Attendance::Unattended,
         };
+        let hooks = parts.hooks(folder);
         let place = (folder, attendance);
         let setup = parts.setup(&options, &self.knowledge, place).await;
         let session = Session::open(&self.journal, id, setup).await?;
-        Ok((session, policy, ask))
+        Ok((session, (policy, hooks), ask))
     }
 
     fn screen(&self, summary: &Summary) -> Screen {

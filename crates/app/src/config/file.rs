@@ -101,6 +101,7 @@ impl Walk<'_> {
             let at = word.span().start;
             match (key.setting(), value.get_ref()) {
                 (Some(_), _) => self.setting(key, at, value),
+                (None, _) if key.is_list() => self.list(&key, value),
                 (None, DeValue::Table(table)) if key.is_table() => self.table(&key, table),
                 (None, other) if key.is_table() => {
                     let found = Given::from_toml(other).name();
@@ -114,6 +115,31 @@ impl Walk<'_> {
                         "there is no such setting".to_owned()
                     };
                     self.problem(at, Some(key), text);
+                }
+            }
+        }
+    }
+
+    /// Tables without names, which are counted.
+    fn list(&mut self, key: &Key, value: &Spanned<DeValue<'_>>) {
+        let not_one =
+            |found: &str| format!("expected tables that begin with [[{key}]], found {found}");
+        let DeValue::Array(list) = value.get_ref() else {
+            let found = not_one(Given::from_toml(value.get_ref()).name());
+            return self.problem(value.span().start, Some(key.clone()), found);
+        };
+        for (index, element) in list.iter().enumerate() {
+            let key = key.child(&(index + 1).to_string());
+            let at = element.span().start;
+            let DeValue::Table(table) = element.get_ref() else {
+                let found = not_one(Given::from_toml(element.get_ref()).name());
+                self.problem(at, Some(key), found);
+                continue;
+            };
+            self.table(&key, table);
+            for word in key.required() {
+                if !table.iter().any(|(other, _)| other.get_ref() == word) {
+                    self.problem(at, Some(key.clone()), format!("`{word}` is missing"));
                 }
             }
         }

@@ -1,4 +1,4 @@
-//! Names in a path that are free: of providers, models, headers, accounts, servers and variables.
+//! Names in a path that are free: of providers, models, headers, accounts, servers and variables; and the numbers in lists.
 
 use super::table::REMOTE;
 
@@ -11,6 +11,8 @@ pub(crate) enum Free {
     Account,
     Server,
     Variable,
+    /// The place in a list of tables, from 1.
+    Number,
 }
 
 impl Free {
@@ -22,6 +24,7 @@ impl Free {
             "<account>" => Some(Self::Account),
             "<server>" => Some(Self::Server),
             "<variable>" => Some(Self::Variable),
+            "<number>" => Some(Self::Number),
             _ => None,
         }
     }
@@ -35,6 +38,7 @@ impl Free {
             Self::Account => is_account_name(name),
             Self::Server => is_server_name(name),
             Self::Variable => is_variable(name),
+            Self::Number => name.parse::<u32>().is_ok(),
         }
     }
 
@@ -42,7 +46,12 @@ impl Free {
     pub(crate) fn names(self) -> &'static [&'static str] {
         match self {
             Self::Provider => REMOTE,
-            Self::Model | Self::Header | Self::Account | Self::Server | Self::Variable => &[],
+            Self::Model
+            | Self::Header
+            | Self::Account
+            | Self::Server
+            | Self::Variable
+            | Self::Number => &[],
         }
     }
 
@@ -57,6 +66,7 @@ impl Free {
                 NOT_SERVERS.join(", ")
             ),
             Self::Variable => "the name of a variable".to_owned(),
+            Self::Number => "a number".to_owned(),
         }
     }
 }

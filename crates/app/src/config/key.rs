@@ -4,6 +4,8 @@ use super::table::{Free, SETTINGS, Setting};
 use outlast_kernel::text;
 use std::fmt;
 
+/// Stands in a path for the place in a list of tables.
+const NUMBER: &str = "<number>";
 /// The longest word that is shown of a key.
 const MOST_SHOWN: usize = 80;
 
@@ -73,6 +75,36 @@ impl Key {
     /// Whether this is a table that settings stand in.
     pub(crate) fn is_table(&self) -> bool {
         self.next().next().is_some()
+    }
+
+    /// Whether this is a list of tables that settings stand in.
+    pub(crate) fn is_list(&self) -> bool {
+        self.next().any(|segment| segment == NUMBER)
+    }
+
+    /// What must stand in this table of a list.
+    pub(crate) fn required(&self) -> impl Iterator<Item = &'static str> {
+        let required = self.below().filter(|setting| setting.required);
+        required.filter_map(|setting| setting.segments().nth(self.0.len()))
+    }
+
+    /// Its place in a list of tables, if it stands in one.
+    pub(crate) fn number(&self) -> Option<u32> {
+        self.0[self.number_at()?].parse().ok()
+    }
+
+    /// The same that many places further down in its list, if it stands in one.
+    pub(crate) fn moved_down(mut self, places: u32) -> Self {
+        if let (Some(at), Some(number)) = (self.number_at(), self.number()) {
+            self.0[at] = number.saturating_add(places).to_string();
+        }
+        self
+    }
+
+    fn number_at(&self) -> Option<usize> {
+        self.setting()?
+            .segments()
+            .position(|segment| segment == NUMBER)
     }
 
     /// The settings that stand here or below.

@@ -1,5 +1,8 @@
 //! What a value may be, in words for people.
 
+use super::duration;
+use std::time::Duration;
+
 /// What a value is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
@@ -7,12 +10,16 @@ pub(crate) enum Kind {
     Choice(&'static [&'static str]),
     /// Any of these words.
     Choices(&'static [&'static str]),
+    /// At least one of these words.
+    SomeOf(&'static [&'static str]),
     /// At least one.
     Count,
     /// A whole number from the one to the other.
     Between(u32, u32),
     Flag,
     Duration,
+    /// A duration of more than nothing and at most so many seconds.
+    Within(u32),
     /// Money, in dollars.
     Amount,
     /// A model that is asked instead of another one, perhaps of another provider.
@@ -36,6 +43,7 @@ impl Kind {
             Self::Text => "text",
             Self::Choice(words) => return format!("one of {}", words.join(", ")),
             Self::Choices(words) => return format!("a list of {}", words.join(", ")),
+            Self::SomeOf(words) => return format!("a list of some of {}", words.join(", ")),
             Self::Count => "a whole number of at least 1 and at most 4294967295",
             Self::Between(least, most) => {
                 return format!("a whole number of at least {least} and at most {most}");
@@ -43,6 +51,12 @@ impl Kind {
             Self::Flag => "true or false",
             Self::Duration => {
                 "a duration such as \"30s\", \"2m\", \"1h30m\" or \"500ms\", or a number of seconds, of at most a year (0 switches it off)"
+            }
+            Self::Within(seconds) => {
+                let most = duration::words(Duration::from_secs(seconds.into()));
+                return format!(
+                    "a duration such as \"500ms\", \"30s\" or \"2m\", or a number of seconds, of more than 0 and at most {most}"
+                );
             }
             Self::Amount => "an amount of dollars such as 2.50",
             Self::Model => "a model, such as \"MODEL\" or \"PROVIDER:MODEL\"",
@@ -58,14 +72,14 @@ impl Kind {
 
     /// Whether a value that is wrong may be repeated.
     pub(crate) const fn may_be_repeated(self) -> bool {
-        matches!(self, Self::Choice(_) | Self::Duration)
+        matches!(self, Self::Choice(_) | Self::Duration | Self::Within(_))
     }
 
     /// Whether it can be written as a number.
     pub(crate) const fn is_number(self) -> bool {
         matches!(
             self,
-            Self::Count | Self::Between(..) | Self::Duration | Self::Amount
+            Self::Count | Self::Between(..) | Self::Duration | Self::Within(_) | Self::Amount
         )
     }
 }

@@ -113,17 +113,20 @@ impl Layers {
     }
 
     pub(crate) fn project(&mut self, file: &Path, entries: Entries, trust: Trust) {
+        // Lists of tables are gone on with: those of the user are not overwritten.
+        let numbers = self.effective.keys().filter_map(Key::number);
+        let last = numbers.max().unwrap_or(0);
         for (key, entry) in entries {
             let restricted = key.setting().is_none_or(|setting| setting.restricted);
             let (file, line) = (file.to_owned(), entry.line);
             let origin = Origin::Project { file, line };
             let value = entry.value;
-            let layer = if restricted && trust == Trust::Untrusted {
-                &mut self.ignored
+            let found = Found { value, origin };
+            if restricted && trust == Trust::Untrusted {
+                self.ignored.insert(key, found);
             } else {
-                &mut self.effective
-            };
-            layer.insert(key, Found { value, origin });
+                self.effective.insert(key.moved_down(last), found);
+            }
         }
     }
 

@@ -14,7 +14,7 @@ pub(crate) const SEPARATOR: char = '\n';
 /// The entries of a list of that kind, each of them checked; else what is wrong.
 pub(super) fn read(kind: Kind, given: Given<'_>) -> Result<Vec<String>, String> {
     let expected = kind.expected();
-    let Some(texts) = texts(given, matches!(kind, Kind::Choices(_))) else {
+    let Some(texts) = texts(given, matches!(kind, Kind::Choices(_) | Kind::SomeOf(_))) else {
         let found = match given {
             Given::List(_) => "something else in the list",
             given => given.name(),
@@ -22,7 +22,7 @@ pub(super) fn read(kind: Kind, given: Given<'_>) -> Result<Vec<String>, String> 
         return Err(format!("expected {expected}, found {found}"));
     };
     let check = |text: &&str| match kind {
-        Kind::Choices(words) => check_word(text, words, &expected),
+        Kind::Choices(words) | Kind::SomeOf(words) => check_word(text, words, &expected),
         _ => Entry::read(text)
             .map(drop)
             .map_err(|why| format!("expected {expected}; `{}`: {why}", shown(text))),

@@ -38,6 +38,9 @@ impl Node {
         if let Some(setting) = self.setting {
             return leaf(setting, name);
         }
+        if let Some(element) = self.children.get("<number>") {
+            return json!({ "type": "array", "items": element.schema(name) });
+        }
         let mut properties = Map::new();
         let mut others = json!(false);
         let mut schema = json!({ "type": "object" });
@@ -58,8 +61,19 @@ impl Node {
         if !properties.is_empty() {
             schema["properties"] = properties.into();
         }
+        let required = self.children.iter().filter(|(_, node)| node.is_required());
+        let required: Vec<&str> = required.map(|(segment, _)| *segment).collect();
+        if !required.is_empty() {
+            schema["required"] = required.into();
+        }
         schema["additionalProperties"] = others;
         schema
+    }
+}
+
+impl Node {
+    fn is_required(&self) -> bool {
+        self.setting.is_some_and(|setting| setting.required)
     }
 }
 
@@ -72,7 +86,7 @@ fn names(free: Free) -> Json {
             "not": { "enum": NOT_SERVERS },
         }),
         Free::Variable => json!({ "pattern": "^[A-Za-z_][A-Za-z0-9_]*$" }),
-        Free::Model | Free::Provider => json!({ "minLength": 1 }),
+        Free::Model | Free::Provider | Free::Number => json!({ "minLength": 1 }),
     }
 }
 
@@ -82,6 +96,9 @@ fn leaf(setting: &Setting, name: Option<&str>) -> Json {
         Kind::Choice(words) => json!({ "type": "string", "enum": words }),
         Kind::Choices(words) => {
             json!({ "type": ["array", "string"], "items": { "type": "string", "enum": words } })
+        }
+        Kind::SomeOf(words) => {
+            json!({ "type": ["array", "string"], "minItems": 1, "minLength": 1, "items": { "type": "string", "enum": words } })
         }
         Kind::Model => json!({ "type": "string", "pattern": r"\S" }),
         Kind::Models => {
@@ -95,6 +112,9 @@ fn leaf(setting: &Setting, name: Option<&str>) -> Json {
         Kind::Amount => json!({ "type": "number", "minimum": 0 }),
         Kind::Duration => {
             json!({ "type": ["string", "number"], "minLength": 1, "pattern": DURATION, "minimum": 0 })
+        }
+        Kind::Within(seconds) => {
+            json!({ "type": ["string", "number"], "minLength": 1, "pattern": DURATION, "exclusiveMinimum": 0, "maximum": seconds })
         }
         Kind::Url => json!({ "type": "string", "pattern": "^https?://[^@?#\\s]+$" }),
         Kind::Proxy => json!({ "type": "string", "minLength": 1 }),

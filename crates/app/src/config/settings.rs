@@ -2,6 +2,7 @@
 
 use super::accounts::{self, AccountSettings};
 use super::chain::{self, Entry, Place};
+use super::hooks;
 use super::key::Key;
 use super::layers::{Found, Layers, key_variable};
 use super::recovery::{self, Recovery};
@@ -9,6 +10,7 @@ use super::servers::{self, ServerSettings};
 use super::table::SETTINGS;
 use super::value::{ProxyUrl, Value};
 use crate::exit::Usage;
+use outlast_agent::hooks::Hook;
 use outlast_engine::provider::Timeouts;
 use outlast_kernel::Timestamp;
 use outlast_kernel::budget::{Cost, Limits, Price};
@@ -49,6 +51,8 @@ pub(crate) struct Settings {
     pub(crate) tools: ToolSettings,
     /// MCP servers, by name.
     pub(crate) servers: Vec<ServerSettings>,
+    /// What is run when something happens, the user's before the project's.
+    pub(crate) hooks: Vec<Hook>,
     pub(crate) timeouts: Timeouts,
     pub(crate) base_url: Option<String>,
     pub(crate) api_key: Option<Secret>,
@@ -185,6 +189,7 @@ impl Settings {
             price: price(layers, model.as_deref())?,
             tools: ToolSettings::of(layers, &servers)?,
             servers,
+            hooks: hooks::all(layers),
             timeouts: timeouts(layers, model.as_deref()),
             model,
             base_url: layers.text(&own("base_url")).map(str::to_owned),

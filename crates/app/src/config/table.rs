@@ -6,6 +6,7 @@
 
 pub(crate) use super::free::Free;
 pub(crate) use super::kind::Kind;
+use outlast_agent::hooks::Moment;
 use outlast_kernel::fallback::Condition;
 use outlast_kernel::models::ContinueBy;
 use outlast_kernel::policy::Policy;
@@ -28,6 +29,18 @@ const WAYS_ON: &[&str] = &[
     ContinueBy::Restart.as_str(),
 ];
 
+const MOMENTS: &[&str] = &[
+    Moment::AutoRetryStart.as_str(),
+    Moment::AutoRetryEnd.as_str(),
+    Moment::TurnEnd.as_str(),
+    Moment::ToolStart.as_str(),
+    Moment::ToolEnd.as_str(),
+    Moment::AccountBlocked.as_str(),
+    Moment::SessionStopped.as_str(),
+];
+/// The longest that a hook may run, in seconds.
+const LONGEST_HOOK: u32 = 600;
+
 pub(crate) struct Setting {
     /// Its place in the file. What stands in `<…>` is a name; see [`Free`].
     pub(crate) path: &'static str,
@@ -42,6 +55,8 @@ pub(crate) struct Setting {
     pub(crate) secret: bool,
     /// Ignored in the file of a project that is not trusted.
     pub(crate) restricted: bool,
+    /// Must be in every table of its list.
+    pub(crate) required: bool,
 }
 
 pub(crate) struct Variable {
@@ -60,6 +75,7 @@ const fn setting(path: &'static str, kind: Kind, about: &'static str) -> Setting
         flag: None,
         secret: false,
         restricted: false,
+        required: false,
     }
 }
 
@@ -86,6 +102,11 @@ impl Setting {
 
     const fn restricted(mut self) -> Self {
         self.restricted = true;
+        self
+    }
+
+    const fn required(mut self) -> Self {
+        self.required = true;
         self
     }
 
@@ -270,6 +291,26 @@ pub(crate) const SETTINGS: &[Setting] = &[
         "What running a tool of the server twice would do, such as `search=pure, save=idempotent`: those are run again when a restart interrupted them, all others are not.",
     )
     .restricted(),
+    setting(
+        "hooks.<number>.on",
+        Kind::SomeOf(MOMENTS),
+        "What a hook is run on. A hook is a command that reads a line of JSON about what happened.",
+    )
+    .restricted()
+    .required(),
+    setting(
+        "hooks.<number>.command",
+        Kind::Text,
+        "The command, which a shell runs in the folder of the session. What it prints is not shown; what it says to stderr is, when it fails.",
+    )
+    .restricted()
+    .required(),
+    setting(
+        "hooks.<number>.timeout",
+        Kind::Within(LONGEST_HOOK),
+        "How long it may run, 10 seconds without it; then it is killed with all that it started.",
+    )
+    .restricted(),
     setting("timeouts.connect", Kind::Duration, "How long connecting may take.").default("10s"),
     setting("timeouts.headers", Kind::Duration, "How long the head of the response may take.").default("5m"),
     setting("timeouts.first_event", Kind::Duration, "How long the first event of the answer may take.")
@@ -399,6 +440,7 @@ mod tests {
                 "accounts.",
                 "tools.",
                 "mcp.",
+                "hooks.",
                 "limits.",
                 "fallback.",
             ]

@@ -172,8 +172,17 @@ impl Value {
                 Self::Text(text()?.trim().to_owned())
             }
             Kind::Models | Kind::Choices(_) => Self::List(list::read(setting.kind, given)?),
+            Kind::SomeOf(_) => match list::read(setting.kind, given)? {
+                none if none.is_empty() => return Err(because("it is empty")),
+                some => Self::List(some),
+            },
             Kind::Flag => Self::Flag(given.flag().ok_or_else(wrong)?),
             Kind::Duration => Self::Duration(given.duration().ok_or_else(wrong)?),
+            Kind::Within(seconds) => {
+                let most = Duration::from_secs(seconds.into());
+                let fits = |duration: &Duration| !duration.is_zero() && *duration <= most;
+                Self::Duration(given.duration().filter(fits).ok_or_else(wrong)?)
+            }
             Kind::Amount => Self::Amount(given.amount().ok_or_else(wrong)?),
             Kind::Url => {
                 url::check_base(text()?).map_err(because)?;
