@@ -466,6 +466,11 @@ mod tests {
     }
 
     #[test]
+    fn a_hook_can_be_run_at_every_moment() {
+        assert!(Moment::ALL.map(Moment::as_str).iter().eq(MOMENTS));
+    }
+
+    #[test]
     fn no_path_is_described_twice() {
         let mut paths: Vec<&str> = SETTINGS.iter().map(|setting| setting.path).collect();
         paths.sort_unstable();

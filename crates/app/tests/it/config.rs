@@ -121,11 +121,11 @@ fn settings_that_do_not_go_together_are_named_by_a_check_as_by_a_prompt() {
 const WRONG: [(&str, &str); 29] = [
     (
         "modle = 1",
-        "1:1: modle: there is no such setting; allowed here: provider, model, max_tokens, retry, after_content, recovery, fallback, compaction, limits, tools, mcp, timeouts, models, providers, accounts, http; did you mean `model`?",
+        "1:1: modle: there is no such setting; allowed here: provider, model, max_tokens, retry, after_content, recovery, fallback, compaction, limits, tools, mcp, hooks, timeouts, models, providers, accounts, http; did you mean `model`?",
     ),
     (
         "\n  policy = \"session\"",
-        "2:3: policy: there is no such setting; allowed here: provider, model, max_tokens, retry, after_content, recovery, fallback, compaction, limits, tools, mcp, timeouts, models, providers, accounts, http; did you mean `retry.policy`?",
+        "2:3: policy: there is no such setting; allowed here: provider, model, max_tokens, retry, after_content, recovery, fallback, compaction, limits, tools, mcp, hooks, timeouts, models, providers, accounts, http; did you mean `retry.policy`?",
     ),
     (
         "[timeouts]\nheader = 1",
@@ -460,6 +460,9 @@ fn outline(schema: &Value, depth: usize) -> String {
         };
         lines += &format!("{indent}{name}: {}{default}\n", inner["type"]);
         lines += &outline(inner, depth + 1);
+    }
+    if schema["type"] == "array" {
+        lines += &outline(&schema["items"], depth);
     }
     if schema["type"] == "object" {
         let others = &schema["additionalProperties"];

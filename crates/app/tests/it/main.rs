@@ -18,6 +18,8 @@ mod doctor;
 mod explain;
 #[cfg(unix)]
 mod frozen_sample;
+#[cfg(target_os = "linux")]
+mod hooks_door;
 mod interrupts;
 #[cfg(target_os = "linux")]
 mod kills;

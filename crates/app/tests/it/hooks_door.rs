@@ -1,0 +1,308 @@
+//! Hooks through the commands: what they read, who may set them, and that nobody waits for them for long.
+
+use crate::mock_server::{PLANTED, wait_for};
+use crate::support::{Outlast, Ran};
+use crate::written;
+use serde_json::{Value, json};
+use std::fs;
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+const ID: &str = "01900000-0000-7000-8000-000000000001";
+const ALL: &str = "auto_retry_start, auto_retry_end, turn_end, tool_start, tool_end, account_blocked, session_stopped";
+
+/// The settings of a hook on everything.
+fn hook(command: &str) -> String {
+    format!("[[hooks]]\non = \"{ALL}\"\ncommand = '''{command}'''\n")
+}
+
+/// What a hook has written that appends what it reads to `lines`.
+fn lines(outlast: &Outlast) -> Vec<Value> {
+    let file = outlast.folder.path().join("lines");
+    let text = fs::read_to_string(file).unwrap_or_default();
+    text.lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect()
+}
+
+fn kinds(lines: &[Value]) -> Vec<&str> {
+    lines
+        .iter()
+        .map(|line| line["type"].as_str().unwrap())
+        .collect()
+}
+
+#[test]
+fn a_prompt_that_is_retried_runs_them_in_order() {
+    let outlast = Outlast::new();
+    outlast.write("home/outlast.toml", hook("cat >> lines; echo noise"));
+    let ran = outlast.run(&["-p", "hi", "--model", "overloaded:2"]);
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    assert!(!ran.stdout.contains("noise"), "{}", ran.stdout);
+    let lines = lines(&outlast);
+    let expected = [
+        "auto_retry_start",
+        "auto_retry_start",
+        "auto_retry_end",
+        "turn_end",
+        "session_stopped",
+    ];
+    assert_eq!(kinds(&lines), expected);
+    let attempts: Vec<&Value> = lines[..3].iter().map(|line| &line["attempt"]).collect();
+    assert_eq!(attempts, [&json!(1), &json!(2), &json!(2)]);
+    assert_eq!(lines[3]["status"], "completed");
+    assert_eq!(lines[4]["reason"], "ended");
+    let folder = outlast.folder.path().canonicalize().unwrap();
+    assert!(
+        lines
+            .iter()
+            .all(|line| line["folder"] == folder.to_str().unwrap())
+    );
+}
+
+#[test]
+fn the_events_of_json_are_not_mixed_with_what_a_hook_prints() {
+    let outlast = Outlast::new();
+    outlast.write("home/outlast.toml", hook("echo noise; echo quiet >&2"));
+    let ran = outlast.run(&["-p", "hi", "--model", "overloaded:1", "--json"]);
+    assert_eq!((ran.code, ran.stderr.as_str()), (0, ""));
+    assert!(ran.stdout.lines().all(|line| line.starts_with('{')));
+}
+
+#[test]
+fn tools_are_told_of_and_no_hook_finds_a_key() {
+    let outlast = Outlast::new();
+    let settings =
+        hook("cat >> lines; env >> variables") + "[providers.openai]\napi_key_env = \"MINE\"\n";
+    outlast.write("home/outlast.toml", settings);
+    let keys = [
+        ("ANTHROPIC_API_KEY", PLANTED),
+        ("MINE", PLANTED),
+        ("OTHER", "seen"),
+    ];
+    let prompt = "call bash {\"command\":\"echo made\"}";
+    let arguments = [
+        "-p",
+        prompt,
+        "--model",
+        "ok:agent,times=always",
+        "--allow",
+        "bash",
+    ];
+    let ran = outlast.run_with(&arguments, &keys);
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    let lines = lines(&outlast);
+    assert_eq!(
+        kinds(&lines),
+        ["tool_start", "tool_end", "turn_end", "session_stopped"]
+    );
+    assert_eq!(lines[0]["args"], json!({"command": "echo made"}));
+    assert_eq!(
+        (&lines[1]["toolName"], &lines[1]["output"]),
+        (&json!("bash"), &json!("made\n"))
+    );
+    let variables = fs::read_to_string(outlast.folder.path().join("variables")).unwrap();
+    assert!(variables.contains("OTHER=seen") && !variables.contains(PLANTED));
+}
+
+#[test]
+fn a_hook_that_fails_or_hangs_changes_nothing_but_a_line_on_stderr() {
+    let outlast = Outlast::new();
+    let settings = "[[hooks]]\non = [\"turn_end\"]\ncommand = \"echo no such thing >&2; exit 3\"\n\
+                    [[hooks]]\non = [\"auto_retry_start\"]\ncommand = \"sleep 600\"\ntimeout = \"200ms\"\n";
+    outlast.write("home/outlast.toml", settings);
+    let begun = Instant::now();
+    let ran = outlast.run(&["-p", "hi", "--model", "overloaded:1"]);
+    assert_eq!(ran.code, 0);
+    assert!(
+        begun.elapsed() < Duration::from_secs(9),
+        "{:?}",
+        begun.elapsed()
+    );
+    let said = |part: &str| assert!(ran.stderr.contains(part), "{}", ran.stderr);
+    said(
+        "warning: hook `echo no such thing >&2; exit 3` on turn_end: exit status 3: no such thing\n",
+    );
+    said(
+        "warning: hook `sleep 600` on auto_retry_start: killed, since it took longer than 0.2 s\n",
+    );
+}
+
+/// A prompt that waits for hours, and what a signal makes of it.
+fn signalled(outlast: &Outlast, signal: &str) -> (Ran, Duration) {
+    let arguments = [
+        "-p",
+        "hi",
+        "--model",
+        "usage-limit",
+        "--policy",
+        "overnight",
+    ];
+    let mut child = outlast
+        .command(&arguments)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut stderr = BufReader::new(child.stderr.take().unwrap());
+    let mut first = String::new();
+    stderr.read_line(&mut first).unwrap();
+    let sent = Instant::now();
+    let id = child.id().to_string();
+    assert!(
+        Command::new("kill")
+            .args([signal, &id])
+            .status()
+            .unwrap()
+            .success()
+    );
+    let mut ran = Ran::from(child.wait_with_output().unwrap());
+    stderr.read_to_string(&mut ran.stderr).unwrap();
+    (ran, sent.elapsed())
+}
+
+#[test]
+fn a_signal_is_told_and_resuming_runs_them_again() {
+    let table = [
+        ("-INT", 130, "interrupted"),
+        ("-TERM", 143, "terminated"),
+        ("-HUP", 129, "hung_up"),
+    ];
+    for (signal, code, reason) in table {
+        let outlast = Outlast {
+            scale: "1",
+            ..Outlast::new()
+        };
+        outlast.write("home/outlast.toml", hook("cat >> lines"));
+        let (ran, _) = signalled(&outlast, signal);
+        assert_eq!(ran.code, code, "{}", ran.stderr);
+        let before = lines(&outlast);
+        let last = before.last().unwrap();
+        assert_eq!(
+            (&last["type"], &last["reason"]),
+            (&json!("session_stopped"), &json!(reason))
+        );
+        if signal == "-TERM" {
+            let faster = Outlast {
+                scale: "20000",
+                folder: outlast.folder,
+            };
+            let ran = faster.run(&["resume"]);
+            assert_eq!(ran.code, 0, "{}", ran.stderr);
+            let after = lines(&faster);
+            assert_eq!(
+                kinds(&after[before.len()..]).last(),
+                Some(&"session_stopped")
+            );
+            assert_eq!(after.last().unwrap()["sessionId"], last["sessionId"]);
+        }
+    }
+}
+
+#[test]
+fn after_a_signal_a_hook_that_hangs_is_not_waited_for_and_is_gone() {
+    let outlast = Outlast {
+        scale: "1",
+        ..Outlast::new()
+    };
+    outlast.write("home/outlast.toml", hook("echo $$ > process; sleep 600"));
+    let (ran, took) = signalled(&outlast, "-TERM");
+    assert_eq!(ran.code, 143, "{}", ran.stderr);
+    assert!(took < Duration::from_secs(5), "{took:?}");
+    assert!(
+        ran.stderr
+            .contains("was stopped: it was not done 1 s after the end"),
+        "{}",
+        ran.stderr
+    );
+    let process = fs::read_to_string(outlast.folder.path().join("process")).unwrap();
+    let place = format!("/proc/{}/cmdline", process.trim());
+    let is_gone = || fs::read(&place).unwrap_or_default().is_empty();
+    wait_for("end of the hook", is_gone);
+}
+
+#[test]
+fn compacting_by_hand_runs_them() {
+    let outlast = Outlast::new();
+    outlast.write("home/outlast.toml", hook("cat >> lines"));
+    written::long_session(&outlast, ID, "ok:agent,times=always");
+    let ran = outlast.run(&["-p", "/compact", "--session", ID]);
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    assert_eq!(kinds(&lines(&outlast)).last(), Some(&"session_stopped"));
+}
+
+// --- Settings ---
+
+#[test]
+fn a_project_runs_none_until_it_is_trusted_and_then_after_those_of_the_user() {
+    let outlast = Outlast::new();
+    let stopped =
+        |command: &str| format!("[[hooks]]\non = [\"session_stopped\"]\ncommand = \"{command}\"\n");
+    outlast.write("home/outlast.toml", stopped("echo user >> ran"));
+    outlast.write("outlast.toml", stopped("echo project >> ran"));
+    let ask = || {
+        let ran = outlast.run(&["-p", "hi", "--model", "ok"]);
+        assert_eq!(ran.code, 0, "{}", ran.stderr);
+        ran.stderr
+    };
+    let ran = || {
+        let text = fs::read_to_string(outlast.folder.path().join("ran")).unwrap();
+        let mut lines: Vec<_> = text.lines().map(str::to_owned).collect();
+        lines.sort();
+        lines
+    };
+    let said = ask();
+    assert!(
+        said.contains("ignoring hooks.1.command, hooks.1.on in "),
+        "{said}"
+    );
+    assert_eq!(ran(), ["user"]);
+    assert_eq!(outlast.run(&["trust"]).code, 0);
+    assert_eq!(ask(), "");
+    assert_eq!(ran(), ["project", "user", "user"]);
+    let shown = outlast.run(&["config", "show"]).stdout;
+    for part in ["hooks.1.command", "hooks.2.command"] {
+        assert!(shown.contains(part), "{shown}");
+    }
+}
+
+#[test]
+fn what_is_wrong_with_them_is_said_with_its_place() {
+    let outlast = Outlast::new();
+    let settings = r#"[[hooks]]
+on = ["turn_ends"]
+command = ""
+timeout = "11m"
+
+[[hooks]]
+on = []
+command = "true"
+timeout = 0
+
+[[hooks]]
+onn = ["turn_end"]
+
+[[hooks]]
+"#;
+    outlast.write("bad.toml", settings);
+    let ran = outlast.run(&["config", "check", "bad.toml"]);
+    assert_eq!(ran.code, 1);
+    insta::assert_snapshot!(ran.stdout);
+    for (settings, found) in [
+        ("hooks = \"true\"\n", "found text"),
+        (
+            "[hooks]\non = [\"turn_end\"]\ncommand = \"true\"\n",
+            "found a table",
+        ),
+        ("hooks = [\"true\"]\n", "found text"),
+    ] {
+        outlast.write("home/outlast.toml", settings);
+        let ran = outlast.run(&["-p", "hi", "--model", "ok"]);
+        assert_eq!(ran.code, 2, "{settings}");
+        let says = ran
+            .stderr
+            .contains("expected tables that begin with [[hooks]]");
+        assert!(says && ran.stderr.contains(found), "{}", ran.stderr);
+    }
+}
