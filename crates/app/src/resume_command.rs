@@ -131,7 +131,7 @@ impl Resuming {
     }
 
     async fn one(&self, work: &Work, signals: Signals) -> Exit {
-        match Box::pin(self.carry_on(work, signals)).await {
+        match self.carry_on(work, signals).await {
             Ok(exit) => exit,
             Err(error) if self.everything && is_taken(&error) => {
                 let id = &work.summary.id;

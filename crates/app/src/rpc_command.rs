@@ -26,8 +26,9 @@ pub(crate) fn run(mode: RpcMode, choice: &SessionChoice) -> anyhow::Result<Exit>
             begun = begun => begun?,
             signal = signals.next() => return Ok(Exit::Signalled(signal)),
         };
+        let host = Arc::new(host);
         let server = Server {
-            host: Arc::new(host) as Arc<dyn Host>,
+            host: Arc::clone(&host) as Arc<dyn Host>,
             dialect: match mode {
                 RpcMode::Rpc => Dialect::Pi,
                 RpcMode::Native => Dialect::Native,
@@ -40,10 +41,12 @@ pub(crate) fn run(mode: RpcMode, choice: &SessionChoice) -> anyhow::Result<Exit>
         let (ending, signal) = tokio::select! {
             ending = &mut serving => (ending, None),
             signal = signals.next() => {
+                host.signalled(signal);
                 stop.cancel();
                 (serving.await, Some(signal))
             }
         };
+        host.finish(&signals).await;
         Ok(match (signal, ending) {
             (Some(signal), _) => Exit::Signalled(signal),
             (None, Ending::OutputLost) => {

@@ -3,12 +3,15 @@
 use crate::assemble::{Attendance, Parts};
 use crate::cli::SessionChoice;
 use crate::config::{LimitSettings, Provider};
+use crate::interrupt::{Signal, Signals};
 use crate::known::{current_folder, last_in};
 use crate::options::Options;
-use crate::{complain, config, home, journal, knowledge, resume_command};
+use crate::{complain, config, home, hooks, journal, knowledge, resume_command};
 use anyhow::Context;
+use futures_util::future::join_all;
 use outlast_agent::Session;
-use outlast_agent::session::Setup;
+use outlast_agent::hooks::{Hooks, Reason};
+use outlast_agent::session::{Setup, Subscription};
 use outlast_agent::tools::shell::Shell;
 use outlast_engine::knowledge::Knowledge;
 use outlast_engine::{BoxFuture, Clock};
@@ -27,6 +30,15 @@ pub(crate) struct RpcHost {
     typed: Mutex<Options>,
     /// What the session in use was made with.
     in_use: Mutex<InUse>,
+    /// What runs when something happens, for each session that there was; with who listens until it is left.
+    hooks: Mutex<Vec<Hooked>>,
+    signalled: Mutex<Option<Signal>>,
+}
+
+struct Hooked {
+    session: String,
+    hooks: Hooks,
+    listening: Option<Subscription>,
 }
 
 #[derive(Clone, Default)]
@@ -54,7 +66,33 @@ impl RpcHost {
             journal,
             typed: Mutex::new(Options::of(choice)),
             in_use: Mutex::default(),
+            hooks: Mutex::default(),
+            signalled: Mutex::default(),
         })
+    }
+
+    /// Takes note of why the process ends.
+    pub(crate) fn signalled(&self, signal: Signal) {
+        *lock(&self.signalled) = Some(signal);
+    }
+
+    /// Waits for hooks to be done, for a bounded time.
+    pub(crate) async fn finish(&self, signals: &Signals) {
+        let signalled = *lock(&self.signalled);
+        let all = std::mem::take(&mut *lock(&self.hooks));
+        let finish = all
+            .iter()
+            .map(|hooked| hooks::finish(&hooked.hooks, signalled, signals.clone()));
+        join_all(finish).await;
+    }
+
+    fn listen(&self, session: &Session, hooks: Hooks) {
+        let hooked = Hooked {
+            session: session.id().to_owned(),
+            listening: Some(hooks.listen(session)),
+            hooks,
+        };
+        lock(&self.hooks).push(hooked);
     }
 
     /// The session to begin with: a new one, or the one that was named.
@@ -83,7 +121,7 @@ impl RpcHost {
 
     /// Makes a session, and takes note of what it is made of.
     async fn make(&self, folder: &Path, from: From<'_>) -> anyhow::Result<Opened> {
-        let typed = self.typed().clone();
+        let typed = lock(&self.typed).clone();
         let mut options = match &from {
             From::Session(_, earlier) => typed.after(earlier.clone()),
             From::Nothing | From::Copy(..) => typed,
@@ -98,11 +136,13 @@ impl RpcHost {
             limits: parts.settings.limits,
             options,
         };
+        let hooks = parts.hooks(folder);
         let place = (folder, Attendance::Unattended);
         let setup = parts.setup(&in_use.options, &self.knowledge, place).await;
         let session = self.session(folder, (from, setup)).await?;
+        self.listen(&session, hooks);
         let model = in_use.models.first().cloned();
-        *self.in_use() = in_use;
+        *lock(&self.in_use) = in_use;
         let model = model.context("there is no model")?;
         Ok(Opened { session, model })
     }
@@ -138,7 +178,7 @@ impl RpcHost {
         }
         let InUse {
             options, folder, ..
-        } = self.in_use().clone();
+        } = lock(&self.in_use).clone();
         let mut options = options.choosing(provider, model);
         let settings = config::load_in(Some(&folder), &options.overrides())?;
         let parts = Parts::new(settings, &options, self.clock.clone())?;
@@ -154,24 +194,20 @@ impl RpcHost {
             ..parts.setup_without_tools(&options, &self.knowledge)
         };
         let chosen = models.first().cloned();
-        let mut in_use = self.in_use();
+        let mut in_use = lock(&self.in_use);
         // Those that could be chosen before still can be.
         let others = std::mem::take(&mut in_use.models);
         let is_other = |other: &Model| !models.iter().any(|model| model == other);
         let others = others.into_iter().filter(is_other).collect::<Vec<_>>();
         in_use.models = models.into_iter().chain(others).collect();
         (in_use.options, in_use.limits) = (options.clone(), limits);
-        *self.typed() = options;
+        *lock(&self.typed) = options;
         Ok(chosen.map(|model| (setup, model)))
     }
+}
 
-    fn typed(&self) -> MutexGuard<'_, Options> {
-        self.typed.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn in_use(&self) -> MutexGuard<'_, InUse> {
-        self.in_use.lock().unwrap_or_else(PoisonError::into_inner)
-    }
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// What a session begins with.
@@ -206,7 +242,7 @@ fn said(error: anyhow::Error) -> String {
 impl Host for RpcHost {
     fn begin(&self) -> BoxFuture<'_, Result<Opened, String>> {
         Box::pin(async {
-            let folder = self.in_use().folder.clone();
+            let folder = lock(&self.in_use).folder.clone();
             self.make(&folder, From::Nothing).await.map_err(said)
         })
     }
@@ -221,14 +257,14 @@ impl Host for RpcHost {
         before: Option<u64>,
     ) -> BoxFuture<'a, Result<Opened, String>> {
         Box::pin(async move {
-            let folder = self.in_use().folder.clone();
+            let folder = lock(&self.in_use).folder.clone();
             let made = self.make(&folder, From::Copy(session, before)).await;
             made.map_err(said)
         })
     }
 
     fn models(&self) -> Vec<Model> {
-        self.in_use().models.clone()
+        lock(&self.in_use).models.clone()
     }
 
     fn choose<'a>(
@@ -240,11 +276,11 @@ impl Host for RpcHost {
     }
 
     fn limits(&self) -> Limits {
-        self.in_use().limits.from(self.clock.now())
+        lock(&self.in_use).limits.from(self.clock.now())
     }
 
     fn options(&self) -> Value {
-        serde_json::to_value(&self.in_use().options).unwrap_or_default()
+        serde_json::to_value(&lock(&self.in_use).options).unwrap_or_default()
     }
 
     fn file(&self) -> Option<String> {
@@ -253,15 +289,28 @@ impl Host for RpcHost {
     }
 
     fn folder(&self) -> PathBuf {
-        self.in_use().folder.clone()
+        lock(&self.in_use).folder.clone()
     }
 
     fn shell(&self, command: &str) -> Shell {
-        let in_use = self.in_use();
+        let in_use = lock(&self.in_use);
         Shell {
             command: command.to_owned(),
             directory: in_use.folder.clone(),
             hidden_variables: in_use.hidden_variables.clone(),
+        }
+    }
+
+    fn leave(&self, session: &Session) {
+        let reason = match *lock(&self.signalled) {
+            None if session.is_running() => Reason::HungUp,
+            signalled => hooks::reason(signalled),
+        };
+        for hooked in &mut *lock(&self.hooks) {
+            // Those of sessions before have been told.
+            if hooked.session == session.id() && hooked.listening.take().is_some() {
+                hooked.hooks.stopped(session, reason);
+            }
         }
     }
 

@@ -50,6 +50,9 @@ pub trait Host: Send + Sync {
     /// A command of the client's, in the folder of the session.
     fn shell(&self, command: &str) -> Shell;
 
+    /// The session is left: for another one, or for good.
+    fn leave(&self, session: &Session);
+
     /// Tells whoever has started the program, and not the client.
     fn warn(&self, warning: &str);
 }

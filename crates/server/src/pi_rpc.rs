@@ -6,4 +6,5 @@
 pub mod asked;
 pub mod history;
 pub mod message;
+pub mod ran;
 pub mod translate;

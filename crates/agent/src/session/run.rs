@@ -204,7 +204,7 @@ impl Session {
             ..Turn::new(&*setup.provider, request, &*setup.clock)
         };
         let mut sink = |event: Event| self.post(event);
-        let ended = run_turn(turn, &mut sink).await;
+        let ended = Box::pin(run_turn(turn, &mut sink)).await;
         self.write_late_notes().await;
         ended
     }

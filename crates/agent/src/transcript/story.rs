@@ -135,11 +135,7 @@ impl Story {
 
     fn tell(&mut self, entry: Entry, time: Timestamp, pieces: &mut Vec<Piece>) {
         if let Entry::Said { messages, note, .. } = entry {
-            self.begins_without &= note;
-            let title = if note { NOTE } else { PROMPT };
-            let tell = |message: Message| said(title.to_owned(), time, message.parts);
-            pieces.extend(messages.into_iter().map(tell));
-            return;
+            return self.tell_said((messages, note), time, pieces);
         }
         pieces.extend(self.goes_on());
         match entry {
@@ -165,9 +161,7 @@ impl Story {
                     cause,
                 });
             }
-            Entry::Switched { left, model, .. } => {
-                pieces.push(Piece::Note(switched(left, model)));
-            }
+            Entry::Switched { left, model, .. } => pieces.push(Piece::Note(switched(left, model))),
             Entry::Noticed { message, .. } => {
                 pieces.push(said(NOTICED.to_owned(), time, message.parts));
             }
@@ -189,13 +183,11 @@ impl Story {
                 output,
                 is_error,
             } => {
-                self.tool_runs(index, false);
-                let title = self.output_title(index, &id, is_error);
+                let title = self.tool_ended(index, &id, is_error);
                 pieces.push(Piece::Output { title, output });
             }
             Entry::Settled { seal, usage, error } => {
-                pieces.extend(self.leave_calls());
-                self.is_open = false;
+                pieces.extend(self.end_turn());
                 pieces.push(ended(seal, time, usage, error));
             }
             // That a call was made is told by what came of it.
@@ -204,13 +196,27 @@ impl Story {
         }
     }
 
+    fn tell_said(
+        &mut self,
+        (messages, note): (Vec<Message>, bool),
+        time: Timestamp,
+        pieces: &mut Vec<Piece>,
+    ) {
+        self.begins_without &= note;
+        let title = if note { NOTE } else { PROMPT };
+        let tell = |message: Message| said(title.to_owned(), time, message.parts);
+        pieces.extend(messages.into_iter().map(tell));
+    }
+
     fn tool_runs(&mut self, index: usize, is_running: bool) {
         if let Some(call) = self.calls.get_mut(index) {
             call.is_running = is_running;
         }
     }
 
-    fn output_title(&self, index: usize, id: &str, is_error: bool) -> String {
+    /// A tool has ended; the answer is the title of its output.
+    fn tool_ended(&mut self, index: usize, id: &str, is_error: bool) -> String {
+        self.tool_runs(index, false);
         let name = self.calls.get(index).map_or(id, |call| &call.name);
         match is_error {
             true => format!("Error of {name}"),
@@ -219,6 +225,11 @@ impl Story {
     }
 
     /// The calls of the last answer that began and of which no end is known.
+    fn end_turn(&mut self) -> Vec<Piece> {
+        self.is_open = false;
+        self.leave_calls()
+    }
+
     fn leave_calls(&mut self) -> Vec<Piece> {
         let left = |call: Call| {
             let note = format!(

@@ -102,6 +102,13 @@ impl<'a> Given<'a> {
         }
     }
 
+    /// A duration, but none that is longer than so many seconds.
+    fn within(self, seconds: u32) -> Option<Duration> {
+        let most = Duration::from_secs(seconds.into());
+        let fits = |duration: &Duration| !duration.is_zero() && *duration <= most;
+        self.duration().filter(fits)
+    }
+
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Word(_) | Self::Text(_) => "text",
@@ -152,12 +159,10 @@ impl Value {
         let text = || given.text().ok_or_else(wrong);
         let because = |reason: &str| format!("expected {}; {reason}", setting.kind.expected());
         let value = match setting.kind {
-            Kind::Text | Kind::Path => {
-                if text()?.contains(char::is_control) {
-                    return Err(because("it holds control characters"));
-                }
-                Self::Text(text()?.to_owned())
+            Kind::Text | Kind::Path if text()?.contains(char::is_control) => {
+                return Err(because("it holds control characters"));
             }
+            Kind::Text | Kind::Path => Self::Text(text()?.to_owned()),
             Kind::Choice(words) => {
                 let word = text()?.trim();
                 let known = words.iter().find(|known| **known == word);
@@ -178,11 +183,7 @@ impl Value {
             },
             Kind::Flag => Self::Flag(given.flag().ok_or_else(wrong)?),
             Kind::Duration => Self::Duration(given.duration().ok_or_else(wrong)?),
-            Kind::Within(seconds) => {
-                let most = Duration::from_secs(seconds.into());
-                let fits = |duration: &Duration| !duration.is_zero() && *duration <= most;
-                Self::Duration(given.duration().filter(fits).ok_or_else(wrong)?)
-            }
+            Kind::Within(seconds) => Self::Duration(given.within(seconds).ok_or_else(wrong)?),
             Kind::Amount => Self::Amount(given.amount().ok_or_else(wrong)?),
             Kind::Url => {
                 url::check_base(text()?).map_err(because)?;

@@ -29,6 +29,16 @@ pub enum Message {
     CompactionSummary(CompactionSummary),
 }
 
+impl Message {
+    /// What somebody said, or ran.
+    pub fn of_user(content: Vec<Block>, timestamp: u64) -> Self {
+        match super::ran::read(&Block::text_of(&content), timestamp) {
+            Some(ran) => Self::BashExecution(ran),
+            None => Self::User(User { content, timestamp }),
+        }
+    }
+}
+
 /// What somebody said.
 #[derive(Clone, Debug, Serialize)]
 #[serde(tag = "role", rename = "user")]

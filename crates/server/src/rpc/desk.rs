@@ -176,19 +176,26 @@ impl Desk {
     /// Stops serving. What runs is left as it is; commands of the client are ended.
     pub(super) async fn leave(&self) {
         self.end_shells();
-        let run = lock(&self.run).take();
-        if let Some(run) = run {
-            // To be resumed by another process.
-            run.leave().await;
+        let Some(session) = self.session() else {
             return;
+        };
+        let run = lock(&self.run).take();
+        match run {
+            // To be resumed by another process.
+            Some(run) => {
+                self.host.leave(&session);
+                run.leave().await;
+            }
+            None => self.close(&session).await,
         }
-        let session = lock(&self.current).take().map(|current| current.session);
-        if let Some(session) = session
-            && let Err(error) = session.close().await
-        {
-            self.host.warn(&format!(
-                "the session is not written down to its end: {error}"
-            ));
+    }
+
+    /// Lets go of a session in which nothing runs.
+    pub(super) async fn close(&self, session: &Session) {
+        self.host.leave(session);
+        if let Err(error) = session.close().await {
+            let what = format!("session {} is not written down to its end", session.id());
+            self.host.warn(&format!("{what}: {error}"));
         }
     }
 }

@@ -6,6 +6,7 @@ use super::desk::Desk;
 use super::run::{Begin, First};
 use super::state::texts;
 use crate::native::WaitingView;
+use crate::pi_rpc::ran;
 use outlast_agent::Session;
 use outlast_agent::session::Place;
 use outlast_agent::tools::shell;
@@ -216,7 +217,11 @@ impl Desk {
                 Err(error) => return desk.reply(caller.refuse(&error.to_string())),
             };
             let told = match is_told {
-                true => session.note(told(&command, &ended)).await,
+                true => {
+                    session
+                        .note(Message::user(ran::told(&command, &ended)))
+                        .await
+                }
                 false => Ok(()),
             };
             if let Err(error) = told {
@@ -228,17 +233,4 @@ impl Desk {
             })));
         });
     }
-}
-
-/// What the model is told of a command that somebody ran.
-fn told(command: &str, ended: &shell::ShellEnd) -> Message {
-    let end = match (ended.cancelled, ended.exit_code) {
-        (true, _) => "it was cancelled".to_owned(),
-        (false, Some(code)) => format!("exit status {code}"),
-        (false, None) => "it was killed".to_owned(),
-    };
-    Message::user(format!(
-        "I ran a command.\n\n$ {command}\n{}\n[{end}]",
-        ended.output.trim_end_matches('\n')
-    ))
 }

@@ -67,17 +67,10 @@ impl Desk {
             ended.map_err(|_| "the turn that is running does not end".to_owned())?;
         }
         let opened = self.other(other).await?;
-        self.host_took(opened).await;
-        Ok(Some(json!({ "cancelled": false })))
-    }
-
-    async fn host_took(&self, opened: Opened) {
-        if let Some(before) = self.take_over(opened)
-            && let Err(error) = before.close().await
-        {
-            let what = "the session before is not written down to its end";
-            self.host.warn(&format!("{what}: {error}"));
+        if let Some(before) = self.take_over(opened) {
+            self.close(&before).await;
         }
+        Ok(Some(json!({ "cancelled": false })))
     }
 
     async fn other(&self, other: Other<'_>) -> Result<Opened, String> {

@@ -3,7 +3,7 @@
 //! What belongs to it is the session's own fold to say; here it is only told who said what when.
 
 use crate::pi_rpc::message::{
-    Assistant, Block, CompactionSummary, Message, Stop, ToolResult, Used, User,
+    Assistant, Block, CompactionSummary, Message, Stop, ToolResult, Used,
 };
 use outlast_agent::session::Standing;
 use outlast_dialect::{Part, Role};
@@ -144,7 +144,7 @@ impl Known {
             }
         }
         if !content.is_empty() {
-            all.push(Message::User(User { content, timestamp }));
+            all.push(Message::of_user(content, timestamp));
         }
     }
 }

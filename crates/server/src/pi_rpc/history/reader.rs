@@ -5,7 +5,7 @@ use super::entry::{Entries, What};
 use super::stats::Counted;
 use super::{History, LEFT_OUT};
 use crate::pi_rpc::asked::{Asked, Models};
-use crate::pi_rpc::message::{ABORTED, Assistant, Block, Details, Message, Stop, ToolResult, User};
+use crate::pi_rpc::message::{ABORTED, Assistant, Block, Details, Message, Stop, ToolResult};
 use outlast_dialect::{Part, Role};
 use outlast_engine::journal;
 use outlast_kernel::Timestamp;
@@ -95,7 +95,7 @@ impl<'a> Reader<'a> {
             let content = Block::all(&message.parts);
             let timestamp = at.1.as_millis();
             let message = match message.role {
-                Role::User => Message::User(User { content, timestamp }),
+                Role::User => Message::of_user(content, timestamp),
                 Role::Assistant => Message::Assistant(Assistant {
                     content,
                     ..self.asked.blank(timestamp)

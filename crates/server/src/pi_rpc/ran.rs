@@ -1,0 +1,94 @@
+//! A command that somebody ran: how the model is told of it, and how that is read again.
+//!
+//! It is a message like others; only its words say what it was.
+
+use super::message::BashExecution;
+use outlast_agent::tools::shell::ShellEnd;
+
+const COMMAND: &str = "I ran a command:\n\n```bash\n";
+const PRINTED: &str = "\n```\n\nIt printed:\n\n```\n";
+const END: &str = "\n```\n\n";
+const CANCELLED: &str = "It was cancelled.";
+const KILLED: &str = "It was killed.";
+const STATUS: &str = "It ended with status ";
+const CUT: &str = " Parts of what it printed are left out.";
+
+/// What the model is told.
+pub fn told(command: &str, end: &ShellEnd) -> String {
+    let how = match (end.cancelled, end.exit_code) {
+        (true, _) => CANCELLED.to_owned(),
+        (false, Some(code)) => format!("{STATUS}{code}."),
+        (false, None) => KILLED.to_owned(),
+    };
+    let cut = if end.truncated { CUT } else { "" };
+    let output = &end.output;
+    format!("{COMMAND}{command}{PRINTED}{output}{END}{how}{cut}")
+}
+
+/// What the model was told, if it was told of a command.
+pub fn read(text: &str, timestamp: u64) -> Option<BashExecution> {
+    let (command, rest) = text.strip_prefix(COMMAND)?.split_once(PRINTED)?;
+    let (output, how) = rest.rsplit_once(END)?;
+    let (how, truncated) = match how.strip_suffix(CUT) {
+        Some(how) => (how, true),
+        None => (how, false),
+    };
+    let status = how
+        .strip_prefix(STATUS)
+        .and_then(|how| how.strip_suffix('.'));
+    let exit_code = status.and_then(|code| code.parse().ok());
+    if exit_code.is_none() && ![CANCELLED, KILLED].contains(&how) {
+        return None;
+    }
+    Some(BashExecution {
+        command: command.to_owned(),
+        output: output.to_owned(),
+        exit_code,
+        cancelled: how == CANCELLED,
+        truncated,
+        full_output_path: None,
+        exclude_from_context: false,
+        timestamp,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_told_is_read_again() {
+        let ends = [
+            (Some(0), false, false),
+            (Some(-1), false, true),
+            (None, true, false),
+            (None, false, true),
+        ];
+        for (exit_code, cancelled, truncated) in ends {
+            for output in ["", "a\n", "```\n\nIt was killed."] {
+                let end = ShellEnd {
+                    output: output.to_owned(),
+                    exit_code,
+                    cancelled,
+                    truncated,
+                };
+                let read = read(&told("echo 'a\n```'", &end), 7).unwrap();
+                assert_eq!(read.command, "echo 'a\n```'");
+                assert_eq!(read.output, output);
+                let how = (read.exit_code, read.cancelled, read.truncated);
+                assert_eq!(how, (exit_code, cancelled, truncated));
+            }
+        }
+    }
+
+    #[test]
+    fn what_was_said_of_something_else_is_none() {
+        for text in [
+            "",
+            "I ran a command:",
+            "I ran a command:\n\n```bash\nls\n```",
+        ] {
+            assert!(read(text, 0).is_none(), "{text:?}");
+        }
+    }
+}
