@@ -226,7 +226,7 @@ async fn say_unfinished(journal: &Journal, arguments: &PromptArguments) {
 }
 
 /// The first line of what was said.
-fn title(prompt: &str) -> String {
+pub(crate) fn title(prompt: &str) -> String {
     const LONGEST: usize = 80;
     let line = prompt.lines().find(|line| !line.trim().is_empty());
     let line = text::plain(line.unwrap_or_default().trim()).into_owned();

@@ -4,6 +4,7 @@ use crate::cli::{ExportFormat, SessionsCommand};
 use crate::config::duration;
 use crate::exit::{Exit, Usage};
 use crate::output::{print, safe_json};
+use crate::prompt::title;
 use crate::{compact_command, complain, journal, settings};
 use anyhow::Context;
 use outlast_agent::session::read;
@@ -79,7 +80,10 @@ impl From<ExportFormat> for Format {
 
 async fn list(journal: &Journal, json: bool) -> anyhow::Result<Exit> {
     let mut sessions = Vec::new();
-    for session in journal.sessions().await? {
+    for mut session in journal.sessions().await? {
+        if session.title.is_empty() {
+            session.title = first_words(journal, &session.id).await?;
+        }
         let last = journal.last(&session.id, "settled").await?;
         let seal = last.and_then(|last| match read(&session.id, &last) {
             Ok(Entry::Settled { seal, .. }) => Some(seal),
@@ -98,6 +102,24 @@ async fn list(journal: &Journal, json: bool) -> anyhow::Result<Exit> {
     }
     let lines: String = sessions.iter().map(line).collect();
     print(&text::plain(&lines))
+}
+
+/// What a session is about that nobody has given a title: what was said in it first.
+async fn first_words(journal: &Journal, session: &str) -> anyhow::Result<String> {
+    let page = Page {
+        after: 0,
+        limit: 1,
+        kinds: Some(&["prompt"]),
+    };
+    let first = journal.read(session, page).await?;
+    let first = first.first().and_then(|first| read(session, first).ok());
+    Ok(match first {
+        Some(Entry::Prompt {
+            message: Some(message),
+            ..
+        }) => title(&message.text()),
+        _ => String::new(),
+    })
 }
 
 /// How a session stands, in a word.

@@ -22,6 +22,7 @@ use crate::voice::{Lines, Voice};
 use outlast_kernel::event::Event;
 use schemars::JsonSchema;
 use serde::Serialize;
+use serde_json::Value;
 
 /// From how many waiting bytes on pieces of one text are put together.
 const MERGES_ABOVE: usize = 256 << 10;
@@ -45,14 +46,21 @@ impl Voice for NativeVoice {
 }
 
 /// What is said and is no event of the session.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[serde(tag = "type", rename_all = "snake_case")]
-#[schemars(rename = "Settled")]
 pub enum Notice {
     /// Everything that followed from what was asked is over: no turn is running, and none follows by itself. It has no
     /// number, and is said whatever kinds of events are followed.
     Settled {
         /// Whether it was ended by a person's will.
         aborted: bool,
+    },
+    /// A command that the client has run prints this.
+    BashExecutionUpdate {
+        /// The id of the `bash` command, if it has one.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        id: Option<Value>,
+        /// What it prints.
+        delta: String,
     },
 }

@@ -99,15 +99,28 @@ impl Outbox {
 
     /// Whether so much waits that no more should be made.
     pub fn is_full(&self) -> bool {
-        self.end.shared.queue().weight > LIMIT
+        self.holds_more_than(LIMIT)
     }
 
     /// Waits until there is room, also when that is because the client is gone. May be dropped; many may wait.
     pub async fn room(&self) {
+        self.less_than(LIMIT).await;
+    }
+
+    /// Waits until there is room for what cannot wait itself: twice as much.
+    pub async fn last_room(&self) {
+        self.less_than(2 * LIMIT).await;
+    }
+
+    fn holds_more_than(&self, limit: usize) -> bool {
+        self.end.shared.queue().weight > limit
+    }
+
+    async fn less_than(&self, limit: usize) {
         loop {
             // Listens before it looks, so that nothing is missed in between.
             let left = self.end.shared.left.notified();
-            if !self.is_full() {
+            if !self.holds_more_than(limit) {
                 return;
             }
             left.await;

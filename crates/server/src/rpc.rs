@@ -34,12 +34,14 @@ use tokio_util::task::AbortOnDropHandle;
 
 /// The longest line that is read.
 const LONGEST_LINE: usize = 64 << 20;
-/// How many commands may wait for their turn before no more are read.
-const LANE: usize = 64;
+/// How many kilobytes of commands may wait for their turn before no more are read: more than the longest line.
+const LANE: usize = 96 << 10;
 /// What is answered after the last command was read is waited for so long.
 const LAST_ANSWERS: Duration = Duration::from_millis(500);
 /// Who does not read what is left for longer than this does not read it.
 const LAST_WORDS: Duration = Duration::from_secs(2);
+/// The same when the process is told to end: it is given a second for everything.
+const LAST_WORDS_IN_A_HURRY: Duration = Duration::from_millis(200);
 
 /// How events are said.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,38 +92,57 @@ impl Server {
         let mut writing = AbortOnDropHandle::new(tokio::spawn(writer.run(output, voice)));
         let desk = Arc::new(Desk::new(self.host, outbox.clone(), self.dialect));
         desk.take_over(opened);
-        let (lane, waiting) = mpsc::channel(LANE);
+        let (lane, waiting) = mpsc::unbounded_channel();
         let mut working =
             AbortOnDropHandle::new(tokio::spawn(lane::work_off(Arc::clone(&desk), waiting)));
-        let mut lines = LineReader::new(input, LONGEST_LINE);
-        let ending = loop {
-            let line = tokio::select! {
-                line = lines.next() => line,
-                _ = &mut writing => break Ending::OutputLost,
-                () = self.stop.cancelled() => break Ending::Stopped,
-            };
-            let Ok(Some(line)) = line else {
-                break Ending::InputClosed;
-            };
-            if let Some(request) = desk.receive(line) {
-                // The lane ends with the desk.
-                lane.send(request).await.ok();
-            }
+        let reading = desk.read(LineReader::new(input, LONGEST_LINE), lane);
+        let ending = tokio::select! {
+            () = reading => Ending::InputClosed,
+            _ = &mut writing => Ending::OutputLost,
+            () = self.stop.cancelled() => Ending::Stopped,
         };
-        drop(lane);
         if ending == Ending::InputClosed {
-            tokio::time::timeout(LAST_ANSWERS, &mut working).await.ok();
+            let answered = async {
+                (&mut working).await.ok();
+                desk.accepted().await;
+            };
+            tokio::time::timeout(LAST_ANSWERS, answered).await.ok();
         }
         desk.leave().await;
         outbox.close();
-        if ending != Ending::OutputLost {
-            tokio::time::timeout(LAST_WORDS, writing).await.ok();
-        }
+        let last_words = match ending {
+            Ending::InputClosed => LAST_WORDS,
+            Ending::Stopped => LAST_WORDS_IN_A_HURRY,
+            Ending::OutputLost => return ending,
+        };
+        tokio::time::timeout(last_words, writing).await.ok();
         ending
     }
 }
 
 impl Desk {
+    /// Reads commands until there are no more. Whoever reads no answers is not listened to for ever.
+    async fn read(
+        self: &Arc<Self>,
+        mut lines: LineReader<impl AsyncRead + Unpin>,
+        lane: mpsc::UnboundedSender<lane::Waiting>,
+    ) {
+        while let Ok(Some(line)) = lines.next().await {
+            let kilobytes = match &line {
+                Line::Whole(line) => line.len() / 1024 + 1,
+                Line::NotText | Line::TooLong { .. } => 1,
+            };
+            let kilobytes = u32::try_from(kilobytes).unwrap_or(u32::MAX);
+            let place = Arc::clone(&self.places).acquire_many_owned(kilobytes).await;
+            if let Some(task) = self.receive(line)
+                && lane.send((task, place.ok())).is_err()
+            {
+                return;
+            }
+            self.outbox.last_room().await;
+        }
+    }
+
     /// Does at once what must not wait; the rest is for the lane.
     fn receive(self: &Arc<Self>, line: Line) -> Option<lane::Task> {
         let unread = |why: String| command::unreadable(&why);

@@ -12,6 +12,8 @@ use std::time::{Duration, Instant};
 const ID: &str = "01900000-0000-7000-8000-000000000001";
 const ALL: &str = "auto_retry_start, auto_retry_end, turn_end, tool_start, tool_end, account_blocked, session_stopped";
 
+const WAIT: &str = "[retry]\nbase_delay_ms = 600000\n";
+
 /// The settings of a hook on everything.
 fn hook(command: &str) -> String {
     format!("[[hooks]]\non = \"{ALL}\"\ncommand = '''{command}'''\n")
@@ -129,16 +131,9 @@ fn a_hook_that_fails_or_hangs_changes_nothing_but_a_line_on_stderr() {
     );
 }
 
-/// A prompt that waits for hours, and what a signal makes of it.
+/// A prompt that waits for ten minutes, and what a signal makes of it.
 fn signalled(outlast: &Outlast, signal: &str) -> (Ran, Duration) {
-    let arguments = [
-        "-p",
-        "hi",
-        "--model",
-        "usage-limit",
-        "--policy",
-        "overnight",
-    ];
+    let arguments = ["-p", "hi", "--model", "overloaded:1", "--policy", "session"];
     let mut child = outlast
         .command(&arguments)
         .stdout(Stdio::piped())
@@ -174,7 +169,7 @@ fn a_signal_is_told_and_resuming_runs_them_again() {
             scale: "1",
             ..Outlast::new()
         };
-        outlast.write("home/outlast.toml", hook("cat >> lines"));
+        outlast.write("home/outlast.toml", hook("cat >> lines") + WAIT);
         let (ran, _) = signalled(&outlast, signal);
         assert_eq!(ran.code, code, "{}", ran.stderr);
         let before = lines(&outlast);
@@ -185,7 +180,7 @@ fn a_signal_is_told_and_resuming_runs_them_again() {
         );
         if signal == "-TERM" {
             let faster = Outlast {
-                scale: "20000",
+                scale: "600",
                 folder: outlast.folder,
             };
             let ran = faster.run(&["resume"]);
@@ -206,7 +201,10 @@ fn after_a_signal_a_hook_that_hangs_is_not_waited_for_and_is_gone() {
         scale: "1",
         ..Outlast::new()
     };
-    outlast.write("home/outlast.toml", hook("echo $$ > process; sleep 600"));
+    outlast.write(
+        "home/outlast.toml",
+        hook("echo $$ > process; sleep 600") + WAIT,
+    );
     let (ran, took) = signalled(&outlast, "-TERM");
     assert_eq!(ran.code, 143, "{}", ran.stderr);
     assert!(took < Duration::from_secs(5), "{took:?}");

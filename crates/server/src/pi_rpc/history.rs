@@ -105,6 +105,18 @@ impl History {
         Ok(self.entries.get(index).map_or(0, |entry| entry.seq))
     }
 
+    /// The first entry that the last compaction has kept.
+    pub fn first_kept(&self) -> Option<&str> {
+        let mut entries = self.entries.iter().rev();
+        entries.find_map(|entry| match &entry.what {
+            What::Compaction {
+                first_kept_entry_id,
+                ..
+            } => Some(&**first_kept_entry_id),
+            _ => None,
+        })
+    }
+
     /// What the model said last.
     pub fn last_assistant_text(&self) -> Option<String> {
         let mut messages = self.messages.iter().rev();

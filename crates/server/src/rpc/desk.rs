@@ -1,9 +1,9 @@
 //! Where everything comes together: the session in use, what runs in it, and who waits for an answer.
 
-use super::Dialect;
 use super::command::Caller;
 use super::lane::Answer;
 use super::run::Run;
+use super::{Dialect, LANE};
 use crate::host::{Host, Model, Opened};
 use crate::native::NativeLog;
 use crate::outbox::{Item, Outbox};
@@ -15,11 +15,17 @@ use serde_json::json;
 use serde_json::value::RawValue;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 use tokio::sync::Semaphore;
 use tokio_util::task::TaskTracker;
 
 /// How many answers are made at the same time that need the whole history of a session.
 const READERS: usize = 2;
+
+/// How long a session is closed at most.
+const LONGEST_GOODBYE: Duration = Duration::from_secs(1);
+/// Commands that are told to end are gone by then.
+const TIME_TO_END: Duration = Duration::from_millis(300);
 
 pub(super) struct Desk {
     pub(super) host: Arc<dyn Host>,
@@ -40,7 +46,9 @@ pub(super) struct Desk {
     pub(super) ended_well: AtomicBool,
     /// Whether somebody has chosen the model that is asked next.
     pub(super) is_chosen: AtomicBool,
-    pub(super) readers: Semaphore,
+    pub(super) readers: Arc<Semaphore>,
+    /// What commands that wait for their turn take, in kilobytes.
+    pub(super) places: Arc<Semaphore>,
     pub(super) tasks: TaskTracker,
 }
 
@@ -65,7 +73,8 @@ impl Desk {
             prompts_waiting: AtomicU32::new(0),
             ended_well: AtomicBool::new(false),
             is_chosen: AtomicBool::new(false),
-            readers: Semaphore::new(READERS),
+            readers: Arc::new(Semaphore::new(READERS)),
+            places: Arc::new(Semaphore::new(LANE)),
             tasks: TaskTracker::new(),
         }
     }
@@ -148,6 +157,13 @@ impl Desk {
         *lock(&self.accepting) = Some(caller);
     }
 
+    /// Comes when nobody waits for a prompt to be accepted.
+    pub(super) async fn accepted(&self) {
+        while lock(&self.accepting).is_some() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+
     /// Who still waits for a prompt to be accepted.
     pub(super) fn take_unaccepted(&self) -> Option<Caller> {
         lock(&self.accepting).take()
@@ -173,7 +189,7 @@ impl Desk {
         std::mem::take(&mut *lock(&self.shells)).cancel();
     }
 
-    /// Stops serving. What runs is left as it is; commands of the client are ended.
+    /// Stops serving. A turn that runs is left as it is; all else is ended.
     pub(super) async fn leave(&self) {
         self.end_shells();
         let Some(session) = self.session() else {
@@ -186,8 +202,16 @@ impl Desk {
                 self.host.leave(&session);
                 run.leave().await;
             }
-            None => self.close(&session).await,
+            None => {
+                // A compaction, which has changed nothing yet.
+                session.abort();
+                let close = self.close(&session);
+                tokio::time::timeout(LONGEST_GOODBYE, close).await.ok();
+            }
         }
+        self.tasks.close();
+        let tasks = self.tasks.wait();
+        tokio::time::timeout(TIME_TO_END, tasks).await.ok();
     }
 
     /// Lets go of a session in which nothing runs.

@@ -16,15 +16,16 @@ use std::sync::Arc;
 
 impl Desk {
     /// Reads the history and answers from it.
-    pub(super) fn tell_history(
+    pub(super) async fn tell_history(
         self: &Arc<Self>,
         (session, caller): (Arc<Session>, Caller),
         command: Command,
     ) {
+        // Each has all of it in memory: no more are begun than a few.
+        let turn = Arc::clone(&self.readers).acquire_owned().await;
         let desk = Arc::clone(self);
         self.tasks.spawn(async move {
-            // Each has all of it in memory.
-            let _turn = desk.readers.acquire().await;
+            let _turn = turn;
             let reply = match session.entries().await {
                 Err(error) => caller.refuse(&error.to_string()),
                 Ok(entries) => {

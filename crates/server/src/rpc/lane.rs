@@ -5,7 +5,7 @@ use super::command::{Behavior, Caller, Command};
 use super::desk::Desk;
 use super::run::{Begin, First};
 use super::state::texts;
-use crate::native::WaitingView;
+use crate::native::{Notice, WaitingView};
 use crate::pi_rpc::ran;
 use outlast_agent::Session;
 use outlast_agent::session::Place;
@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use tokio::sync::mpsc;
+use tokio::sync::{OwnedSemaphorePermit, mpsc};
 
 const RUNNING: &str = "a turn is running";
 const BUSY: &str = "a turn is running; `streamingBehavior` says when this is to be said: \"steer\" or \"followUp\"";
@@ -29,12 +29,15 @@ pub(super) struct Task {
     pub(super) epoch: CancellationToken,
 }
 
+/// A command in the lane, and the place that it takes there.
+pub(super) type Waiting = (Task, Option<OwnedSemaphorePermit>);
+
 /// What comes of a command: data, or nothing to tell, or why it is not done.
 pub(super) type Answer = Result<Option<Value>, String>;
 
 /// Begins what comes, in order. Whoever does not read the answers is asked to do so first.
-pub(super) async fn work_off(desk: Arc<Desk>, mut waiting: mpsc::Receiver<Task>) {
-    while let Some(task) = waiting.recv().await {
+pub(super) async fn work_off(desk: Arc<Desk>, mut waiting: mpsc::UnboundedReceiver<Waiting>) {
+    while let Some((task, _place)) = waiting.recv().await {
         desk.outbox.room().await;
         let Some(session) = desk.session() else {
             return;
@@ -74,7 +77,7 @@ impl Desk {
             Command::Follow(fields) => return self.follow_again(&caller, fields),
             command => match self.sessions(&session, command).await {
                 Ok(answer) => answer,
-                Err(command) => return self.tell_history((session, caller), command),
+                Err(command) => return self.tell_history((session, caller), command).await,
             },
         };
         self.answer(&caller, answer);
@@ -188,9 +191,10 @@ impl Desk {
                     work.await
                 }
             };
-            let answer = compacted
-                .map(|compacted| Some(desk.compaction(&compacted)))
-                .map_err(|error| error.to_string());
+            let answer = match compacted {
+                Ok(compacted) => Ok(Some(desk.compaction(&session, &compacted).await)),
+                Err(error) => Err(error.to_string()),
+            };
             desk.answer(&caller, answer);
         });
     }
@@ -206,10 +210,14 @@ impl Desk {
         self.tasks.spawn(async move {
             let shell = desk.host.shell(&command);
             let mut say = |piece: &str| {
-                let mut update = json!({ "type": "bash_execution_update", "delta": piece });
-                if let Some(id) = caller.id() {
-                    update["id"] = id.clone();
+                // All of it comes with the reply.
+                if desk.outbox.is_full() {
+                    return;
                 }
+                let update = Notice::BashExecutionUpdate {
+                    id: caller.id().cloned(),
+                    delta: piece.to_owned(),
+                };
                 desk.reply(to_raw_value(&update).unwrap_or_default());
             };
             let ended = match shell::run(shell, cancel, &mut say).await {

@@ -5,6 +5,7 @@ use super::desk::Desk;
 use super::lane::Answer;
 use crate::native::{Follow, SnapshotView, WaitingView};
 use crate::outbox::Item;
+use crate::pi_rpc::history::History;
 use outlast_agent::Session;
 use outlast_agent::session::{Compacted, Mode, Waiting};
 use outlast_dialect::Message;
@@ -98,10 +99,13 @@ impl Desk {
         }
     }
 
-    pub(super) fn compaction(&self, compacted: &Compacted) -> Value {
+    /// What came of a compaction. Which entry is the first that was kept is known from the history alone.
+    pub(super) async fn compaction(&self, session: &Session, compacted: &Compacted) -> Value {
+        let entries = session.entries().await.unwrap_or_default();
+        let history = History::of(&entries, &self.models());
         json!({
             "summary": compacted.summary.clone().unwrap_or_default(),
-            "firstKeptEntryId": "",
+            "firstKeptEntryId": history.first_kept().unwrap_or_default(),
             "tokensBefore": compacted.before,
             "tokensAfter": compacted.after,
             "details": { "readFiles": [], "modifiedFiles": [] },

@@ -76,7 +76,7 @@ async fn nothing_is_copied_that_ends_in_the_middle_of_a_turn() {
         let copy = journal.fork("s", before, new(&id)).await;
         match turns {
             Some(turns) => {
-                copy.unwrap();
+                drop(copy.unwrap());
                 assert_eq!(journal.summary(&id).await.unwrap().turns, turns);
             }
             None => {
