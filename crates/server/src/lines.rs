@@ -78,7 +78,7 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
     fn line(&mut self) -> Option<Line> {
         let bytes = std::mem::take(&mut self.length);
         let mut kept = std::mem::take(&mut self.kept);
-        if kept.len() as u64 == bytes && kept.last() == Some(&b'\r') {
+        if kept.last() == Some(&b'\r') {
             kept.pop();
             if kept.is_empty() {
                 return None;

@@ -1,9 +1,10 @@
-//! The pi RPC protocol: what it says of events and of history.
+//! The pi RPC protocol: what it says of events and of history, and a client of it.
 //!
 //! Its frames keep the names and types of fields that released clients read; what is ours beside them stands under
-//! `outlast`. Invariant: nothing here asks or changes a session.
+//! `outlast`. Invariant: nothing here asks or changes a session. Not here: what becomes of commands (see `rpc`).
 
 pub mod asked;
+pub mod client;
 pub mod history;
 pub mod message;
 pub mod ran;
