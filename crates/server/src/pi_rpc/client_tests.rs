@@ -2,7 +2,9 @@ use super::*;
 use crate::lines::LineReader;
 use futures_util::FutureExt as _;
 use inbox::Inbox;
-use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream, ReadHalf, WriteHalf};
+use tokio::io::{
+    AsyncBufReadExt, AsyncWriteExt, BufReader, BufWriter, DuplexStream, ReadHalf, WriteHalf, duplex,
+};
 use tokio::task::JoinHandle;
 
 #[path = "client_tests/process.rs"]
@@ -48,11 +50,12 @@ impl Peer {
 }
 
 fn connected(buffer: usize) -> (RpcClient, Peer) {
-    let (near, far) = tokio::io::duplex(buffer);
+    let (near, far) = duplex(buffer);
     let (reader, writer) = tokio::io::split(near);
     let (far_reader, out) = tokio::io::split(far);
     let lines = BufReader::new(far_reader).lines();
-    (RpcClient::over(reader, writer), Peer { lines, out })
+    let client = RpcClient::over(reader, BufWriter::new(writer));
+    (client, Peer { lines, out })
 }
 
 /// Lets everything run that can.
@@ -162,7 +165,8 @@ async fn a_run_is_followed_from_its_reply_to_its_end_without_the_pieces() {
     let (client, mut peer) = connected(1024);
     let waiting = tokio::spawn(async move { client.prompt_and_wait("hello").await });
     let command = peer.heard().await;
-    // The end of an earlier run.
+    // A reply to someone else, and the end of an earlier run.
+    peer.answers(&json!({ "id": "99" }), Value::Null).await;
     peer.says(json!({ "type": "agent_settled", "aborted": true }))
         .await;
     peer.answers(&command, json!({ "disposition": "queued" }))
@@ -268,6 +272,7 @@ async fn who_waits_for_a_server_that_goes_learns_of_it() {
     assert!(closed(client.prompt_and_wait("x").await.unwrap_err()));
     assert!(events.next().await.is_none());
     assert!(client.events().next().await.is_none());
+    assert_eq!(client.link.inbox.waiting(), (0, 0));
     assert!(client.close().await.is_none());
 }
 
@@ -311,6 +316,8 @@ async fn a_line_that_is_too_long_to_keep_ends_it() {
     inbox.end(&why);
     let error = asked.answer().await.unwrap_err();
     assert!(matches!(error, ClientError::TooLong { bytes: 19 }));
+    let later = inbox.ask(2).map(drop).unwrap_err();
+    assert!(matches!(later, ClientError::TooLong { bytes: 19 }));
 }
 
 #[tokio::test]
@@ -322,10 +329,33 @@ async fn a_request_that_is_dropped_leaves_whole_lines_and_nothing_behind() {
         settle().await;
         drop(asking);
     }
-    assert_eq!(client.link.inbox.asking(), 0);
+    assert_eq!(client.link.inbox.waiting(), (0, 0));
     for _ in 0..3 {
         assert_eq!(peer.heard().await["type"], "set_auto_retry");
     }
+}
+
+#[tokio::test]
+async fn a_run_that_nobody_follows_any_more_is_not_kept() {
+    let (client, mut peer) = connected(1024);
+    let waiting = under_way(&client, &mut peer).await;
+    settle().await;
+    assert_eq!(client.link.inbox.waiting(), (0, 1));
+    waiting.abort();
+    settle().await;
+    peer.says(json!({ "type": "agent_start" })).await;
+    settle().await;
+    assert_eq!(client.link.inbox.waiting(), (0, 0));
+}
+
+#[tokio::test]
+async fn a_server_that_hears_nothing_any_more_is_gone() {
+    let (reader, _talks) = duplex(64);
+    let (writer, listens) = duplex(64);
+    let client = RpcClient::over(reader, writer);
+    drop(listens);
+    let error = client.get_state().await.unwrap_err();
+    assert!(matches!(error, ClientError::Closed), "{error}");
 }
 
 #[tokio::test]

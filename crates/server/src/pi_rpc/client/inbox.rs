@@ -14,8 +14,6 @@ const MOST_EVENTS: usize = 1024;
 /// Events that are pieces of something whose whole comes after them.
 const PIECES: [&str; 2] = ["message_update", "tool_execution_update"];
 
-/// The answer to a request: the frame of the reply.
-pub(super) type Answer = Result<Arc<Value>, ClientError>;
 /// Everything that is said, pieces left out, in order.
 pub(super) type Following = mpsc::UnboundedReceiver<Arc<Value>>;
 
@@ -27,8 +25,8 @@ pub(super) struct Inbox {
 struct State {
     /// Why nothing more comes.
     over: Option<ClientError>,
-    asking: HashMap<u64, oneshot::Sender<Answer>>,
-    /// Nobody's once it is over, so that who listens learns of it.
+    asking: HashMap<u64, oneshot::Sender<Arc<Value>>>,
+    /// Nothing once it is over, so that who listens learns of it.
     events: Option<broadcast::Sender<Arc<Value>>>,
     following: Vec<mpsc::UnboundedSender<Arc<Value>>>,
 }
@@ -92,7 +90,7 @@ impl Inbox {
             && let Some(id) = number(&frame)
         {
             if let Some(asking) = state.asking.remove(&id) {
-                asking.send(Ok(frame)).ok();
+                asking.send(frame).ok();
             }
         } else if let Some(events) = &state.events {
             events.send(frame).ok();
@@ -105,9 +103,7 @@ impl Inbox {
         state.over.get_or_insert_with(|| why.clone());
         state.events = None;
         state.following.clear();
-        for (_, asking) in state.asking.drain() {
-            asking.send(Err(why.clone())).ok();
-        }
+        state.asking.clear();
     }
 
     /// Why nothing more comes.
@@ -115,10 +111,11 @@ impl Inbox {
         self.state().over.clone().unwrap_or(ClientError::Closed)
     }
 
-    /// How many requests are under way.
+    /// How many requests are under way, and how many follow what is said.
     #[cfg(test)]
-    pub(super) fn asking(&self) -> usize {
-        self.state().asking.len()
+    pub(super) fn waiting(&self) -> (usize, usize) {
+        let state = self.state();
+        (state.asking.len(), state.following.len())
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -135,16 +132,14 @@ pub(super) fn number(frame: &Value) -> Option<u64> {
 pub(super) struct Asked<'a> {
     inbox: &'a Inbox,
     id: u64,
-    answer: oneshot::Receiver<Answer>,
+    answer: oneshot::Receiver<Arc<Value>>,
 }
 
 impl Asked<'_> {
     /// The reply.
-    pub(super) async fn answer(mut self) -> Answer {
-        match (&mut self.answer).await {
-            Ok(answer) => answer,
-            Err(_) => Err(self.inbox.over()),
-        }
+    pub(super) async fn answer(mut self) -> Result<Arc<Value>, ClientError> {
+        let answer = (&mut self.answer).await;
+        answer.map_err(|_| self.inbox.over())
     }
 }
 

@@ -93,7 +93,6 @@ async fn write(
 ) {
     loop {
         let line = tokio::select! {
-            biased;
             line = waiting.recv() => line,
             () = state.closing.cancelled() => {
                 waiting.close();

@@ -17,6 +17,15 @@ fn shell(script: &str) -> Command {
     command
 }
 
+/// Everything that is written there until nobody can write any more.
+async fn all(mut reader: std::io::PipeReader) -> String {
+    let reading = tokio::task::spawn_blocking(move || {
+        let mut text = String::new();
+        reader.read_to_string(&mut text).map(|_| text)
+    });
+    reading.await.unwrap().unwrap()
+}
+
 #[tokio::test]
 async fn a_process_answers_and_ends_when_it_is_let() {
     let client = RpcClient::spawn(shell(ANSWERS)).unwrap();
@@ -50,12 +59,14 @@ async fn what_a_process_leaves_behind_keeps_nobody_waiting() {
 #[tokio::test(start_paused = true)]
 async fn a_process_that_does_not_end_is_killed() {
     let client = RpcClient::spawn(shell("exec sleep 1000")).unwrap();
+    let before = tokio::time::Instant::now();
     assert_eq!(client.close().await.unwrap().code(), None);
+    assert_eq!(before.elapsed(), Duration::from_secs(5));
 }
 
 #[tokio::test]
 async fn a_process_dies_with_its_last_client_and_its_errors_go_where_they_should() {
-    let (mut reader, writer) = std::io::pipe().unwrap();
+    let (reader, writer) = std::io::pipe().unwrap();
     let mut command = shell("echo oh >&2; echo '{\"type\":\"up\"}'; exec sleep 1000");
     command.stderr(writer);
     let client = RpcClient::spawn(command).unwrap();
@@ -64,12 +75,18 @@ async fn a_process_dies_with_its_last_client_and_its_errors_go_where_they_should
     drop(client);
     assert_eq!(events.next().await.unwrap().unwrap()["type"], "up");
     drop(other);
-    let reading = tokio::task::spawn_blocking(move || {
-        let mut errors = String::new();
-        reader.read_to_string(&mut errors).map(|_| errors)
-    });
-    assert_eq!(reading.await.unwrap().unwrap(), "oh\n");
+    assert_eq!(all(reader).await, "oh\n");
     assert!(events.next().await.is_none());
+}
+
+#[tokio::test]
+async fn a_process_that_says_nothing_more_is_let_go() {
+    let (reader, writer) = std::io::pipe().unwrap();
+    let mut command = shell("exec >&-; read -r line; echo bye >&2");
+    command.stderr(writer);
+    let client = RpcClient::spawn(command).unwrap();
+    assert!(client.events().next().await.is_none());
+    assert_eq!(all(reader).await, "bye\n");
 }
 
 #[tokio::test]
