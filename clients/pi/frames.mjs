@@ -44,7 +44,7 @@ const ofRun = {
 const anywhere = {
   agent_start: {},
   agent_settled: { aborted: "boolean" },
-  response: { command: "string", success: "boolean" },
+  response: { success: "boolean" },
   queue_update: { steering: "array", followUp: "array" },
   compaction_start: { reason: "string" },
   compaction_end: { reason: "string", aborted: "boolean", willRetry: "boolean" },
@@ -113,8 +113,9 @@ function checkFrame(frame, state) {
 const steps = {
   response(frame, { ids }) {
     expect(frame.success || typeof frame.error === "string", "no error is said");
-    // Only of a line that could not be read the id is not known.
-    if (frame.command === "parse") return;
+    // A line that is no command has no name, and what cannot be read no id.
+    if (!frame.success && (frame.command === "parse" || frame.command === undefined)) return;
+    expect(typeof frame.command === "string", "the command's name is missing");
     expect(frame.id !== undefined, "the command's id is missing");
     expect(!ids.has(frame.id), "it is answered twice");
     ids.add(frame.id);

@@ -119,17 +119,29 @@ export const cases = [
     assert.equal(answer.data.disposition, "queued");
   }],
 
-  ["a prompt while another runs says where it goes, or is refused", async (start) => {
-    const agent = await start({ model: "overloaded:1", scale: 2 });
+  ["a prompt while another is answered says where it goes, or is refused", async (start) => {
+    const agent = await start({ model: "drip:1000", scale: 10 });
     agent.refused = ["prompt: "];
     await agent.client.prompt("first");
-    await agent.frame({ type: "auto_retry_start" });
+    await agent.frame({ type: "message_update" });
     const plain = await agent.client.send({ type: "prompt", message: "lost?" });
     assert.equal(plain.success, false);
     const queued = await agent.client.send({ type: "prompt", message: "second", streamingBehavior: "followUp" });
     assert.deepEqual([queued.success, queued.data?.disposition], [true, "queued"]);
-    await agent.frame({ type: "agent_settled" });
+    await agent.frame({ type: "agent_settled", aborted: false });
     assert.deepEqual(said(agent), ["first", "second"]);
+  }],
+
+  ["a prompt while another waits is said after it", async (start) => {
+    for (const [model, answers] of [["overloaded:1", ["first", "second"]], ["overloaded:4", ["second"]]]) {
+      const agent = await start({ model, scale: 10 });
+      await agent.client.prompt("first");
+      await agent.frame({ type: "auto_retry_start" });
+      const queued = await agent.client.send({ type: "prompt", message: "second" });
+      assert.deepEqual([queued.success, queued.data?.disposition], [true, "queued"]);
+      await agent.frame({ type: "message_end", message: { content: [{ text: GREETING + "second" }] } });
+      assert.deepEqual(agent.answers(), answers.map((answer) => GREETING + answer));
+    }
   }],
 
   ["what waits can be taken back", async (start) => {
@@ -156,12 +168,14 @@ export const cases = [
 
   ["a line that is no command is answered, and the next one counts", async (start) => {
     const agent = await start();
-    agent.refused = ["parse: "];
+    agent.refused = ["parse: ", "undefined: "];
     for (const line of ["{bad json\n", "\n", "[]\n", "7\n", '{"id":"none"}\n', '\u0000\n']) agent.write(line);
     agent.write(Buffer.from([0x22, 0xff, 0xfe, 0x22, 0x0a]));
     await agent.frame({ type: "response", command: "parse", success: false });
+    await agent.frame({ type: "response", id: "none", success: false });
     await agent.client.promptAndWait("Say hello");
     assert.deepEqual(agent.answers(), [GREETING + "Say hello"]);
+    assert.equal(agent.all({ success: false }).length, 6, "one answer to each line that is not empty");
   }],
 
   ["only a line feed ends a line", async (start) => {
