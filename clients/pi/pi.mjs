@@ -27,6 +27,9 @@ if (!version || !existsSync(outlast)) {
 // Settings of the person who runs this are not part of it.
 for (const name of Object.keys(process.env)) if (name.startsWith("OUTLAST_")) delete process.env[name];
 
+// When a prompt is refused, the client leaves a promise behind that fails later. The case has failed by then.
+process.on("unhandledRejection", () => {});
+
 const { RpcClient } = await client("rpc-client.js");
 const { attachJsonlLineReader } = await client("jsonl.js");
 const kit = { RpcClient, attachJsonlLineReader, outlast: resolve(outlast), called: new Set() };

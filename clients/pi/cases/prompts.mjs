@@ -83,6 +83,14 @@ export const cases = [
     assert.deepEqual(agent.answers(), []);
   }],
 
+  ["an abort right behind a prompt ends it, and the client does not wait in vain", async (start) => {
+    const agent = await start({ scale: 1 });
+    for (let number = 1; number <= 10; number += 1) {
+      const run = agent.client.promptAndWait("Say hello", undefined, 5000);
+      await Promise.all([run, agent.client.abort()]);
+    }
+  }],
+
   ["abort of nothing is answered", async (start) => {
     const agent = await start();
     for (const call of ["abort", "abortRetry", "abortBash"]) await agent.client[call]();

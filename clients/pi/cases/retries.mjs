@@ -80,6 +80,17 @@ export const cases = [
     assert.match(agent.answers().at(-1), /And now\?/);
   }],
 
+  ["a prompt can follow an abort at once", async (start) => {
+    for (const giveUp of ["abort", "abortRetry"]) {
+      const agent = await start({ model: "overloaded:1", scale: 1 });
+      await agent.client.prompt("Say hello");
+      await agent.frame({ type: "auto_retry_start" });
+      await agent.client[giveUp]();
+      await agent.client.promptAndWait("And now?");
+      assert.match(agent.answers().at(-1), /And now\?/);
+    }
+  }],
+
   ["set_auto_retry off: one error and no retry", async (start) => {
     const agent = await start({ model: "overloaded:1" });
     await agent.client.setAutoRetry(false);

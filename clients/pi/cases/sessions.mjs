@@ -148,6 +148,8 @@ export const cases = [
     assert.equal(ended.result.summary, result.summary);
     const messages = await agent.client.getMessages();
     assert.ok(messages.some(({ role }) => role === "compactionSummary"), "the history has no summary");
+    const { data } = await agent.client.send({ type: "get_entries" });
+    assert.ok(data.entries.some(({ id }) => id === result.firstKeptEntryId), "what is kept begins with no entry");
     await agent.client.promptAndWait("number 4");
     assert.equal(agent.failures().length, 0);
   }],
