@@ -3,7 +3,8 @@
 //! `samples/sessions-1.db` was written by the first version that kept sessions, in the folder `/`: one that is finished,
 //! with a failed attempt and tools, and one that was killed in a wait. `sessions-2.db` has what came next: one that changed
 //! its model and was told what was wrong with its answers, and one that was made smaller and then killed in a wait, with
-//! the beginning of an answer kept. The files are frozen: they are never made again, and when the format changes another
+//! the beginning of an answer kept. `sessions-3.db` has one in which messages waited, were said and were taken out again,
+//! with notes, and one that was killed in a wait while messages waited. The files are frozen: they are never made again, and when the format changes another
 //! one is put beside them. A snapshot that changes here breaks what users have.
 
 use crate::support::{Outlast, Ran};
@@ -15,6 +16,8 @@ const FINISHED: &str = "01a1dec3-255c";
 const UNFINISHED: &str = "01a1dec3-2689";
 const SWITCHED: &str = "01a1dfa7-b744";
 const COMPACTED: &str = "01a1dfa7-d6a5";
+const QUEUED: &str = "01a1dff6-681f";
+const WAITING: &str = "01a1dff6-7037";
 
 /// A home that has the sessions of the first sample.
 fn home() -> Outlast {
@@ -122,4 +125,43 @@ fn a_beginning_that_an_earlier_version_kept_is_gone_on_with() {
     assert_eq!(entries.matches(r#""kind":"compacted""#).count(), 1);
     let last = entries.lines().last().unwrap();
     assert!(last.contains(r#""seal":"completed""#), "{last}");
+}
+
+#[test]
+fn messages_that_waited_and_notes_are_shown() {
+    let outlast = home_of("sessions-3.db");
+    insta::assert_snapshot!(well(outlast.run(&["sessions", "list"])));
+    insta::assert_snapshot!(well(outlast.run(&["sessions", "show", QUEUED])));
+    insta::assert_snapshot!(export(&outlast, QUEUED));
+}
+
+#[test]
+fn a_message_that_waited_in_an_earlier_version_is_said() {
+    let outlast = home_of("sessions-3.db");
+    let before = export(&outlast, WAITING);
+    let ran = outlast.run(&["resume"]);
+    let answer = "Hello from the scripted provider: no network, no key, no cost. You said: To me\n";
+    assert_eq!(
+        (ran.code, ran.stdout.as_str()),
+        (0, answer),
+        "{}",
+        ran.stderr
+    );
+    let after = export(&outlast, WAITING);
+    let added = after.strip_prefix(&before).unwrap();
+    let kinds = added.lines().map(|line| {
+        let entry: Value = serde_json::from_str(line).unwrap();
+        entry["kind"].as_str().unwrap().to_owned()
+    });
+    let kinds: Vec<String> = kinds.collect();
+    // The note and what steers; what is to follow waits for somebody who asks for it.
+    let expected = [
+        "wait_ended",
+        "said",
+        "said",
+        "attempt_started",
+        "message",
+        "settled",
+    ];
+    assert_eq!(kinds, expected);
 }
