@@ -17,7 +17,14 @@ impl Desk {
         let session = self.session()?;
         match command {
             Command::Abort => {
-                self.abort(caller);
+                self.abort();
+                self.answer_when_over(caller);
+                return None;
+            }
+            // Whoever asks something next finds nothing running.
+            Command::AbortRetry if self.is_waiting(&session) => {
+                session.abort_retry();
+                self.answer_when_over(caller);
                 return None;
             }
             Command::AbortRetry => session.abort_retry(),
@@ -41,12 +48,15 @@ impl Desk {
 
     /// Ends what was asked before: the wait for a retry, the call, the tool, a compaction. What waits to be said goes on
     /// waiting.
-    fn abort(self: &Arc<Self>, caller: Caller) {
+    fn abort(&self) {
         self.end_epoch();
         self.prompts_waiting.store(0, Ordering::Relaxed);
         if let Some(session) = self.session() {
             session.abort();
         }
+    }
+
+    fn answer_when_over(self: &Arc<Self>, caller: Caller) {
         let run = self.run_under_way();
         let desk = Arc::clone(self);
         self.tasks.spawn(async move {

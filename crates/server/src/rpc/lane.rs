@@ -89,9 +89,6 @@ impl Desk {
         (message, behavior): (Message, Option<Behavior>),
         epoch: CancellationToken,
     ) {
-        if epoch.is_cancelled() {
-            return self.reply(caller.refuse("it was aborted before it began"));
-        }
         let mut begin = Begin {
             first: First::Prompt(message),
             caller: Some(caller),
@@ -235,10 +232,13 @@ impl Desk {
             if let Err(error) = told {
                 desk.host.warn(&error.to_string());
             }
-            desk.reply(caller.data(json!({
-                "output": ended.output, "exitCode": ended.exit_code,
-                "cancelled": ended.cancelled, "truncated": ended.truncated,
-            })));
+            let mut data = json!({
+                "output": ended.output, "cancelled": ended.cancelled, "truncated": ended.truncated,
+            });
+            if let Some(code) = ended.exit_code {
+                data["exitCode"] = code.into();
+            }
+            desk.reply(caller.data(data));
         });
     }
 }
