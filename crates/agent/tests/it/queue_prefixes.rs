@@ -6,11 +6,12 @@ use crate::support::{
     Call, Kept, Listener, World, answers, calls, elsewhere, fails, overloaded, words,
 };
 use outlast_agent::Session;
-use outlast_agent::session::{Ask, Place};
-use outlast_dialect::Message;
+use outlast_agent::session::{Ask, Place, Standing};
+use outlast_dialect::{Message, Part, Role};
 use outlast_engine::clock::TimerClock;
 use outlast_engine::journal::Entry;
-use outlast_kernel::event::{Body, Seal};
+use outlast_kernel::budget::{Limits, Prompt};
+use outlast_kernel::event::{Body, Seal, Usage};
 use outlast_store::journal::Stored;
 use std::sync::Arc;
 use std::time::Duration;
@@ -161,4 +162,42 @@ async fn what_was_taken_out_is_not_said_wherever_the_session_was_cut_off() {
         let texts: Vec<String> = messages.map(Message::text).collect();
         assert_eq!(texts.join(" "), expected, "after {length}");
     }
+}
+
+#[test]
+fn nothing_is_gone_on_with_after_something_was_said() {
+    let prompt = Entry::Prompt {
+        turn_id: "t".to_owned(),
+        message: Some(Message::user("hi")),
+        budget: Prompt::new(Limits::default()),
+        chosen: false,
+        options: serde_json::Value::Null,
+    };
+    let failed = Entry::AttemptFailed {
+        attempt: 1,
+        judged: None,
+        message: Message {
+            role: Role::Assistant,
+            parts: vec![Part::Text {
+                text: "Hel".to_owned(),
+            }],
+        },
+        usage: Usage::default(),
+        kept: true,
+        place: None,
+    };
+    let said = Entry::Said {
+        ids: Vec::new(),
+        messages: vec![Message::user("left")],
+        note: false,
+    };
+    let kept = |entries: Vec<Entry>| {
+        let unfinished = Standing::after(entries).unfinished.unwrap();
+        unfinished.taken_up.kept.is_some()
+    };
+    assert!(kept(vec![prompt.clone(), failed.clone()]));
+    assert!(
+        !kept(vec![prompt, failed, said]),
+        "the model has not read on"
+    );
 }

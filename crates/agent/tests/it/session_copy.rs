@@ -263,6 +263,34 @@ async fn a_conversation_is_made_smaller_by_hand_only_when_that_is_switched_off()
     }
 }
 
+#[tokio::test(start_paused = true)]
+async fn an_overflow_ends_the_turn_when_compaction_is_switched_off_in_the_middle_of_it() {
+    let long = "The first half of the work is done. ".repeat(400);
+    for enabled in [true, false] {
+        let script = "ok:agent,times=2+window:6000,of=agent";
+        let routes = scripted(script, "ok:agent,times=always");
+        let session = Arc::new(Session::in_memory(compacting(&routes)));
+        for _ in 0..2 {
+            session.prompt(long.as_str().into()).await.unwrap();
+        }
+        let heard = Listener::with(&session, move |session, body| {
+            if matches!(body, Body::AttemptStarted { .. }) {
+                session.set_auto_compaction_enabled(enabled);
+            }
+        });
+        let ended = session.prompt("What is left?".into()).await.unwrap();
+        let seal = if enabled {
+            Seal::Completed
+        } else {
+            Seal::Error
+        };
+        assert_eq!(
+            (ended.seal, compactions(&heard).len()),
+            (seal, usize::from(enabled))
+        );
+    }
+}
+
 // --- The end ---
 
 #[tokio::test(start_paused = true)]
