@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 pub(crate) fn run(mode: RpcMode, choice: &SessionChoice) -> anyhow::Result<Exit> {
     let clock: Arc<dyn Clock> = Arc::new(settings::clock()?);
-    runtime::run(async {
+    runtime::run_reading(async {
         let mut signals = interrupt::signals();
         let begun = async {
             let host = RpcHost::new(choice, clock).await?;

@@ -9,6 +9,18 @@ const LONGEST_END: Duration = Duration::from_millis(300);
 
 /// Runs work to its end, and ends what it has left behind.
 pub(crate) fn run<T>(work: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
+    run_and_end(work, LONGEST_END)
+}
+
+/// The same, for work that reads stdin: that cannot be stopped, and is not waited for so long.
+pub(crate) fn run_reading<T>(work: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
+    run_and_end(work, LONGEST_END / 6)
+}
+
+fn run_and_end<T>(
+    work: impl Future<Output = anyhow::Result<T>>,
+    limit: Duration,
+) -> anyhow::Result<T> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()
@@ -18,7 +30,7 @@ pub(crate) fn run<T>(work: impl Future<Output = anyhow::Result<T>>) -> anyhow::R
         work.await
     });
     // Tools run in tasks of their own, whose commands are killed when the tasks are gone.
-    runtime.shutdown_timeout(LONGEST_END);
+    runtime.shutdown_timeout(limit);
     result
 }
 

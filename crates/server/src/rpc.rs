@@ -17,6 +17,7 @@ mod lane;
 mod run;
 mod sessions;
 mod state;
+mod surrogates;
 
 use crate::host::{Host, Opened};
 use crate::lines::{Line, LineReader};

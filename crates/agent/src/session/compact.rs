@@ -4,6 +4,7 @@
 
 use super::run::Running;
 use super::{Error, Session};
+use outlast_engine::CancellationToken;
 use outlast_engine::compaction::{Job, Outcome, Size, Smaller};
 use outlast_engine::journal::Entry;
 use outlast_engine::size;
@@ -26,8 +27,19 @@ pub struct Compacted {
 impl Session {
     /// Makes the conversation smaller now; `focus` says what the summary should look at.
     pub async fn compact(&self, focus: Option<&str>, limits: Limits) -> Result<Compacted, Error> {
+        let abort = CancellationToken::new();
+        self.compact_until(abort, focus, limits).await
+    }
+
+    /// The same, until that is cancelled.
+    pub async fn compact_until(
+        &self,
+        abort: CancellationToken,
+        focus: Option<&str>,
+        limits: Limits,
+    ) -> Result<Compacted, Error> {
         let _others_wait = self.compacting.lock().await;
-        let running = self.enter()?;
+        let running = self.enter_until(abort)?;
         if self.unfinished_turn().is_some() {
             return Err(self.unfinished());
         }

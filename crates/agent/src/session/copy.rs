@@ -12,7 +12,7 @@ use outlast_store::Journal;
 use outlast_store::journal::{Hold, Line, NewSession, Stored};
 
 impl Session {
-    /// Everything that was written down of it, in order. What could not be written down yet is not among it.
+    /// Everything that happened in it, in order, also what could not be written down yet.
     pub async fn entries(&self) -> Result<Vec<Stored>, Error> {
         self.record.entries(&self.id).await
     }

@@ -124,7 +124,7 @@ impl Record {
         Ok(renamed.await?)
     }
 
-    /// Everything that was written down.
+    /// Everything that was written down, and after it what is still to be.
     pub(super) async fn entries(&self, session: &str) -> Result<Vec<Stored>, Error> {
         let journal = match &*self.home() {
             Home::Memory(lines) => return Ok(lines.clone()),
@@ -140,10 +140,17 @@ impl Record {
             };
             let more = journal.read(session, page).await?;
             if more.is_empty() {
-                return Ok(entries);
+                break;
             }
             entries.extend(more);
         }
+        let state = self.lock();
+        for line in state.owed.iter().chain(&state.unwritten) {
+            let seq = entries.last().map_or(0, |last| last.seq) + 1;
+            let line = line.clone();
+            entries.push(Stored { seq, line });
+        }
+        Ok(entries)
     }
 
     /// Writes down something that happens beside a turn. It counts at once: whatever follows from it is written after it.

@@ -101,7 +101,7 @@ impl Session {
     }
 
     /// The same, for what ends when that is cancelled.
-    fn enter_until(&self, abort: CancellationToken) -> Result<Running<'_>, Error> {
+    pub(super) fn enter_until(&self, abort: CancellationToken) -> Result<Running<'_>, Error> {
         let mut running = self.running();
         if running.is_some() {
             return Err(Error::Busy);

@@ -1,5 +1,6 @@
 //! What a client may ask, as it is written on its lines.
 
+use super::surrogates;
 use outlast_dialect::{Image, Message, Part, Role};
 use serde::{Deserialize, Serialize};
 use serde_json::value::{RawValue, to_raw_value};
@@ -200,8 +201,12 @@ pub(super) enum ThinkingLevel {
 
 /// Reads a line; the error is for whoever cannot be told apart by it.
 pub(super) fn read(line: &str) -> Result<Option<Request>, Box<RawValue>> {
-    let value: Value =
-        serde_json::from_str(line).map_err(|error| unreadable(&error.to_string()))?;
+    let value = serde_json::from_str(line);
+    let value: Value = match value {
+        Ok(value) => value,
+        Err(error) => serde_json::from_str(&surrogates::mended(line))
+            .map_err(|_| unreadable(&error.to_string()))?,
+    };
     let field = |name: &str| value.get(name).cloned();
     let name = field("type").and_then(|name| name.as_str().map(str::to_owned));
     // Nothing here has asked for anything that it could answer.

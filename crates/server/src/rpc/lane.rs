@@ -8,13 +8,12 @@ use super::state::texts;
 use crate::native::{Notice, WaitingView};
 use crate::pi_rpc::ran;
 use outlast_agent::Session;
-use outlast_agent::session::Place;
+use outlast_agent::session::{Error, Place};
 use outlast_agent::tools::shell;
 use outlast_dialect::Message;
 use outlast_engine::CancellationToken;
 use serde_json::value::to_raw_value;
 use serde_json::{Value, json};
-use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
@@ -179,16 +178,9 @@ impl Desk {
         let desk = Arc::clone(self);
         self.tasks.spawn(async move {
             let limits = desk.host.limits();
-            let mut work = pin!(session.compact(focus.as_deref(), limits));
-            let compacted = tokio::select! {
-                biased;
-                compacted = &mut work => compacted,
-                () = epoch.cancelled() => {
-                    session.abort();
-                    work.await
-                }
-            };
-            let answer = match compacted {
+            let abort = epoch.child_token();
+            let compacted = session.compact_until(abort, focus.as_deref(), limits);
+            let answer = match compacted.await {
                 Ok(compacted) => Ok(Some(desk.compaction(&session, &compacted).await)),
                 Err(error) => Err(error.to_string()),
             };
@@ -229,8 +221,12 @@ impl Desk {
                 }
                 false => Ok(()),
             };
-            if let Err(error) = told {
-                desk.host.warn(&error.to_string());
+            match told {
+                // Nobody is asked anything there any more.
+                Ok(()) | Err(Error::Closed) => {}
+                Err(error) => desk
+                    .host
+                    .warn(&format!("the model is not told of it: {error}")),
             }
             let mut data = json!({
                 "output": ended.output, "cancelled": ended.cancelled, "truncated": ended.truncated,
