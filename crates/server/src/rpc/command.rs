@@ -140,6 +140,26 @@ pub(super) const COMMANDS: [&str; 37] = [
     "follow",
 ];
 
+/// The fields that commands have.
+const FIELDS: [&str; 16] = [
+    "message",
+    "images",
+    "streamingBehavior",
+    "provider",
+    "modelId",
+    "level",
+    "mode",
+    "customInstructions",
+    "enabled",
+    "command",
+    "excludeFromContext",
+    "outputPath",
+    "sessionPath",
+    "entryId",
+    "name",
+    "since",
+];
+
 /// What is said to the model.
 #[derive(Debug, Deserialize)]
 pub(super) struct Said {
@@ -218,15 +238,32 @@ pub(super) fn read(line: &str) -> Result<Option<Request>, Box<RawValue>> {
         command: name.clone(),
     };
     let command = match name {
-        Some(name) if COMMANDS.contains(&name.as_str()) => {
-            serde_json::from_value(value).map_err(|error| format!("{name}: {error}"))
-        }
+        Some(name) if COMMANDS.contains(&name.as_str()) => Command::deserialize(&value)
+            .map_err(|error| format!("{name}: {}", wrong(value, &error))),
         name => {
             let name = name.as_deref().unwrap_or("undefined");
             Err(format!("Unknown command: {name}"))
         }
     };
     Ok(Some(Request { caller, command }))
+}
+
+/// What is wrong with a command, and with which field of it: the one without which something else would be.
+fn wrong(mut value: Value, error: &serde_json::Error) -> String {
+    let error = error.to_string();
+    let field = FIELDS.into_iter().find(|field| {
+        let fields = value.as_object_mut();
+        let Some(taken) = fields.and_then(|fields| fields.remove(*field)) else {
+            return false;
+        };
+        let other = Command::deserialize(&value).err();
+        value[*field] = taken;
+        other.is_none_or(|other| other.to_string() != error)
+    });
+    match field {
+        Some(field) => format!("`{field}`: {error}"),
+        None => error,
+    }
 }
 
 /// What is said of a line that nothing can be made of.
@@ -349,6 +386,10 @@ mod tests {
             (
                 r#"{"id":"a","type":"prompt"}"#,
                 json!({"id": "a", "type": "response", "command": "prompt", "success": false, "error": "prompt: missing field `message`"}),
+            ),
+            (
+                r#"{"id":"a","type":"prompt","message":"m","images":5}"#,
+                json!({"id": "a", "type": "response", "command": "prompt", "success": false, "error": "prompt: `images`: invalid type: integer `5`, expected a sequence"}),
             ),
         ];
         for (line, expected) in table {
