@@ -60,6 +60,5 @@ pub(crate) fn run(mode: RpcMode, choice: &SessionChoice) -> anyhow::Result<Exit>
 
 /// Prints what the native dialect looks like.
 pub(crate) fn schema() -> anyhow::Result<Exit> {
-    let schema = serde_json::to_string_pretty(&outlast_server::schema::document())?;
-    print(&(schema + "\n"))
+    print(&outlast_server::schema::text())
 }

@@ -19,7 +19,7 @@ pub fn document() -> Value {
         .for_serialize()
         .into_generator();
     let event = generator.subschema_for::<Event>();
-    let settled = generator.subschema_for::<Notice>();
+    let notice = generator.subschema_for::<Notice>();
     generator.subschema_for::<SnapshotView>();
     generator.subschema_for::<Followed>();
     let mut definitions = generator.take_definitions(true);
@@ -33,7 +33,7 @@ pub fn document() -> Value {
         "title": "Outlast, native dialect",
         "description": "A line that `outlast rpc --mode native` writes. A line that it reads is a Command. New fields and \
                         new kinds of events may come: leave alone what you do not know.",
-        "oneOf": [event, settled, { "$ref": "#/$defs/Reply" }],
+        "oneOf": [event, notice, { "$ref": "#/$defs/Reply" }],
         "$defs": definitions,
     })
 }
@@ -50,7 +50,7 @@ fn reply() -> Value {
         "description": "The reply to a command, in the order in which commands are answered.",
         "type": "object",
         "properties": {
-            "id": { "description": "That of the command, if it had one.", "type": "string" },
+            "id": { "description": "That of the command, if it had one." },
             "type": { "type": "string", "const": "response" },
             "command": {
                 "description": "The command; `parse` when the line was none.",
