@@ -28,6 +28,9 @@ pub(super) fn read(kind: Kind, given: Given<'_>) -> Result<Vec<String>, String> 
             .map_err(|why| format!("expected {expected}; `{}`: {why}", shown(text))),
     };
     texts.iter().try_for_each(check)?;
+    if texts.is_empty() && matches!(kind, Kind::SomeOf(_)) {
+        return Err(format!("expected {expected}; it is empty"));
+    }
     Ok(texts.into_iter().map(str::to_owned).collect())
 }
 

@@ -176,11 +176,9 @@ impl Value {
                 chain::Entry::read(text()?).map_err(|why| because(&why))?;
                 Self::Text(text()?.trim().to_owned())
             }
-            Kind::Models | Kind::Choices(_) => Self::List(list::read(setting.kind, given)?),
-            Kind::SomeOf(_) => match list::read(setting.kind, given)? {
-                none if none.is_empty() => return Err(because("it is empty")),
-                some => Self::List(some),
-            },
+            Kind::Models | Kind::Choices(_) | Kind::SomeOf(_) => {
+                Self::List(list::read(setting.kind, given)?)
+            }
             Kind::Flag => Self::Flag(given.flag().ok_or_else(wrong)?),
             Kind::Duration => Self::Duration(given.duration().ok_or_else(wrong)?),
             Kind::Within(seconds) => Self::Duration(given.within(seconds).ok_or_else(wrong)?),
