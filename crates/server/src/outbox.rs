@@ -11,11 +11,17 @@ use serde_json::value::RawValue;
 use std::collections::VecDeque;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 use tokio::io::{AsyncWrite, AsyncWriteExt};
 use tokio::sync::Notify;
+use tokio::time::{Instant, sleep_until};
 
 /// How many bytes may wait before there is no more room, about.
 pub const LIMIT: usize = 8 << 20;
+/// How many things may wait, however small they are.
+const MOST_WAITING: usize = 1 << 16;
+/// How much is written in a second when it is the same text over and over, each time a little longer.
+const REPEATED: usize = 10 << 20;
 /// How much is written at a time, about.
 const BATCH: usize = 64 << 10;
 /// What an item costs beside its text, about.
@@ -44,6 +50,8 @@ pub struct Outbox {
 /// Writes it.
 pub struct Writer {
     shared: Arc<Shared>,
+    /// When the next piece of a text is written that could become longer until then.
+    next_piece: Instant,
 }
 
 /// Closes the outbox when nobody is left who could send.
@@ -85,6 +93,7 @@ impl Outbox {
         });
         let writer = Writer {
             shared: shared.clone(),
+            next_piece: Instant::now(),
         };
         let end = Arc::new(SendingEnd { shared });
         (Self { end }, writer)
@@ -99,28 +108,25 @@ impl Outbox {
 
     /// Whether so much waits that no more should be made.
     pub fn is_full(&self) -> bool {
-        self.holds_more_than(LIMIT)
+        self.end.shared.queue().weight > LIMIT
     }
 
     /// Waits until there is room, also when that is because the client is gone. May be dropped; many may wait.
     pub async fn room(&self) {
-        self.less_than(LIMIT).await;
+        self.until(|queue| queue.weight <= LIMIT).await;
     }
 
-    /// Waits until there is room for what cannot wait itself: twice as much.
-    pub async fn last_room(&self) {
-        self.less_than(2 * LIMIT).await;
+    /// Waits until few enough things wait, however large they are: for what is small, and should not wait for anything.
+    pub async fn few_waiting(&self) {
+        self.until(|queue| queue.waiting.len() <= MOST_WAITING)
+            .await;
     }
 
-    fn holds_more_than(&self, limit: usize) -> bool {
-        self.end.shared.queue().weight > limit
-    }
-
-    async fn less_than(&self, limit: usize) {
+    async fn until(&self, is_so: impl Fn(&Queue) -> bool) {
         loop {
             // Listens before it looks, so that nothing is missed in between.
             let left = self.end.shared.left.notified();
-            if !self.holds_more_than(limit) {
+            if is_so(&self.end.shared.queue()) {
                 return;
             }
             left.await;
@@ -183,7 +189,7 @@ impl Queue {
 impl Writer {
     /// Writes until the outbox is closed and empty, or nothing can be written any more.
     pub async fn run(
-        self,
+        mut self,
         mut out: impl AsyncWrite + Unpin,
         mut voice: Box<dyn Voice>,
     ) -> io::Result<()> {
@@ -199,27 +205,64 @@ impl Writer {
                 return Ok(());
             } else {
                 // What has arrived since is remembered, and ends this at once.
-                self.shared.arrived.notified().await;
+                let arrived = self.shared.arrived.notified();
+                tokio::select! {
+                    () = arrived => {}
+                    () = sleep_until(self.next_piece), if self.holds_a_piece() => {}
+                }
             }
         }
     }
 
     /// Has the voice say what waits, item by item, until there is enough to write. Says how much that weighed.
-    fn take(&self, voice: &mut dyn Voice, lines: &mut Lines) -> usize {
+    fn take(&mut self, voice: &mut dyn Voice, lines: &mut Lines) -> usize {
         let mut weight = 0;
         while lines.as_bytes().len() < BATCH {
+            if self.holds_a_piece() && Instant::now() < self.next_piece {
+                break;
+            }
             let Some(next) = self.shared.queue().waiting.pop_front() else {
                 break;
             };
             weight += next.weight;
+            let (before, is_piece) = (lines.as_bytes().len(), next.item.is_piece());
             match next.item {
                 Item::Event(event) => voice.say(event, lines),
                 Item::Reply(frame) => lines.push(&frame),
                 Item::RunEnded { aborted } => voice.end_run(aborted, lines),
             }
+            if is_piece {
+                self.next_piece = Instant::now() + pause_after(lines.as_bytes().len() - before);
+            }
         }
         weight
     }
+
+    /// Whether nothing waits but a piece of a text, which may become longer while it does.
+    fn holds_a_piece(&self) -> bool {
+        let queue = self.shared.queue();
+        let first = queue.waiting.front();
+        let is_piece = first.is_some_and(|first| first.item.is_piece());
+        is_piece && queue.waiting.len() == 1 && !queue.closed
+    }
+}
+
+impl Item {
+    fn is_piece(&self) -> bool {
+        let Self::Event(event) = self else {
+            return false;
+        };
+        matches!(
+            event.body,
+            Body::TextDelta { .. } | Body::ReasoningDelta { .. }
+        )
+    }
+}
+
+/// A voice may say the whole text with each piece of it: then the pieces become larger, and fewer.
+fn pause_after(bytes: usize) -> Duration {
+    let millis = bytes.saturating_mul(1000) / REPEATED;
+    Duration::from_millis(u64::try_from(millis).unwrap_or(u64::MAX))
 }
 
 impl Drop for Writer {

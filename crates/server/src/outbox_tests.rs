@@ -343,3 +343,77 @@ async fn what_was_written_is_there_as_soon_as_nothing_else_waits() {
     outbox.close();
     task.await.unwrap().unwrap();
 }
+
+/// Says the whole text with each piece of it.
+#[derive(Default)]
+struct Repeating(String);
+
+impl Voice for Repeating {
+    fn say(&mut self, event: Event, out: &mut Lines) {
+        if let Body::TextDelta { text } = &event.body {
+            self.0.push_str(text);
+            out.push(&json!({ "delta": text, "whole": self.0 }));
+        } else {
+            out.push(&event);
+        }
+    }
+
+    fn end_run(&mut self, _: bool, _: &mut Lines) {}
+
+    fn merges_above(&self) -> usize {
+        0
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_text_that_is_repeated_with_each_piece_is_not_written_faster_than_it_can_be_read() {
+    let (outbox, writer) = Outbox::new(0);
+    let (near, mut far) = duplex(64 << 20);
+    let task = tokio::spawn(writer.run(near, Box::<Repeating>::default()));
+    let reading = tokio::spawn(async move {
+        let mut out = String::new();
+        far.read_to_string(&mut out).await.unwrap();
+        out
+    });
+    let begun = Instant::now();
+    for seq in 0..2000 {
+        outbox.send(Item::Event(text(seq, &"x".repeat(500))));
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+    let seconds = usize::try_from(begun.elapsed().as_secs()).unwrap() + 1;
+    outbox.close();
+    task.await.unwrap().unwrap();
+    let out = reading.await.unwrap();
+    // Without pauses it would be a gigabyte.
+    assert!(out.len() < (seconds + 1) * REPEATED, "{}", out.len());
+    let frames = out
+        .lines()
+        .map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let pieces: Vec<Value> = frames.collect();
+    assert!(pieces.len() > 100, "{}", pieces.len());
+    let deltas: String = pieces
+        .iter()
+        .map(|frame| frame["delta"].as_str().unwrap())
+        .collect();
+    assert_eq!(deltas.len(), 1_000_000);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_comes_behind_a_piece_of_a_text_waits_for_nothing() {
+    let (outbox, writer) = Outbox::new(0);
+    let (near, far) = duplex(64 << 20);
+    tokio::spawn(writer.run(near, Box::<Repeating>::default()));
+    outbox.send(Item::Event(text(1, &"x".repeat(5 << 20))));
+    settle().await;
+    outbox.send(Item::Event(text(2, "more")));
+    settle().await;
+    let begun = Instant::now();
+    outbox.send(reply(1));
+    let mut lines = BufReader::new(far).lines();
+    let mut last = String::new();
+    for _ in 0..3 {
+        last = lines.next_line().await.unwrap().unwrap();
+    }
+    assert!(last.contains("\"id\":1"), "{last}");
+    assert!(begun.elapsed() < Duration::from_millis(10));
+}

@@ -28,6 +28,7 @@ use crate::voice::Voice;
 use desk::Desk;
 use outlast_engine::CancellationToken;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::mpsc;
@@ -37,12 +38,15 @@ use tokio_util::task::AbortOnDropHandle;
 const LONGEST_LINE: usize = 64 << 20;
 /// How many kilobytes of commands may wait for their turn before no more are read: more than the longest line.
 const LANE: usize = 96 << 10;
-/// What is answered after the last command was read is waited for so long.
+/// When nothing was begun for so long after the last command was read, nothing more is answered.
 const LAST_ANSWERS: Duration = Duration::from_millis(500);
 /// Who does not read what is left for longer than this does not read it.
 const LAST_WORDS: Duration = Duration::from_secs(2);
+/// So long is a session closed at most.
+const GOODBYE: Duration = Duration::from_secs(5);
 /// The same when the process is told to end: it is given a second for everything.
-const LAST_WORDS_IN_A_HURRY: Duration = Duration::from_millis(200);
+const SHORT_LAST_WORDS: Duration = Duration::from_millis(200);
+const SHORT_GOODBYE: Duration = Duration::from_millis(400);
 
 /// How events are said.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,25 +107,39 @@ impl Server {
             () = self.stop.cancelled() => Ending::Stopped,
         };
         if ending == Ending::InputClosed {
-            let answered = async {
-                (&mut working).await.ok();
-                desk.accepted().await;
-            };
-            tokio::time::timeout(LAST_ANSWERS, answered).await.ok();
+            desk.answer_the_rest(&mut working).await;
         }
-        desk.leave().await;
-        outbox.close();
-        let last_words = match ending {
-            Ending::InputClosed => LAST_WORDS,
-            Ending::Stopped => LAST_WORDS_IN_A_HURRY,
-            Ending::OutputLost => return ending,
+        let (goodbye, last_words) = match ending {
+            Ending::InputClosed => (GOODBYE, LAST_WORDS),
+            Ending::Stopped | Ending::OutputLost => (SHORT_GOODBYE, SHORT_LAST_WORDS),
         };
-        tokio::time::timeout(last_words, writing).await.ok();
+        desk.leave(goodbye).await;
+        outbox.close();
+        if ending != Ending::OutputLost {
+            tokio::time::timeout(last_words, writing).await.ok();
+        }
         ending
     }
 }
 
 impl Desk {
+    /// Answers what was read, for as long as that goes on.
+    async fn answer_the_rest(&self, working: &mut AbortOnDropHandle<()>) {
+        loop {
+            let begun = self.begun.load(Ordering::Relaxed);
+            let done = async {
+                if !working.is_finished() {
+                    (&mut *working).await.ok();
+                }
+                self.accepted().await;
+            };
+            let is_done = tokio::time::timeout(LAST_ANSWERS, done).await.is_ok();
+            if is_done || self.begun.load(Ordering::Relaxed) == begun {
+                return;
+            }
+        }
+    }
+
     /// Reads commands until there are no more. Whoever reads no answers is not listened to for ever.
     async fn read(
         self: &Arc<Self>,
@@ -140,7 +158,7 @@ impl Desk {
             {
                 return;
             }
-            self.outbox.last_room().await;
+            self.outbox.few_waiting().await;
         }
     }
 

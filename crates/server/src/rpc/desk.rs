@@ -13,7 +13,7 @@ use outlast_engine::CancellationToken;
 use outlast_kernel::event::{Body, Event};
 use serde_json::json;
 use serde_json::value::RawValue;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::Semaphore;
@@ -22,8 +22,6 @@ use tokio_util::task::TaskTracker;
 /// How many answers are made at the same time that need the whole history of a session.
 const READERS: usize = 2;
 
-/// How long a session is closed at most.
-const LONGEST_GOODBYE: Duration = Duration::from_secs(1);
 /// Commands that are told to end are gone by then.
 const TIME_TO_END: Duration = Duration::from_millis(300);
 
@@ -42,6 +40,8 @@ pub(super) struct Desk {
     accepting: Arc<Mutex<Option<Caller>>>,
     /// How many prompts came during a wait and are to be said when the run is over.
     pub(super) prompts_waiting: AtomicU32,
+    /// How many commands were begun.
+    pub(super) begun: AtomicU64,
     /// Whether the last run ended with an answer.
     pub(super) ended_well: AtomicBool,
     /// Whether somebody has chosen the model that is asked next.
@@ -71,6 +71,7 @@ impl Desk {
             shells: Mutex::default(),
             accepting: Arc::default(),
             prompts_waiting: AtomicU32::new(0),
+            begun: AtomicU64::new(0),
             ended_well: AtomicBool::new(false),
             is_chosen: AtomicBool::new(false),
             readers: Arc::new(Semaphore::new(READERS)),
@@ -190,7 +191,7 @@ impl Desk {
     }
 
     /// Stops serving. A turn that runs is left as it is; all else is ended.
-    pub(super) async fn leave(&self) {
+    pub(super) async fn leave(&self, goodbye: Duration) {
         self.end_shells();
         let Some(session) = self.session() else {
             return;
@@ -206,7 +207,7 @@ impl Desk {
                 // A compaction, which has changed nothing yet.
                 session.abort();
                 let close = self.close(&session);
-                tokio::time::timeout(LONGEST_GOODBYE, close).await.ok();
+                tokio::time::timeout(goodbye, close).await.ok();
             }
         }
         self.tasks.close();

@@ -42,6 +42,7 @@ pub(super) async fn work_off(desk: Arc<Desk>, mut waiting: mpsc::UnboundedReceiv
             return;
         };
         desk.begin(session, task).await;
+        desk.begun.fetch_add(1, Ordering::Relaxed);
     }
 }
 
