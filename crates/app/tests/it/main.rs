@@ -39,6 +39,20 @@ mod recovery_cases;
 mod recovery_limits;
 #[cfg(unix)]
 mod resume;
+#[cfg(unix)]
+mod rpc_commands;
+#[cfg(unix)]
+mod rpc_driver;
+#[cfg(unix)]
+mod rpc_golden;
+#[cfg(unix)]
+mod rpc_native;
+#[cfg(unix)]
+mod rpc_queue;
+#[cfg(unix)]
+mod rpc_random;
+#[cfg(unix)]
+mod rpc_retry;
 mod sessions;
 mod shared;
 mod simulate;

@@ -1,0 +1,270 @@
+//! Every command of `outlast rpc` in every situation: it is answered, once, with its id, and an abort is never behind it.
+
+use crate::rpc_driver::{Rpc, in_real_time, word};
+use crate::support::Outlast;
+use crate::written;
+use serde_json::{Value, json};
+use std::time::{Duration, Instant};
+
+const ID: &str = "01900000-0000-7000-8000-000000000001";
+/// Nothing that is answered at once takes longer.
+const AT_ONCE: Duration = Duration::from_secs(1);
+/// No abort takes longer.
+const LONGEST_ABORT: Duration = Duration::from_millis(250);
+/// They end when what they began ends, and not before.
+const TAKE_LONG: [&str; 3] = ["compact", "prompt", "resume"];
+
+/// Every command with fields that are right; the last two are our own.
+fn commands(entry: &str) -> Vec<Value> {
+    vec![
+        json!({ "type": "prompt", "message": "p" }),
+        json!({ "type": "steer", "message": "s" }),
+        json!({ "type": "follow_up", "message": "f" }),
+        json!({ "type": "abort" }),
+        json!({ "type": "clear_queue" }),
+        json!({ "type": "new_session" }),
+        json!({ "type": "get_state" }),
+        json!({ "type": "set_model", "provider": "nope", "modelId": "m" }),
+        json!({ "type": "cycle_model" }),
+        json!({ "type": "get_available_models" }),
+        json!({ "type": "set_thinking_level", "level": "high" }),
+        json!({ "type": "cycle_thinking_level" }),
+        json!({ "type": "get_available_thinking_levels" }),
+        json!({ "type": "set_steering_mode", "mode": "all" }),
+        json!({ "type": "set_follow_up_mode", "mode": "all" }),
+        json!({ "type": "compact" }),
+        json!({ "type": "set_auto_compaction", "enabled": true }),
+        json!({ "type": "set_auto_retry", "enabled": true }),
+        json!({ "type": "abort_retry" }),
+        json!({ "type": "bash", "command": "true" }),
+        json!({ "type": "abort_bash" }),
+        json!({ "type": "get_session_stats" }),
+        json!({ "type": "export_html", "outputPath": "out.html" }),
+        json!({ "type": "switch_session", "sessionPath": "no-such-file.jsonl" }),
+        json!({ "type": "fork", "entryId": entry }),
+        json!({ "type": "clone" }),
+        json!({ "type": "get_fork_messages" }),
+        json!({ "type": "get_last_assistant_text" }),
+        json!({ "type": "set_session_name", "name": "n" }),
+        json!({ "type": "get_messages" }),
+        json!({ "type": "get_entries" }),
+        json!({ "type": "get_tree" }),
+        json!({ "type": "get_commands" }),
+        json!({ "type": "retry_now" }),
+        json!({ "type": "resume" }),
+    ]
+}
+
+// --- In every situation ---
+
+/// What is under way when a command comes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Situation {
+    Idle,
+    /// No answer has begun.
+    Asking,
+    Streaming,
+    Waiting,
+    Compacting,
+    Bash,
+}
+
+impl Situation {
+    /// A script that stays in it.
+    const fn script(self) -> &'static str {
+        match self {
+            Self::Streaming => "drip:30,of=long,times=always",
+            Self::Waiting => "error:503,times=always",
+            Self::Idle | Self::Asking | Self::Compacting | Self::Bash => {
+                "hold:86400,of=agent,times=always"
+            }
+        }
+    }
+
+    /// A client of a session whose conversation is worth a summary.
+    fn start(self, outlast: &Outlast) -> Rpc {
+        outlast.write("home/outlast.toml", "compaction.keep = 1000\n");
+        written::long_session(outlast, ID, self.script());
+        Rpc::with(outlast, &["--session", ID, "--policy", "overnight"])
+    }
+
+    /// Gets into it; the answer is what it began with.
+    fn enter(self, rpc: &mut Rpc) -> Option<String> {
+        let (command, event) = match self {
+            Self::Idle => return None,
+            Self::Asking => ("prompt", "agent_start"),
+            Self::Streaming => ("prompt", "message_update"),
+            Self::Waiting => ("prompt", "auto_retry_start"),
+            Self::Compacting => ("compact", "compaction_start"),
+            Self::Bash => ("bash", "bash_execution_update"),
+        };
+        let command = json!({ "type": command, "message": "go", "command": "echo; sleep 1000" });
+        let id = rpc.send(command);
+        rpc.event(event);
+        Some(id)
+    }
+}
+
+/// Whether what comes of a command can be answered before it has ended.
+fn takes_long(situation: Situation, name: &str) -> bool {
+    use Situation::{Bash, Compacting, Idle};
+    TAKE_LONG.contains(&name)
+        && match situation {
+            Idle | Bash => name == "compact",
+            situation => situation == Compacting,
+        }
+}
+
+/// Ends whatever is under way; how long the abort took.
+fn end(rpc: &mut Rpc, begun: Option<&str>) -> Duration {
+    let start = Instant::now();
+    rpc.get("abort");
+    let took = start.elapsed();
+    rpc.get("abort_bash");
+    if let Some(id) = begun {
+        rpc.reply(id);
+    }
+    took
+}
+
+/// Goes back to where the next case begins.
+fn go_back(rpc: &mut Rpc) {
+    rpc.get("clear_queue");
+    let state = rpc.idle();
+    if state["sessionId"] != ID {
+        rpc.data(json!({ "type": "switch_session", "sessionPath": ID }));
+    }
+    rpc.forget();
+}
+
+/// A command in a situation, answered before the abort or together with it; how long answer and abort took.
+fn case(situation: Situation, rpc: &mut Rpc, (command, at_once): (&Value, bool)) -> [Duration; 2] {
+    let begun = situation.enter(rpc);
+    let (start, id) = (Instant::now(), rpc.send(command.clone()));
+    let mut answered = Duration::ZERO;
+    if !at_once && !takes_long(situation, command["type"].as_str().unwrap()) {
+        rpc.reply(&id);
+        answered = start.elapsed();
+    }
+    let aborted = end(rpc, begun.as_deref());
+    let reply = rpc.reply(&id);
+    assert_eq!(reply["command"], command["type"]);
+    assert!(reply["success"].is_boolean(), "{reply}");
+    go_back(rpc);
+    [answered, aborted]
+}
+
+fn every_command_in(situation: Situation) {
+    let outlast = in_real_time();
+    let mut rpc = situation.start(&outlast);
+    let entry = word(&rpc.get("get_fork_messages")["messages"][0]["entryId"]);
+    let commands = commands(&entry);
+    assert_eq!(commands.len(), 33 + 2);
+    for command in &commands {
+        for at_once in [false, true] {
+            let mut is_in_time = || {
+                let [answered, aborted] = case(situation, &mut rpc, (command, at_once));
+                let is_in_time = answered < AT_ONCE && aborted < LONGEST_ABORT;
+                is_in_time.then_some(()).ok_or((answered, aborted))
+            };
+            // A machine that has much to do may be late once.
+            let took = is_in_time().or_else(|_| is_in_time());
+            assert_eq!(took, Ok(()), "{command} while {situation:?}");
+        }
+    }
+    let ok = json!({ "type": "set_model", "provider": "mock", "modelId": "ok:text,times=always" });
+    rpc.data(ok);
+    rpc.prompt_and_wait("still there?");
+    let text = word(&rpc.get("get_last_assistant_text")["text"]);
+    assert!(text.ends_with("You said: still there?"), "{text}");
+    rpc.check();
+    assert_eq!(rpc.finish().code, Some(0));
+}
+
+#[test]
+fn every_command_is_answered_when_nothing_is_under_way() {
+    every_command_in(Situation::Idle);
+}
+
+#[test]
+fn every_command_is_answered_while_the_provider_is_silent() {
+    every_command_in(Situation::Asking);
+}
+
+#[test]
+fn every_command_is_answered_while_an_answer_comes() {
+    every_command_in(Situation::Streaming);
+}
+
+#[test]
+fn every_command_is_answered_while_a_retry_is_waited_for() {
+    every_command_in(Situation::Waiting);
+}
+
+#[test]
+fn every_command_is_answered_while_the_conversation_is_made_smaller() {
+    every_command_in(Situation::Compacting);
+}
+
+#[test]
+fn every_command_is_answered_while_a_command_of_the_client_runs() {
+    every_command_in(Situation::Bash);
+}
+
+// --- Commands that are wrong ---
+
+#[test]
+fn a_field_that_is_missing_or_wrong_is_named_and_nothing_else_happens() {
+    let required = [
+        ("prompt", "message"),
+        ("steer", "message"),
+        ("follow_up", "message"),
+        ("set_model", "provider"),
+        ("set_model", "modelId"),
+        ("set_thinking_level", "level"),
+        ("set_steering_mode", "mode"),
+        ("set_follow_up_mode", "mode"),
+        ("set_auto_compaction", "enabled"),
+        ("set_auto_retry", "enabled"),
+        ("bash", "command"),
+        ("switch_session", "sessionPath"),
+        ("fork", "entryId"),
+        ("set_session_name", "name"),
+    ];
+    let optional = [
+        ("prompt", "images"),
+        ("prompt", "streamingBehavior"),
+        ("steer", "images"),
+        ("follow_up", "images"),
+        ("compact", "customInstructions"),
+        ("bash", "excludeFromContext"),
+        ("export_html", "outputPath"),
+        ("get_entries", "since"),
+    ];
+    let outlast = Outlast::new();
+    let mut rpc = Rpc::start(&outlast, "ok");
+    let all = commands("e");
+    let right = |name: &str| all.iter().find(|it| it["type"] == name).unwrap().clone();
+    let before = rpc.get("get_state");
+    let mut refused = |command: Value, field: &str| {
+        let reply = rpc.ask(command.clone());
+        assert_eq!(reply["success"], false, "{command}");
+        let error = word(&reply["error"]);
+        assert!(error.contains(&format!("`{field}`")), "{command}: {error}");
+    };
+    for (name, field) in required {
+        let mut command = right(name);
+        command.as_object_mut().unwrap().remove(field);
+        refused(command, field);
+    }
+    for (name, field) in required.into_iter().chain(optional) {
+        for wrong in [json!(5), json!({ "a": 1 }), json!([[]])] {
+            let mut command = right(name);
+            command[field] = wrong;
+            refused(command, field);
+        }
+    }
+    let after = rpc.get("get_state");
+    assert_eq!(before, after);
+    rpc.check();
+}
