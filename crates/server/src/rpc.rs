@@ -89,8 +89,9 @@ impl Server {
             impl AsyncWrite + Send + Unpin + 'static,
         ),
     ) -> Ending {
+        let host = Arc::clone(&self.host);
         let voice: Box<dyn Voice> = match self.dialect {
-            Dialect::Pi => Box::new(PiVoice::new(self.host.models())),
+            Dialect::Pi => Box::new(PiVoice::asking(move || host.models().into())),
             Dialect::Native => Box::new(NativeVoice),
         };
         let (outbox, writer) = Outbox::new(voice.merges_above());
@@ -166,6 +167,7 @@ impl Desk {
     fn receive(self: &Arc<Self>, line: Line) -> Option<lane::Task> {
         let unread = |why: String| command::unreadable(&why);
         let read = match line {
+            Line::Whole(line) if line.trim().is_empty() => return None,
             Line::Whole(line) => command::read(&line),
             Line::NotText => Err(unread("it is not UTF-8 text".to_owned())),
             Line::TooLong { bytes } => Err(unread(format!(

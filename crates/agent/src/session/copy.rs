@@ -60,7 +60,8 @@ impl Session {
         copied: Vec<Stored>,
         new: NewSession,
     ) -> Result<Hold, Error> {
-        if self.is_kept() {
+        // What cannot be written down there can be here.
+        if self.is_kept() && self.record.catch_up().await.is_ok() {
             let next = copied.last().map_or(0, |last| last.seq) + 1;
             return Ok(journal.fork(&self.id, Some(next), new).await?);
         }

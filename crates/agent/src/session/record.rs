@@ -96,8 +96,8 @@ impl Record {
         matches!(*self.home(), Home::Closed)
     }
 
-    /// Writes down what could not be written before, and lets go of the session. Should the first fail, it is as it was.
-    pub(super) async fn release(&self) -> Result<(), Error> {
+    /// Writes down what could not be written before. Should that fail, it is as it was. No turn may be running.
+    pub(super) async fn catch_up(&self) -> Result<(), Error> {
         // The next turn would do the same.
         let turn = self.lock().turn;
         self.begin_turn(turn);
@@ -108,6 +108,12 @@ impl Record {
             self.lock().owed = owed;
             return Err(error);
         }
+        Ok(())
+    }
+
+    /// Writes down what could not be written before, and lets go of the session. Should the first fail, it is as it was.
+    pub(super) async fn release(&self) -> Result<(), Error> {
+        self.catch_up().await?;
         let home = std::mem::replace(&mut *self.home(), Home::Closed);
         if let Home::Journal(journal, hold) = home {
             journal.release_or_remove(hold).await?;

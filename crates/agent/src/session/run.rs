@@ -44,7 +44,12 @@ impl Session {
 
     /// Carries the unfinished turn on, from where an earlier process left it.
     pub async fn resume(&self) -> Result<Ended, Error> {
-        let running = self.enter()?;
+        self.resume_until(CancellationToken::new()).await
+    }
+
+    /// The same, until that is cancelled.
+    pub async fn resume_until(&self, abort: CancellationToken) -> Result<Ended, Error> {
+        let running = self.enter_until(abort)?;
         let found = self.record.look(|standing| {
             let unfinished = standing.unfinished.clone()?;
             let turn = (standing.turns, unfinished);

@@ -28,6 +28,8 @@ const FAILED: &str = "the attempt failed";
 /// Says events in the words of the pi protocol.
 pub struct PiVoice {
     models: Models,
+    /// Which models are known, where that changes.
+    known: Option<Box<dyn Fn() -> Models + Send>>,
     run: Run,
     notices: Notices,
     /// What is known of the trouble before it is said as such.
@@ -43,9 +45,18 @@ impl PiVoice {
         Self {
             run: Run::new(models.in_use()),
             models,
+            known: None,
             notices: Notices::default(),
             trouble: None,
             retries_summary: false,
+        }
+    }
+
+    /// One that asks which models are known, whenever a turn begins.
+    pub fn asking(known: impl Fn() -> Models + Send + 'static) -> Self {
+        Self {
+            known: Some(Box::new(known)),
+            ..Self::new(Models::default())
         }
     }
 }
@@ -99,7 +110,12 @@ impl PiVoice {
 
     fn hear(&mut self, time: Timestamp, body: Body, out: &mut Lines) {
         match body {
-            Body::Start { provider, model } => self.run.asked = self.models.find(&provider, &model),
+            Body::Start { provider, model } => {
+                if let Some(known) = &self.known {
+                    self.models = known();
+                }
+                self.run.asked = self.models.find(&provider, &model);
+            }
             Body::ModelSwitched { to, .. } => self.ask(&to),
             Body::Input { text } => self.run.input(User::said(text, time), out),
             Body::AttemptStarted { .. } => {

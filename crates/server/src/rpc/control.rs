@@ -3,6 +3,7 @@
 use super::command::{Caller, Command, QueueMode};
 use super::desk::Desk;
 use super::lane::Task;
+use super::run::{Begin, First};
 use outlast_agent::session::Mode;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -48,11 +49,20 @@ impl Desk {
 
     /// Ends what was asked before: the wait for a retry, the call, the tool, a compaction. What waits to be said goes on
     /// waiting.
-    fn abort(&self) {
-        self.end_epoch();
+    fn abort(self: &Arc<Self>) {
+        let epoch = self.end_epoch();
         self.prompts_waiting.store(0, Ordering::Relaxed);
-        if let Some(session) = self.session() {
-            session.abort();
+        let Some(session) = self.session() else {
+            return;
+        };
+        session.abort();
+        // What an earlier process left is taken up to be ended.
+        if session.unfinished_turn().is_some() {
+            let begin = Begin {
+                first: First::Resume,
+                caller: None,
+            };
+            self.begin_run(begin, &epoch);
         }
     }
 

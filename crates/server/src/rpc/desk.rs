@@ -45,7 +45,9 @@ pub(super) struct Desk {
     /// Whether the last run ended with an answer.
     pub(super) ended_well: AtomicBool,
     /// Whether somebody has chosen the model that is asked next.
-    pub(super) is_chosen: AtomicBool,
+    pub(super) is_chosen: Arc<AtomicBool>,
+    /// How many compactions are under way or wait for their turn.
+    pub(super) compactions: AtomicU32,
     pub(super) readers: Arc<Semaphore>,
     /// What commands that wait for their turn take, in kilobytes.
     pub(super) places: Arc<Semaphore>,
@@ -73,7 +75,8 @@ impl Desk {
             prompts_waiting: AtomicU32::new(0),
             begun: AtomicU64::new(0),
             ended_well: AtomicBool::new(false),
-            is_chosen: AtomicBool::new(false),
+            is_chosen: Arc::default(),
+            compactions: AtomicU32::new(0),
             readers: Arc::new(Semaphore::new(READERS)),
             places: Arc::new(Semaphore::new(LANE)),
             tasks: TaskTracker::new(),
@@ -106,8 +109,11 @@ impl Desk {
     /// Hands events on; a prompt is accepted when it is written down, and that is said first.
     fn listener(&self) -> impl FnMut(&Event) + Send + 'static {
         let (outbox, log) = (self.outbox.clone(), self.log.clone());
-        let accepting = Arc::clone(&self.accepting);
+        let (accepting, is_chosen) = (Arc::clone(&self.accepting), Arc::clone(&self.is_chosen));
         move |event| {
+            if matches!(event.body, Body::Start { .. }) {
+                is_chosen.store(false, Ordering::Relaxed);
+            }
             if matches!(event.body, Body::Input { .. })
                 && let Some(caller) = lock(&accepting).take()
             {
@@ -177,8 +183,11 @@ impl Desk {
         lock(&self.epoch).clone()
     }
 
-    pub(super) fn end_epoch(&self) {
-        std::mem::take(&mut *lock(&self.epoch)).cancel();
+    /// Ends it, and begins the next; the answer is the one that is over.
+    pub(super) fn end_epoch(&self) -> CancellationToken {
+        let epoch = std::mem::take(&mut *lock(&self.epoch));
+        epoch.cancel();
+        epoch
     }
 
     /// What is cancelled when the commands of the client are to end.

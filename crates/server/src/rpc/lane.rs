@@ -64,7 +64,11 @@ impl Desk {
             Command::Resume => return self.resume(caller, epoch).await,
             Command::Compact {
                 custom_instructions,
-            } => return self.compact((session, caller), custom_instructions, epoch),
+            } => {
+                return self
+                    .compact((session, caller), custom_instructions, epoch)
+                    .await;
+            }
             Command::Bash {
                 command,
                 exclude_from_context,
@@ -93,23 +97,54 @@ impl Desk {
             first: First::Prompt(message),
             caller: Some(caller),
         };
-        while let Some(handed_back) = self.begin_run(begin, &epoch) {
-            begin = handed_back;
-            let Some(run) = self.run_under_way() else {
-                continue;
+        loop {
+            if !self.must_wait() {
+                match self.begin_run(begin, &epoch) {
+                    None => return,
+                    Some(handed_back) => begin = handed_back,
+                }
+            }
+            match self.run_under_way() {
+                // One that is ending is waited for: an abort and a prompt after it are one thing.
+                Some(run) if run.stop.is_cancelled() => run.over.cancelled().await,
+                None if !self.must_wait() => {}
+                _ => break,
+            }
+        }
+        if let (Some(session), First::Prompt(message), Some(caller)) =
+            (self.session(), begin.first, begin.caller)
+        {
+            let answer = self.queue_prompt(&session, message, behavior).await;
+            self.answer(&caller, answer);
+            self.begin_what_waits(&session);
+        }
+    }
+
+    /// Whether something has to be over before a prompt can have its turn: a compaction, or a turn that an earlier process
+    /// left.
+    fn must_wait(&self) -> bool {
+        let session = self.session();
+        let is_left = session.is_some_and(|session| session.unfinished_turn().is_some());
+        is_left && self.run_under_way().is_none() || self.compactions.load(Ordering::Relaxed) > 0
+    }
+
+    /// Prompts that had to wait have their turn, after the one that was left.
+    fn begin_what_waits(self: &Arc<Self>, session: &Session) {
+        let is_left = session.unfinished_turn().is_some();
+        let is_free = self.compactions.load(Ordering::Relaxed) == 0;
+        let is_asked = self.prompts_waiting.load(Ordering::Relaxed) > 0;
+        if is_free && is_asked && self.run_under_way().is_none() {
+            let first = if is_left {
+                First::Resume
+            } else {
+                First::Waiting
             };
-            // One that is ending is waited for: an abort and a prompt after it are one thing.
-            if run.stop.is_cancelled() {
-                run.over.cancelled().await;
-                continue;
-            }
-            if let (Some(session), First::Prompt(message), Some(caller)) =
-                (self.session(), begin.first, begin.caller)
-            {
-                let answer = self.queue_prompt(&session, message, behavior).await;
-                self.answer(&caller, answer);
-            }
-            return;
+            let begin = Begin {
+                first,
+                caller: None,
+            };
+            // A run that is under way by now says it, too.
+            self.begin_run(begin, &self.epoch());
         }
     }
 
@@ -123,7 +158,7 @@ impl Desk {
         let place = match behavior {
             Some(Behavior::Steer) => Place::Steering,
             Some(Behavior::FollowUp) => Place::FollowUp,
-            None if self.is_waiting(session) => {
+            None if self.is_waiting(session) || self.must_wait() => {
                 self.prompts_waiting.fetch_add(1, Ordering::Relaxed);
                 Place::FollowUp
             }
@@ -170,23 +205,32 @@ impl Desk {
         }
     }
 
-    fn compact(
+    async fn compact(
         self: &Arc<Self>,
         (session, caller): (Arc<Session>, Caller),
         focus: Option<String>,
         epoch: CancellationToken,
     ) {
-        let desk = Arc::clone(self);
-        self.tasks.spawn(async move {
+        while let Some(run) = self.run_under_way().filter(|run| run.stop.is_cancelled()) {
+            run.over.cancelled().await;
+        }
+        self.compactions.fetch_add(1, Ordering::Relaxed);
+        let (desk, abort) = (Arc::clone(self), epoch.child_token());
+        let mut work = Box::pin(async move {
             let limits = desk.host.limits();
-            let abort = epoch.child_token();
-            let compacted = session.compact_until(abort, focus.as_deref(), limits);
-            let answer = match compacted.await {
+            let compacted = session.compact_until(abort, focus.as_deref(), limits).await;
+            let answer = match compacted {
                 Ok(compacted) => Ok(Some(desk.compaction(&session, &compacted).await)),
                 Err(error) => Err(error.to_string()),
             };
+            desk.compactions.fetch_sub(1, Ordering::Relaxed);
             desk.answer(&caller, answer);
+            desk.begin_what_waits(&session);
         });
+        // It has begun before the next command does.
+        if futures_util::poll!(&mut work).is_pending() {
+            self.tasks.spawn(work);
+        }
     }
 
     /// Runs a command of the client, who may do what it likes; the model is told what came of it unless it is not to know.

@@ -14,11 +14,11 @@ use outlast_dialect::Message;
 use outlast_engine::CancellationToken;
 use outlast_engine::turn::Ended;
 use outlast_kernel::event::Seal;
-use std::future::poll_fn;
+use std::future::{poll_fn, ready};
+use std::panic::AssertUnwindSafe;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::task::ready;
 use std::time::Duration;
 use tokio::task::AbortHandle;
 
@@ -96,7 +96,11 @@ impl Desk {
         let desk = Arc::clone(self);
         let work = async move {
             let _over = over.drop_guard();
-            desk.carry_on(&session, first, stop).await;
+            let work = AssertUnwindSafe(desk.carry_on(&session, first, stop));
+            // A bug of ours ends the run, and not all that come after it.
+            if work.catch_unwind().await.is_err() {
+                desk.end_run(&session, Some(Seal::Error), false);
+            }
         };
         begun.task = Some(self.tasks.spawn(work).abort_handle());
         *run = Some(begun);
@@ -144,8 +148,10 @@ impl Desk {
             }
             First::Waiting => self.waiting_turn(session, stop),
             First::Resume if session.unfinished_turn().is_some() => {
-                session.resume().map(|ended| ended.map(Some)).boxed()
+                let resumed = session.resume_until(stop);
+                resumed.map(|ended| ended.map(Some)).boxed()
             }
+            First::Resume if !is_empty(&session.waiting()) => self.waiting_turn(session, stop),
             First::Resume => {
                 let ask = self.ask(None, stop);
                 session.try_again(ask).map(|ended| ended.map(Some)).boxed()
@@ -154,6 +160,9 @@ impl Desk {
     }
 
     fn waiting_turn<'a>(&self, session: &'a Session, stop: CancellationToken) -> Turn<'a> {
+        if is_empty(&session.waiting()) {
+            return ready(Ok(None)).boxed();
+        }
         session.prompt_waiting(self.ask(None, stop)).boxed()
     }
 
@@ -162,7 +171,7 @@ impl Desk {
             message,
             limits: self.host.limits(),
             options: self.host.options(),
-            chosen: self.is_chosen.swap(false, Ordering::Relaxed),
+            chosen: self.is_chosen.load(Ordering::Relaxed),
             abort,
         }
     }
@@ -184,8 +193,9 @@ impl Desk {
 
     /// Nothing was begun: whoever has asked for it is told, and there is no completion.
     fn could_not_begin(&self, error: &Error) {
+        let unaccepted = self.take_unaccepted();
         *lock(&self.run) = None;
-        match self.take_unaccepted() {
+        match unaccepted {
             Some(caller) => self.reply(caller.refuse(&error.to_string())),
             // A later turn of a run could not begin; what waits is still there.
             None => self.outbox.send(Item::RunEnded { aborted: false }),
@@ -245,7 +255,7 @@ async fn paced(
             }));
         }
         if let Some(wait) = &mut hold {
-            ready!(wait.as_mut().poll(context));
+            std::task::ready!(wait.as_mut().poll(context));
             hold = None;
         }
         turn.as_mut().poll(context)
