@@ -151,6 +151,11 @@ impl Hooks {
         }))
     }
 
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.0.lanes().is_empty()
+    }
+
     /// Runs the hooks on what happens in that session, until the subscription is dropped.
     pub fn listen(&self, session: &Session) -> Subscription {
         let mut translation = Translation::of(session);

@@ -82,12 +82,20 @@ impl Parts {
         self.settings.limits.from(self.clock.now())
     }
 
+    /// The model that is asked, as clients are told of it.
+    pub(crate) fn card(&self, base_url: Option<&str>) -> Model {
+        self.reached.card(&self.settings, base_url)
+    }
+
     /// The models that can be asked, as clients are told of them; the one that is asked first.
     pub(crate) fn models(&self, base_url: Option<&str>) -> Vec<Model> {
-        let first = self.reached.card(&self.settings, base_url);
         let others = self.fallbacks.iter().zip(&self.settings.fallbacks);
-        let others = others.map(|(reached, settings)| reached.card(settings, None));
-        std::iter::once(first).chain(others).collect()
+        let others = others.map(|(reached, settings)| {
+            // An address that was typed is that of the chosen provider.
+            let is_there = settings.provider == self.settings.provider;
+            reached.card(settings, base_url.filter(|_| is_there))
+        });
+        std::iter::once(self.card(base_url)).chain(others).collect()
     }
 
     /// What is run when something happens in a session in that folder.

@@ -90,15 +90,20 @@ pub(crate) struct PromptArguments {
     pub(crate) choice: SessionChoice,
 
     /// A picture to go along with the prompt; may be given more than once
-    #[arg(long, value_name = "FILE", requires = "prompt")]
+    #[arg(
+        long,
+        value_name = "FILE",
+        requires = "prompt",
+        conflicts_with = "mode"
+    )]
     pub(crate) image: Vec<PathBuf>,
 
     /// Ask for the answer as a whole instead of in pieces
-    #[arg(long, requires = "prompt")]
+    #[arg(long, requires = "prompt", conflicts_with = "mode")]
     pub(crate) no_stream: bool,
 
     /// Print every event as one line of JSON instead of the answer
-    #[arg(long, requires = "prompt")]
+    #[arg(long, requires = "prompt", conflicts_with = "mode")]
     pub(crate) json: bool,
 }
 

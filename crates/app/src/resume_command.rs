@@ -20,6 +20,7 @@ use outlast_agent::session::{self, Ask, read};
 use outlast_engine::Clock;
 use outlast_engine::journal::Entry;
 use outlast_engine::knowledge::Knowledge;
+use outlast_engine::turn::Ended;
 use outlast_kernel::policy::Policy;
 use outlast_store::Journal;
 use outlast_store::journal::{State, Summary};
@@ -77,8 +78,10 @@ enum What {
     CarryOn,
     /// Its turn is settled, and its process died before it could say so.
     Deliver,
-    /// It was named, and its last turn failed.
+    /// It was named, and its last turn failed, or something waits to be said in it.
     TryAgain,
+    /// Something waits to be said in it.
+    SayWaiting,
 }
 
 /// What is to be done: for the session that was named, or for all.
@@ -145,12 +148,28 @@ impl Resuming {
         }
     }
 
-    async fn carry_on(&self, work: &Work, mut signals: Signals) -> anyhow::Result<Exit> {
+    async fn carry_on(&self, work: &Work, signals: Signals) -> anyhow::Result<Exit> {
         let summary = &work.summary;
         if work.what == What::Deliver {
             let place = (self.screen(summary), &*self.clock);
             return deliver(&self.journal, &summary.id, place).await;
         }
+        let (mut exit, mut waits) = self.turn(summary, work.what, signals.clone()).await?;
+        // What was to follow has its turn.
+        while waits && exit == Exit::Success {
+            let next = self.turn(summary, What::SayWaiting, signals.clone());
+            (exit, waits) = next.await?;
+        }
+        Ok(exit)
+    }
+
+    /// One turn of a session. Says whether something waits to be said after it.
+    async fn turn(
+        &self,
+        summary: &Summary,
+        what: What,
+        mut signals: Signals,
+    ) -> anyhow::Result<(Exit, bool)> {
         let folder = PathBuf::from(&summary.directory);
         if !folder.is_dir() {
             bail!(
@@ -161,12 +180,16 @@ impl Resuming {
         }
         let (session, (policy, hooks), ask) = tokio::select! {
             opened = self.open(&summary.id, &folder) => opened?,
-            signal = signals.next() => return Ok(Exit::Signalled(signal)),
+            signal = signals.next() => return Ok((Exit::Signalled(signal), false)),
         };
         let turn = async {
-            match work.what {
-                What::TryAgain => session.try_again(ask).await,
+            match what {
                 What::CarryOn | What::Deliver => session.resume().await,
+                What::SayWaiting => say_waiting(&session, ask).await,
+                What::TryAgain => match session.try_again(ask.clone()).await {
+                    Err(session::Error::NothingToDo { .. }) => say_waiting(&session, ask).await,
+                    ended => ended,
+                },
             }
         };
         let watching = Watching {
@@ -175,7 +198,8 @@ impl Resuming {
             hooks,
         };
         let followed = follow(&session, turn, watching).await?;
-        followed.finish(session, &policy).await
+        let waits = !session.waiting().is_empty();
+        Ok((followed.finish(session, &policy).await?, waits))
     }
 
     /// Opens the session with what was typed for its last prompt.
@@ -217,6 +241,13 @@ impl Resuming {
         let heading = format!("== {} {}", summary.id, summary.title);
         Screen::one_of_several(self.json, &summary.id, heading)
     }
+}
+
+/// Says what waits, if anything does.
+async fn say_waiting(session: &Session, ask: Ask) -> Result<Ended, session::Error> {
+    let said = session.prompt_waiting(ask).await?;
+    let session = session.id().to_owned();
+    said.ok_or(session::Error::NothingToDo { session })
 }
 
 /// Whether another process was faster: it has the session, or has finished it already.

@@ -21,13 +21,18 @@ use outlast_store::Journal;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// How long hooks are waited for after a signal: clients give us a second for everything.
+const AFTER_SIGNAL: Duration = Duration::from_millis(400);
 
 pub(crate) struct RpcHost {
     clock: Arc<dyn Clock>,
     knowledge: Knowledge,
     journal: Option<Journal>,
-    /// What was typed, and chosen since.
-    typed: Mutex<Options>,
+    /// What was typed, and the model that was chosen since.
+    typed: Options,
+    chosen: Mutex<Option<(String, String)>>,
     /// What the session in use was made with.
     in_use: Mutex<InUse>,
     /// What runs when something happens, for each session that there was; with who listens until it is left.
@@ -43,6 +48,9 @@ struct Hooked {
 
 #[derive(Clone, Default)]
 struct InUse {
+    /// As it was made.
+    made_with: Options,
+    /// The same with the model that was chosen since.
     options: Options,
     folder: PathBuf,
     models: Vec<Model>,
@@ -58,13 +66,17 @@ impl RpcHost {
         let journal = match &home {
             _ if choice.no_session => None,
             Some(home) => kept(home),
-            None => None,
+            None => {
+                unwritten("there is no folder to keep it in");
+                None
+            }
         };
         Ok(Self {
             knowledge: knowledge::open(home, &clock).await,
             clock,
             journal,
-            typed: Mutex::new(Options::of(choice)),
+            typed: Options::of(choice),
+            chosen: Mutex::default(),
             in_use: Mutex::default(),
             hooks: Mutex::default(),
             signalled: Mutex::default(),
@@ -80,9 +92,10 @@ impl RpcHost {
     pub(crate) async fn finish(&self, signals: &Signals) {
         let signalled = *lock(&self.signalled);
         let all = std::mem::take(&mut *lock(&self.hooks));
-        let finish = all
-            .iter()
-            .map(|hooked| hooks::finish(&hooked.hooks, signalled, signals.clone()));
+        let finish = all.iter().map(async |hooked| match signalled {
+            Some(_) => hooked.hooks.finish(AFTER_SIGNAL).await,
+            None => hooks::finish(&hooked.hooks, None, signals.clone()).await,
+        });
         join_all(finish).await;
     }
 
@@ -92,7 +105,9 @@ impl RpcHost {
             listening: Some(hooks.listen(session)),
             hooks,
         };
-        lock(&self.hooks).push(hooked);
+        if !hooked.hooks.is_empty() {
+            lock(&self.hooks).push(hooked);
+        }
     }
 
     /// The session to begin with: a new one, or the one that was named.
@@ -121,30 +136,55 @@ impl RpcHost {
 
     /// Makes a session, and takes note of what it is made of.
     async fn make(&self, folder: &Path, from: From<'_>) -> anyhow::Result<Opened> {
-        let typed = lock(&self.typed).clone();
-        let mut options = match &from {
-            From::Session(_, earlier) => typed.after(earlier.clone()),
-            From::Nothing | From::Copy(..) => typed,
+        let (typed, chosen) = match &from {
+            From::Session(_, earlier) => (self.typed.clone().after(earlier.clone()), None),
+            From::Nothing | From::Copy(..) => (self.typed.clone(), lock(&self.chosen).clone()),
         };
-        let settings = config::load_in(Some(folder), &options.overrides())?;
-        let parts = Parts::new(settings, &options, self.clock.clone())?;
-        options.pin(&parts.settings, parts.model());
-        let in_use = InUse {
+        let mut in_use = InUse {
             folder: folder.to_owned(),
-            models: parts.models(options.base_url.as_deref()),
-            hidden_variables: parts.settings.key_variables.clone(),
-            limits: parts.settings.limits,
-            options,
+            ..InUse::default()
+        };
+        let parts = self.parts(folder, typed, &mut in_use)?;
+        in_use.made_with = in_use.options.clone();
+        let parts = match chosen {
+            None => parts,
+            Some((provider, model)) => {
+                let options = in_use.made_with.clone().choosing(&provider, &model);
+                self.parts(folder, options, &mut in_use)?
+            }
         };
         let hooks = parts.hooks(folder);
+        let model = parts.card(in_use.options.base_url.as_deref());
         let place = (folder, Attendance::Unattended);
         let setup = parts.setup(&in_use.options, &self.knowledge, place).await;
+        if matches!(from, From::Session(..)) {
+            // It has a model of its own.
+            *lock(&self.chosen) = None;
+        }
         let session = self.session(folder, (from, setup)).await?;
         self.listen(&session, hooks);
-        let model = in_use.models.first().cloned();
         *lock(&self.in_use) = in_use;
-        let model = model.context("there is no model")?;
         Ok(Opened { session, model })
+    }
+
+    /// What a session in that folder is made of with these options; what is to be known of it is noted.
+    fn parts(&self, folder: &Path, options: Options, in_use: &mut InUse) -> anyhow::Result<Parts> {
+        let settings = config::load_in(Some(folder), &options.overrides())?;
+        let parts = Parts::new(settings, &options, self.clock.clone())?;
+        in_use.options = options;
+        in_use.options.pin(&parts.settings, parts.model());
+        in_use.limits = parts.settings.limits;
+        in_use
+            .hidden_variables
+            .clone_from(&parts.settings.key_variables);
+        // Those that could be chosen before still can be, in their places.
+        for model in parts.models(in_use.options.base_url.as_deref()) {
+            match in_use.models.iter_mut().find(|known| known.is_same(&model)) {
+                Some(known) => *known = model,
+                None => in_use.models.push(model),
+            }
+        }
+        Ok(parts)
     }
 
     async fn session(
@@ -176,33 +216,21 @@ impl RpcHost {
         if Provider::named(provider).is_none() {
             return Ok(None);
         }
-        let InUse {
-            options, folder, ..
-        } = lock(&self.in_use).clone();
-        let mut options = options.choosing(provider, model);
-        let settings = config::load_in(Some(&folder), &options.overrides())?;
-        let parts = Parts::new(settings, &options, self.clock.clone())?;
-        options.pin(&parts.settings, parts.model());
-        let (models, limits) = (
-            parts.models(options.base_url.as_deref()),
-            parts.settings.limits,
-        );
+        let mut in_use = lock(&self.in_use).clone();
+        // The address that was typed is that of the provider that it was typed for.
+        let options = in_use.made_with.clone().choosing(provider, model);
+        let folder = in_use.folder.clone();
+        let parts = self.parts(&folder, options, &mut in_use)?;
+        let card = parts.card(in_use.options.base_url.as_deref());
         let setup = Setup {
             system: now.system.clone(),
             tools: now.tools.clone(),
             offered: now.offered.clone(),
-            ..parts.setup_without_tools(&options, &self.knowledge)
+            ..parts.setup_without_tools(&in_use.options, &self.knowledge)
         };
-        let chosen = models.first().cloned();
-        let mut in_use = lock(&self.in_use);
-        // Those that could be chosen before still can be.
-        let others = std::mem::take(&mut in_use.models);
-        let is_other = |other: &Model| !models.iter().any(|model| model == other);
-        let others = others.into_iter().filter(is_other).collect::<Vec<_>>();
-        in_use.models = models.into_iter().chain(others).collect();
-        (in_use.options, in_use.limits) = (options.clone(), limits);
-        *lock(&self.typed) = options;
-        Ok(chosen.map(|model| (setup, model)))
+        *lock(&self.in_use) = in_use;
+        *lock(&self.chosen) = Some((provider.to_owned(), model.to_owned()));
+        Ok(Some((setup, card)))
     }
 }
 

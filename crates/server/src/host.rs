@@ -25,7 +25,7 @@ pub trait Host: Send + Sync {
         before: Option<u64>,
     ) -> BoxFuture<'a, Result<Opened, String>>;
 
-    /// The models that can be chosen, the one in use first.
+    /// The models that can be chosen, always in the same order.
     fn models(&self) -> Vec<Model>;
 
     /// What the session is made of when it asks that model of that provider; `None` when there is no such model.
@@ -89,6 +89,13 @@ pub struct Model {
     pub context_window: u64,
     /// How many it can write.
     pub max_tokens: u64,
+}
+
+impl Model {
+    /// Whether that is the same model of the same provider.
+    pub fn is_same(&self, other: &Self) -> bool {
+        (&self.provider, &self.id) == (&other.provider, &other.id)
+    }
 }
 
 /// What a million tokens cost, in dollars.

@@ -32,6 +32,11 @@ pub struct Waiting {
 }
 
 impl Waiting {
+    /// Whether nothing waits.
+    pub fn is_empty(&self) -> bool {
+        self.steering.is_empty() && self.follow_up.is_empty()
+    }
+
     fn of<'a>(letters: impl IntoIterator<Item = &'a Letter>) -> Self {
         let mut waiting = Self::default();
         for letter in letters {

@@ -2,7 +2,8 @@
 
 use super::surrogates;
 use outlast_dialect::{Image, Message, Part, Role};
-use serde::{Deserialize, Serialize};
+use serde::de::Error;
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Map, Value};
 
@@ -170,8 +171,20 @@ pub(super) struct Said {
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Picture {
+    #[serde(deserialize_with = "base64")]
     data: String,
     mime_type: String,
+}
+
+/// What is no base 64 would be refused with every call that follows.
+fn base64<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
+    let data = String::deserialize(deserializer)?;
+    let digits = data.trim_end_matches('=');
+    let is_digit = |byte: u8| byte.is_ascii_alphanumeric() || b"+/".contains(&byte);
+    match !digits.is_empty() && digits.bytes().all(is_digit) && data.len() - digits.len() <= 2 {
+        true => Ok(data),
+        false => Err(D::Error::custom("expected a picture in base 64")),
+    }
 }
 
 impl From<Said> for Message {

@@ -2,6 +2,7 @@
 
 use super::command::{Caller, Command};
 use super::desk::Desk;
+use crate::host::Model;
 use crate::pi_rpc::asked::Models;
 use crate::pi_rpc::history::History;
 use outlast_agent::Session;
@@ -43,7 +44,7 @@ impl Desk {
     /// What is known of the models of this session.
     pub(super) fn models(&self) -> Models {
         let (first, others) = (self.model(), self.host.models());
-        let is_other = |other: &_| first.as_ref() != Some(other);
+        let is_other = |other: &Model| !first.as_ref().is_some_and(|first| first.is_same(other));
         let others = others.into_iter().filter(is_other);
         let all: Vec<_> = first.iter().cloned().chain(others).collect();
         all.into()
@@ -116,8 +117,12 @@ struct Tree<'a> {
     leaf_id: Option<&'a str>,
 }
 
-/// Writes the session as a page. What was said in it is for its user alone.
+/// Writes the session as a page, for its user alone. What is there and no file may keep a writer waiting for ever.
 fn export(path: &Path, head: &Head, entries: &[Stored]) -> io::Result<()> {
+    if std::fs::metadata(path).is_ok_and(|there| !there.is_file()) {
+        let why = "it is there, and no file";
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+    }
     let mut options = OpenOptions::new();
     options.write(true).create(true).truncate(true);
     #[cfg(unix)]

@@ -9,7 +9,7 @@ use crate::outbox::{Item, Outbox};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use outlast_agent::Session;
-use outlast_agent::session::{Ask, Error, Waiting};
+use outlast_agent::session::{Ask, Error};
 use outlast_dialect::Message;
 use outlast_engine::CancellationToken;
 use outlast_engine::turn::Ended;
@@ -151,7 +151,7 @@ impl Desk {
                 let resumed = session.resume_until(stop);
                 resumed.map(|ended| ended.map(Some)).boxed()
             }
-            First::Resume if !is_empty(&session.waiting()) => self.waiting_turn(session, stop),
+            First::Resume if !session.waiting().is_empty() => self.waiting_turn(session, stop),
             First::Resume => {
                 let ask = self.ask(None, stop);
                 session.try_again(ask).map(|ended| ended.map(Some)).boxed()
@@ -160,7 +160,7 @@ impl Desk {
     }
 
     fn waiting_turn<'a>(&self, session: &'a Session, stop: CancellationToken) -> Turn<'a> {
-        if is_empty(&session.waiting()) {
+        if session.waiting().is_empty() {
             return ready(Ok(None)).boxed();
         }
         session.prompt_waiting(self.ask(None, stop)).boxed()
@@ -211,7 +211,7 @@ impl Desk {
         self.ended_well.store(ended_well, Ordering::Relaxed);
         *lock(&self.run) = None;
         self.outbox.send(Item::RunEnded { aborted });
-        if aborted || is_empty(&session.waiting()) {
+        if aborted || session.waiting().is_empty() {
             self.prompts_waiting.store(0, Ordering::Relaxed);
         } else if ended_well || self.has_prompt_waiting() {
             self.begin_waiting();
@@ -232,10 +232,6 @@ impl Desk {
             self.begin_waiting();
         }
     }
-}
-
-fn is_empty(waiting: &Waiting) -> bool {
-    waiting.steering.is_empty() && waiting.follow_up.is_empty()
 }
 
 /// Drives a turn only while what it says can be taken in, until it is to end.

@@ -3,15 +3,17 @@
 use super::command::{Command, ThinkingLevel};
 use super::desk::Desk;
 use super::lane::Answer;
-use crate::host::Opened;
+use crate::host::{Model, Opened};
 use crate::pi_rpc::history::History;
 use outlast_agent::Session;
+use outlast_kernel::text;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
 
 /// A run that is to make room has so long to end.
 const LONGEST_END: Duration = Duration::from_secs(1);
+const LONGEST_NAME: usize = 200;
 
 impl Desk {
     /// Does what concerns sessions and models as a whole; what is none of that is handed back.
@@ -22,9 +24,7 @@ impl Desk {
     ) -> Result<Answer, Command> {
         Ok(match command {
             Command::NewSession => self.replace(Other::New).await,
-            Command::SwitchSession { session_path } => {
-                self.replace(Other::Named(&session_path)).await
-            }
+            Command::SwitchSession { session_path } => self.switch(session, &session_path).await,
             Command::Clone => self.replace(Other::Copy(session, None)).await,
             Command::Fork { entry_id } => self.fork(session, &entry_id).await,
             Command::SetSessionName { name } => self.rename(session, name.trim()).await,
@@ -45,7 +45,13 @@ impl Desk {
         })
     }
 
+    /// A title is one line, and no longer than one can be.
     async fn rename(&self, session: &Session, name: &str) -> Answer {
+        let name = text::plain(name)
+            .split_whitespace()
+            .collect::<Vec<_>>()
+            .join(" ");
+        let name = &*text::bounded(&name, LONGEST_NAME);
         if name.is_empty() {
             return Err("Session name cannot be empty".to_owned());
         }
@@ -54,6 +60,14 @@ impl Desk {
     }
 
     // --- Sessions ---
+
+    async fn switch(self: &Arc<Self>, session: &Session, path: &str) -> Answer {
+        let is_open = session_name(path).is_some_and(|name| session.id().starts_with(name));
+        match is_open {
+            true => Ok(Some(json!({ "cancelled": false }))),
+            false => self.replace(Other::Named(path)).await,
+        }
+    }
 
     /// Goes on with another session. The run that is under way is ended first, and settled.
     async fn replace(self: &Arc<Self>, other: Other<'_>) -> Answer {
@@ -80,7 +94,9 @@ impl Desk {
             Other::Named(path) => match session_name(path) {
                 Some(name) => self.host.open(name).await,
                 // A file that is not there is begun.
-                None if !std::path::Path::new(path).exists() => self.host.begin().await,
+                None if is_file_name(path) && !std::path::Path::new(path).exists() => {
+                    self.host.begin().await
+                }
                 None => Err(format!(
                     "{path} is no session of ours; give its id, or the `sessionFile` of `get_state`"
                 )),
@@ -119,9 +135,11 @@ impl Desk {
 
     async fn cycle_model(&self, session: &Session) -> Answer {
         let (models, current) = (self.host.models(), self.model());
-        let place = models
-            .iter()
-            .position(|model| Some(model) == current.as_ref());
+        let is_current = |model: &Model| {
+            let current = current.as_ref();
+            current.is_some_and(|current| current.is_same(model))
+        };
+        let place = models.iter().position(is_current);
         let next = place.map_or(0, |place| place + 1) % models.len().max(1);
         match models.get(next) {
             Some(next) if models.len() > 1 => {
@@ -148,6 +166,11 @@ fn session_name(path: &str) -> Option<&str> {
     let name = path.rsplit_once('#').map_or(path, |(_, name)| name);
     let is_id = |b: u8| b.is_ascii_hexdigit() || b == b'-';
     (!name.is_empty() && name.bytes().all(is_id)).then_some(name)
+}
+
+/// Whether it looks like the name of a file, and not like a name that was mistyped.
+fn is_file_name(path: &str) -> bool {
+    path.contains(['/', '\\']) || path.ends_with(".jsonl")
 }
 
 #[cfg(test)]
