@@ -53,6 +53,7 @@ mod rpc_queue;
 mod rpc_random;
 #[cfg(unix)]
 mod rpc_retry;
+mod rpc_sessions;
 mod sessions;
 mod shared;
 mod simulate;
