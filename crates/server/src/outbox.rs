@@ -19,7 +19,7 @@ use tokio::time::{Instant, sleep_until};
 /// How many bytes may wait before there is no more room, about.
 pub const LIMIT: usize = 8 << 20;
 /// How many things may wait, however small they are.
-const MOST_WAITING: usize = 1 << 16;
+const MOST_WAITING: usize = 1 << 14;
 /// How much is written in a second when it is the same text over and over, each time a little longer.
 const REPEATED: usize = 10 << 20;
 /// How much is written at a time, about.

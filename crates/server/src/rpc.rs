@@ -110,6 +110,8 @@ impl Server {
         if ending == Ending::InputClosed {
             desk.answer_the_rest(&mut working).await;
         }
+        // Nothing is begun any more.
+        working.abort();
         let (goodbye, last_words) = match ending {
             Ending::InputClosed => (GOODBYE, LAST_WORDS),
             Ending::Stopped | Ending::OutputLost => (SHORT_GOODBYE, SHORT_LAST_WORDS),

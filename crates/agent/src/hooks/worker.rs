@@ -140,6 +140,7 @@ impl Said {
     fn after(&self, how: String) -> String {
         let said = String::from_utf8_lossy(&self.0).replace('\r', "\n");
         let said = text::plain(&said);
+        let said = text::without_secrets(&said);
         let lines = said.lines().map(str::trim);
         let lines: Vec<&str> = lines.filter(|line| !line.is_empty()).collect();
         match lines.is_empty() {

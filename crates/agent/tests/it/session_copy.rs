@@ -116,6 +116,30 @@ async fn a_copy_goes_on_by_itself_and_is_there_after_a_restart() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_copy_has_what_could_not_be_written_down_yet() {
+    let (kept, world) = (Kept::new(), World::new([answers("one"), answers("two")]));
+    let session = kept.begin(world.setup()).await;
+    session.prompt("first".into()).await.unwrap();
+    let aside = kept.path().with_extension("aside");
+    std::fs::rename(kept.path(), &aside).unwrap();
+    session.prompt("second".into()).await.unwrap();
+    std::fs::rename(&aside, kept.path()).unwrap();
+    let copy = session
+        .fork(Some(&kept.journal), None, world.setup())
+        .await
+        .unwrap();
+    let id = copy.id().to_owned();
+    drop(copy);
+    let copy = kept.open(&id, world.setup()).await;
+    let conversation = ["first", "one", "second", "two"];
+    assert_eq!(words(&copy.messages()), conversation);
+    assert_eq!(kept.journal.summary(&id).await.unwrap().turns, 2);
+    session.close().await.unwrap();
+    let session = kept.open(session.id(), world.setup()).await;
+    assert_eq!(words(&session.messages()), conversation);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_session_whose_turn_runs_can_be_copied_up_to_that() {
     let (kept, world) = (
         Kept::new(),

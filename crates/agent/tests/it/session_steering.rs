@@ -1,10 +1,12 @@
 //! What a person can do to a session that runs or waits, and what they can see of it.
 
 use crate::support::{
-    Listener, START, World, answers, calls, fails, hangs, is_wait, overloaded, text, words,
+    Listener, START, World, answers, calls, fails, hangs, is_wait, overloaded, text, until_cut,
+    words,
 };
 use outlast_agent::Session;
 use outlast_agent::session::{Error, Held, Retry, Snapshot};
+use outlast_engine::CancellationToken;
 use outlast_kernel::event::{Body, Seal};
 use outlast_kernel::policy::Policy;
 use outlast_kernel::verdict::Cause;
@@ -12,6 +14,22 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 // --- Cancelling ---
+
+#[tokio::test(start_paused = true)]
+async fn a_turn_that_was_aborted_before_it_is_carried_on_makes_no_call() {
+    let world = World::new([fails(overloaded()), answers("Hello")]);
+    let session = world.session();
+    until_cut(&session, session.prompt("hi".into()), is_wait).await;
+    let abort = CancellationToken::new();
+    abort.cancel();
+    let ended = session.resume_until(abort).await.unwrap();
+    assert_eq!(
+        (ended.seal, world.elapsed()),
+        (Seal::Aborted, Duration::ZERO)
+    );
+    assert_eq!(world.provider.called_at(), [0]);
+    assert!(session.unfinished_turn().is_none());
+}
 
 #[tokio::test(start_paused = true)]
 async fn abort_retry_ends_the_wait_with_retry_cancelled() {

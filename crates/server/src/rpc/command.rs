@@ -2,10 +2,14 @@
 
 use super::surrogates;
 use outlast_dialect::{Image, Message, Part, Role};
+use outlast_kernel::text;
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Map, Value};
+
+const LONGEST_ID: usize = 1024;
+const LONGEST_NAME: usize = 64;
 
 /// A line that a client has sent.
 pub(super) struct Request {
@@ -248,13 +252,26 @@ pub(super) fn read(line: &str) -> Result<Option<Request>, Box<RawValue>> {
     }
     let caller = Caller {
         id: field("id").filter(|id| !id.is_null()),
-        command: name.clone(),
+        command: name
+            .as_deref()
+            .map(|name| text::bounded(name, LONGEST_NAME).into_owned()),
     };
+    // It is repeated with every answer.
+    if caller
+        .id
+        .as_ref()
+        .is_some_and(|id| id.to_string().len() > LONGEST_ID)
+    {
+        return Err(unreadable(&format!(
+            "its `id` has more than {LONGEST_ID} bytes"
+        )));
+    }
     let command = match name {
         Some(name) if COMMANDS.contains(&name.as_str()) => Command::deserialize(&value)
             .map_err(|error| format!("{name}: {}", wrong(value, &error))),
         name => {
             let name = name.as_deref().unwrap_or("undefined");
+            let name = text::bounded(name, LONGEST_NAME);
             Err(format!("Unknown command: {name}"))
         }
     };

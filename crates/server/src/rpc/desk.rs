@@ -98,12 +98,15 @@ impl Desk {
             session: Arc::clone(&session),
             model,
         };
-        let before = lock(&self.current).replace(current)?;
-        session.set_auto_retry_enabled(before.session.auto_retry_enabled());
-        session.set_auto_compaction_enabled(before.session.auto_compaction_enabled());
-        session.set_steering_mode(before.session.steering_mode());
-        session.set_follow_up_mode(before.session.follow_up_mode());
-        Some(before.session)
+        let mut place = lock(&self.current);
+        if let Some(before) = &*place {
+            let before = &before.session;
+            session.set_auto_retry_enabled(before.auto_retry_enabled());
+            session.set_auto_compaction_enabled(before.auto_compaction_enabled());
+            session.set_steering_mode(before.steering_mode());
+            session.set_follow_up_mode(before.follow_up_mode());
+        }
+        place.replace(current).map(|before| before.session)
     }
 
     /// Hands events on; a prompt is accepted when it is written down, and that is said first.

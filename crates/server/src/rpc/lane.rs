@@ -16,8 +16,13 @@ use serde_json::value::to_raw_value;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 
+/// How often it is looked whether something that is ending has ended.
+const A_MOMENT: Duration = Duration::from_millis(5);
+/// How many commands of the client may run at the same time, and what else does.
+const MOST_TASKS: usize = 256;
 const RUNNING: &str = "a turn is running";
 const BUSY: &str = "a turn is running; `streamingBehavior` says when this is to be said: \"steer\" or \"followUp\"";
 
@@ -98,6 +103,10 @@ impl Desk {
             caller: Some(caller),
         };
         loop {
+            // What was aborted before it began begins nevertheless, and ends at once: it has a completion like others.
+            while epoch.is_cancelled() && self.must_wait() && self.run_under_way().is_none() {
+                tokio::time::sleep(A_MOMENT).await;
+            }
             if !self.must_wait() {
                 match self.begin_run(begin, &epoch) {
                     None => return,
@@ -158,13 +167,14 @@ impl Desk {
         let place = match behavior {
             Some(Behavior::Steer) => Place::Steering,
             Some(Behavior::FollowUp) => Place::FollowUp,
-            None if self.is_waiting(session) || self.must_wait() => {
-                self.prompts_waiting.fetch_add(1, Ordering::Relaxed);
-                Place::FollowUp
-            }
+            None if self.is_waiting(session) || self.must_wait() => Place::FollowUp,
             None => return Err(BUSY.to_owned()),
         };
-        self.queue(session, place, message).await
+        let queued = self.queue(session, place, message).await?;
+        if behavior.is_none() {
+            self.prompts_waiting.fetch_add(1, Ordering::Relaxed);
+        }
+        Ok(queued)
     }
 
     async fn queue(self: &Arc<Self>, session: &Session, place: Place, message: Message) -> Answer {
@@ -240,9 +250,12 @@ impl Desk {
         command: String,
         is_told: bool,
     ) {
+        if self.tasks.len() > MOST_TASKS {
+            return self.reply(caller.refuse("too many commands are under way"));
+        }
         let (desk, cancel) = (Arc::clone(self), self.shells());
+        let shell = self.host.shell(&command);
         self.tasks.spawn(async move {
-            let shell = desk.host.shell(&command);
             let mut say = |piece: &str| {
                 // All of it comes with the reply.
                 if desk.outbox.is_full() {

@@ -96,10 +96,10 @@ impl Desk {
         let desk = Arc::clone(self);
         let work = async move {
             let _over = over.drop_guard();
-            let work = AssertUnwindSafe(desk.carry_on(&session, first, stop));
+            let work = AssertUnwindSafe(desk.carry_on(&session, first, stop.clone()));
             // A bug of ours ends the run, and not all that come after it.
             if work.catch_unwind().await.is_err() {
-                desk.end_run(&session, Some(Seal::Error), false);
+                desk.end_run(&session, Some(Seal::Error), &stop);
             }
         };
         begun.task = Some(self.tasks.spawn(work).abort_handle());
@@ -107,13 +107,16 @@ impl Desk {
         None
     }
 
-    fn begin_waiting(self: &Arc<Self>) {
+    /// Says what waits, unless that is to end which it follows.
+    fn begin_waiting(self: &Arc<Self>, epoch: &CancellationToken) {
         let begin = Begin {
             first: First::Waiting,
             caller: None,
         };
-        // A run that is under way says it, too.
-        self.begin_run(begin, &self.epoch());
+        if !epoch.is_cancelled() {
+            // A run that is under way says it, too.
+            self.begin_run(begin, epoch);
+        }
     }
 
     /// Drives a run to its end.
@@ -132,7 +135,7 @@ impl Desk {
                 Err(error) => return self.could_not_begin(&error),
             }
         };
-        self.end_run(session, seal, stop.is_cancelled());
+        self.end_run(session, seal, &stop);
     }
 
     fn first_turn<'a>(
@@ -202,8 +205,8 @@ impl Desk {
         }
     }
 
-    fn end_run(self: &Arc<Self>, session: &Session, seal: Option<Seal>, stopped: bool) {
-        let aborted = stopped || seal == Some(Seal::Aborted);
+    fn end_run(self: &Arc<Self>, session: &Session, seal: Option<Seal>, stop: &CancellationToken) {
+        let aborted = stop.is_cancelled() || seal == Some(Seal::Aborted);
         if let Some(caller) = self.take_unaccepted() {
             self.reply(caller.refuse("it was aborted before it began"));
         }
@@ -211,10 +214,16 @@ impl Desk {
         self.ended_well.store(ended_well, Ordering::Relaxed);
         *lock(&self.run) = None;
         self.outbox.send(Item::RunEnded { aborted });
-        if aborted || session.waiting().is_empty() {
-            self.prompts_waiting.store(0, Ordering::Relaxed);
-        } else if ended_well || self.has_prompt_waiting() {
-            self.begin_waiting();
+        let waiting = session.waiting();
+        let left = match aborted {
+            true => 0,
+            // What was said by the run waits no more.
+            false => waiting.steering.len() + waiting.follow_up.len(),
+        };
+        let left = u32::try_from(left).unwrap_or(u32::MAX);
+        self.prompts_waiting.fetch_min(left, Ordering::Relaxed);
+        if left > 0 && (ended_well || self.has_prompt_waiting()) {
+            self.begin_waiting(stop);
         }
     }
 
@@ -229,7 +238,7 @@ impl Desk {
     /// What came while the last run was ending has been seen by nobody.
     pub(super) fn say_what_was_missed(self: &Arc<Self>) {
         if self.run_under_way().is_none() && self.ended_well.load(Ordering::Relaxed) {
-            self.begin_waiting();
+            self.begin_waiting(&self.epoch());
         }
     }
 }

@@ -69,8 +69,29 @@ impl Desk {
         }
     }
 
-    /// Goes on with another session. The run that is under way is ended first, and settled.
+    /// Goes on with another session. The run that is under way is ended first, and settled; but not for nothing.
     async fn replace(self: &Arc<Self>, other: Other<'_>) -> Answer {
+        let opened = match other {
+            Other::Copy(session, before) => {
+                self.end_what_runs().await?;
+                self.host.fork(session, before).await?
+            }
+            other => {
+                let opened = self.other(other).await?;
+                if let Err(why) = self.end_what_runs().await {
+                    self.close(&opened.session).await;
+                    return Err(why);
+                }
+                opened
+            }
+        };
+        if let Some(before) = self.take_over(opened) {
+            self.close(&before).await;
+        }
+        Ok(Some(json!({ "cancelled": false })))
+    }
+
+    async fn end_what_runs(&self) -> Result<(), String> {
         self.end_epoch();
         if let Some(session) = self.session() {
             session.abort();
@@ -80,11 +101,7 @@ impl Desk {
             let ended = tokio::time::timeout(LONGEST_END, over).await;
             ended.map_err(|_| "the turn that is running does not end".to_owned())?;
         }
-        let opened = self.other(other).await?;
-        if let Some(before) = self.take_over(opened) {
-            self.close(&before).await;
-        }
-        Ok(Some(json!({ "cancelled": false })))
+        Ok(())
     }
 
     async fn other(&self, other: Other<'_>) -> Result<Opened, String> {

@@ -23,6 +23,8 @@ pub(super) struct Reader<'a> {
     entries: Entries,
     conversation: Conversation,
     counted: Counted,
+    /// Whether a turn has begun that said nothing itself.
+    begins_without: bool,
 }
 
 /// The number of an entry in the journal, and when it was written.
@@ -37,6 +39,7 @@ impl<'a> Reader<'a> {
             entries: Entries::default(),
             conversation: Conversation::default(),
             counted: Counted::new(models.window()),
+            begins_without: false,
         }
     }
 
@@ -51,9 +54,22 @@ impl<'a> Reader<'a> {
     /// One more entry of the journal.
     pub(super) fn take_in(&mut self, at: At, entry: journal::Entry) {
         let mut answer = None;
+        if !matches!(
+            entry,
+            journal::Entry::Prompt { .. } | journal::Entry::Said { .. }
+        ) {
+            self.begins_without = false;
+        }
         match &entry {
-            journal::Entry::Prompt { message, .. } => self.say(at, message.as_slice(), true),
-            journal::Entry::Said { messages, note, .. } => self.say(at, messages, !note),
+            journal::Entry::Prompt { message, .. } => {
+                self.begins_without = message.is_none();
+                self.say(at, message.as_slice(), true);
+            }
+            journal::Entry::Said { messages, note, .. } => {
+                // What was said into a turn is no place to begin anew from.
+                let begins = !note && std::mem::take(&mut self.begins_without);
+                self.say(at, messages, begins);
+            }
             journal::Entry::Noticed { message, .. } => {
                 self.say(at, std::slice::from_ref(message), false);
             }
