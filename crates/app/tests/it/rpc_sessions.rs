@@ -144,6 +144,43 @@ fn a_prompt_behind_a_compaction_does_not_overtake_it() {
     }
 }
 
+#[test]
+fn a_session_that_cannot_be_had_ends_nothing() {
+    let outlast = in_real_time();
+    let mut rpc = Rpc::start(&outlast, "overloaded:9");
+    rpc.prompt("first");
+    rpc.event("auto_retry_start");
+    rpc.data(json!({ "type": "steer", "message": "steered" }));
+    for command in [
+        json!({ "type": "switch_session", "sessionPath": "deadbeef" }),
+        json!({ "type": "fork", "entryId": "deadbeef" }),
+    ] {
+        let refused = rpc.ask(command);
+        assert_eq!(refused["success"], false, "{refused}");
+        assert_eq!(rpc.get("get_state")["isRunning"], true);
+    }
+    rpc.get("abort");
+}
+
+#[test]
+fn what_was_said_into_a_turn_is_no_place_to_begin_anew_from() {
+    let outlast = in_real_time();
+    let mut rpc = Rpc::start(&outlast, RECOVERS);
+    rpc.prompt("first");
+    rpc.event("auto_retry_start");
+    rpc.data(json!({ "type": "steer", "message": "steered" }));
+    rpc.data(json!({ "type": "follow_up", "message": "followed" }));
+    rpc.event("agent_settled");
+    let offered = rpc.get("get_fork_messages");
+    let offered = offered["messages"].as_array().unwrap();
+    let texts: Vec<String> = offered.iter().map(|one| word(&one["text"])).collect();
+    assert_eq!(texts, ["first", "followed"]);
+    let entry = offered[1]["entryId"].clone();
+    let forked = rpc.data(json!({ "type": "fork", "entryId": entry }));
+    assert_eq!(forked["text"], "followed");
+    assert_eq!(users(&mut rpc), ["first", "steered"]);
+}
+
 // --- Models ---
 
 fn with_keys(mock: &MockServer, arguments: &[&str]) -> Rpc {
