@@ -107,7 +107,7 @@ fn what_waits_without_a_turn_is_said_by_resume() {
 }
 
 #[test]
-fn a_prompt_during_a_compaction_is_queued_at_once_and_said_when_it_is_over() {
+fn a_prompt_during_a_compaction_is_queued_at_once() {
     let outlast = in_real_time();
     let model = "ok:text,times=2+hold:60,times=1+ok:text,times=always";
     let mut rpc = Rpc::start(&outlast, model);

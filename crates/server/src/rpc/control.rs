@@ -50,8 +50,9 @@ impl Desk {
     /// Ends what was asked before: the wait for a retry, the call, the tool, a compaction. What waits to be said goes on
     /// waiting.
     fn abort(self: &Arc<Self>) {
+        // In this order: whatever ends may look at once whether a prompt waits for that.
+        self.prompts_waiting.store(0, Ordering::SeqCst);
         let epoch = self.end_epoch();
-        self.prompts_waiting.store(0, Ordering::Relaxed);
         let Some(session) = self.session() else {
             return;
         };
