@@ -54,6 +54,8 @@ mod rpc_random;
 #[cfg(unix)]
 mod rpc_retry;
 mod rpc_sessions;
+#[cfg(target_os = "linux")]
+mod rpc_streams;
 mod sessions;
 mod shared;
 mod simulate;

@@ -1,0 +1,141 @@
+//! `outlast rpc` where it is hard on it: readers that stop, answers without end, hostile lines, signals, lost files.
+
+mod client;
+mod endings;
+mod lines;
+mod places;
+mod provider;
+
+use crate::mock_server::{PLANTED, wait_for};
+use crate::support::Outlast;
+use client::Client;
+use provider::Provider;
+use serde::Deserialize;
+use std::time::{Duration, Instant};
+
+const MIB: u64 = 1 << 20;
+/// How long a provider may be silent: it is not the one who is when nobody reads.
+const LONGEST_SILENCE: Duration = Duration::from_secs(3);
+
+fn in_real_time() -> Outlast {
+    Outlast {
+        scale: "1",
+        ..Outlast::new()
+    }
+}
+
+/// A server whose provider has much to say.
+fn start(outlast: &Outlast, provider: &Provider, mode: &str) -> Client {
+    let arguments = [&["rpc", "--mode", mode], provider.arguments().as_slice()].concat();
+    let mut client = Client::of(outlast.command(&arguments).env("OPENAI_API_KEY", PLANTED));
+    client.state();
+    client
+}
+
+/// What a client has seen of a run.
+#[derive(Default)]
+struct Seen {
+    kinds: Vec<String>,
+    /// The pieces of the answer, put together.
+    pieces: String,
+    /// The answer that was said to be whole.
+    whole: String,
+    bytes: usize,
+}
+
+/// A frame, of which only what matters here is kept: the texts in it are long.
+#[derive(Deserialize)]
+struct Frame {
+    #[serde(rename = "type")]
+    kind: String,
+    #[serde(rename = "assistantMessageEvent")]
+    update: Option<Update>,
+    /// A piece of an answer, in the native dialect.
+    text: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Update {
+    delta: Option<String>,
+    /// The whole text, at its end.
+    content: Option<String>,
+}
+
+/// Reads a run to its end.
+fn read_run(client: &mut Client, last: &str) -> Seen {
+    let mut seen = Seen::default();
+    while seen.kinds.last().is_none_or(|kind| kind != last) {
+        let line = client.line();
+        assert!(line.ends_with('\n'), "the end came after {:?}", seen.kinds);
+        let frame: Frame = serde_json::from_str(&line).unwrap();
+        if frame.kind == "text_delta" {
+            seen.pieces.extend(frame.text);
+        }
+        if let Some(update) = frame.update {
+            seen.pieces.extend(update.delta);
+            seen.whole.extend(update.content);
+        }
+        seen.bytes += line.len();
+        seen.kinds.push(frame.kind);
+    }
+    seen
+}
+
+#[test]
+fn a_reader_that_stops_holds_up_the_provider_costs_little_and_misses_nothing() {
+    for (mode, last) in [("rpc", "agent_settled"), ("native", "sealed")] {
+        // More than has a place between it and the client.
+        let provider = Provider::start(60_000, 400);
+        let outlast = in_real_time();
+        let limit = format!("[timeouts]\nidle = \"{}s\"\n", LONGEST_SILENCE.as_secs());
+        outlast.write("home/outlast.toml", limit);
+        let mut client = start(&outlast, &provider, mode);
+        let (before, _) = client.memory();
+        client.prompt("go");
+        wait_for("provider that is held up", || provider.is_held_up());
+        std::thread::sleep(LONGEST_SILENCE);
+        assert!(!provider.is_done());
+        let (_, most) = client.memory();
+        let more = most - before;
+        assert!(more < 48 * MIB, "{mode}: {} MiB more", more / MIB);
+        let seen = read_run(&mut client, last);
+        assert!(
+            seen.pieces == provider.text(),
+            "{mode}: the text is another"
+        );
+        if mode == "rpc" {
+            assert!(seen.whole == provider.text());
+            assert!(!seen.kinds.iter().any(|kind| kind == "auto_retry_start"));
+            let count = |kind: &str| seen.kinds.iter().filter(|it| *it == kind).count();
+            assert_eq!((count("agent_end"), count("agent_settled")), (1, 1));
+            assert_eq!(seen.kinds[seen.kinds.len() - 2], "agent_end");
+            // Pieces that wait are put together; otherwise each would bring the whole text along.
+            assert!(count("message_update") < 1000, "{:?}", seen.kinds.len());
+        }
+        let ended = client.end();
+        assert_eq!((ended.code, ended.stderr.as_str()), (0, ""));
+    }
+}
+
+#[test]
+fn a_long_answer_in_small_pieces_takes_seconds() {
+    for (mode, last) in [("rpc", "agent_settled"), ("native", "sealed")] {
+        let provider = Provider::start(52_429, 20);
+        let outlast = in_real_time();
+        let mut client = start(&outlast, &provider, mode);
+        let start = Instant::now();
+        client.prompt("go");
+        let seen = read_run(&mut client, last);
+        let took = start.elapsed();
+        println!(
+            "{mode}: {} frames, {} MiB, {took:?}",
+            seen.kinds.len(),
+            seen.bytes as u64 / MIB
+        );
+        assert!(seen.pieces == provider.text());
+        // Said anew with every piece, the answer would be thirty thousand million bytes.
+        assert!(took < Duration::from_secs(60), "{mode}: {took:?}");
+        let (_, most) = client.memory();
+        assert!(most < 160 * MIB, "{mode}: {} MiB", most / MIB);
+    }
+}

@@ -1,0 +1,202 @@
+//! A client over two pipes that reads when it is told to, and only then.
+
+use crate::support::Outlast;
+use serde_json::Value;
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::fd::AsFd;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError, Sender};
+use std::time::{Duration, Instant};
+
+/// Nothing here takes longer, also where many tests share a machine.
+const LIMIT: Duration = Duration::from_secs(180);
+
+pub(crate) struct Client {
+    child: Child,
+    input: Option<ChildStdin>,
+    output: Option<BufReader<ChildStdout>>,
+    _ends_it: Sender<()>,
+}
+
+/// How a server ended.
+pub(crate) struct Ended {
+    pub(crate) code: i32,
+    pub(crate) took: Duration,
+    pub(crate) rest: String,
+    pub(crate) stderr: String,
+}
+
+impl Client {
+    pub(crate) fn start(outlast: &Outlast, arguments: &[&str]) -> Self {
+        Self::of(&mut outlast.command(&[&["rpc"], arguments].concat()))
+    }
+
+    pub(crate) fn of(command: &mut Command) -> Self {
+        let mut child = command
+            .env("PATH", "/usr/bin:/bin")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let (ends_it, ended) = mpsc::channel();
+        let id = child.id();
+        // A read that never ends would be no failure.
+        std::thread::spawn(move || {
+            if ended.recv_timeout(LIMIT) == Err(RecvTimeoutError::Timeout) {
+                kill("-9", id);
+            }
+        });
+        Self {
+            input: child.stdin.take(),
+            output: child.stdout.take().map(BufReader::new),
+            child,
+            _ends_it: ends_it,
+        }
+    }
+
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    // --- Lines ---
+
+    pub(crate) fn send(&mut self, line: &str) {
+        self.send_bytes(format!("{line}\n").as_bytes());
+    }
+
+    pub(crate) fn send_bytes(&mut self, bytes: &[u8]) {
+        self.input.as_mut().unwrap().write_all(bytes).unwrap();
+    }
+
+    pub(crate) fn prompt(&mut self, message: &str) {
+        let prompt = serde_json::json!({ "id": "p", "type": "prompt", "message": message });
+        self.send(&prompt.to_string());
+    }
+
+    /// Sends from a thread of its own, for what does not fit into a pipe. How much was taken is counted.
+    pub(crate) fn send_beside(&mut self, bytes: Vec<u8>) -> Arc<AtomicUsize> {
+        const PIECE: usize = 64 << 10;
+        let input = self.input.as_ref().unwrap().as_fd();
+        let mut input = fs::File::from(input.try_clone_to_owned().unwrap());
+        let taken = Arc::new(AtomicUsize::new(0));
+        let count = taken.clone();
+        std::thread::spawn(move || {
+            for piece in bytes.chunks(PIECE) {
+                // A server that is gone takes nothing.
+                if input.write_all(piece).is_err() {
+                    return;
+                }
+                count.fetch_add(piece.len(), Ordering::Relaxed);
+            }
+        });
+        taken
+    }
+
+    /// The next line as it is, its end included; nothing after the last one.
+    pub(crate) fn line(&mut self) -> String {
+        let mut line = String::new();
+        self.output.as_mut().unwrap().read_line(&mut line).unwrap();
+        line
+    }
+
+    pub(crate) fn frame(&mut self) -> Value {
+        let line = self.line();
+        assert!(line.ends_with('\n'), "the end came after {line:?}");
+        serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line}"))
+    }
+
+    /// Reads on to a frame that is like this, and hands it back.
+    pub(crate) fn until(&mut self, is_it: impl Fn(&Value) -> bool) -> Value {
+        loop {
+            let frame = self.frame();
+            if is_it(&frame) {
+                return frame;
+            }
+        }
+    }
+
+    pub(crate) fn until_kind(&mut self, kind: &str) -> Value {
+        self.until(|frame| frame["type"] == kind)
+    }
+
+    /// The reply to a command, without the events before it.
+    pub(crate) fn ask(&mut self, command: &str) -> Value {
+        self.send(command);
+        self.until_kind("response")
+    }
+
+    pub(crate) fn state(&mut self) -> Value {
+        self.ask(r#"{"type":"get_state"}"#)["data"].take()
+    }
+
+    // --- The process ---
+
+    /// How much memory it has, and how much it has had at most, in bytes.
+    pub(crate) fn memory(&self) -> (u64, u64) {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.id())).unwrap();
+        let field = |name: &str| {
+            let line = status.lines().find_map(|line| line.strip_prefix(name));
+            let number = line.unwrap().trim().trim_end_matches(" kB");
+            number.parse::<u64>().unwrap() << 10
+        };
+        (field("VmRSS:"), field("VmHWM:"))
+    }
+
+    pub(crate) fn signal(&self, signal: &str) {
+        kill(signal, self.id());
+    }
+
+    pub(crate) fn close_input(&mut self) {
+        self.input = None;
+    }
+
+    pub(crate) fn close_output(&mut self) {
+        self.output = None;
+    }
+
+    /// Waits for its end; only then the rest of what it wrote is read.
+    pub(crate) fn wait(mut self) -> Ended {
+        let start = Instant::now();
+        let status = self.child.wait().unwrap();
+        let took = start.elapsed();
+        let (mut rest, mut stderr) = (String::new(), String::new());
+        if let Some(mut output) = self.output.take() {
+            output.read_to_string(&mut rest).unwrap();
+        }
+        let mut errors = self.child.stderr.take().unwrap();
+        errors.read_to_string(&mut stderr).unwrap();
+        Ended {
+            code: status.code().unwrap_or(-1),
+            took,
+            rest,
+            stderr,
+        }
+    }
+
+    pub(crate) fn end(mut self) -> Ended {
+        self.close_input();
+        self.wait()
+    }
+}
+
+impl Drop for Client {
+    fn drop(&mut self) {
+        self.child.kill().ok();
+        self.child.wait().ok();
+    }
+}
+
+pub(crate) fn kill(signal: &str, id: u32) {
+    let id = id.to_string();
+    Command::new("kill").args([signal, &id]).status().ok();
+}
+
+/// Whether a process is there and has not ended.
+pub(crate) fn is_running(id: &str) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
+    !stat.is_empty() && !stat.contains(") Z ")
+}

@@ -1,0 +1,181 @@
+//! Files that cannot be written, several at once, and what reaches stdout.
+
+use super::client::Client;
+use super::in_real_time;
+use crate::support::{Outlast, after};
+use serde_json::{Value, json};
+use std::fs;
+use std::process::Command;
+
+const MESSAGES: &str = r#"{"type":"get_messages"}"#;
+
+fn answers(client: &mut Client, message: &str) {
+    client.prompt(message);
+    let end = client.until_kind("agent_end").to_string();
+    assert!(end.contains(&format!("You said: {message}")), "{end}");
+    client.until_kind("agent_settled");
+}
+
+fn texts(client: &mut Client) -> Vec<String> {
+    let told = client.ask(MESSAGES);
+    let messages = told["data"]["messages"].as_array().cloned();
+    let text = |message: &Value| message["content"][0]["text"].as_str().unwrap().to_owned();
+    messages.unwrap_or_default().iter().map(text).collect()
+}
+
+// --- Files ---
+
+#[test]
+fn what_cannot_be_written_down_is_answered_and_said_on_stderr() {
+    let outlast = Outlast::new();
+    let inner = outlast.command(&["rpc", "--model", "ok"]);
+    let full = after("ulimit -f 1", &inner);
+    let mut nowhere = outlast.command(&["rpc", "--model", "ok"]);
+    nowhere.env("OUTLAST_HOME", "/dev/null/home");
+    for mut command in [full, nowhere] {
+        let mut client = Client::of(&mut command);
+        answers(&mut client, "hi");
+        assert_eq!(client.state().get("sessionFile"), None);
+        assert_eq!(texts(&mut client).len(), 2);
+        assert_eq!(client.ask(r#"{"type":"new_session"}"#)["success"], true);
+        answers(&mut client, "again");
+        let ended = client.end();
+        assert_eq!(ended.code, 0, "{}", ended.stderr);
+        assert!(ended.stderr.starts_with("warning: "), "{}", ended.stderr);
+    }
+}
+
+/// Lets the files of a process grow no more, or again.
+fn limit_files(client: &Client, limit: &str) {
+    let id = client.id().to_string();
+    let limit = format!("--fsize={limit}:");
+    let mut command = Command::new("prlimit");
+    let done = command.args(["--pid", &id, &limit]).status();
+    assert!(done.unwrap().success());
+}
+
+#[test]
+fn a_disk_that_fills_up_and_is_freed_costs_nothing_that_was_said() {
+    let outlast = Outlast::new();
+    let mut client = Client::start(&outlast, &["--model", "ok"]);
+    answers(&mut client, "one");
+    limit_files(&client, "512");
+    client.prompt("two");
+    let warned = client.until_kind("extension_ui_request").to_string();
+    assert!(warned.contains("cannot be written down"), "{warned}");
+    client.until_kind("agent_settled");
+    // What would be lost with the process is not said to wait.
+    let queued = client.ask(r#"{"type":"follow_up","message":"later"}"#);
+    assert_eq!(queued["success"], false, "{queued}");
+    limit_files(&client, "unlimited");
+    answers(&mut client, "three");
+    let said = texts(&mut client);
+    assert_eq!(said.len(), 6, "{said:?}");
+    client.signal("-KILL");
+    client.wait();
+    let mut client = Client::start(&outlast, &["--continue"]);
+    assert_eq!(texts(&mut client), said);
+}
+
+#[test]
+fn a_session_that_is_gone_is_not_gone_on_with_and_a_new_one_is() {
+    let outlast = Outlast::new();
+    let mut client = Client::start(&outlast, &["--model", "ok"]);
+    answers(&mut client, "hi");
+    fs::remove_dir_all(outlast.home()).unwrap();
+    // It goes on as one that cannot be written down.
+    answers(&mut client, "still there");
+    assert_eq!(client.ask(r#"{"type":"new_session"}"#)["success"], true);
+    answers(&mut client, "again");
+    let ended = client.end();
+    assert_eq!(ended.code, 0);
+    assert!(
+        ended.stderr.contains("not written down"),
+        "{}",
+        ended.stderr
+    );
+}
+
+// --- Several at once ---
+
+#[test]
+fn a_session_has_one_server_and_a_second_one_is_told_so() {
+    let outlast = Outlast::new();
+    let mut first = Client::start(&outlast, &["--model", "ok"]);
+    answers(&mut first, "hi");
+    let id = first.state()["sessionId"].as_str().unwrap().to_owned();
+    let second = Client::start(&outlast, &["--session", &id]).wait();
+    assert_eq!((second.code, second.rest.as_str()), (1, ""));
+    assert!(second.stderr.contains("is in use by another process"));
+    let mut third = Client::start(&outlast, &["--model", "ok"]);
+    let switch = json!({"type": "switch_session", "sessionPath": id}).to_string();
+    let refused = third.ask(&switch);
+    assert_eq!(refused["success"], false, "{refused}");
+    answers(&mut third, "mine goes on");
+    let deleted = outlast.run(&["sessions", "delete", &id]);
+    assert_eq!(deleted.code, 1, "{}", deleted.stderr);
+    answers(&mut first, "and so does this");
+    assert_eq!(first.end().code, 0);
+    assert_eq!(third.ask(&switch)["success"], true);
+    assert_eq!(texts(&mut third).len(), 4);
+}
+
+#[test]
+fn ten_servers_in_one_home_do_not_get_in_each_others_way() {
+    let outlast = Outlast::new();
+    let begin = |_| Client::start(&outlast, &["--model", "overloaded:1"]);
+    let mut clients: Vec<Client> = (0..10).map(begin).collect();
+    clients.iter_mut().for_each(|client| client.prompt("hi"));
+    for mut client in clients {
+        let end = client.until_kind("agent_end").to_string();
+        assert!(end.contains("You said: hi"), "{end}");
+        client.until_kind("agent_settled");
+        let ended = client.end();
+        assert_eq!(ended.code, 0, "{}", ended.stderr);
+    }
+    let ran = outlast.run(&["sessions", "list", "--json"]);
+    let rows: Vec<Value> = serde_json::from_str(&ran.stdout).unwrap();
+    assert_eq!(rows.len(), 10);
+    // Whoever had to wait too long for the others when it left has only not said that its answer was read.
+    let is_settled = |row: &Value| row["state"] == "finished" || row["state"] == "undelivered";
+    assert!(rows.iter().all(is_settled), "{rows:?}");
+}
+
+// --- stdout ---
+
+#[test]
+fn nothing_but_frames_reaches_stdout_whatever_runs() {
+    let noise = "echo noise; echo noise >&2; echo noise >/proc/self/fd/1; true";
+    let outlast = in_real_time();
+    let hook =
+        format!("[[hooks]]\non = \"tool_start, tool_end, turn_end\"\ncommand = '''{noise}'''\n");
+    outlast.write("home/outlast.toml", hook);
+    let arguments = ["--model", "ok:agent,times=always", "--allow", "bash"];
+    let mut client = Client::start(&outlast, &arguments);
+    client.prompt(&format!("call bash {}", json!({ "command": noise })));
+    client.until_kind("agent_settled");
+    let ran = client.ask(&json!({"type": "bash", "command": noise}).to_string());
+    assert_eq!(ran["data"]["exitCode"], 0, "{ran}");
+    let ended = client.end();
+    assert_eq!(ended.code, 0, "{}", ended.stderr);
+    assert!(ended.rest.lines().all(|line| line.parse::<Value>().is_ok()));
+}
+
+#[test]
+fn what_is_wrong_from_the_beginning_is_said_on_stderr_alone() {
+    let table: [(&[&str], i32); 8] = [
+        (&["rpc", "--bogus"], 2),
+        (&["rpc", "--mode", "bogus"], 2),
+        (&["--mode", "rpc", "-p", "hi"], 2),
+        (&["rpc", "--provider", "bogus"], 2),
+        (&["rpc", "--model", "bogus"], 2),
+        (&["rpc", "--session", "ffff"], 2),
+        (&["rpc", "--continue"], 2),
+        (&["--mode", "rpc", "--provider", "openai"], 2),
+    ];
+    for (arguments, code) in table {
+        let ran = Outlast::new().run_with_stdin(arguments, "");
+        assert_eq!((ran.code, ran.stdout.as_str()), (code, ""), "{arguments:?}");
+        assert!(ran.stderr.starts_with("error: "), "{}", ran.stderr);
+    }
+}
