@@ -54,6 +54,16 @@ impl ContinueBy {
         }
     }
 
+    /// The same for a person who reads on where an answer broke off.
+    pub const fn phrase(self) -> &'static str {
+        match self {
+            Self::Resume => "its stream is taken up",
+            Self::Prefill => "after its own words",
+            Self::Prompt => "as the model was asked to",
+            Self::Restart => "from the beginning",
+        }
+    }
+
     /// The way of that name.
     pub fn named(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|way| way.as_str() == word)

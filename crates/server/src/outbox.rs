@@ -5,7 +5,7 @@
 //! nothing is lost but to a client that is gone. No lock is held while something is awaited.
 //! Not here: what is said of an event (see `voice`).
 
-use crate::voice::{Lines, Voice};
+use crate::voice::{Lines, Voice, written};
 use outlast_kernel::event::{Body, Event};
 use serde_json::value::RawValue;
 use std::collections::VecDeque;
@@ -305,28 +305,9 @@ fn merge(last: &mut Item, next: &Item) -> Option<usize> {
 /// What an item takes while it waits, about.
 fn weight(item: &Item) -> usize {
     match item {
-        Item::Event(event) => {
-            let mut count = Count(0);
-            // What cannot be written is not written either, so that it does not matter what it weighs.
-            serde_json::to_writer(&mut count, event).ok();
-            count.0
-        }
+        Item::Event(event) => written(event),
         Item::Reply(frame) => frame.get().len(),
         Item::RunEnded { .. } => 0,
-    }
-}
-
-/// Counts what is written to it.
-struct Count(usize);
-
-impl io::Write for Count {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0 += bytes.len();
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
     }
 }
 

@@ -5,6 +5,7 @@
 
 use outlast_kernel::event::Event;
 use serde::Serialize;
+use std::io;
 
 /// How events are said in one protocol.
 pub trait Voice: Send {
@@ -46,5 +47,25 @@ impl Lines {
     pub fn clear(&mut self) {
         self.bytes.clear();
         self.bytes.shrink_to(1 << 20);
+    }
+}
+
+/// How many bytes something has as it is written; nothing that cannot be written has any.
+pub(crate) fn written(frame: &impl Serialize) -> usize {
+    let mut count = Count(0);
+    serde_json::to_writer(&mut count, frame).map_or(0, |()| count.0)
+}
+
+/// Counts what is written to it.
+struct Count(usize);
+
+impl io::Write for Count {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0 += bytes.len();
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }

@@ -3,7 +3,6 @@
 use super::time_of_day;
 use outlast_kernel::Timestamp;
 use outlast_kernel::event::{Body, CompactionReason, Usage};
-use outlast_kernel::models::ContinueBy;
 use outlast_kernel::time::Span;
 use outlast_kernel::verdict::Cause;
 use std::time::Duration;
@@ -13,7 +12,7 @@ pub(super) fn line(body: &Body, first: &str, now: Timestamp) -> Option<String> {
     Some(match body {
         // Nobody has seen it: an answer is printed when it is whole.
         Body::Retracted { .. } => return None,
-        Body::Seam { by } => format!("● the answer goes on where it broke off ({})", way(*by)),
+        Body::Seam { by } => format!("● the answer goes on where it broke off ({})", by.phrase()),
         Body::ModelSwitched {
             from,
             to,
@@ -64,15 +63,6 @@ fn about(time: Duration) -> Span {
         _ => 60,
     };
     Span(Duration::from_secs((seconds + unit / 2) / unit * unit))
-}
-
-const fn way(by: ContinueBy) -> &'static str {
-    match by {
-        ContinueBy::Resume => "its stream is taken up",
-        ContinueBy::Prefill => "after its own words",
-        ContinueBy::Prompt => "as the model was asked to",
-        ContinueBy::Restart => "from the beginning",
-    }
 }
 
 fn billed_twice(usage: Usage, estimated: bool) -> String {

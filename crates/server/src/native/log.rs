@@ -4,9 +4,9 @@
 //! most `MOST_EVENTS` and `MOST_BYTES`.
 
 use super::follow::{Follow, Followed};
+use crate::voice::written;
 use outlast_kernel::event::Event;
 use std::collections::VecDeque;
-use std::io::{self, Write};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// How many events are kept.
@@ -135,29 +135,6 @@ impl Kept {
         }
         let events = self.events.iter().map(|(event, _)| event);
         Ok(events.filter(move |event| event.seq > after))
-    }
-}
-
-/// How many bytes an event has, as it is written.
-fn written(event: &Event) -> usize {
-    let mut count = Count(0);
-    // Nothing refuses to be counted; an event that cannot be written has none.
-    match serde_json::to_writer(&mut count, event) {
-        Ok(()) => count.0,
-        Err(_) => 0,
-    }
-}
-
-struct Count(usize);
-
-impl Write for Count {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0 += bytes.len();
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
     }
 }
 

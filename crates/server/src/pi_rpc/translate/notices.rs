@@ -4,7 +4,6 @@ use super::frame::{Frame, Request};
 use crate::voice::Lines;
 use outlast_kernel::Timestamp;
 use outlast_kernel::event::{Body, Usage};
-use outlast_kernel::models::ContinueBy;
 use outlast_kernel::verdict::Cause;
 
 const STATUS: &str = "outlast";
@@ -64,7 +63,7 @@ fn words(body: &Body) -> Option<(String, &'static str)> {
     match body {
         Body::Seam { by } => info(format!(
             "the answer goes on where it broke off ({})",
-            way(*by)
+            by.phrase()
         )),
         Body::ModelSwitched {
             from,
@@ -99,15 +98,6 @@ fn words(body: &Body) -> Option<(String, &'static str)> {
         )),
         Body::BilledTwice { usage, estimated } => warning(billed_twice(*usage, *estimated)),
         _ => None,
-    }
-}
-
-const fn way(by: ContinueBy) -> &'static str {
-    match by {
-        ContinueBy::Resume => "its stream is taken up",
-        ContinueBy::Prefill => "after its own words",
-        ContinueBy::Prompt => "as the model was asked to",
-        ContinueBy::Restart => "from the beginning",
     }
 }
 
