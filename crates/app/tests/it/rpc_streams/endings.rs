@@ -156,7 +156,7 @@ fn a_client_that_is_killed_leaves_no_process_and_a_turn_to_be_resumed() {
     let tool = format!("call bash {}", json!({ "command": long_command() }));
     let prompt = json!({"type": "prompt", "message": tool}).to_string();
     // The client is a shell that holds the other end of the pipe, and nothing tells the server but that this one is gone.
-    let script = "mkfifo pipe; \"$0\" \"$@\" <pipe >out & exec 3>pipe; echo $! >server; echo \"$PROMPT\" >&3; wait";
+    let script = "mkfifo pipe; \"$0\" \"$@\" <pipe >out 2>errors & exec 3>pipe; echo $! >server; echo \"$PROMPT\" >&3; wait";
     let inner = outlast.command(&["rpc", "--model", AGENT, "--allow", "bash"]);
     let mut client = Command::new("/bin/sh");
     client
