@@ -78,8 +78,14 @@ impl Desk {
                 command,
                 exclude_from_context,
             } => return self.bash((session, caller), command, !exclude_from_context),
-            Command::Steer(said) => self.queue(&session, Place::Steering, said.into()).await,
-            Command::FollowUp(said) => self.queue(&session, Place::FollowUp, said.into()).await,
+            Command::Steer(said) => {
+                self.queue(&session, (Place::Steering, said.into()), &epoch)
+                    .await
+            }
+            Command::FollowUp(said) => {
+                self.queue(&session, (Place::FollowUp, said.into()), &epoch)
+                    .await
+            }
             Command::ClearQueue => self.clear_queue(&session).await,
             Command::GetState => Ok(Some(self.state(&session))),
             Command::Snapshot => self.snapshot(&session),
@@ -123,9 +129,10 @@ impl Desk {
         if let (Some(session), First::Prompt(message), Some(caller)) =
             (self.session(), begin.first, begin.caller)
         {
-            let answer = self.queue_prompt(&session, message, behavior).await;
+            let asked = (message, behavior);
+            let answer = self.queue_prompt(&session, asked, &epoch).await;
             self.answer(&caller, answer);
-            self.begin_what_waits(&session);
+            self.begin_what_waits(&session, &epoch);
         }
     }
 
@@ -137,8 +144,12 @@ impl Desk {
         is_left && self.run_under_way().is_none() || self.compactions.load(Ordering::Relaxed) > 0
     }
 
-    /// Prompts that had to wait have their turn, after the one that was left.
-    fn begin_what_waits(self: &Arc<Self>, session: &Session) {
+    /// Prompts that had to wait have their turn, after the one that was left; not when they, or what they waited for, were
+    /// aborted.
+    fn begin_what_waits(self: &Arc<Self>, session: &Session, epoch: &CancellationToken) {
+        if epoch.is_cancelled() {
+            return;
+        }
         let is_left = session.unfinished_turn().is_some();
         let is_free = self.compactions.load(Ordering::Relaxed) == 0;
         let is_asked = self.prompts_waiting.load(Ordering::Relaxed) > 0;
@@ -153,7 +164,7 @@ impl Desk {
                 caller: None,
             };
             // A run that is under way by now says it, too.
-            self.begin_run(begin, &self.epoch());
+            self.begin_run(begin, epoch);
         }
     }
 
@@ -161,8 +172,8 @@ impl Desk {
     async fn queue_prompt(
         self: &Arc<Self>,
         session: &Session,
-        message: Message,
-        behavior: Option<Behavior>,
+        (message, behavior): (Message, Option<Behavior>),
+        epoch: &CancellationToken,
     ) -> Answer {
         let place = match behavior {
             Some(Behavior::Steer) => Place::Steering,
@@ -170,19 +181,27 @@ impl Desk {
             None if self.is_waiting(session) || self.must_wait() => Place::FollowUp,
             None => return Err(BUSY.to_owned()),
         };
-        let queued = self.queue(session, place, message).await?;
+        let queued = self.queue(session, (place, message), epoch).await?;
         if behavior.is_none() {
-            self.prompts_waiting.fetch_add(1, Ordering::Relaxed);
+            self.prompts_waiting.fetch_add(1, Ordering::SeqCst);
+            if epoch.is_cancelled() {
+                self.prompts_waiting.store(0, Ordering::SeqCst);
+            }
         }
         Ok(queued)
     }
 
-    async fn queue(self: &Arc<Self>, session: &Session, place: Place, message: Message) -> Answer {
+    async fn queue(
+        self: &Arc<Self>,
+        session: &Session,
+        (place, message): (Place, Message),
+        epoch: &CancellationToken,
+    ) -> Answer {
         let was_running = self.run_under_way().is_some();
         let queued = session.queue(place, message).await;
         queued.map_err(|error| error.to_string())?;
         if was_running {
-            self.say_what_was_missed();
+            self.say_what_was_missed(epoch);
         }
         Ok(Some(json!({ "disposition": "queued" })))
     }
@@ -225,8 +244,9 @@ impl Desk {
             run.over.cancelled().await;
         }
         self.compactions.fetch_add(1, Ordering::Relaxed);
-        let (desk, abort) = (Arc::clone(self), epoch.child_token());
+        let desk = Arc::clone(self);
         let mut work = Box::pin(async move {
+            let abort = epoch.child_token();
             let limits = desk.host.limits();
             let compacted = session.compact_until(abort, focus.as_deref(), limits).await;
             let answer = match compacted {
@@ -235,7 +255,7 @@ impl Desk {
             };
             desk.compactions.fetch_sub(1, Ordering::Relaxed);
             desk.answer(&caller, answer);
-            desk.begin_what_waits(&session);
+            desk.begin_what_waits(&session, &epoch);
         });
         // It has begun before the next command does.
         if futures_util::poll!(&mut work).is_pending() {

@@ -236,9 +236,9 @@ impl Desk {
     }
 
     /// What came while the last run was ending has been seen by nobody.
-    pub(super) fn say_what_was_missed(self: &Arc<Self>) {
+    pub(super) fn say_what_was_missed(self: &Arc<Self>, epoch: &CancellationToken) {
         if self.run_under_way().is_none() && self.ended_well.load(Ordering::Relaxed) {
-            self.begin_waiting(&self.epoch());
+            self.begin_waiting(epoch);
         }
     }
 }
