@@ -277,7 +277,7 @@ impl Desk {
         let shell = self.host.shell(&command);
         self.tasks.spawn(async move {
             let mut say = |piece: &str| {
-                // All of it comes with the reply.
+                // Its beginning and its end come with the reply.
                 if desk.outbox.is_full() {
                     return;
                 }
