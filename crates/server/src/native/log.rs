@@ -57,7 +57,8 @@ impl NativeLog {
     }
 
     /// The events after that number.
-    pub fn since(&self, after: u64) -> Result<Vec<Event>, Stale> {
+    #[cfg(test)]
+    fn since(&self, after: u64) -> Result<Vec<Event>, Stale> {
         Ok(self.lock().since(after)?.cloned().collect())
     }
 
