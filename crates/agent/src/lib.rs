@@ -3,6 +3,7 @@
 
 pub mod compaction;
 pub mod hooks;
+pub mod pipeline;
 pub mod session;
 pub mod tools;
 pub mod transcript;
