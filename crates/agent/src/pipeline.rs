@@ -8,3 +8,6 @@
 pub mod definition;
 pub mod entry;
 pub mod state;
+
+mod graph;
+mod react;

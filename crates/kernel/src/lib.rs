@@ -34,6 +34,7 @@ pub mod overflow;
 pub mod policy;
 pub mod recovery;
 pub mod repetition;
+pub mod step;
 pub mod stop;
 pub mod text;
 pub mod time;

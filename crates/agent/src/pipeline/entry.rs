@@ -130,6 +130,12 @@ pub enum Entry {
         /// What it has made, by name.
         #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
         artifacts: BTreeMap<String, Artifact>,
+        /// The fields of its output that conditions can ask for.
+        #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+        context: BTreeMap<String, String>,
+        /// Whether the run has failed with it.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        fails_run: bool,
         /// Why it did not end well, in words.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<String>,

@@ -17,6 +17,8 @@ pub struct Run {
     pub begun: Begun,
     /// When it began first.
     pub started: Timestamp,
+    /// When it was begun last, if it was begun again.
+    pub begun_last: Timestamp,
     /// When something happened last.
     pub changed: Timestamp,
     /// When and how it ended; `None` as long as it has not.
@@ -31,6 +33,8 @@ pub struct Run {
     pub cost: Cost,
     /// Whether an edge has led to the end.
     pub is_completing: bool,
+    /// Why it has failed, once a step has failed that nothing makes good for.
+    pub failed: Option<String>,
     /// The number of the turn of the journal that it is written into, from 1.
     pub turn: u64,
 }
@@ -55,6 +59,8 @@ pub struct StepState {
     pub visits: Vec<Visit>,
     /// What it has made, by name, in its last visit that ended well.
     pub artifacts: BTreeMap<String, Artifact>,
+    /// The fields of its output that conditions can ask for.
+    pub context: BTreeMap<String, String>,
     /// How often the steps of a loop have run, if it is one.
     pub iterations: u32,
     /// The step that it makes good for, while it does.
@@ -240,9 +246,11 @@ impl Run {
             self.started = time;
         }
         self.turn += 1;
+        self.begun_last = time;
         self.begun = begun.clone();
         self.ended = None;
         self.is_completing = false;
+        self.failed = None;
         for step in self.steps.values_mut() {
             if !matches!(
                 step.phase,
@@ -250,6 +258,7 @@ impl Run {
             ) {
                 step.phase = Phase::Idle;
                 step.reworks = None;
+                step.iterations = 0;
             }
         }
     }
@@ -259,6 +268,15 @@ impl Run {
         if let Entry::AttemptEnded { usage, cost, .. } = entry {
             self.usage = self.usage.plus(*usage);
             self.cost = Cost(self.cost.0.saturating_add(cost.0));
+        }
+        if let Entry::StepEnded {
+            fails_run: true,
+            reason,
+            ..
+        } = entry
+        {
+            let reason = reason.as_deref().unwrap_or("it failed");
+            self.failed = Some(format!("step `{name}`: {reason}"));
         }
         self.step_mut(name).apply(time, entry);
     }
@@ -413,6 +431,7 @@ impl StepState {
             visit,
             outcome,
             artifacts,
+            context,
             reason,
             ..
         } = entry
@@ -422,6 +441,7 @@ impl StepState {
         self.phase = Phase::Ended(*outcome);
         self.reworks = None;
         self.artifacts.clone_from(artifacts);
+        self.context.clone_from(context);
         let Some(last) = self.visits.last_mut().filter(|last| last.number == *visit) else {
             return;
         };

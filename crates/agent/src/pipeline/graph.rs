@@ -1,0 +1,609 @@
+//! Which steps are due: what has become possible, and what follows when a step has ended.
+//!
+//! Pure: it is told every entry that was written down, and answers with the entries that come next. Invariants: at most
+//! `max_concurrency` attempts are under way; a step begins when all that it needs is done, and after a failure nothing
+//! begins any more. Its work grows with what has changed, not with how many steps there are.
+
+use super::definition::{Condition, Gate, OnFailure, Pipeline, Step, Target, Work};
+use super::entry::{Artifact, Entry, Next, Outcome, Problem};
+use super::state::{Phase, Run};
+use outlast_kernel::Timestamp;
+use outlast_kernel::breaker::{Breaker, Permit, Trip};
+use outlast_kernel::fingerprint::Fingerprint;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What is due, as things stand.
+pub(super) struct Graph {
+    pipeline: Arc<Pipeline>,
+    places: HashMap<String, usize>,
+    /// Who needs a step.
+    dependents: Vec<Vec<usize>>,
+    /// Steps that may have become possible.
+    stirred: BTreeSet<usize>,
+    /// Steps that can begin when there is room.
+    startable: BTreeSet<usize>,
+    /// Steps whose next attempt can begin when there is room.
+    ready: BTreeSet<usize>,
+    working: usize,
+    active: usize,
+    /// Why nothing more is to begin, once somebody wants that.
+    canceled: Option<String>,
+    breaker: Breaker,
+}
+
+/// How a step ended, before anybody has asked what that means for the run.
+pub(super) struct Result {
+    pub(super) is_success: bool,
+    pub(super) artifacts: BTreeMap<String, Artifact>,
+    pub(super) context: BTreeMap<String, String>,
+    pub(super) reason: Option<String>,
+    /// Where a person's answer leads.
+    pub(super) target: Option<Target>,
+}
+
+impl Result {
+    pub(super) fn failed(reason: impl Into<String>) -> Self {
+        Self {
+            is_success: false,
+            artifacts: BTreeMap::new(),
+            context: BTreeMap::new(),
+            reason: Some(reason.into()),
+            target: None,
+        }
+    }
+}
+
+impl Graph {
+    pub(super) fn new(pipeline: Arc<Pipeline>, run: &Run) -> Self {
+        let steps = &pipeline.steps;
+        let place = |(place, step): (usize, &Step)| (step.id.clone(), place);
+        let places: HashMap<String, usize> = steps.iter().enumerate().map(place).collect();
+        let mut dependents = vec![Vec::new(); steps.len()];
+        for (place, step) in steps.iter().enumerate() {
+            for need in step.needs.iter().filter_map(|need| places.get(need)) {
+                dependents[*need].push(place);
+            }
+        }
+        let mut graph = Self {
+            stirred: (0..steps.len()).collect(),
+            startable: BTreeSet::new(),
+            ready: BTreeSet::new(),
+            working: 0,
+            active: 0,
+            canceled: None,
+            breaker: breaker(&pipeline, run),
+            dependents,
+            places,
+            pipeline,
+        };
+        for (place, step) in graph.pipeline.steps.iter().enumerate() {
+            let phase = run.phase(&step.id);
+            graph.active += usize::from(phase.is_active());
+            graph.working += usize::from(phase == Phase::Working);
+            if phase == Phase::Ready {
+                graph.ready.insert(place);
+            }
+        }
+        graph
+    }
+
+    /// Nothing more begins from here on.
+    pub(super) fn cancel(&mut self, why: &str) {
+        self.canceled.get_or_insert_with(|| why.to_owned());
+    }
+
+    pub(super) fn is_canceled(&self) -> bool {
+        self.canceled.is_some()
+    }
+
+    /// Adds what was written down, to the run and to what is known of it here.
+    pub(super) fn apply(&mut self, run: &mut Run, time: Timestamp, entry: &Entry) {
+        let touched = touched(entry);
+        let before: Vec<Phase> = touched.iter().map(|step| run.phase(step)).collect();
+        run.apply(time, entry);
+        for (step, was) in touched.iter().zip(before) {
+            self.moved(step, was, run.phase(step));
+        }
+    }
+
+    fn moved(&mut self, step: &str, was: Phase, is: Phase) {
+        let Some(place) = self.places.get(step).copied() else {
+            return;
+        };
+        self.active += usize::from(is.is_active());
+        self.active -= usize::from(was.is_active());
+        self.working += usize::from(is == Phase::Working);
+        self.working -= usize::from(was == Phase::Working);
+        self.startable.remove(&place);
+        self.ready.remove(&place);
+        match is {
+            Phase::Ready => drop(self.ready.insert(place)),
+            Phase::Idle | Phase::Called => drop(self.stirred.insert(place)),
+            Phase::Ended(_) => self.stirred.extend(&self.dependents[place]),
+            _ => {}
+        }
+    }
+
+    /// What is to be written down next; nothing when there is something to wait for.
+    pub(super) fn due(
+        &mut self,
+        run: &Run,
+        now: Timestamp,
+        new_session: &mut dyn FnMut() -> String,
+    ) -> Vec<Entry> {
+        if run.ended.is_some() {
+            return Vec::new();
+        }
+        let mut entries = Vec::new();
+        let is_stopping = self.canceled.is_some() || run.failed.is_some() || run.is_completing;
+        if !is_stopping {
+            for place in std::mem::take(&mut self.stirred) {
+                self.examine(place, run, now, &mut entries);
+            }
+        }
+        let room = self.pipeline.runtime.max_concurrency.get();
+        let mut room = room.saturating_sub(self.working);
+        while room > 0 && self.canceled.is_none() {
+            let (place, visit) = match self.ready.pop_first() {
+                Some(place) => (place, None),
+                None if is_stopping => break,
+                None => match self.startable.pop_first() {
+                    Some(place) => (place, Some(run.visits(self.id(place)) + 1)),
+                    None => break,
+                },
+            };
+            let step = self.id(place).to_owned();
+            entries.extend(visit.map(|visit| Entry::StepStarted {
+                step: step.clone(),
+                visit,
+            }));
+            entries.push(self.attempt(place, run, visit, new_session));
+            room -= 1;
+        }
+        if entries.is_empty() && self.active == 0 {
+            entries.push(self.end(run));
+        }
+        entries
+    }
+
+    fn id(&self, place: usize) -> &str {
+        &self.pipeline.steps[place].id
+    }
+
+    fn end(&self, run: &Run) -> Entry {
+        let (outcome, reason) = match (&self.canceled, &run.failed) {
+            (Some(why), _) => (Outcome::Canceled, Some(why.clone())),
+            (None, Some(why)) => (Outcome::Failed, Some(why.clone())),
+            (None, None) => (Outcome::Completed, None),
+        };
+        Entry::RunEnded { outcome, reason }
+    }
+
+    /// The next attempt of a step; of a new visit the first one.
+    fn attempt(
+        &self,
+        place: usize,
+        run: &Run,
+        new_visit: Option<u32>,
+        new_session: &mut dyn FnMut() -> String,
+    ) -> Entry {
+        let step = &self.pipeline.steps[place];
+        let last = run.steps.get(&step.id).and_then(|state| state.attempt());
+        let last = last.filter(|_| new_visit.is_none());
+        let visit = new_visit.unwrap_or_else(|| run.visits(&step.id));
+        let session = matches!(step.work, Work::Prompt(_)).then(|| {
+            // A model that is told what was wrong knows what it did.
+            let known = last.and_then(|last| last.session.clone());
+            known.unwrap_or_else(&mut *new_session)
+        });
+        let instead = last.and_then(|last| match &last.next {
+            Some(Next::FallBack { to }) => Some(to.clone()),
+            _ => last.instead.clone(),
+        });
+        Entry::AttemptStarted {
+            step: step.id.clone(),
+            visit,
+            attempt: last.map_or(1, |last| last.number + 1),
+            instead,
+            session,
+        }
+    }
+
+    /// Finds out whether a step can begin, or never will.
+    fn examine(&mut self, place: usize, run: &Run, now: Timestamp, entries: &mut Vec<Entry>) {
+        let pipeline = Arc::clone(&self.pipeline);
+        let step = &pipeline.steps[place];
+        let phase = run.phase(&step.id);
+        let waits_for_call = step.is_called && phase != Phase::Called;
+        if !matches!(phase, Phase::Idle | Phase::Called) || waits_for_call {
+            return;
+        }
+        match self.needs(step, run) {
+            Needs::Open => {}
+            Needs::Skipped(need) => entries.push(Entry::StepEnded {
+                step: step.id.clone(),
+                visit: 0,
+                outcome: Outcome::Skipped,
+                artifacts: BTreeMap::new(),
+                context: BTreeMap::new(),
+                fails_run: false,
+                reason: Some(format!("`{need}`, which it needs, was left out")),
+            }),
+            Needs::Met if run.visits(&step.id) >= step.max_visits.get() => {
+                let most = step.max_visits;
+                let why = format!(
+                    "it was visited {most} times already, and may not be again (max_visits)"
+                );
+                entries.extend(self.give_up(step, run, &why));
+            }
+            Needs::Met => match &step.work {
+                _ if let Permit::Refused(trip) = self.breaker.permit(&step.id, now) => {
+                    entries.extend(self.give_up(step, run, &refused(&trip)));
+                }
+                Work::Gate(gate) => entries.extend(open(step, gate, run, now)),
+                Work::Loop(_) => entries.extend(self.turn_loop(step, run)),
+                Work::Prompt(_) | Work::Command(_) | Work::Agent(_) => {
+                    self.startable.insert(place);
+                }
+            },
+        }
+    }
+
+    fn needs<'a>(&self, step: &'a Step, run: &Run) -> Needs<'a> {
+        let is_loop = matches!(step.work, Work::Loop(_));
+        let mut met = Needs::Met;
+        for need in &step.needs {
+            let is_inside = is_loop && self.part_of(need) == Some(step.id.as_str());
+            match run.phase(need) {
+                Phase::Ended(Outcome::Completed | Outcome::Continued) => {}
+                // A loop looks at whatever came of its steps, and not at those that nothing led to.
+                Phase::Ended(_) if is_inside => {}
+                Phase::Idle if is_inside && self.is_called(need) => {}
+                Phase::Ended(Outcome::Skipped) => return Needs::Skipped(need),
+                // Its loop will see to it.
+                Phase::Ended(Outcome::Failed)
+                    if step.part_of.is_some() && step.part_of.as_deref() == self.part_of(need) =>
+                {
+                    return Needs::Skipped(need);
+                }
+                _ => met = Needs::Open,
+            }
+        }
+        met
+    }
+
+    fn is_called(&self, step: &str) -> bool {
+        self.pipeline.step(step).is_some_and(|step| step.is_called)
+    }
+
+    fn part_of(&self, step: &str) -> Option<&str> {
+        self.pipeline.step(step)?.part_of.as_deref()
+    }
+
+    /// A loop all of whose steps have ended: it ends, or they run again.
+    fn turn_loop(&self, step: &Step, run: &Run) -> Vec<Entry> {
+        let Work::Loop(inner) = &step.work else {
+            return Vec::new();
+        };
+        let iterations = run.steps.get(&step.id).map_or(0, |state| state.iterations) + 1;
+        let last = inner.steps.last().and_then(|last| run.steps.get(last));
+        let is_success = last.is_some_and(|last| last.phase == Phase::Ended(Outcome::Completed));
+        let context = last.map(|last| last.context.clone()).unwrap_or_default();
+        let is_done = match &inner.until {
+            Some(until) => holds(until, is_success, &context),
+            None => iterations >= inner.max_iterations.get(),
+        };
+        let started = Entry::StepStarted {
+            step: step.id.clone(),
+            visit: run.visits(&step.id) + 1,
+        };
+        if is_done {
+            let result = Result {
+                is_success: true,
+                artifacts: last.map(|last| last.artifacts.clone()).unwrap_or_default(),
+                context,
+                reason: None,
+                target: None,
+            };
+            return std::iter::once(started)
+                .chain(self.ended(step, run, result))
+                .collect();
+        }
+        if iterations >= inner.max_iterations.get() {
+            let why =
+                format!("what it waits for did not come about within {iterations} iterations");
+            let ended = self.ended(step, run, Result::failed(why));
+            return std::iter::once(started).chain(ended).collect();
+        }
+        vec![Entry::LoopRepeated {
+            step: step.id.clone(),
+            iterations,
+            resets: inner.steps.clone(),
+        }]
+    }
+
+    // --- The breaker ---
+
+    /// Counts a failure; the answer is why the step must end, if it must.
+    pub(super) fn count(
+        &mut self,
+        step: &str,
+        problem: &Problem,
+        now: Timestamp,
+    ) -> Option<String> {
+        let trip = self.breaker.failed(fingerprint(step, problem), now)?;
+        Some(refused(&trip))
+    }
+
+    /// Forgets what was counted against a step.
+    pub(super) fn forgive(&mut self, step: &str) {
+        self.breaker.succeeded(step);
+    }
+
+    // --- What follows from an end ---
+
+    /// What is written down when a step has ended: how, and what that leads to. The visit is the last one, or the one
+    /// that begins with the same entries.
+    pub(super) fn ended(&self, step: &Step, run: &Run, result: Result) -> Vec<Entry> {
+        let target = result.target.clone().or_else(|| {
+            let edge = |condition: &Condition| holds_of_edge(condition, &result);
+            let taken = step.edges.iter().find(|edge_to| edge(&edge_to.condition));
+            taken.map(|edge| edge.target.clone())
+        });
+        let reworks = run
+            .steps
+            .get(&step.id)
+            .and_then(|state| state.reworks.clone());
+        if result.is_success {
+            return self.succeeded(step, run, (result, target, reworks));
+        }
+        let reason = result.reason.unwrap_or_default();
+        if target.is_some() {
+            let mut entries = vec![over(step, run, Outcome::Failed, &reason)];
+            entries.extend(self.taken(step, target));
+            return entries;
+        }
+        self.failed(step, run, (&reason, reworks))
+    }
+
+    fn succeeded(
+        &self,
+        step: &Step,
+        run: &Run,
+        (result, target, reworks): (Result, Option<Target>, Option<String>),
+    ) -> Vec<Entry> {
+        let end = |step: &Step| Entry::StepEnded {
+            step: step.id.clone(),
+            visit: visit(step, run),
+            outcome: Outcome::Completed,
+            artifacts: result.artifacts.clone(),
+            context: result.context.clone(),
+            fails_run: false,
+            reason: result.reason.clone(),
+        };
+        let mut entries = vec![end(step)];
+        entries.extend(self.taken(step, target));
+        if let Some(other) = reworks.and_then(|other| self.pipeline.step(&other)) {
+            entries.push(end(other));
+        }
+        entries
+    }
+
+    fn failed(
+        &self,
+        step: &Step,
+        run: &Run,
+        (reason, reworks): (&str, Option<String>),
+    ) -> Vec<Entry> {
+        let is_in_loop = step
+            .part_of
+            .as_deref()
+            .and_then(|id| self.pipeline.step(id));
+        let is_looked_at = is_in_loop
+            .is_some_and(|step| matches!(&step.work, Work::Loop(inner) if inner.until.is_some()));
+        if let Some(other) = reworks.and_then(|other| self.pipeline.step(&other)) {
+            let reason_of_other = format!("`{}`, which was to make good for it: {reason}", step.id);
+            return vec![
+                over(step, run, Outcome::Failed, reason),
+                over(other, run, Outcome::Failed, &reason_of_other).failing(),
+            ];
+        }
+        match &step.on_failure {
+            _ if is_looked_at => vec![over(step, run, Outcome::Failed, reason)],
+            OnFailure::Fail => vec![over(step, run, Outcome::Failed, reason).failing()],
+            OnFailure::Skip => vec![over(step, run, Outcome::Skipped, reason)],
+            OnFailure::Continue => vec![over(step, run, Outcome::Continued, reason)],
+            OnFailure::Rework { step: by } => vec![Entry::ReworkStarted {
+                step: step.id.clone(),
+                by: by.clone(),
+            }],
+        }
+    }
+
+    /// A step that may not even begin.
+    pub(super) fn give_up(&self, step: &Step, run: &Run, why: &str) -> Vec<Entry> {
+        self.failed(
+            step,
+            run,
+            (
+                why,
+                run.steps.get(&step.id).and_then(|it| it.reworks.clone()),
+            ),
+        )
+    }
+
+    /// A step that somebody ended.
+    pub(super) fn canceled(step: &Step, run: &Run) -> Entry {
+        over(step, run, Outcome::Canceled, "it was cancelled")
+    }
+
+    fn taken(&self, from: &Step, target: Option<Target>) -> Option<Entry> {
+        let (to, resets) = match target? {
+            Target::Complete => (None, Vec::new()),
+            Target::Step(to) => {
+                let resets = self.made_of(&to);
+                (Some(to), resets)
+            }
+        };
+        Some(Entry::EdgeTaken {
+            from: from.id.clone(),
+            to,
+            resets,
+        })
+    }
+
+    /// All steps that need a step, or need one that does.
+    fn made_of(&self, step: &str) -> Vec<String> {
+        let Some(first) = self.places.get(step) else {
+            return Vec::new();
+        };
+        let (mut found, mut open) = (BTreeSet::new(), vec![*first]);
+        while let Some(place) = open.pop() {
+            for dependent in &self.dependents[place] {
+                if dependent != first && found.insert(*dependent) {
+                    open.push(*dependent);
+                }
+            }
+        }
+        found
+            .into_iter()
+            .map(|place| self.id(place).to_owned())
+            .collect()
+    }
+}
+
+enum Needs<'a> {
+    Met,
+    Open,
+    Skipped(&'a str),
+}
+
+impl Entry {
+    fn failing(mut self) -> Self {
+        if let Self::StepEnded { fails_run, .. } = &mut self {
+            *fails_run = true;
+        }
+        self
+    }
+}
+
+/// What was counted in the run since it was begun last, so that counts survive the process that made them.
+fn breaker(pipeline: &Pipeline, run: &Run) -> Breaker {
+    let mut breaker = Breaker::new(pipeline.runtime.circuit_breaker.clone());
+    for (name, state) in &run.steps {
+        let attempts = state.visits.iter().flat_map(|visit| &visit.attempts);
+        for attempt in attempts.filter(|attempt| attempt.started >= run.begun_last) {
+            match (&attempt.problem, attempt.ended) {
+                (Some(problem), Some(ended)) => {
+                    drop(breaker.failed(fingerprint(name, problem), ended))
+                }
+                (None, Some(_)) => breaker.succeeded(name),
+                _ => {}
+            }
+        }
+    }
+    breaker
+}
+
+/// Failures are the same when they say the same, and break the same.
+fn fingerprint(step: &str, problem: &Problem) -> Fingerprint {
+    let mut message = problem.message.clone();
+    for violation in &problem.violations {
+        message.push('\n');
+        message.push_str(violation);
+    }
+    Fingerprint::new(step, problem.class, &message)
+}
+
+fn refused(trip: &Trip) -> String {
+    let (count, until) = (trip.count, trip.until);
+    format!(
+        "the circuit breaker ended it: the same failure came {count} times (it may run again at {until})"
+    )
+}
+
+fn visit(step: &Step, run: &Run) -> u32 {
+    // A loop's visit begins in the same breath.
+    let begins = u32::from(matches!(step.work, Work::Loop(_)));
+    run.visits(&step.id) + begins
+}
+
+fn over(step: &Step, run: &Run, outcome: Outcome, reason: &str) -> Entry {
+    Entry::StepEnded {
+        step: step.id.clone(),
+        visit: visit(step, run),
+        outcome,
+        artifacts: BTreeMap::new(),
+        context: BTreeMap::new(),
+        fails_run: false,
+        reason: Some(reason.to_owned()),
+    }
+}
+
+fn open(step: &Step, gate: &Gate, run: &Run, now: Timestamp) -> [Entry; 2] {
+    let (message, choices, wait): (Option<String>, Vec<String>, Duration) = match gate {
+        Gate::Timer(wait) => (None, Vec::new(), *wait),
+        Gate::Approval(approval) => {
+            let choices = approval.choices.iter();
+            let choices = choices.map(|choice| format!("{}: {}", choice.key, choice.label));
+            (
+                Some(approval.message.clone()),
+                choices.collect(),
+                approval.timeout,
+            )
+        }
+    };
+    let (step, visit) = (step.id.clone(), run.visits(&step.id) + 1);
+    [
+        Entry::StepStarted {
+            step: step.clone(),
+            visit,
+        },
+        Entry::GateOpened {
+            step,
+            visit,
+            message,
+            choices,
+            until: now + wait,
+        },
+    ]
+}
+
+/// The steps that an entry may move.
+fn touched(entry: &Entry) -> Vec<&str> {
+    let own = entry.step().into_iter();
+    match entry {
+        Entry::EdgeTaken { to, resets, .. } => {
+            resets.iter().chain(to).map(String::as_str).collect()
+        }
+        Entry::LoopRepeated { resets, .. } => {
+            own.chain(resets.iter().map(String::as_str)).collect()
+        }
+        Entry::ReworkStarted { by, .. } => own.chain([by.as_str()]).collect(),
+        _ => own.collect(),
+    }
+}
+
+/// Whether something holds of a step that has ended.
+fn holds(condition: &Condition, is_success: bool, context: &BTreeMap<String, String>) -> bool {
+    match condition {
+        Condition::Always => true,
+        Condition::Success => is_success,
+        Condition::Failure => !is_success,
+        Condition::Context {
+            key,
+            value,
+            negated,
+        } => (context.get(key) == Some(value)) != *negated,
+    }
+}
+
+/// Only an edge that asks for a failure leads on from one.
+fn holds_of_edge(condition: &Condition, result: &Result) -> bool {
+    match condition {
+        Condition::Failure => !result.is_success,
+        condition => result.is_success && holds(condition, true, &result.context),
+    }
+}

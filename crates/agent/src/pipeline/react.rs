@@ -1,0 +1,215 @@
+//! What follows from what was heard of a step: a report in, entries out.
+//!
+//! Pure, but for what it counts. Invariant: whatever is decided about a failure is in the entry that tells of it.
+
+use super::definition::{Approval, Gate, Pipeline, Step, Work};
+use super::entry::{Artifact, Entry, Next, Problem};
+use super::graph::{Graph, Result};
+use super::state::{Run, Visit};
+use outlast_kernel::Timestamp;
+use outlast_kernel::budget::Cost;
+use outlast_kernel::event::Usage;
+use outlast_kernel::step::{self, Failed, Standing};
+use outlast_kernel::time::Span;
+use outlast_kernel::verdict::Class;
+use std::collections::BTreeMap;
+
+/// What came of an attempt.
+#[derive(Debug)]
+pub(super) struct Done {
+    pub(super) made: std::result::Result<Made, Problem>,
+    pub(super) usage: Usage,
+    pub(super) cost: Cost,
+    pub(super) warnings: Vec<String>,
+}
+
+/// What an attempt has made.
+#[derive(Debug, Default)]
+pub(super) struct Made {
+    pub(super) artifacts: BTreeMap<String, Artifact>,
+    pub(super) context: BTreeMap<String, String>,
+}
+
+/// What is needed to decide, beside the run.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Now {
+    pub(super) time: Timestamp,
+    /// When the run must be over.
+    pub(super) deadline: Option<Timestamp>,
+    pub(super) entropy: u64,
+}
+
+/// What follows when an attempt is over.
+pub(super) fn attempt_done(
+    graph: &mut Graph,
+    run: &Run,
+    (step, done): (&Step, Done),
+    now: Now,
+) -> Vec<Entry> {
+    let Some(visit) = run.steps.get(&step.id).and_then(|state| state.visit()) else {
+        return Vec::new();
+    };
+    let attempt = visit.attempts.last().map_or(1, |attempt| attempt.number);
+    let next = match &done.made {
+        Ok(_) => {
+            graph.forgive(&step.id);
+            Next::Finish
+        }
+        Err(problem) => {
+            let standing = standing(step, visit, problem);
+            let decided = decide(step, (problem, standing), visit, now);
+            match graph.count(&step.id, problem, now.time) {
+                // What is over anyway says why by itself.
+                Some(why) if !matches!(decided, Next::Stop { .. }) => Next::Stop { why },
+                Some(why) if standing.attempts > 1 => Next::Stop { why },
+                _ => decided,
+            }
+        }
+    };
+    let mut entries = vec![Entry::AttemptEnded {
+        step: step.id.clone(),
+        visit: visit.number,
+        attempt,
+        usage: done.usage,
+        cost: done.cost,
+        problem: done.made.as_ref().err().cloned(),
+        next: next.clone(),
+        warnings: done.warnings,
+    }];
+    entries.extend(match (done.made, next) {
+        (Ok(made), _) => graph.ended(
+            step,
+            run,
+            Result {
+                is_success: true,
+                artifacts: made.artifacts,
+                context: made.context,
+                reason: None,
+                target: None,
+            },
+        ),
+        (Err(problem), _) if problem.class == Class::Canceled => vec![Graph::canceled(step, run)],
+        (Err(problem), Next::Stop { why }) => {
+            graph.ended(step, run, Result::failed(reason(&problem, &why)))
+        }
+        _ => Vec::new(),
+    });
+    entries
+}
+
+fn reason(problem: &Problem, why: &str) -> String {
+    let phrase = problem.cause.phrase();
+    match problem.message.as_str() {
+        "" => format!("{phrase} ({why})"),
+        message => format!("{phrase}: {message} ({why})"),
+    }
+}
+
+fn standing(step: &Step, visit: &Visit, problem: &Problem) -> Standing {
+    let is_transient = problem.class == Class::Transient;
+    let earlier = visit.attempts.iter().rev().skip(1);
+    let earlier = earlier.take_while(|attempt| {
+        let class = attempt.problem.as_ref().map(|problem| problem.class);
+        class == Some(Class::Transient)
+    });
+    let in_a_row = u32::try_from(earlier.count()).unwrap_or(u32::MAX);
+    Standing {
+        attempts: visit.attempts.last().map_or(1, |attempt| attempt.number),
+        transient_in_a_row: match is_transient {
+            true => in_a_row.saturating_add(1),
+            false => 0,
+        },
+        retries_spent: problem.retries_spent,
+        has_fallback: fallback(step, visit).is_some(),
+        once: step.once,
+    }
+}
+
+fn decide(step: &Step, (problem, standing): (&Problem, Standing), visit: &Visit, now: Now) -> Next {
+    let failed = Failed {
+        cause: problem.cause,
+        not_before: problem.not_before,
+        at: now.time,
+    };
+    let rules = (&step.retry.policy, now.deadline);
+    match step::decide(rules, failed, standing, now.entropy) {
+        step::Next::Wait(until) => Next::Wait {
+            since: now.time,
+            until,
+        },
+        step::Next::Again => Next::Again,
+        step::Next::FallBack => match fallback(step, visit) {
+            Some(to) => Next::FallBack { to: to.to_owned() },
+            None => Next::Stop {
+                why: step::Why::NothingToFallBackTo.to_string(),
+            },
+        },
+        step::Next::Stop(why) => Next::Stop {
+            why: why.to_string(),
+        },
+    }
+}
+
+/// Who takes the place of the agent that worked last in this visit. Models fall back within their session.
+fn fallback<'a>(step: &'a Step, visit: &Visit) -> Option<&'a str> {
+    let Work::Agent(agent) = &step.work else {
+        return None;
+    };
+    let last = visit
+        .attempts
+        .last()
+        .and_then(|attempt| attempt.instead.as_ref());
+    let next = last.map_or(0, |last| {
+        let place = agent.fallbacks.iter().position(|name| name == last);
+        place.map_or(agent.fallbacks.len(), |place| place + 1)
+    });
+    agent.fallbacks.get(next).map(String::as_str)
+}
+
+/// What follows when a gate was answered, or nobody did in time.
+pub(super) fn answered(graph: &Graph, run: &Run, step: &Step, choice: Option<&str>) -> Vec<Entry> {
+    let closed = |choice: Option<&str>| Entry::GateClosed {
+        step: step.id.clone(),
+        choice: choice.map(str::to_owned),
+    };
+    let success = |context, target| Result {
+        is_success: true,
+        artifacts: BTreeMap::new(),
+        context,
+        reason: None,
+        target,
+    };
+    let Work::Gate(Gate::Approval(approval)) = &step.work else {
+        let ended = graph.ended(step, run, success(BTreeMap::new(), None));
+        return std::iter::once(closed(None)).chain(ended).collect();
+    };
+    let Some(key) = choice.or(approval.default.as_deref()) else {
+        let why = format!("nobody answered within {}", Span(approval.timeout));
+        let ended = graph.ended(step, run, Result::failed(why));
+        return std::iter::once(closed(None)).chain(ended).collect();
+    };
+    let chosen = approval.choices.iter().find(|choice| choice.key == key);
+    let target = chosen.and_then(|choice| choice.target.clone());
+    let result = match chosen {
+        Some(chosen) if chosen.rejects => Result {
+            target,
+            ..Result::failed(format!("the answer was `{key}`: {}", chosen.label))
+        },
+        _ => success(
+            BTreeMap::from([("choice".to_owned(), key.to_owned())]),
+            target,
+        ),
+    };
+    let ended = graph.ended(step, run, result);
+    std::iter::once(closed(Some(key))).chain(ended).collect()
+}
+
+/// Whether that can be answered at a gate of the pipeline.
+pub(super) fn is_choice(pipeline: &Pipeline, step: &str, key: &str) -> bool {
+    let step = pipeline.step(step).map(|step| &step.work);
+    let approval: Option<&Approval> = match step {
+        Some(Work::Gate(Gate::Approval(approval))) => Some(approval),
+        _ => None,
+    };
+    approval.is_some_and(|approval| approval.choices.iter().any(|choice| choice.key == key))
+}

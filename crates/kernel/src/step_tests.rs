@@ -1,0 +1,181 @@
+use super::*;
+use crate::policy::Overrides;
+use proptest::prelude::*;
+use std::num::NonZeroU32;
+
+const AT: Timestamp = Timestamp::from_millis(1_000_000);
+
+fn failed(cause: Cause) -> Failed {
+    Failed {
+        cause,
+        not_before: None,
+        at: AT,
+    }
+}
+
+fn after(attempts: u32, transient_in_a_row: u32) -> Standing {
+    Standing {
+        attempts,
+        transient_in_a_row,
+        ..Standing::default()
+    }
+}
+
+fn policy(name: &str) -> Policy {
+    Policy::named(name).unwrap()
+}
+
+/// The waits in milliseconds of a step that meets nothing but passing failures.
+fn waits(policy: &Policy) -> Vec<u64> {
+    let next = |attempt| {
+        decide(
+            (policy, None),
+            failed(Cause::RateLimited),
+            after(attempt, attempt),
+            7,
+        )
+    };
+    (1..100)
+        .map(next)
+        .map_while(|next| match next {
+            Next::Wait(until) => Some(crate::time::millis(until.since(AT))),
+            _ => None,
+        })
+        .collect()
+}
+
+#[test]
+fn a_passing_failure_is_waited_for_as_its_policy_says() {
+    assert_eq!(waits(&policy("none")), [0_u64; 0]);
+    assert_eq!(waits(&policy("standard")), [1000, 2000]);
+    assert_eq!(waits(&policy("aggressive")), [200, 400, 800, 1600]);
+    assert_eq!(waits(&policy("patient")), [5000, 15_000]);
+}
+
+#[test]
+fn no_wait_overflows_however_many_attempts_there_were() {
+    let many = Overrides {
+        max_attempts: NonZeroU32::new(1000),
+        ..Overrides::default()
+    };
+    let policy = policy("standard").with(many).unwrap();
+    for attempt in [35, 64, 65, 128, 999] {
+        let next = decide(
+            (&policy, None),
+            failed(Cause::Network),
+            after(attempt, attempt),
+            0,
+        );
+        assert_eq!(next, Next::Wait(AT + Duration::from_secs(30)), "{attempt}");
+    }
+}
+
+#[test]
+fn each_class_is_treated_in_its_own_way() {
+    let next = |cause| decide((&policy("standard"), None), failed(cause), after(1, 1), 0);
+    assert!(matches!(next(Cause::Timeout), Next::Wait(_)));
+    assert!(matches!(next(Cause::Stalled), Next::Wait(_)));
+    assert_eq!(next(Cause::Auth), Next::Stop(Why::CannotSucceed));
+    assert_eq!(next(Cause::MissingBinary), Next::Stop(Why::CannotSucceed));
+    assert_eq!(
+        next(Cause::ContextOverflow),
+        Next::Stop(Why::NothingToFallBackTo)
+    );
+    assert_eq!(next(Cause::CeilingReached), Next::Stop(Why::CannotSucceed));
+    assert_eq!(next(Cause::SchemaMismatch), Next::Again);
+    assert_eq!(next(Cause::TestsFailed), Next::Again);
+    assert_eq!(next(Cause::Interrupted), Next::Stop(Why::Canceled));
+    assert_eq!(next(Cause::DeadlinePassed), Next::Stop(Why::Canceled));
+}
+
+#[test]
+fn a_spent_budget_falls_back_and_a_ceiling_does_not() {
+    let standing = Standing {
+        has_fallback: true,
+        ..after(1, 1)
+    };
+    let next = |cause| decide((&policy("none"), None), failed(cause), standing, 0);
+    assert_eq!(next(Cause::ContextOverflow), Next::FallBack);
+    assert_eq!(next(Cause::UsageLimit), Next::FallBack);
+    assert_eq!(next(Cause::CeilingReached), Next::Stop(Why::CannotSucceed));
+    assert_eq!(next(Cause::Auth), Next::Stop(Why::CannotSucceed));
+}
+
+#[test]
+fn what_a_turn_has_waited_for_is_not_waited_for_again() {
+    let standing = Standing {
+        retries_spent: true,
+        ..after(1, 1)
+    };
+    let next = decide(
+        (&policy("standard"), None),
+        failed(Cause::Overloaded),
+        standing,
+        0,
+    );
+    assert_eq!(next, Next::Stop(Why::RetriesSpent));
+}
+
+#[test]
+fn what_may_be_begun_once_is_not_begun_again() {
+    let standing = Standing {
+        once: true,
+        ..after(1, 1)
+    };
+    for cause in [Cause::Network, Cause::TestsFailed, Cause::ContextOverflow] {
+        let next = decide((&policy("standard"), None), failed(cause), standing, 0);
+        assert_eq!(next, Next::Stop(Why::Once), "{cause}");
+    }
+}
+
+#[test]
+fn a_stated_time_wins_as_far_as_the_policy_goes() {
+    let stated = |seconds| Failed {
+        not_before: Some(AT + Duration::from_secs(seconds)),
+        ..failed(Cause::RateLimited)
+    };
+    let next = |seconds| decide((&policy("standard"), None), stated(seconds), after(1, 1), 0);
+    assert_eq!(next(20), Next::Wait(AT + Duration::from_secs(20)));
+    assert_eq!(next(0), Next::Wait(AT + Duration::from_secs(1)));
+    let Next::Stop(why) = next(3600) else {
+        panic!()
+    };
+    assert_eq!(
+        why.to_string(),
+        "the stated wait of 1h is longer than the policy's 30s"
+    );
+}
+
+#[test]
+fn nothing_is_waited_for_past_the_end_of_the_run() {
+    let deadline = Some(AT + Duration::from_millis(999));
+    let next = decide(
+        (&policy("standard"), deadline),
+        failed(Cause::Network),
+        after(1, 1),
+        0,
+    );
+    assert_eq!(next, Next::Stop(Why::PastDeadline));
+}
+
+proptest! {
+    #[test]
+    fn no_step_has_more_attempts_than_its_policy_allows(
+        causes in proptest::collection::vec(0..Cause::ALL.len(), 1..60),
+        most in 1u32..12,
+    ) {
+        let overrides = Overrides { max_attempts: NonZeroU32::new(most), ..Overrides::default() };
+        let policy = policy("aggressive").with(overrides).unwrap();
+        let (mut attempts, mut streak) = (0, 0);
+        for cause in causes {
+            let cause = Cause::ALL[cause];
+            attempts += 1;
+            streak = if cause.class() == Class::Transient { streak + 1 } else { 0 };
+            let next = decide((&policy, None), failed(cause), after(attempts, streak), 0);
+            if matches!(next, Next::Stop(_)) {
+                break;
+            }
+        }
+        prop_assert!(attempts <= most);
+    }
+}
