@@ -25,7 +25,7 @@ pub use status::{Held, Retry, Snapshot, Subscription};
 use outlast_dialect::Message;
 use outlast_engine::Clock;
 use outlast_engine::turn::Handle;
-use outlast_kernel::event::{Body, Event, VERSION};
+use outlast_kernel::event::{Body, Event, Seal, VERSION};
 use outlast_store::Journal;
 use outlast_store::journal::NewSession;
 use queue::Queue;
@@ -119,10 +119,20 @@ impl Session {
     /// A new session in the journal, which belongs to that folder and has that title.
     pub async fn begin(
         journal: &Journal,
-        (directory, title): (&str, &str),
+        about: (&str, &str),
         setup: Setup,
     ) -> Result<Self, Error> {
         let id = uuid::Uuid::now_v7().to_string();
+        Self::begin_as(journal, id, about, setup).await
+    }
+
+    /// The same, with an id that the caller has written down before.
+    pub async fn begin_as(
+        journal: &Journal,
+        id: String,
+        (directory, title): (&str, &str),
+        setup: Setup,
+    ) -> Result<Self, Error> {
         let about = About {
             directory: directory.to_owned(),
             title: title.to_owned(),
@@ -327,6 +337,16 @@ impl Session {
     /// How many messages it has.
     pub fn message_count(&self) -> usize {
         self.record.look(|standing| standing.messages.len())
+    }
+
+    /// How many turns it has, one that is not settled included.
+    pub fn turn_count(&self) -> u64 {
+        self.record.look(|standing| standing.turns)
+    }
+
+    /// How its last turn was settled.
+    pub fn last_seal(&self) -> Option<Seal> {
+        self.record.look(|standing| standing.last_seal)
     }
 
     /// What is not settled, if anything.

@@ -1,7 +1,9 @@
 //! What can be typed.
 
+mod run;
 mod simulate;
 
+pub(crate) use run::RunArguments;
 pub(crate) use simulate::SimulateArguments;
 
 use crate::config::list::SEPARATOR;
@@ -63,6 +65,8 @@ pub(crate) enum Command {
     Mock(MockArguments),
     /// Be driven by another program over stdin and stdout: commands in, events out
     Rpc(RpcArguments),
+    /// Run a pipeline: steps of models, commands and agent programs, from a YAML file
+    Run(Box<RunArguments>),
     /// Carry on what a crash, a reboot or a signal has interrupted
     Resume(ResumeArguments),
     /// List, show, export, compact and delete sessions

@@ -76,6 +76,15 @@ pub(crate) fn load_in(
     Ok(Settings::of(&layers)?)
 }
 
+/// The same, for whoever asks again and again: what is worth a warning was said the first time.
+pub(crate) fn load_in_silence(
+    folder: &Path,
+    flags: &[(&str, impl AsRef<str>)],
+) -> anyhow::Result<Settings> {
+    let layers = gather_in(Some(folder), flags)?.without_problems()?;
+    Ok(Settings::of(&layers)?)
+}
+
 /// Reads all layers; what is wrong in them is among what was found.
 pub(crate) fn gather(flags: &[(&str, impl AsRef<str>)]) -> anyhow::Result<Gathered> {
     gather_in(std::env::current_dir().ok().as_deref(), flags)

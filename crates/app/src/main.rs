@@ -31,6 +31,8 @@ mod reach;
 mod resume_command;
 mod rpc_command;
 mod rpc_host;
+mod run_command;
+mod run_host;
 mod runtime;
 mod screen;
 mod servers;
@@ -93,6 +95,7 @@ fn run(arguments: cli::Arguments) -> anyhow::Result<Exit> {
         cli::Command::Mock(arguments) => mock_command::run(&arguments),
         cli::Command::Rpc(arguments) if arguments.schema => rpc_command::schema(),
         cli::Command::Rpc(arguments) => rpc_command::run(arguments.mode, &arguments.choice),
+        cli::Command::Run(arguments) => run_command::run(&arguments),
         cli::Command::Resume(arguments) => resume_command::run(&arguments),
         cli::Command::Sessions(command) => sessions_command::run(command),
         cli::Command::Accounts(arguments) => accounts_command::run(&arguments),

@@ -42,6 +42,25 @@ impl Options {
         }
     }
 
+    /// Settings by their paths, those that were said.
+    pub(crate) fn said<const N: usize>(settings: [(&str, Option<String>); N]) -> Self {
+        let said = settings.into_iter();
+        let said = said.filter_map(|(path, value)| Some((path.to_owned(), value?)));
+        Self {
+            settings: said.collect(),
+            ..Self::default()
+        }
+    }
+
+    /// The same, with others that count before them.
+    pub(crate) fn with(mut self, others: &Self) -> Self {
+        self.settings.extend(others.settings.clone());
+        Self {
+            base_url: others.base_url.clone().or(self.base_url),
+            ..self
+        }
+    }
+
     /// A model that is asked from here on.
     pub(crate) fn choosing(self, provider: &str, model: &str) -> Self {
         let chosen = [("provider", provider), ("model", model)];
@@ -66,7 +85,10 @@ impl Options {
     pub(crate) fn allow(&mut self, names: &str) {
         let allowed = self.settings.entry("tools.allow".to_owned());
         let allowed = allowed.or_default();
-        *allowed = format!("{allowed},{names}");
+        *allowed = match allowed.is_empty() {
+            true => names.to_owned(),
+            false => format!("{allowed},{names}"),
+        };
     }
 
     /// Keeps who is asked first, wherever that was set: a later process may find other settings. Whoever is asked in

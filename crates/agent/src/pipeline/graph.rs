@@ -168,6 +168,12 @@ impl Graph {
         entries
     }
 
+    /// The step of that id, found without looking at all of them.
+    pub(super) fn step(&self, id: &str) -> Option<&Step> {
+        let place = self.places.get(id)?;
+        self.pipeline.steps.get(*place)
+    }
+
     fn id(&self, place: usize) -> &str {
         &self.pipeline.steps[place].id
     }
@@ -275,11 +281,11 @@ impl Graph {
     }
 
     fn is_called(&self, step: &str) -> bool {
-        self.pipeline.step(step).is_some_and(|step| step.is_called)
+        self.step(step).is_some_and(|step| step.is_called)
     }
 
     fn part_of(&self, step: &str) -> Option<&str> {
-        self.pipeline.step(step)?.part_of.as_deref()
+        self.step(step)?.part_of.as_deref()
     }
 
     /// A loop all of whose steps have ended: it ends, or they run again.
@@ -385,7 +391,7 @@ impl Graph {
         };
         let mut entries = vec![end(step)];
         entries.extend(self.taken(step, target));
-        if let Some(other) = reworks.and_then(|other| self.pipeline.step(&other)) {
+        if let Some(other) = reworks.and_then(|other| self.step(&other)) {
             entries.push(end(other));
         }
         entries
@@ -400,10 +406,10 @@ impl Graph {
         let is_in_loop = step
             .part_of
             .as_deref()
-            .and_then(|id| self.pipeline.step(id));
+            .and_then(|id| self.step(id));
         let is_looked_at = is_in_loop
             .is_some_and(|step| matches!(&step.work, Work::Loop(inner) if inner.until.is_some()));
-        if let Some(other) = reworks.and_then(|other| self.pipeline.step(&other)) {
+        if let Some(other) = reworks.and_then(|other| self.step(&other)) {
             let reason_of_other = format!("`{}`, which was to make good for it: {reason}", step.id);
             return vec![
                 over(step, run, Outcome::Failed, reason),

@@ -2,7 +2,7 @@
 //!
 //! Pure, but for what it counts. Invariant: whatever is decided about a failure is in the entry that tells of it.
 
-use super::definition::{Approval, Gate, Pipeline, Step, Work};
+use super::definition::{Choice, Gate, Step, Work};
 use super::entry::{Artifact, Entry, Next, Problem};
 use super::graph::{Graph, Result};
 use super::state::{Run, Visit};
@@ -204,12 +204,19 @@ pub(super) fn answered(graph: &Graph, run: &Run, step: &Step, choice: Option<&st
     std::iter::once(closed(Some(key))).chain(ended).collect()
 }
 
-/// Whether that can be answered at a gate of the pipeline.
-pub(super) fn is_choice(pipeline: &Pipeline, step: &str, key: &str) -> bool {
-    let step = pipeline.step(step).map(|step| &step.work);
-    let approval: Option<&Approval> = match step {
-        Some(Work::Gate(Gate::Approval(approval))) => Some(approval),
-        _ => None,
-    };
-    approval.is_some_and(|approval| approval.choices.iter().any(|choice| choice.key == key))
+/// Whether that can be answered at a gate.
+pub(super) fn is_choice(step: &Step, key: &str) -> bool {
+    choices(step).iter().any(|choice| choice.key == key)
+}
+
+/// The answer that lets the run go on.
+pub(super) fn first_choice(step: &Step) -> Option<&str> {
+    choices(step).first().map(|choice| choice.key.as_str())
+}
+
+fn choices(step: &Step) -> &[Choice] {
+    match &step.work {
+        Work::Gate(Gate::Approval(approval)) => &approval.choices,
+        _ => &[],
+    }
 }

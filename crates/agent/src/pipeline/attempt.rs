@@ -1,0 +1,247 @@
+//! One attempt of a step: its work, what it leaves behind, and whether that keeps its contracts.
+//!
+//! Invariants: it ends soon when it is stopped, and leaves no process behind; what it made is kept before it counts.
+//! Who ended it is told apart: a person, the watchdog, a time-out, a ceiling.
+//! Not here: whether it is made again (see `react`).
+
+mod agent;
+mod command;
+mod inputs;
+mod kept;
+mod prompt;
+
+use super::contract::{self, Scene};
+use super::definition::{OUTPUT, Pipeline, Step, Work};
+use super::entry::{Artifact, Problem};
+use super::host::Means;
+use super::process;
+use super::react::{Done, Made};
+use super::spent::Spent;
+use super::state::{Attempt, Run};
+use super::watchdog::{Sign, Watchdog};
+use inputs::Given;
+use outlast_engine::CancellationToken;
+use outlast_kernel::Timestamp;
+use outlast_kernel::budget::Cost;
+use outlast_kernel::event::{Body, Usage};
+use outlast_kernel::verdict::Cause;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use tokio::sync::Notify;
+
+/// An attempt that is to be made.
+pub(super) struct Job {
+    run: String,
+    pipeline: Arc<Pipeline>,
+    step: Step,
+    attempt: Attempt,
+    visit: u32,
+    /// How many attempts were made in its session, this one included.
+    turns: u64,
+    /// What was wrong before: with the last attempt, or with the step that this one makes good for.
+    earlier: Option<Problem>,
+    inputs: BTreeMap<String, Given>,
+    folder: PathBuf,
+    deadline: Option<Timestamp>,
+    /// Whether another process was at it when it died.
+    is_resumed: bool,
+    means: Means,
+    spent: Arc<Spent>,
+}
+
+/// What is shared with whoever waits for an attempt.
+pub(super) struct Live {
+    pub(super) stop: CancellationToken,
+    /// Ends the wait of its turn.
+    pub(super) retry_now: Arc<Notify>,
+    pub(super) tell: Arc<dyn Fn(News) + Send + Sync>,
+}
+
+/// What is told of an attempt while it is made.
+pub(super) enum News {
+    Process(u32, u64),
+    Session(Timestamp, Body),
+}
+
+/// What came of the work, before anybody looked at it.
+struct Worked {
+    output: Result<Vec<u8>, Problem>,
+    usage: Usage,
+    cost: Cost,
+}
+
+impl From<Problem> for Worked {
+    fn from(problem: Problem) -> Self {
+        Self {
+            output: Err(problem),
+            usage: Usage::default(),
+            cost: Cost::default(),
+        }
+    }
+}
+
+/// What an attempt is watched by, and told to end by.
+struct Watched {
+    guard: Arc<Watchdog>,
+    /// Cancelled by whoever ends it.
+    stop: CancellationToken,
+    live: Live,
+}
+
+impl Job {
+    pub(super) fn new(
+        (id, run): (&str, &Run),
+        (pipeline, step): (&Arc<Pipeline>, &Step),
+        (means, spent): (Means, Arc<Spent>),
+        is_resumed: bool,
+    ) -> Option<Self> {
+        let state = run.steps.get(&step.id)?;
+        let visit = state.visit()?;
+        let attempt = visit.attempts.last()?.clone();
+        let same = |other: &&Attempt| other.session == attempt.session;
+        let turns = visit.attempts.iter().filter(same).count();
+        let before = visit.attempts.iter().rev().nth(1);
+        let reworked = state.reworks.as_ref().and_then(|other| run.steps.get(other));
+        let reworked = reworked.and_then(|other| other.attempt());
+        let time = pipeline.runtime.budget.time;
+        Some(Self {
+            run: id.to_owned(),
+            visit: visit.number,
+            turns: u64::try_from(turns).unwrap_or(u64::MAX),
+            earlier: before.or(reworked).and_then(|attempt| attempt.problem.clone()),
+            inputs: inputs::of(step, run),
+            folder: PathBuf::from(&run.begun.folder),
+            deadline: time.map(|time| run.begun_last + time),
+            pipeline: Arc::clone(pipeline),
+            step: step.clone(),
+            attempt,
+            is_resumed,
+            means,
+            spent,
+        })
+    }
+
+    /// Where the step works.
+    fn directory(&self) -> PathBuf {
+        self.folder.join(&self.step.directory)
+    }
+
+    /// Where its files are, as long as it takes.
+    fn scratch(&self) -> PathBuf {
+        let name = format!("{}-{}-{}", self.step.id, self.visit, self.attempt.number);
+        self.means.scratch.join(&self.run).join(name)
+    }
+}
+
+/// Makes the attempt.
+pub(super) async fn run(job: Job, live: Live) -> Done {
+    let runtime = &job.pipeline.runtime;
+    let guard = Watchdog::new(
+        Arc::clone(&job.means.clock),
+        runtime.stall_timeout,
+        job.step.timeout,
+    );
+    let watched = Watched {
+        guard: Arc::new(guard),
+        stop: live.stop.child_token(),
+        live,
+    };
+    let mut cut: Option<Problem> = None;
+    let mut done = {
+        let mut work = Box::pin(work_and_check(&job, &watched));
+        loop {
+            tokio::select! {
+                done = &mut work => break done,
+                problem = watched.guard.expired(), if cut.is_none() => cut = Some(problem),
+                problem = job.spent.over(), if cut.is_none() => cut = Some(problem),
+            }
+            watched.stop.cancel();
+        }
+    };
+    if done.made.is_err() {
+        let by_person = || Problem::new(Cause::Interrupted, "it was cancelled");
+        let was_stopped = watched.live.stop.is_cancelled();
+        match cut {
+            _ if was_stopped => done.made = Err(by_person()),
+            Some(problem) => done.made = Err(problem),
+            None => {}
+        }
+    }
+    kept::clean_up(job.scratch()).await;
+    done
+}
+
+async fn work_and_check(job: &Job, watched: &Watched) -> Done {
+    let worked = match begin(job).await {
+        Err(problem) => problem.into(),
+        Ok(inputs) => match &job.step.work {
+            Work::Prompt(prompt) => prompt::run(job, prompt, &inputs, watched).await,
+            Work::Command(line) => command::run(job, line, &inputs, watched).await,
+            Work::Agent(agent) => agent::run(job, agent, &inputs, watched).await,
+            Work::Gate(_) | Work::Loop(_) => Problem::new(Cause::Internal, "it has nothing to do").into(),
+        },
+    };
+    let mut done = Done {
+        made: Ok(Made::default()),
+        usage: worked.usage,
+        cost: worked.cost,
+        warnings: Vec::new(),
+    };
+    done.made = match worked.output {
+        Ok(output) => finish(job, output, watched, &mut done).await,
+        Err(problem) => Err(problem),
+    };
+    done
+}
+
+/// Sees to what an earlier process left, and reads what the step is given.
+async fn begin(job: &Job) -> Result<BTreeMap<String, Vec<u8>>, Problem> {
+    if let Some(problem) = job.spent.problem() {
+        return Err(problem);
+    }
+    if let Some((pid, born)) = job.attempt.process.filter(|_| job.is_resumed) {
+        process::end_leftover(pid, born).await;
+    }
+    let is_ours = matches!(job.step.work, Work::Prompt(_));
+    if job.is_resumed && job.step.once && !is_ours {
+        let why = "it was interrupted, and may be begun once only";
+        return Err(Problem::new(Cause::Unknown, why));
+    }
+    let directory = job.directory();
+    if !directory.is_dir() {
+        let why = format!("there is no folder {}", directory.display());
+        return Err(Problem::new(Cause::Misconfigured, why));
+    }
+    inputs::read(&job.inputs, &job.means.artifacts).await
+}
+
+/// Looks at what the work has left behind, and keeps it.
+async fn finish(
+    job: &Job,
+    output: Vec<u8>,
+    watched: &Watched,
+    done: &mut Done,
+) -> Result<Made, Problem> {
+    let mut found = kept::collect(&job.step, &job.directory()).await?;
+    let context = kept::context(&output);
+    found.insert(OUTPUT.to_owned(), output);
+    watched.guard.sign(Sign::Progress("its work is done".to_owned()));
+    let judging = prompt::Judging::new(job, watched);
+    let scene = Scene {
+        step: &job.step,
+        artifacts: &found,
+        directory: &job.directory(),
+        env: &command::own_variables(job),
+        hidden_variables: job.means.host.hidden_variables(),
+        ask: &judging,
+        stop: &watched.stop,
+        clock: &*job.means.clock,
+    };
+    let checked = contract::check(&scene).await;
+    let (usage, cost) = judging.spent();
+    (done.usage, done.cost) = (done.usage.plus(usage), Cost(done.cost.0.saturating_add(cost.0)));
+    done.warnings = checked?.warnings;
+    let artifacts: BTreeMap<String, Artifact> = kept::keep(found, &job.means.artifacts).await?;
+    Ok(Made { artifacts, context })
+}

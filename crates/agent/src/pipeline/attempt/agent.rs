@@ -1,0 +1,86 @@
+//! An attempt of a step that runs an agent program.
+
+use super::super::definition::{Agent, CommandLine};
+use super::super::entry::Problem;
+use super::super::process::Spec;
+use super::super::{failing, feedback, given, program, template};
+use super::{Job, Watched, Worked, command};
+use outlast_kernel::verdict::Cause;
+use std::collections::BTreeMap;
+
+pub(super) async fn run(
+    job: &Job,
+    agent: &Agent,
+    inputs: &BTreeMap<String, Vec<u8>>,
+    watched: &Watched,
+) -> Worked {
+    let stand_in = job.attempt.instead.as_ref().map(|name| Agent {
+        name: name.clone(),
+        program: None,
+        // Another program does not know the models of the first.
+        model: None,
+        ..agent.clone()
+    });
+    let agent = stand_in.as_ref().unwrap_or(agent);
+    let prepared = prepare(job, agent, inputs);
+    let (invocation, env) = match prepared {
+        Ok(prepared) => prepared,
+        Err(problem) => return problem.into(),
+    };
+    let line = CommandLine::Program(invocation.program);
+    let spec = Spec {
+        line: &line,
+        directory: &job.directory(),
+        env: &env,
+        // It brings its own key along, or finds it where we do.
+        hidden_variables: &[],
+        input: invocation.input.as_deref(),
+    };
+    let mut reader = invocation.reader;
+    let mut on_output = |bytes: &[u8]| {
+        for sign in reader.push(bytes) {
+            watched.guard.sign(sign);
+        }
+    };
+    let ran = command::watch(spec, watched, &mut on_output).await;
+    let answer = reader.finish();
+    job.spent.add(answer.usage, answer.cost);
+    let output = match ran {
+        Err(problem) => Err(problem),
+        Ok(ran) if ran.code == Some(0) && answer.error.is_none() => Ok(answer.text.into_bytes()),
+        Ok(ran) => {
+            let now = job.means.clock.now();
+            Err(failing::of_agent(&line, &ran, answer.error.as_deref(), now))
+        }
+    };
+    Worked {
+        output,
+        usage: answer.usage,
+        cost: answer.cost,
+    }
+}
+
+type Prepared = (program::Invocation, Vec<(String, String)>);
+
+fn prepare(
+    job: &Job,
+    agent: &Agent,
+    inputs: &BTreeMap<String, Vec<u8>>,
+) -> Result<Prepared, Problem> {
+    let filled = template::fill(&agent.prompt, &|name: &str| {
+        let bytes = inputs.get(name)?;
+        Some(String::from_utf8_lossy(bytes).into_owned())
+    });
+    let mut prompt = filled.map_err(|error| Problem::new(Cause::InvalidRequest, error.to_string()))?;
+    let reworked = job.earlier.as_ref().filter(|problem| feedback::is_worth_saying(problem));
+    if let Some(problem) = reworked {
+        prompt = feedback::for_program(&prompt, problem);
+    }
+    let env = command::variables(job, inputs)?;
+    let file = job.scratch().join("prompt");
+    given::write(&file, prompt.as_bytes()).map_err(|error| {
+        let why = format!("its prompt cannot be written to {}: {error}", file.display());
+        Problem::new(Cause::Misconfigured, why)
+    })?;
+    Ok((program::invocation(agent, &prompt, &file), env))
+}

@@ -1,0 +1,113 @@
+//! An attempt of a step that runs a command.
+
+use super::super::definition::CommandLine;
+use super::super::entry::Problem;
+use super::super::process::{self, Ran, Spec, Watching};
+use super::super::watchdog::Sign;
+use super::super::{failing, feedback, given};
+use super::{Job, News, Watched, Worked};
+use outlast_kernel::budget::Cost;
+use outlast_kernel::event::Usage;
+use outlast_kernel::text;
+use outlast_kernel::verdict::Cause;
+use std::collections::BTreeMap;
+
+/// The longest line of what was printed that is remembered for a report.
+const LONGEST_SIGN: usize = 200;
+
+pub(super) async fn run(
+    job: &Job,
+    line: &CommandLine,
+    inputs: &BTreeMap<String, Vec<u8>>,
+    watched: &Watched,
+) -> Worked {
+    let env = match variables(job, inputs) {
+        Ok(env) => env,
+        Err(problem) => return problem.into(),
+    };
+    let hidden = job.means.host.hidden_variables();
+    let spec = Spec {
+        line,
+        directory: &job.directory(),
+        env: &env,
+        hidden_variables: hidden,
+        input: None,
+    };
+    let mut on_output = |bytes: &[u8]| watched.guard.sign(Sign::Progress(sign(bytes)));
+    let output = match watch(spec, watched, &mut on_output).await {
+        Err(problem) => Err(problem),
+        Ok(ran) if ran.code == Some(0) => Ok(ran.stdout),
+        Ok(ran) => {
+            let now = job.means.clock.now();
+            Err(failing::problem(line, &ran, job.step.retry.is_explicit, now))
+        }
+    };
+    Worked {
+        output,
+        usage: Usage::default(),
+        cost: Cost::default(),
+    }
+}
+
+/// Runs a process to its end, which may be that it is stopped.
+pub(super) async fn watch(
+    spec: Spec<'_>,
+    watched: &Watched,
+    on_output: &mut (dyn FnMut(&[u8]) + Send),
+) -> Result<Ran, Problem> {
+    let tell = &watched.live.tell;
+    let mut on_start = |pid, born| tell(News::Process(pid, born));
+    let watching = Watching {
+        on_start: &mut on_start,
+        on_output,
+    };
+    let ran = process::run(spec, watching, &watched.stop).await?;
+    match ran.stopped {
+        true => Err(Problem::new(Cause::Interrupted, "it was stopped")),
+        false => Ok(ran),
+    }
+}
+
+/// The last line of what was printed, for a report.
+pub(super) fn sign(bytes: &[u8]) -> String {
+    let end = bytes.len().saturating_sub(LONGEST_SIGN);
+    let printed = String::from_utf8_lossy(&bytes[end..]);
+    let last = printed.lines().rev().find(|line| !line.trim().is_empty());
+    text::plain(last.unwrap_or_default().trim()).into_owned()
+}
+
+/// What a command of the step finds in its environment, beside ours.
+pub(super) fn variables(
+    job: &Job,
+    inputs: &BTreeMap<String, Vec<u8>>,
+) -> Result<Vec<(String, String)>, Problem> {
+    let scratch = job.scratch();
+    let failed = |error: std::io::Error| {
+        let why = format!("files for it cannot be written to {}: {error}", scratch.display());
+        Problem::new(Cause::Misconfigured, why)
+    };
+    let mut variables = own_variables(job);
+    variables.extend(given::variables(inputs, &scratch).map_err(failed)?);
+    if let Some(problem) = &job.earlier {
+        let path = scratch.join("feedback");
+        given::write(&path, feedback::text(problem).as_bytes()).map_err(failed)?;
+        variables.push((
+            "OUTLAST_FEEDBACK_FILE".to_owned(),
+            path.to_string_lossy().into_owned(),
+        ));
+    }
+    Ok(variables)
+}
+
+/// What every command of the step finds in its environment.
+pub(super) fn own_variables(job: &Job) -> Vec<(String, String)> {
+    let own = [
+        ("OUTLAST_RUN", job.run.clone()),
+        ("OUTLAST_STEP", job.step.id.clone()),
+        ("OUTLAST_VISIT", job.visit.to_string()),
+        ("OUTLAST_ATTEMPT", job.attempt.number.to_string()),
+    ];
+    let own = own.into_iter().map(|(name, value)| (name.to_owned(), value));
+    let given = job.step.env.clone();
+    given.into_iter().chain(own).collect()
+}

@@ -1,0 +1,415 @@
+//! Carries a run out: writes down what is due, does it, and hears what came of it.
+//!
+//! One task holds the run and is the only one that writes; attempts and waits are tasks that report to it. Invariant:
+//! nothing is begun before the entry that says so is on the disk. When it cannot be written down, everything stops, and
+//! the run can be resumed.
+
+mod tasks;
+
+use super::definition::{Pipeline, Step};
+use super::entry::{Begun, Entry, Next};
+use super::graph::Graph;
+use super::host::Means;
+use super::mailbox::Letter;
+use super::react::{self, Done, Now};
+use super::spent::Spent;
+use super::state::{Ended, Phase, Run};
+use outlast_engine::CancellationToken;
+use outlast_kernel::Timestamp;
+use outlast_kernel::event::Body;
+use outlast_kernel::time::Span;
+use outlast_kernel::verdict::Cause;
+use outlast_store::artifacts::Artifacts;
+use outlast_store::journal::{Hold, Line, NewSession};
+use std::sync::Arc;
+use std::time::Duration;
+use tasks::Tasks;
+use tokio::sync::mpsc;
+
+/// How often letters are looked for.
+const LOOK_FOR_LETTERS: Duration = Duration::from_millis(500);
+/// How many reports may wait.
+const MOST_REPORTS: usize = 1024;
+/// How many are heard before what follows is written down.
+const REPORTS_AT_ONCE: usize = 256;
+
+/// Something that a run could not do.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The journal refused.
+    #[error("the run cannot be written down: {0}")]
+    Store(#[from] outlast_store::Error),
+    /// An entry cannot be written.
+    #[error("the run cannot be written down: {0}")]
+    Entry(#[from] serde_json::Error),
+}
+
+/// What is told while a run goes on.
+#[derive(Debug)]
+pub enum Said<'a> {
+    /// Something that was written down.
+    Entry {
+        /// Its number within the run.
+        seq: u64,
+        /// When it happened.
+        time: Timestamp,
+        /// It.
+        entry: &'a Entry,
+        /// Where the run stands with it.
+        run: &'a Run,
+    },
+    /// Something that happened in the session of a step, pieces of text left out.
+    Live {
+        /// The step.
+        step: &'a str,
+        /// When.
+        time: Timestamp,
+        /// What.
+        body: &'a Body,
+    },
+}
+
+/// Is told what happens.
+pub type Tell<'a> = &'a mut (dyn FnMut(Said<'_>) + Send);
+
+/// What is heard of a step.
+enum Report {
+    Process(u32, u64),
+    Live(Timestamp, Box<Body>),
+    Done(Box<Done>),
+    WaitOver,
+    /// Nobody answered in time, or the time has come.
+    GateOver,
+}
+
+/// A run that this process carries out.
+pub struct Runner {
+    id: String,
+    hold: Hold,
+    means: Means,
+    pipeline: Arc<Pipeline>,
+    run: Run,
+    graph: Graph,
+    spent: Arc<Spent>,
+    entries: u64,
+    /// What is written down first.
+    opening: Vec<Entry>,
+    letters: (mpsc::UnboundedSender<Letter>, mpsc::UnboundedReceiver<Letter>),
+}
+
+impl Runner {
+    /// A new run.
+    pub async fn begin(means: Means, pipeline: Pipeline, begun: Begun) -> Result<Self, Error> {
+        let id = uuid::Uuid::now_v7().to_string();
+        let new = NewSession {
+            id: id.clone(),
+            directory: begun.folder.clone(),
+            title: pipeline.name.clone(),
+            now: means.clock.now(),
+        };
+        let hold = means.runs.begin(new).await?;
+        let opening = vec![Entry::RunStarted(Box::new(begun))];
+        Ok(Self::with(means, hold, pipeline, (Run::default(), 0, opening)))
+    }
+
+    /// A run that another process left, or that has ended: what did not end well is tried anew. It is as `entries` entries
+    /// have it.
+    pub async fn resume(
+        means: Means,
+        pipeline: Pipeline,
+        (id, run, entries): (&str, Run, u64),
+    ) -> Result<Self, Error> {
+        let hold = means.runs.claim(id).await?;
+        let opening = match &run.ended {
+            None => Entry::RunResumed {},
+            Some(_) => Entry::RunStarted(Box::new(run.begun.clone())),
+        };
+        Ok(Self::with(means, hold, pipeline, (run, entries, vec![opening])))
+    }
+
+    fn with(
+        means: Means,
+        hold: Hold,
+        pipeline: Pipeline,
+        (run, entries, opening): (Run, u64, Vec<Entry>),
+    ) -> Self {
+        let pipeline = Arc::new(pipeline);
+        Self {
+            id: hold.session().to_owned(),
+            hold,
+            graph: Graph::new(Arc::clone(&pipeline), &run),
+            spent: Arc::new(Spent::new(pipeline.runtime.budget, &run)),
+            letters: mpsc::unbounded_channel(),
+            pipeline,
+            means,
+            run,
+            entries,
+            opening,
+        }
+    }
+
+    /// Its id.
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// Where it stands.
+    pub const fn state(&self) -> &Run {
+        &self.run
+    }
+
+    /// What it is a run of.
+    pub fn pipeline(&self) -> &Pipeline {
+        &self.pipeline
+    }
+
+    /// Where letters can be handed in that need not go through the mailbox.
+    pub fn letters(&self) -> mpsc::UnboundedSender<Letter> {
+        self.letters.0.clone()
+    }
+
+    /// Carries it out until it has ended. When `stop` is cancelled it ends soon, as cancelled. When this is dropped, it is left
+    /// to be resumed, and all of its processes are killed.
+    pub async fn run(&mut self, stop: &CancellationToken, tell: Tell<'_>) -> Result<Ended, Error> {
+        let (sender, mut reports) = mpsc::channel(MOST_REPORTS);
+        let mut tasks = Tasks::new(sender);
+        let opening = std::mem::take(&mut self.opening);
+        self.commit(opening, tell, &mut tasks).await?;
+        self.take_up(&mut tasks);
+        loop {
+            let now = self.means.clock.now();
+            let mut new_session = || uuid::Uuid::now_v7().to_string();
+            let due = self.graph.due(&self.run, now, &mut new_session);
+            let due = match (due.is_empty(), &self.run.ended) {
+                (false, _) => due,
+                (true, Some(ended)) => return Ok(ended.clone()),
+                (true, None) => self.listen(&mut reports, stop, tell, &mut tasks).await,
+            };
+            self.commit(due, tell, &mut tasks).await?;
+        }
+    }
+
+    /// Writes entries down, all or none, and then has done what they say.
+    async fn commit(
+        &mut self,
+        entries: Vec<Entry>,
+        tell: Tell<'_>,
+        tasks: &mut Tasks,
+    ) -> Result<(), Error> {
+        if entries.is_empty() {
+            return Ok(());
+        }
+        let time = self.means.clock.now();
+        let turn = self.run.turn + u64::from(matches!(entries.first(), Some(Entry::RunStarted(_))));
+        let mut lines = Vec::with_capacity(entries.len());
+        for entry in &entries {
+            lines.push(Line {
+                turn,
+                kind: entry.kind().to_owned(),
+                time,
+                body: serde_json::to_string(entry)?,
+            });
+        }
+        self.means.runs.append(&self.hold, lines).await?;
+        for entry in &entries {
+            self.graph.apply(&mut self.run, time, entry);
+            self.entries += 1;
+            tell(Said::Entry {
+                seq: self.entries,
+                time,
+                entry,
+                run: &self.run,
+            });
+            self.act(entry, tasks);
+        }
+        Ok(())
+    }
+
+    /// Does what an entry says.
+    fn act(&self, entry: &Entry, tasks: &mut Tasks) {
+        let clock = &self.means.clock;
+        match entry {
+            Entry::AttemptStarted { step, .. } => self.attempt(step, false, tasks),
+            Entry::AttemptEnded {
+                step,
+                next: Next::Wait { until, .. },
+                ..
+            } => tasks.wait(step, *until, clock, || Report::WaitOver),
+            Entry::GateOpened { step, until, .. } => {
+                tasks.wait(step, *until, clock, || Report::GateOver);
+            }
+            Entry::StepEnded { step, .. } => tasks.forget(step),
+            _ => {}
+        }
+    }
+
+    fn attempt(&self, step: &str, is_resumed: bool, tasks: &mut Tasks) {
+        let Some(step) = self.graph.step(step) else {
+            return;
+        };
+        let job = super::attempt::Job::new(
+            (&self.id, &self.run),
+            (&self.pipeline, step),
+            (self.means.clone(), Arc::clone(&self.spent)),
+            is_resumed,
+        );
+        tasks.attempt(&step.id, job);
+    }
+
+    /// Goes on with what was under way: waits end at their time, attempts that were interrupted are made again.
+    fn take_up(&self, tasks: &mut Tasks) {
+        let clock = &self.means.clock;
+        for (step, state) in &self.run.steps {
+            match state.phase {
+                Phase::Working => self.attempt(step, true, tasks),
+                Phase::Waiting { until, .. } => tasks.wait(step, until, clock, || Report::WaitOver),
+                Phase::AtGate { until } => tasks.wait(step, until, clock, || Report::GateOver),
+                _ => {}
+            }
+        }
+    }
+
+    /// Waits until something is heard, and answers with what follows from it.
+    async fn listen(
+        &mut self,
+        reports: &mut mpsc::Receiver<(String, Report)>,
+        stop: &CancellationToken,
+        tell: Tell<'_>,
+        tasks: &mut Tasks,
+    ) -> Vec<Entry> {
+        let is_canceled = self.graph.is_canceled();
+        let deadline = self.deadline().filter(|_| !is_canceled);
+        let clock = Arc::clone(&self.means.clock);
+        let mut heard = Vec::new();
+        tokio::select! {
+            biased;
+            () = stop.cancelled(), if !is_canceled => return self.cancel("it was cancelled", tasks),
+            () = async { clock.sleep_until(deadline.unwrap_or(Timestamp::LATEST)).await }, if deadline.is_some() => {
+                let time = self.pipeline.runtime.budget.time.unwrap_or_default();
+                return self.cancel(&format!("the run's time of {} is over", Span(time)), tasks);
+            }
+            _ = reports.recv_many(&mut heard, REPORTS_AT_ONCE) => {}
+            letter = self.letters.1.recv() => {
+                return letter.map(|letter| self.letter(letter, tasks)).unwrap_or_default();
+            }
+            () = tokio::time::sleep(LOOK_FOR_LETTERS) => {
+                // What cannot be read says nothing.
+                let letters = self.means.mailbox.take(&self.id).unwrap_or_default();
+                return letters.into_iter().flat_map(|letter| self.letter(letter, tasks)).collect();
+            }
+        }
+        heard
+            .into_iter()
+            .flat_map(|(step, report)| self.heard(&step, report, tell))
+            .collect()
+    }
+
+    fn deadline(&self) -> Option<Timestamp> {
+        let time = self.pipeline.runtime.budget.time?;
+        Some(self.run.begun_last + time)
+    }
+
+    fn heard(&mut self, step: &str, report: Report, tell: Tell<'_>) -> Vec<Entry> {
+        let pipeline = Arc::clone(&self.pipeline);
+        let Some(step) = graph.step(step) else {
+            return Vec::new();
+        };
+        let phase = self.run.phase(&step.id);
+        match report {
+            Report::Live(time, body) => {
+                tell(Said::Live {
+                    step: &step.id,
+                    time,
+                    body: &body,
+                });
+                Vec::new()
+            }
+            Report::Process(pid, born) => vec![Entry::ProcessStarted {
+                step: step.id.clone(),
+                pid,
+                born,
+            }],
+            Report::Done(done) => self.done(step, *done),
+            Report::WaitOver if matches!(phase, Phase::Waiting { .. }) => vec![Entry::WaitEnded {
+                step: step.id.clone(),
+            }],
+            Report::GateOver if matches!(phase, Phase::AtGate { .. }) => {
+                react::answered(&self.graph, &self.run, step, None)
+            }
+            // It was answered or cut short meanwhile.
+            Report::WaitOver | Report::GateOver => Vec::new(),
+        }
+    }
+
+    fn done(&mut self, step: &Step, mut done: Done) -> Vec<Entry> {
+        let time = self.means.clock.now();
+        let deadline = self.deadline();
+        if let Err(problem) = &mut done.made
+            && problem.cause == Cause::Interrupted
+            && deadline.is_some_and(|deadline| time >= deadline)
+        {
+            problem.cause = Cause::DeadlinePassed;
+        }
+        let now = Now {
+            time,
+            deadline,
+            entropy: uuid::Uuid::now_v7().as_u64_pair().1,
+        };
+        react::attempt_done(&mut self.graph, &self.run, (step, done), now)
+    }
+
+    fn letter(&mut self, letter: Letter, tasks: &mut Tasks) -> Vec<Entry> {
+        match letter {
+            Letter::Cancel {} => self.cancel("it was cancelled", tasks),
+            Letter::RetryNow { step } => {
+                let waits = |name: &String| matches!(self.run.phase(name), Phase::Waiting { .. });
+                let steps = self.run.steps.keys();
+                let steps = steps.filter(|name| step.as_ref().is_none_or(|wanted| wanted == *name));
+                tasks.retry_now(step.as_deref());
+                steps
+                    .filter(|name| waits(name))
+                    .map(|step| Entry::WaitEnded { step: step.clone() })
+                    .collect()
+            }
+            Letter::Answer { step, choice } => self.answer(step.as_deref(), choice.as_deref()),
+        }
+    }
+
+    fn answer(&self, step: Option<&str>, choice: Option<&str>) -> Vec<Entry> {
+        let at_gate = |step: &&Step| matches!(self.run.phase(&step.id), Phase::AtGate { .. });
+        let named = |wanted: &Step| step.is_none_or(|step| step == wanted.id);
+        let mut steps = self.pipeline.steps.iter().filter(at_gate);
+        let Some(step) = steps.find(|step| named(step)) else {
+            return Vec::new();
+        };
+        match choice.or_else(|| react::first_choice(step)) {
+            Some(key) if react::is_choice(step, key) => {
+                react::answered(&self.graph, &self.run, step, Some(key))
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    /// Ends everything: attempts are told, all else is over at once.
+    fn cancel(&mut self, why: &str, tasks: &mut Tasks) -> Vec<Entry> {
+        self.graph.cancel(why);
+        tasks.cancel();
+        let waits = |step: &&Step| {
+            let phase = self.run.phase(&step.id);
+            phase.is_active() && phase != Phase::Working
+        };
+        let waiting = self.pipeline.steps.iter().filter(waits);
+        waiting.map(|step| Graph::canceled(step, &self.run)).collect()
+    }
+
+    /// Lets go of the run: another process may take it up.
+    pub async fn close(self) -> Result<(), Error> {
+        Ok(self.means.runs.release(self.hold).await?)
+    }
+
+    /// Where what its steps have made is kept.
+    pub fn artifacts(&self) -> &Artifacts {
+        &self.means.artifacts
+    }
+}

@@ -1,0 +1,126 @@
+//! What goes on beside the run: attempts and waits, each a task that reports when it is over.
+
+use super::super::attempt::{self, Job, Live};
+use super::super::entry::Problem;
+use super::super::react::Done;
+use super::Report;
+use outlast_engine::{CancellationToken, Clock};
+use outlast_kernel::Timestamp;
+use outlast_kernel::budget::Cost;
+use outlast_kernel::event::Usage;
+use outlast_kernel::verdict::Cause;
+use std::collections::HashMap;
+use std::sync::Arc;
+use tokio::sync::{Notify, mpsc};
+use tokio_util::task::AbortOnDropHandle;
+
+/// The tasks of a run; all end when this is dropped.
+pub(super) struct Tasks {
+    reports: mpsc::Sender<(String, Report)>,
+    steps: HashMap<String, Task>,
+}
+
+struct Task {
+    stop: CancellationToken,
+    retry_now: Arc<Notify>,
+    _task: AbortOnDropHandle<()>,
+}
+
+impl Tasks {
+    pub(super) fn new(reports: mpsc::Sender<(String, Report)>) -> Self {
+        let steps = HashMap::new();
+        Self { reports, steps }
+    }
+
+    pub(super) fn attempt(&mut self, step: &str, job: Job) {
+        let (stop, retry_now) = (CancellationToken::new(), Arc::new(Notify::new()));
+        let (reports, name) = (self.reports.clone(), step.to_owned());
+        let live = Live {
+            stop: stop.clone(),
+            retry_now: Arc::clone(&retry_now),
+            tell: teller(self.reports.clone(), step),
+        };
+        let work = async move {
+            // A task of its own, so that its panic is its own.
+            let work = AbortOnDropHandle::new(tokio::spawn(Box::pin(attempt::run(job, live))));
+            let done = work.await.unwrap_or_else(|error| broken(&error.to_string()));
+            // Nobody listens when the run is left.
+            reports.send((name, Report::Done(Box::new(done)))).await.ok();
+        };
+        let task = AbortOnDropHandle::new(tokio::spawn(work));
+        let task = Task {
+            stop,
+            retry_now,
+            _task: task,
+        };
+        self.steps.insert(step.to_owned(), task);
+    }
+
+    pub(super) fn wait(
+        &mut self,
+        step: &str,
+        until: Timestamp,
+        clock: &Arc<dyn Clock>,
+        over: fn() -> Report,
+    ) {
+        let (reports, name, sleep) = (
+            self.reports.clone(),
+            step.to_owned(),
+            clock.sleep_until(until),
+        );
+        let wait = async move {
+            sleep.await;
+            reports.send((name, over())).await.ok();
+        };
+        let task = Task {
+            stop: CancellationToken::new(),
+            retry_now: Arc::default(),
+            _task: AbortOnDropHandle::new(tokio::spawn(wait)),
+        };
+        self.steps.insert(step.to_owned(), task);
+    }
+
+    /// A step has nothing to do any more.
+    pub(super) fn forget(&mut self, step: &str) {
+        self.steps.remove(step);
+    }
+
+    /// Has the turns of a step, or of all, try at once what they wait for.
+    pub(super) fn retry_now(&self, step: Option<&str>) {
+        let wanted = |name: &str| step.is_none_or(|step| step == name);
+        for (_, task) in self.steps.iter().filter(|(name, _)| wanted(name)) {
+            task.retry_now.notify_one();
+        }
+    }
+
+    /// Tells all attempts to end.
+    pub(super) fn cancel(&self) {
+        for task in self.steps.values() {
+            task.stop.cancel();
+        }
+    }
+}
+
+/// Passes on what happens in an attempt. What is only shown is left out when there is too much of it.
+fn teller(
+    reports: mpsc::Sender<(String, Report)>,
+    step: &str,
+) -> Arc<dyn Fn(attempt::News) + Send + Sync> {
+    let step = step.to_owned();
+    Arc::new(move |news| {
+        let report = match news {
+            attempt::News::Process(pid, born) => Report::Process(pid, born),
+            attempt::News::Session(time, body) => Report::Live(time, Box::new(body)),
+        };
+        reports.try_send((step.clone(), report)).ok();
+    })
+}
+
+fn broken(why: &str) -> Done {
+    Done {
+        made: Err(Problem::new(Cause::Internal, why)),
+        usage: Usage::default(),
+        cost: Cost::default(),
+        warnings: Vec::new(),
+    }
+}

@@ -1,0 +1,234 @@
+//! `outlast run`: a pipeline from its file, or a run that was interrupted.
+//!
+//! Invariant: stdout carries what the last steps have said (or, with `--json`, what happens) and nothing else. What is
+//! wrong with the file is said before anything is begun.
+
+mod files;
+mod watch;
+
+use crate::cli::RunArguments;
+use crate::exit::{Exit, Usage};
+use crate::options::Options;
+use crate::run_host::RunHost;
+use crate::{complain, config, home, interrupt, knowledge, runtime, settings};
+use anyhow::Context;
+use files::Files;
+use outlast_agent::pipeline::definition::Pipeline;
+use outlast_agent::pipeline::entry::Begun;
+use outlast_agent::pipeline::runner::Runner;
+use outlast_agent::pipeline::{file, history, plan};
+use outlast_engine::Clock;
+use outlast_kernel::policy::Policy;
+use outlast_store::journal::State;
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// The most that a pipeline's file may have.
+const MOST_BYTES: u64 = 1 << 20;
+
+pub(crate) fn run(arguments: &RunArguments) -> anyhow::Result<Exit> {
+    if arguments.schema {
+        std::io::stdout().write_all(file::SCHEMA.as_bytes())?;
+        return Ok(Exit::Success);
+    }
+    if let Some(name) = &arguments.resume {
+        return carry_out(arguments, |files, host| Box::pin(resume(name, files, host)));
+    }
+    let path = arguments.file.as_deref().unwrap_or(Path::new("-"));
+    let source = read(path)?;
+    let pipeline = match file::read(&source, path) {
+        Ok(pipeline) => pipeline,
+        Err(faults) => {
+            complain(&faults.to_string());
+            return Ok(Exit::Usage);
+        }
+    };
+    if arguments.check || arguments.plan {
+        let says = match arguments.plan {
+            true => plan::plan(&pipeline),
+            false => format!("{}: {} steps, nothing wrong\n", path.display(), pipeline.steps.len()),
+        };
+        std::io::stdout().write_all(says.as_bytes())?;
+        return Ok(Exit::Success);
+    }
+    let begun = Begun {
+        name: pipeline.name.clone(),
+        file: path.canonicalize().unwrap_or(path.to_owned()).to_string_lossy().into_owned(),
+        folder: folder(arguments)?.to_string_lossy().into_owned(),
+        source,
+        inputs: inputs(&pipeline, &arguments.inputs)?,
+        options: serde_json::to_value(typed(arguments))?,
+    };
+    carry_out(arguments, |files, host| Box::pin(begin(pipeline, begun, files, host)))
+}
+
+/// Who carries the run out, and what was typed for it.
+struct Door {
+    clock: Arc<dyn Clock>,
+    typed: Options,
+    policy: Option<Policy>,
+    home: PathBuf,
+}
+
+type Beginning<'a> = std::pin::Pin<Box<dyn Future<Output = anyhow::Result<Option<Runner>>> + 'a>>;
+
+fn carry_out<'a>(
+    arguments: &'a RunArguments,
+    begin: impl FnOnce(Files, Door) -> Beginning<'a>,
+) -> anyhow::Result<Exit> {
+    let policy = arguments.flags.policy.as_deref();
+    let policy = policy.map(Policy::named).transpose();
+    let door = Door {
+        clock: Arc::new(settings::clock()?),
+        typed: typed(arguments),
+        policy: policy.map_err(|error| Usage(error.to_string()))?,
+        home: home::prepare()?,
+    };
+    let files = Files::open(&door.home)?;
+    let clock = Arc::clone(&door.clock);
+    runtime::run(async {
+        let signals = interrupt::signals();
+        let Some(runner) = begin(files, door).await? else {
+            complain("There is no run to go on with.");
+            return Ok(Exit::Success);
+        };
+        Box::pin(watch::watch(runner, arguments.json, (clock, signals))).await
+    })
+}
+
+fn typed(arguments: &RunArguments) -> Options {
+    let mut options = Options::said([]);
+    for (path, value) in arguments.flags.overrides() {
+        if path != "retry.policy" {
+            options = options.with(&Options::said([(path, Some(value))]));
+        }
+    }
+    if let Some(allow) = &arguments.allow {
+        options.allow(allow);
+    }
+    options.base_url.clone_from(&arguments.base_url);
+    options
+}
+
+fn read(path: &Path) -> anyhow::Result<String> {
+    use std::io::Read;
+    let context = || format!("cannot read the pipeline {}", path.display());
+    let opened = std::fs::File::open(path).with_context(context);
+    let mut source = String::new();
+    let read = opened?.take(MOST_BYTES + 1).read_to_string(&mut source);
+    read.with_context(context)?;
+    if source.len() as u64 > MOST_BYTES {
+        let most = MOST_BYTES >> 20;
+        return Err(Usage(format!("{} has more than {most} MiB", path.display())).into());
+    }
+    Ok(source)
+}
+
+fn folder(arguments: &RunArguments) -> anyhow::Result<PathBuf> {
+    let folder = arguments.folder.as_deref().unwrap_or(Path::new("."));
+    let found = folder.canonicalize();
+    found.map_err(|error| Usage(format!("there is no folder {}: {error}", folder.display())).into())
+}
+
+/// What the run is given: what was typed, else what the pipeline says.
+fn inputs(pipeline: &Pipeline, typed: &[String]) -> Result<BTreeMap<String, String>, Usage> {
+    let mut inputs: BTreeMap<String, String> = BTreeMap::new();
+    let known = || pipeline.inputs.keys().cloned().collect::<Vec<_>>().join(", ");
+    for pair in typed {
+        let Some((name, value)) = pair.split_once('=') else {
+            return Err(Usage(format!("--input {pair}: expected NAME=VALUE")));
+        };
+        if !pipeline.inputs.contains_key(name) {
+            let remedy = match pipeline.inputs.is_empty() {
+                true => "it has none".to_owned(),
+                false => format!("there are {}", known()),
+            };
+            return Err(Usage(format!("the pipeline has no input `{name}`; {remedy}")));
+        }
+        inputs.insert(name.to_owned(), value.to_owned());
+    }
+    for (name, input) in &pipeline.inputs {
+        match (&input.default, inputs.contains_key(name)) {
+            (_, true) => {}
+            (Some(default), false) => drop(inputs.insert(name.clone(), default.clone())),
+            (None, false) => {
+                return Err(Usage(format!("the pipeline needs --input {name}=…")));
+            }
+        }
+    }
+    Ok(inputs)
+}
+
+async fn begin(
+    pipeline: Pipeline,
+    begun: Begun,
+    files: Files,
+    door: Door,
+) -> anyhow::Result<Option<Runner>> {
+    let folder = PathBuf::from(&begun.folder);
+    let pipeline = with_policy(pipeline, door.policy.as_ref());
+    let means = door.means(files, folder).await?;
+    Ok(Some(Runner::begin(means, pipeline, begun).await?))
+}
+
+/// Steps that say nothing about retries have the policy that was typed.
+fn with_policy(mut pipeline: Pipeline, policy: Option<&Policy>) -> Pipeline {
+    for step in &mut pipeline.steps {
+        if let Some(policy) = policy.filter(|_| !step.retry.is_explicit) {
+            step.retry.policy = policy.clone();
+        }
+    }
+    pipeline
+}
+
+async fn resume(name: &str, files: Files, mut door: Door) -> anyhow::Result<Option<Runner>> {
+    let summary = match name {
+        "" => {
+            let unfinished = files.runs.unfinished().await?;
+            let free = unfinished.into_iter().find(|run| run.state != State::InUse);
+            match free {
+                Some(summary) => summary,
+                None => return Ok(None),
+            }
+        }
+        name => crate::journal::find(&files.runs, name).await?,
+    };
+    if summary.state == State::InUse {
+        return Err(Usage(format!("run {} is carried out by another process", summary.id)).into());
+    }
+    let (run, entries) = history::read(&files.runs, None, &summary.id).await?;
+    let folder = PathBuf::from(&run.begun.folder);
+    if !folder.is_dir() {
+        return Err(Usage(format!("its folder {} is gone; make it again", folder.display())).into());
+    }
+    let earlier: Options = serde_json::from_value(run.begun.options.clone()).unwrap_or_default();
+    door.typed = earlier.with(&door.typed);
+    let pipeline = file::read(&run.begun.source, Path::new(&run.begun.file));
+    let pipeline = pipeline.map_err(|faults| Usage(format!("the pipeline of the run cannot be read any more:\n{faults}")))?;
+    let pipeline = with_policy(pipeline, door.policy.as_ref());
+    let means = door.means(files, folder).await?;
+    let count = entries.last().map_or(0, |(seq, ..)| *seq);
+    let runner = Runner::resume(means, pipeline, (&summary.id, run, count)).await?;
+    Ok(Some(runner))
+}
+
+impl Door {
+    async fn means(
+        self,
+        files: Files,
+        folder: PathBuf,
+    ) -> anyhow::Result<outlast_agent::pipeline::host::Means> {
+        // What is wrong with the settings is said before anything is begun.
+        let settings = config::load_in(Some(&folder), &self.typed.overrides())?;
+        let host = RunHost {
+            knowledge: knowledge::open(Some(self.home.clone()), &self.clock).await,
+            clock: Arc::clone(&self.clock),
+            typed: self.typed,
+            hidden_variables: settings.key_variables,
+            folder,
+        };
+        Ok(files.means(Arc::new(host), self.clock))
+    }
+}

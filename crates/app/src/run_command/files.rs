@@ -1,0 +1,64 @@
+//! Where runs are kept in our folder.
+
+use crate::complain;
+use outlast_agent::pipeline::host::{Host, Means};
+use outlast_agent::pipeline::mailbox::Mailbox;
+use outlast_engine::Clock;
+use outlast_store::Journal;
+use outlast_store::artifacts::Artifacts;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Runs, one journal each.
+pub(crate) const RUNS: &str = "runs.db";
+/// The sessions of their steps.
+pub(crate) const STEPS: &str = "steps.db";
+/// What steps have made.
+pub(crate) const ARTIFACTS: &str = "artifacts";
+/// Letters to runs.
+pub(crate) const MAIL: &str = "mail";
+/// Files of attempts under way.
+pub(crate) const SCRATCH: &str = "scratch";
+
+pub(crate) struct Files {
+    pub(crate) runs: Journal,
+    sessions: Journal,
+    artifacts: Artifacts,
+    mailbox: Mailbox,
+    scratch: PathBuf,
+}
+
+impl Files {
+    pub(crate) fn open(home: &Path) -> anyhow::Result<Self> {
+        Ok(Self {
+            runs: journal(home, RUNS)?,
+            sessions: journal(home, STEPS)?,
+            artifacts: Artifacts::open(&home.join(ARTIFACTS))?,
+            mailbox: Mailbox::new(home.join(MAIL)),
+            scratch: home.join(SCRATCH),
+        })
+    }
+
+    pub(crate) fn means(self, host: Arc<dyn Host>, clock: Arc<dyn Clock>) -> Means {
+        Means {
+            runs: self.runs,
+            sessions: self.sessions,
+            artifacts: Arc::new(self.artifacts),
+            mailbox: Arc::new(self.mailbox),
+            scratch: self.scratch,
+            host,
+            clock,
+        }
+    }
+}
+
+fn journal(home: &Path, name: &str) -> anyhow::Result<Journal> {
+    let opened = Journal::open(&home.join(name))?;
+    if let Some(aside) = opened.replaced {
+        complain(&format!(
+            "warning: {name} is damaged; it is kept as {}, and a new file is begun",
+            aside.display()
+        ));
+    }
+    Ok(opened.journal)
+}

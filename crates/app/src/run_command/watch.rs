@@ -1,0 +1,175 @@
+//! A run while somebody watches: what happens on the screen, questions at gates, signals, and how it ends.
+
+mod answers;
+mod outputs;
+
+use crate::approval::Terminal;
+use crate::complain;
+use crate::exit::Exit;
+use crate::follow::TICK;
+use crate::interrupt::{Signal, Signals};
+use crate::output::safe_json;
+use crate::run_view::{Painter, planned, terminal_size};
+use answers::Answers;
+use anyhow::Context;
+use outlast_agent::pipeline::entry::{Entry, Outcome};
+use outlast_agent::pipeline::runner::{Runner, Said};
+use outlast_agent::pipeline::state::Ended;
+use outlast_engine::{CancellationToken, Clock};
+use serde_json::{Value, json};
+use std::io::{IsTerminal, Write};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// What the events of a run look like.
+const VERSION: u32 = 1;
+
+/// How watching ended.
+enum End {
+    Ended(Ended),
+    /// The run is left as it is, to be carried on by another process.
+    Left(Exit),
+}
+
+/// Carries a run out to its end, or until a signal says otherwise.
+pub(super) async fn watch(
+    mut runner: Runner,
+    json: bool,
+    (clock, signals): (Arc<dyn Clock>, Signals),
+) -> anyhow::Result<Exit> {
+    let id = runner.id().to_owned();
+    let resumes = || format!("`outlast run --resume {id}` carries on where it stopped");
+    let view = Arc::new(Mutex::new(View::new(&runner, json)));
+    let end = follow(&mut runner, &view, (clock, signals)).await;
+    lock(&view).painter.clear();
+    match end.with_context(resumes)? {
+        End::Left(exit) => {
+            complain(&format!("Stopped: {}.", resumes()));
+            Ok(exit)
+        }
+        End::Ended(ended) => {
+            let exit = finish(&runner, &ended, json)?;
+            runner.close().await?;
+            Ok(exit)
+        }
+    }
+}
+
+async fn follow(
+    runner: &mut Runner,
+    view: &Arc<Mutex<View>>,
+    (clock, mut signals): (Arc<dyn Clock>, Signals),
+) -> anyhow::Result<End> {
+    let stop = CancellationToken::new();
+    let told = Arc::clone(view);
+    let mut tell = move |said: Said<'_>| lock(&told).said(&said);
+    let mut ticks = tokio::time::interval(TICK);
+    let mut run = Box::pin(runner.run(&stop, &mut tell));
+    loop {
+        tokio::select! {
+            ended = &mut run => return Ok(End::Ended(ended?)),
+            _ = ticks.tick() => {
+                let mut view = lock(view);
+                view.painter.tick(clock.now());
+                // To go on would spend money for nothing.
+                if view.lost_stdout.is_some() {
+                    return Ok(End::Left(Exit::Failed));
+                }
+            }
+            signal = signals.next() => match signal {
+                Signal::Interrupt => stop.cancel(),
+                signal => return Ok(End::Left(Exit::Signalled(signal))),
+            },
+        }
+    }
+}
+
+/// Says how it ended, and what came of it.
+fn finish(runner: &Runner, ended: &Ended, json: bool) -> anyhow::Result<Exit> {
+    if !json {
+        outputs::print(runner)?;
+    }
+    Ok(match ended.outcome {
+        Outcome::Completed | Outcome::Continued | Outcome::Skipped => Exit::Success,
+        Outcome::Failed => Exit::Failed,
+        Outcome::Canceled => Exit::Signalled(Signal::Interrupt),
+    })
+}
+
+struct View {
+    painter: Painter<std::io::Stderr>,
+    answers: Option<Answers>,
+    run_id: String,
+    json: bool,
+    lost_stdout: Option<std::io::Error>,
+}
+
+impl View {
+    fn new(runner: &Runner, json: bool) -> Self {
+        let stderr = std::io::stderr();
+        let size = stderr.is_terminal().then_some(terminal_size as fn() -> _);
+        let mut painter = Painter::new(stderr, size, runner.id());
+        painter.plan(planned(runner.pipeline()));
+        painter.begin(runner.state());
+        let is_attended = !json && Terminal::is_attended();
+        Self {
+            painter,
+            answers: is_attended.then(|| Answers::new(runner.letters())),
+            run_id: runner.id().to_owned(),
+            json,
+            lost_stdout: None,
+        }
+    }
+
+    fn said(&mut self, said: &Said<'_>) {
+        if self.json {
+            return self.write(said);
+        }
+        match said {
+            Said::Entry { time, entry, .. } => {
+                self.painter.entry(*time, entry);
+                if let Some(answers) = &mut self.answers {
+                    answers.entry(entry);
+                }
+            }
+            Said::Live { step, time, body } => self.painter.event(step, body, *time),
+        }
+    }
+
+    fn write(&mut self, said: &Said<'_>) {
+        let mut line = match said {
+            Said::Entry { seq, time, entry, .. } => {
+                let mut line = to_object(entry);
+                line.insert("seq".to_owned(), json!(seq));
+                line.insert("time".to_owned(), json!(time));
+                line
+            }
+            Said::Live { step, time, body } => {
+                let mut line = serde_json::Map::new();
+                line.insert("type".to_owned(), json!("session"));
+                line.insert("time".to_owned(), json!(time));
+                line.insert("step".to_owned(), json!(step));
+                line.insert("event".to_owned(), json!(body));
+                line
+            }
+        };
+        line.insert("v".to_owned(), json!(VERSION));
+        line.insert("run_id".to_owned(), json!(self.run_id));
+        let line = Value::Object(line).to_string();
+        let mut stdout = std::io::stdout().lock();
+        let written = writeln!(stdout, "{}", safe_json(&line)).and_then(|()| stdout.flush());
+        if let (Err(error), None) = (written, &self.lost_stdout) {
+            self.lost_stdout = Some(error);
+        }
+    }
+}
+
+fn to_object(entry: &Entry) -> serde_json::Map<String, Value> {
+    match serde_json::to_value(entry) {
+        Ok(Value::Object(object)) => object,
+        _ => serde_json::Map::new(),
+    }
+}
+
+fn lock(view: &Mutex<View>) -> MutexGuard<'_, View> {
+    view.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,76 @@
+//! The person at the terminal answers what a gate asks.
+
+use crate::complain;
+use outlast_agent::pipeline::entry::Entry;
+use outlast_agent::pipeline::mailbox::Letter;
+use std::io::BufRead;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tokio::sync::mpsc::UnboundedSender;
+
+/// A gate that waits for an answer: its step, and what can be typed.
+type Open = (String, Vec<String>);
+
+/// Hands lines from stdin to the gate that has waited longest.
+pub(super) struct Answers {
+    letters: UnboundedSender<Letter>,
+    open: Arc<Mutex<Vec<Open>>>,
+    is_reading: bool,
+}
+
+impl Answers {
+    pub(super) fn new(letters: UnboundedSender<Letter>) -> Self {
+        Self {
+            letters,
+            open: Arc::default(),
+            is_reading: false,
+        }
+    }
+
+    pub(super) fn entry(&mut self, entry: &Entry) {
+        match entry {
+            Entry::GateOpened { step, choices, .. } if !choices.is_empty() => {
+                let keys = choices.iter().filter_map(|choice| choice.split_once(':'));
+                let keys = keys.map(|(key, _)| key.to_owned()).collect();
+                lock(&self.open).push((step.clone(), keys));
+                self.read();
+            }
+            Entry::GateClosed { step, .. } => lock(&self.open).retain(|(open, _)| open != step),
+            _ => {}
+        }
+    }
+
+    /// Reads from now on. What was typed before is no answer.
+    fn read(&mut self) {
+        if std::mem::replace(&mut self.is_reading, true) {
+            return;
+        }
+        crate::approval::forget_typed();
+        let (letters, open) = (self.letters.clone(), Arc::clone(&self.open));
+        // A thread that may wait for ever, and is left behind at the end.
+        std::thread::spawn(move || {
+            for line in std::io::stdin().lock().lines().map_while(Result::ok) {
+                answer(line.trim(), &lock(&open), &letters);
+            }
+        });
+    }
+}
+
+fn answer(typed: &str, open: &[Open], letters: &UnboundedSender<Letter>) {
+    let Some((step, keys)) = open.first() else {
+        return;
+    };
+    if !keys.iter().any(|key| key == typed) {
+        complain(&format!("{step}: type one of {}", keys.join(", ")));
+        return;
+    }
+    let letter = Letter::Answer {
+        step: Some(step.clone()),
+        choice: Some(typed.to_owned()),
+    };
+    // A run that has ended needs no answer.
+    letters.send(letter).ok();
+}
+
+fn lock(open: &Mutex<Vec<Open>>) -> MutexGuard<'_, Vec<Open>> {
+    open.lock().unwrap_or_else(PoisonError::into_inner)
+}
