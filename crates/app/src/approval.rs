@@ -107,14 +107,14 @@ fn ask(question: &str) -> std::io::Result<Answer> {
 }
 
 #[cfg(unix)]
-fn forget_what_was_typed() {
+pub(crate) fn forget_what_was_typed() {
     use nix::sys::termios::{FlushArg, tcflush};
     // Where it cannot be done there is no terminal.
     tcflush(std::io::stdin(), FlushArg::TCIFLUSH).ok();
 }
 
 #[cfg(not(unix))]
-fn forget_what_was_typed() {}
+pub(crate) fn forget_what_was_typed() {}
 
 #[cfg(test)]
 mod tests {

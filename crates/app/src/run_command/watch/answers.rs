@@ -44,7 +44,7 @@ impl Answers {
         if std::mem::replace(&mut self.is_reading, true) {
             return;
         }
-        crate::approval::forget_typed();
+        crate::approval::forget_what_was_typed();
         let (letters, open) = (self.letters.clone(), Arc::clone(&self.open));
         // A thread that may wait for ever, and is left behind at the end.
         std::thread::spawn(move || {
