@@ -7,6 +7,7 @@
 
 pub mod definition;
 pub mod entry;
+pub(crate) mod process;
 pub mod state;
 
 mod graph;

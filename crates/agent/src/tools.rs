@@ -17,7 +17,7 @@ mod input;
 mod lines;
 #[cfg(all(unix, feature = "mcp"))]
 pub mod mcp;
-mod output;
+pub(crate) mod output;
 mod permission;
 mod place;
 #[cfg(unix)]

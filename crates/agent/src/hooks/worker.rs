@@ -87,17 +87,18 @@ impl Worker {
     /// Runs it on one event; else what went wrong.
     #[cfg(unix)]
     async fn run_on(&self, line: &str) -> Result<(), String> {
-        use crate::tools::running::{Command, Running, Streams};
+        use crate::tools::running::{Command, Line, Running, Streams};
         let started = Running::start(&Command {
-            line: &self.hook.command,
+            line: Line::Shell(&self.hook.command),
             directory: &self.place.0,
             hidden_variables: &self.place.1,
+            variables: &[],
             input: Some(line.as_bytes()),
             streams: Streams::Errors,
         });
         let mut running = started.map_err(|error| format!("it could not be started: {error}"))?;
         let mut said = Said::default();
-        let mut keep = |bytes: &[u8]| said.push(bytes);
+        let mut keep = |_, bytes: &[u8]| said.push(bytes);
         let ended = tokio::time::timeout(self.hook.timeout, running.finish(&mut keep)).await;
         let how = match ended {
             Ok(Ok(status)) if status.success() => return Ok(()),

@@ -2,9 +2,8 @@
 //!
 //! Not here: keeping hold of its processes, see `running`.
 
-use super::output::Kept;
-use super::printed::printed;
-use super::running::{Command, Running, Streams};
+use super::output::{Kept, printed};
+use super::running::{Command, Line, Running, Streams};
 use super::toolbox::with_note;
 use super::{Context, DEFAULT_TIME_LIMIT, Tool, input};
 use outlast_engine::BoxFuture;
@@ -88,9 +87,10 @@ impl Tool for Bash {
 
 async fn run(line: &str, context: &Context) -> Output {
     let started = Running::start(&Command {
-        line,
+        line: Line::Shell(line),
         directory: &context.directory,
         hidden_variables: &context.hidden_variables,
+        variables: &[],
         input: None,
         streams: Streams::Both,
     });
@@ -102,7 +102,7 @@ async fn run(line: &str, context: &Context) -> Output {
         }
     };
     let mut kept = Kept::default();
-    let mut keep = |bytes: &[u8]| kept.push(bytes);
+    let mut keep = |_, bytes: &[u8]| kept.push(bytes);
     let ended = tokio::select! {
         ended = running.finish(&mut keep) => Some(ended),
         () = context.cancel.cancelled() => None,

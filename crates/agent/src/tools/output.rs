@@ -2,6 +2,8 @@
 //!
 //! Invariant: memory and result are bounded, whatever comes in, and what was left out is counted.
 
+use outlast_kernel::text;
+
 /// The most that a tool says to the model, in bytes.
 pub(super) const OUTPUT_LIMIT: usize = 64 * 1024;
 /// The most of it that is content: the rest is for what is said about it.
@@ -10,51 +12,89 @@ pub(super) const CONTENT_LIMIT: usize = OUTPUT_LIMIT - 1024;
 const HEAD: usize = 16 * 1024;
 const TAIL: usize = CONTENT_LIMIT - HEAD;
 
+/// Where something was printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stream {
+    /// To the standard output; or to either, when they are told as one.
+    Output,
+    /// To the standard error.
+    Errors,
+}
+
 /// The beginning and the end of what came in.
-#[derive(Debug, Default)]
-pub(super) struct Kept {
+#[derive(Debug)]
+pub(crate) struct Kept {
     head: Vec<u8>,
     tail: Vec<u8>,
     cut: usize,
+    /// How many bytes of the beginning are kept, and how many of the end.
+    room: (usize, usize),
+}
+
+impl Default for Kept {
+    fn default() -> Self {
+        Self::of(HEAD, TAIL)
+    }
 }
 
 impl Kept {
+    /// Keeps that many bytes of the beginning, and that many of the end.
+    pub(crate) const fn of(beginning: usize, end: usize) -> Self {
+        Self {
+            head: Vec::new(),
+            tail: Vec::new(),
+            cut: 0,
+            room: (beginning, end),
+        }
+    }
+
     /// Takes in more.
-    pub(super) fn push(&mut self, bytes: &[u8]) {
-        let room = (HEAD - self.head.len()).min(bytes.len());
+    pub(crate) fn push(&mut self, bytes: &[u8]) {
+        let room = (self.room.0 - self.head.len()).min(bytes.len());
         let (first, rest) = bytes.split_at(room);
         self.head.extend_from_slice(first);
         self.tail.extend_from_slice(rest);
         // Not at every push: what is moved then is paid for by what came in between.
-        if self.tail.len() > 4 * TAIL {
+        if self.tail.len() > 2 * self.room.1 {
             self.shorten();
         }
     }
 
     /// Whether something of it is left out.
     pub(super) const fn is_cut(&self) -> bool {
-        self.cut > 0 || self.tail.len() > TAIL
+        self.cut > 0 || self.tail.len() > self.room.1
     }
 
     /// All that was kept, as text.
-    pub(super) fn into_text(mut self) -> String {
+    pub(super) fn into_text(self) -> String {
+        String::from_utf8_lossy(&self.into_bytes()).into_owned()
+    }
+
+    /// All that was kept, as it came.
+    pub(crate) fn into_bytes(mut self) -> Vec<u8> {
         self.shorten();
         if self.cut == 0 {
             self.head.append(&mut self.tail);
-            return String::from_utf8_lossy(&self.head).into_owned();
+            return self.head;
         }
         let head = without_cut_end(&self.head);
         let tail = without_cut_start(&self.tail);
         let cut = self.cut + self.head.len() - head.len() + self.tail.len() - tail.len();
-        let (head, tail) = (String::from_utf8_lossy(head), String::from_utf8_lossy(tail));
-        format!("{head}\n[{cut} bytes were left out here]\n{tail}")
+        let note = format!("\n[{cut} bytes were left out here]\n");
+        [head, note.as_bytes(), tail].concat()
     }
 
     fn shorten(&mut self) {
-        let excess = self.tail.len().saturating_sub(TAIL);
+        let excess = self.tail.len().saturating_sub(self.room.1);
         self.tail.drain(..excess);
         self.cut += excess;
     }
+}
+
+/// What was printed, without what only a terminal understands. A return that begins a line anew becomes a line end.
+pub(crate) fn printed(output: &str) -> String {
+    let lines = output.replace("\r\n", "\n").replace('\r', "\n");
+    text::plain(&lines).into_owned()
 }
 
 /// The text itself, or its beginning and its end when it is longer than a tool may say.
@@ -84,7 +124,7 @@ pub(super) fn without_cut_end(bytes: &[u8]) -> &[u8] {
 }
 
 /// Without the last bytes of a character that was cut in two.
-pub(super) fn without_cut_start(bytes: &[u8]) -> &[u8] {
+pub(crate) fn without_cut_start(bytes: &[u8]) -> &[u8] {
     let rest = bytes.iter().take(3).take_while(|byte| continues(**byte));
     &bytes[rest.count()..]
 }

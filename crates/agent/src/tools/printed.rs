@@ -4,19 +4,13 @@
 //! character, a line end or a terminal's escape that is not complete is held back until it is; an escape that is longer
 //! than any real one is not.
 
-use super::output::without_cut_end;
+use super::output::{printed, without_cut_end};
 use outlast_kernel::text;
 
 /// The longest escape that is waited for, in bytes.
 const LONGEST_ESCAPE: usize = 4096;
 /// How many beginnings of escapes are looked at: a string's end is one as well, more are rubbish.
 const MOST_BEGINNINGS: usize = 3;
-
-/// What was printed, without what only a terminal understands. A return that begins a line anew becomes a line end.
-pub(super) fn printed(output: &str) -> String {
-    let lines = output.replace("\r\n", "\n").replace('\r', "\n");
-    text::plain(&lines).into_owned()
-}
 
 /// Makes pieces of text of what is read.
 #[derive(Default)]

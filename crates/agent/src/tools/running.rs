@@ -1,4 +1,4 @@
-//! A shell command under way, with everything that it starts.
+//! A command under way, with everything that it starts.
 //!
 //! It leads a session of its own: it has no terminal to ask for passwords on, and all of its processes can be found,
 //! also those that made groups of their own, as `timeout` does.
@@ -7,10 +7,12 @@
 //! waits for its first process only: another one that keeps the output open delays nobody.
 //! Not here: what is kept of its output, which is handed on as it comes.
 
+use super::output::Stream;
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 use process_wrap::tokio::{ChildWrapper, CommandWrap, KillOnDrop, ProcessSession};
 use std::collections::BTreeSet;
+use std::ffi::OsStr;
 use std::io;
 use std::path::Path;
 use std::process::{ExitStatus, Stdio};
@@ -30,75 +32,94 @@ const REMOVAL: Duration = Duration::from_millis(30);
 
 /// What is started, and where.
 pub(crate) struct Command<'a> {
-    pub(crate) line: &'a str,
+    pub(crate) line: Line<'a>,
     pub(crate) directory: &'a Path,
+    /// Variables of our environment that it must not see.
     pub(crate) hidden_variables: &'a [String],
+    /// Variables that it finds beside ours.
+    pub(crate) variables: &'a [(String, String)],
     /// What it can read; nothing without it.
     pub(crate) input: Option<&'a [u8]>,
     pub(crate) streams: Streams,
 }
 
+/// How it is started.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Line<'a> {
+    /// By bash, or by what every system has.
+    Shell(&'a str),
+    /// A program and its arguments.
+    Program(&'a [String]),
+}
+
 /// Which of its streams are told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Streams {
-    /// Both, in the order in which they were printed.
+    /// Both as one, in the order in which they were printed.
     Both,
     /// The errors; what else it prints goes nowhere.
     Errors,
+    /// Each by itself; what was printed at the same time may be told in another order.
+    Apart,
 }
 
 /// Is told what was printed, as it comes.
-pub(crate) type Tell<'a> = &'a mut (dyn FnMut(&[u8]) + Send);
+pub(crate) type Tell<'a> = &'a mut (dyn FnMut(Stream, &[u8]) + Send);
 
 /// A command under way.
 pub(crate) struct Running {
     child: Box<dyn ChildWrapper>,
     session: Option<Pid>,
-    output: pipe::Receiver,
-    buffer: Vec<u8>,
-    is_open: bool,
+    output: Reading,
+    errors: Reading,
     status: Option<ExitStatus>,
     /// Writes what the command can read.
     _input: Option<AbortOnDropHandle<()>>,
 }
 
 impl Running {
-    /// Starts the command with bash, or with what every system has.
+    /// Starts the command.
     pub(crate) fn start(command: &Command<'_>) -> io::Result<Self> {
-        match Self::start_with("bash", command) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                Self::start_with("sh", command)
+        match command.line {
+            Line::Shell(line) => match Self::start_with("bash", &["-c", line], command) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                    Self::start_with("sh", &["-c", line], command)
+                }
+                result => result,
+            },
+            Line::Program([program, arguments @ ..]) => {
+                Self::start_with(program, arguments, command)
             }
-            result => result,
+            Line::Program([]) => Err(io::ErrorKind::InvalidInput.into()),
         }
     }
 
-    fn start_with(shell: &str, what: &Command<'_>) -> io::Result<Self> {
-        // One pipe for both streams: what is printed is read in the order in which it was printed.
-        let (reader, writer) = io::pipe()?;
-        let output = pipe::Receiver::from_owned_fd(reader.into())?;
-        let errors = writer.try_clone()?;
-        let mut command = CommandWrap::with_new(shell, |command| {
+    fn start_with(
+        program: &str,
+        arguments: &[impl AsRef<OsStr>],
+        what: &Command<'_>,
+    ) -> io::Result<Self> {
+        let ends = Ends::new(what.streams)?;
+        let mut command = CommandWrap::with_new(program, |command| {
             command
-                .arg("-c")
-                .arg(what.line)
+                .args(arguments)
                 .current_dir(what.directory)
                 .stdin(match what.input {
                     Some(_) => Stdio::piped(),
                     None => Stdio::null(),
                 })
-                .stdout(match what.streams {
-                    Streams::Both => Stdio::from(writer),
-                    Streams::Errors => Stdio::null(),
-                })
-                .stderr(errors);
+                .stdout(ends.stdout)
+                .stderr(ends.stderr);
             for name in what.hidden_variables {
                 command.env_remove(name);
+            }
+            for (name, value) in what.variables {
+                command.env(name, value);
             }
         });
         command.wrap(ProcessSession).wrap(KillOnDrop);
         let mut child = command.spawn()?;
-        // Our copies of the writing end: as long as one is open, the output has no end.
+        // Our copies of the writing ends: as long as one is open, the output has no end.
         drop(command);
         let id = child.id().and_then(|id| i32::try_from(id).ok());
         let input = child.stdin().take().zip(what.input);
@@ -106,11 +127,15 @@ impl Running {
             session: id.map(Pid::from_raw),
             _input: input.map(|(stdin, input)| write(stdin, input.to_vec())),
             child,
-            output,
-            buffer: vec![0; 64 * 1024],
-            is_open: true,
+            output: ends.output,
+            errors: ends.errors,
             status: None,
         })
+    }
+
+    /// The number of its first process.
+    pub(crate) fn id(&self) -> Option<u32> {
+        self.child.id()
     }
 
     /// Reads until the command has ended, and a moment longer if something keeps the output open. Can be called again
@@ -124,7 +149,7 @@ impl Running {
         };
         let until = Instant::now() + AFTERWORD;
         // The clock is asked as well: a timeout does not end a read that always has something.
-        while self.is_open && Instant::now() < until {
+        while self.is_open() && Instant::now() < until {
             timeout_at(until, self.read(tell)).await.ok();
         }
         self.session = None;
@@ -135,7 +160,7 @@ impl Running {
     pub(crate) async fn kill(&mut self, tell: Tell<'_>) {
         self.signal(Signal::SIGTERM);
         let end = async {
-            while self.is_open || self.status.is_none() {
+            while self.is_open() || self.status.is_none() {
                 if self.read_or_wait(tell).await.is_err() {
                     break;
                 }
@@ -153,13 +178,13 @@ impl Running {
             self.read(tell).await;
             return Ok(());
         }
-        if !self.is_open {
+        if !self.is_open() {
             return self.wait().await;
         }
         // Not the wrapper's own wait, which waits for all of the group.
         let child = self.child.inner_mut();
         tokio::select! {
-            count = self.output.read(&mut self.buffer) => self.take(count, tell),
+            () = read_either(&mut self.output, &mut self.errors, tell) => {}
             status = child.wait() => self.status = Some(status?),
         }
         Ok(())
@@ -171,15 +196,11 @@ impl Running {
     }
 
     async fn read(&mut self, tell: Tell<'_>) {
-        let count = self.output.read(&mut self.buffer).await;
-        self.take(count, tell);
+        read_either(&mut self.output, &mut self.errors, tell).await;
     }
 
-    fn take(&mut self, count: io::Result<usize>, tell: Tell<'_>) {
-        match count {
-            Ok(0) | Err(_) => self.is_open = false,
-            Ok(count) => tell(&self.buffer[..count]),
-        }
+    const fn is_open(&self) -> bool {
+        self.output.is_open() || self.errors.is_open()
     }
 
     fn signal(&self, signal: Signal) {
@@ -195,6 +216,93 @@ impl Drop for Running {
     }
 }
 
+/// What a command prints to, and where it is read.
+struct Ends {
+    stdout: Stdio,
+    stderr: Stdio,
+    output: Reading,
+    errors: Reading,
+}
+
+impl Ends {
+    fn new(streams: Streams) -> io::Result<Self> {
+        let (output, writer) = Reading::new()?;
+        Ok(match streams {
+            // One pipe for both streams: what is printed is read in the order in which it was printed.
+            Streams::Both => Self {
+                stdout: writer.try_clone()?.into(),
+                stderr: writer.into(),
+                output,
+                errors: Reading::CLOSED,
+            },
+            Streams::Errors => Self {
+                stdout: Stdio::null(),
+                stderr: writer.into(),
+                output: Reading::CLOSED,
+                errors: output,
+            },
+            Streams::Apart => {
+                let (errors, stderr) = Reading::new()?;
+                Self {
+                    stdout: writer.into(),
+                    stderr: stderr.into(),
+                    output,
+                    errors,
+                }
+            }
+        })
+    }
+}
+
+/// The end of a pipe that is read, until nothing more comes.
+struct Reading {
+    pipe: Option<pipe::Receiver>,
+    buffer: Vec<u8>,
+}
+
+impl Reading {
+    const CLOSED: Self = Self {
+        pipe: None,
+        buffer: Vec::new(),
+    };
+
+    fn new() -> io::Result<(Self, io::PipeWriter)> {
+        let (reader, writer) = io::pipe()?;
+        let reading = Self {
+            pipe: Some(pipe::Receiver::from_owned_fd(reader.into())?),
+            buffer: vec![0; 64 * 1024],
+        };
+        Ok((reading, writer))
+    }
+
+    const fn is_open(&self) -> bool {
+        self.pipe.is_some()
+    }
+
+    /// What was printed; nothing at the end.
+    async fn next(&mut self) -> Option<&[u8]> {
+        match self.pipe.as_mut()?.read(&mut self.buffer).await {
+            Ok(count @ 1..) => Some(&self.buffer[..count]),
+            Ok(0) | Err(_) => {
+                self.pipe = None;
+                None
+            }
+        }
+    }
+}
+
+/// Reads from whichever has something, if one of them is open.
+async fn read_either(output: &mut Reading, errors: &mut Reading, tell: Tell<'_>) {
+    let (stream, bytes) = tokio::select! {
+        bytes = output.next(), if output.is_open() => (Stream::Output, bytes),
+        bytes = errors.next(), if errors.is_open() => (Stream::Errors, bytes),
+        else => return,
+    };
+    if let Some(bytes) = bytes {
+        tell(stream, bytes);
+    }
+}
+
 /// Writes beside everything else: a command that reads little or late delays nobody, and one that reads nothing is free to.
 fn write(mut stdin: ChildStdin, input: Vec<u8>) -> AbortOnDropHandle<()> {
     AbortOnDropHandle::new(tokio::spawn(async move {
@@ -203,7 +311,7 @@ fn write(mut stdin: ChildStdin, input: Vec<u8>) -> AbortOnDropHandle<()> {
 }
 
 /// Sends a signal to all processes of a session.
-pub(super) fn signal_session(session: Pid, signal: Signal) {
+pub(crate) fn signal_session(session: Pid, signal: Signal) {
     for group in groups(session) {
         // A group may have ended by itself in the meantime.
         killpg(group, signal).ok();
@@ -231,6 +339,15 @@ fn groups(session: Pid) -> BTreeSet<Pid> {
         }
     }
     groups
+}
+
+/// When that process began, as the system counts; nothing where it does not show it.
+pub(crate) fn born(process: u32) -> Option<u64> {
+    let stat = std::fs::read(format!("/proc/{process}/stat")).ok()?;
+    let stat = String::from_utf8_lossy(&stat);
+    // The 22nd field; the name, which may hold anything, is the second.
+    let (_, fields) = stat.rsplit_once(')')?;
+    fields.split_whitespace().nth(19)?.parse().ok()
 }
 
 /// The fields of `/proc/<pid>/stat` after the name, which may hold anything: state, parent, group, session.

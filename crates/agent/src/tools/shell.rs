@@ -40,14 +40,15 @@ pub async fn run(
     cancel: CancellationToken,
     on_piece: &mut (dyn FnMut(&str) + Send),
 ) -> io::Result<ShellEnd> {
-    use super::output::Kept;
-    use super::printed::{Pieces, printed};
-    use super::running::{Command, Running, Streams};
+    use super::output::{Kept, printed};
+    use super::printed::Pieces;
+    use super::running::{Command, Line, Running, Streams};
 
     let mut running = Running::start(&Command {
-        line: &shell.command,
+        line: Line::Shell(&shell.command),
         directory: &shell.directory,
         hidden_variables: &shell.hidden_variables,
+        variables: &[],
         input: None,
         streams: Streams::Both,
     })?;
@@ -57,7 +58,7 @@ pub async fn run(
             on_piece(piece);
         }
     };
-    let mut take = |bytes: &[u8]| {
+    let mut take = |_, bytes: &[u8]| {
         kept.push(bytes);
         say(&pieces.push(bytes));
     };
