@@ -12,3 +12,4 @@ pub mod state;
 
 mod graph;
 mod react;
+pub mod watchdog;

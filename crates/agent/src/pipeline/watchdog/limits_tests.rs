@@ -1,0 +1,243 @@
+//! Tables of what passes when, and a property: the watch against one that counts milliseconds.
+
+use super::*;
+use proptest::prelude::{Strategy, prop_assert_eq, prop_oneof, proptest};
+
+fn at(seconds: u64) -> Timestamp {
+    Timestamp::from_millis(1_794_780_000_000 + seconds * 1000)
+}
+
+fn watch(stall: Option<u64>, timeout: Option<u64>) -> Watch {
+    let limits = Limits {
+        stall: stall.map(Duration::from_secs),
+        timeout: timeout.map(Duration::from_secs),
+    };
+    Watch::new(limits, at(0))
+}
+
+fn activity() -> Sign {
+    Sign::Activity("read".to_owned())
+}
+
+fn progress() -> Sign {
+    Sign::Progress("text".to_owned())
+}
+
+/// Looks every second, and gives each sign at its second: what passes first, and when.
+fn first(mut watch: Watch, signs: &[(u64, Sign)]) -> (u64, Cause, String) {
+    for second in 0.. {
+        for (_, sign) in signs.iter().filter(|(at, _)| *at == second) {
+            watch.sign(at(second), sign.clone());
+        }
+        watch.look(at(second));
+        if let Some(problem) = watch.expired() {
+            return (second, problem.cause, problem.message);
+        }
+    }
+    unreachable!("it is watched for ever");
+}
+
+const SILENCE: (Cause, &str) = (Cause::Stalled, "no activity for 30s");
+const NO_PROGRESS: (Cause, &str) = (Cause::Stalled, "activity, but no progress for 30s");
+const TOO_LONG: (Cause, &str) = (
+    Cause::Timeout,
+    "it has worked for longer than its timeout of 1m",
+);
+
+#[test]
+fn each_limit_passes_in_its_own_time_and_says_which_it_was() {
+    let every_5 = |sign: fn() -> Sign| (0..200).step_by(5).map(|at| (at, sign())).collect();
+    type Row = (Watch, Vec<(u64, Sign)>, u64, (Cause, &'static str));
+    let stall = || watch(Some(30), None);
+    let both = || watch(Some(30), Some(60));
+    let reads_last = vec![(10, progress()), (20, activity())];
+    let table: [Row; 7] = [
+        (stall(), vec![], 30, SILENCE),
+        (stall(), vec![(10, progress())], 40, SILENCE),
+        (stall(), every_5(activity), 30, NO_PROGRESS),
+        (stall(), reads_last, 40, NO_PROGRESS),
+        (both(), every_5(progress), 60, TOO_LONG),
+        (watch(None, Some(60)), vec![], 60, TOO_LONG),
+        (watch(Some(60), Some(60)), vec![], 60, TOO_LONG),
+    ];
+    for (row, (watch, signs, second, (cause, message))) in table.into_iter().enumerate() {
+        let expected = (second, cause, message.to_owned());
+        assert_eq!(first(watch, &signs), expected, "row {row}");
+    }
+}
+
+#[test]
+fn pauses_do_not_nest_and_what_is_heard_in_one_counts_and_does_not_end_it() {
+    let twice = [
+        (20, Sign::Paused),
+        (30, Sign::Paused),
+        (120, Sign::Resumed),
+        (121, Sign::Resumed),
+    ];
+    let heard = [(20, Sign::Paused), (90, progress()), (120, Sign::Resumed)];
+    let (cause, message) = SILENCE;
+    let found = first(watch(Some(30), Some(60)), &twice);
+    assert_eq!(found, (130, cause, message.to_owned()));
+    let found = first(watch(Some(30), None), &heard);
+    assert_eq!(found, (150, cause, message.to_owned()));
+}
+
+#[test]
+fn a_machine_that_slept_did_not_stall() {
+    let mut watch = watch(Some(1800), Some(7200));
+    for minute in 1..10 {
+        watch.look(at(60 * minute));
+    }
+    let lid_opens = 540 + 8 * 3600;
+    watch.look(at(lid_opens));
+    assert_eq!(watch.expired().map(|problem| problem.message), None);
+    let (mut now, mut problem) = (lid_opens, None);
+    while problem.is_none() {
+        now += 60;
+        watch.look(at(now));
+        problem = watch.expired();
+    }
+    // Two looks at most count of the time in which it slept.
+    assert_eq!(now - lid_opens, 1800 - 540 - 120);
+    assert_eq!(problem.unwrap().cause, Cause::Stalled);
+}
+
+#[test]
+fn a_clock_that_is_set_back_neither_ends_nor_prolongs_anything() {
+    let mut watch = watch(Some(30), None);
+    watch.look(at(7));
+    watch.look(at(14));
+    let back = |second: u64| Timestamp::from_millis(second * 1000);
+    watch.look(back(100));
+    assert_eq!(watch.worked, Duration::from_secs(14));
+    watch.look(back(107));
+    watch.look(back(114));
+    assert!(watch.expired().is_none());
+    watch.look(back(116));
+    assert!(watch.expired().is_some());
+}
+
+#[test]
+fn the_last_ten_signs_are_kept_and_those_of_a_kind_are_one() {
+    let mut watch = watch(None, None);
+    for second in 0..20 {
+        let name = format!("tool {second}");
+        watch.sign(at(second), Sign::Activity(name));
+    }
+    for second in 20..520 {
+        watch.sign(at(second), progress());
+    }
+    watch.sign(at(600), Sign::Paused);
+    let events = watch.last_events();
+    assert_eq!(events.len(), 10);
+    let last: Vec<_> = events.iter().map(|event| &event[25..]).collect();
+    assert_eq!(
+        last[7..],
+        ["tool 19", "text (500 times)", "waits for the provider"]
+    );
+    assert_eq!(last[0], "tool 12");
+}
+
+#[test]
+fn what_signs_say_is_bounded_and_without_secrets() {
+    let mut watch = watch(None, None);
+    let secret = format!("sk-{}", "a1B2".repeat(10));
+    watch.sign(at(0), Sign::Activity("x".repeat(100_000)));
+    watch.sign(at(1), Sign::Activity(format!("\u{1b}[31mcurl {secret}")));
+    let events = watch.last_events();
+    assert!(events[0].len() < 300);
+    assert_eq!(&events[1][25..], "curl [secret]");
+}
+
+#[test]
+fn absurd_limits_are_limits_like_others() {
+    for limit in [Duration::ZERO, Duration::from_nanos(1)] {
+        let limits = Limits {
+            stall: Some(limit),
+            timeout: None,
+        };
+        let mut watch = Watch::new(limits, at(0));
+        assert!(
+            watch
+                .next_look()
+                .is_some_and(|look| look >= Duration::from_nanos(999_999))
+        );
+        watch.look(at(1));
+        assert!(watch.expired().is_some());
+    }
+    let limits = Limits {
+        stall: Some(Duration::MAX),
+        timeout: Some(Duration::MAX),
+    };
+    let mut watch = Watch::new(limits, at(0));
+    watch.sign(at(10), progress());
+    watch.look(Timestamp::LATEST);
+    assert!(watch.expired().is_none());
+    assert_eq!(watch.next_look(), Some(LONGEST_LOOK));
+}
+
+/// The same, one millisecond after the other.
+#[derive(Default)]
+struct Counted {
+    worked: u64,
+    silent: u64,
+    idle: u64,
+    is_paused: bool,
+}
+
+impl Counted {
+    fn pass(&mut self, millis: u64) {
+        if !self.is_paused {
+            self.worked += millis;
+            self.silent += millis;
+            self.idle += millis;
+        }
+    }
+
+    fn sign(&mut self, sign: &Sign) {
+        match sign {
+            Sign::Activity(_) => self.silent = 0,
+            Sign::Progress(_) => (self.silent, self.idle) = (0, 0),
+            Sign::Paused => self.is_paused = true,
+            Sign::Resumed => self.is_paused = false,
+        }
+    }
+}
+
+fn any_sign() -> impl Strategy<Value = Option<Sign>> {
+    prop_oneof![
+        proptest::strategy::Just(None),
+        proptest::strategy::Just(Some(activity())),
+        proptest::strategy::Just(Some(progress())),
+        proptest::strategy::Just(Some(Sign::Paused)),
+        proptest::strategy::Just(Some(Sign::Resumed)),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn whoever_looks_often_enough_sees_what_counting_would(
+        happenings in proptest::collection::vec((0u64..15_000, any_sign()), 0..60),
+    ) {
+        let (stall, timeout) = (30_000, 100_000);
+        let mut watch = watch(Some(30), Some(100));
+        let (mut counted, mut now) = (Counted::default(), at(0));
+        for (wait, sign) in happenings {
+            now = now + Duration::from_millis(wait);
+            counted.pass(wait);
+            match sign {
+                Some(sign) => {
+                    counted.sign(&sign);
+                    watch.sign(now, sign);
+                }
+                None => watch.look(now),
+            }
+            let is_over = counted.worked >= timeout || counted.silent >= stall || counted.idle >= stall;
+            prop_assert_eq!(watch.expired().is_some(), is_over);
+            if !is_over && let Some(look) = watch.next_look() {
+                let left = (timeout - counted.worked).min(stall - counted.silent.max(counted.idle));
+                prop_assert_eq!(look.as_millis(), u128::from(left.min(7_500)));
+            }
+        }
+    }
+}
