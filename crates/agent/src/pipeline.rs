@@ -8,6 +8,7 @@
 pub mod definition;
 pub mod entry;
 pub(crate) mod process;
+pub mod history;
 pub mod state;
 
 mod graph;
