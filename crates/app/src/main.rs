@@ -33,6 +33,7 @@ mod rpc_command;
 mod rpc_host;
 mod run_command;
 mod run_host;
+mod run_view;
 mod runtime;
 mod screen;
 mod servers;

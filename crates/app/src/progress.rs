@@ -3,7 +3,7 @@
 //! On a terminal the line counts down in place, from the absolute wake time; elsewhere each retry is one line.
 //! Not here: the lines about what is done instead of a retry (see `progress/news.rs`).
 
-mod news;
+pub(crate) mod news;
 
 use outlast_kernel::event::Body;
 use outlast_kernel::time::{Span, millis};
@@ -282,7 +282,7 @@ impl Wait {
 }
 
 /// The time in the user's zone, with the date when it is not today.
-fn time_of_day(at: Timestamp, now: Timestamp) -> String {
+pub(crate) fn time_of_day(at: Timestamp, now: Timestamp) -> String {
     let zoned = |time: Timestamp| {
         let millis = i64::try_from(time.as_millis()).unwrap_or(i64::MAX);
         jiff::Timestamp::from_millisecond(millis)

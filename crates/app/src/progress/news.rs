@@ -8,7 +8,7 @@ use outlast_kernel::verdict::Cause;
 use std::time::Duration;
 
 /// The line about an event, if a person is told of it. `first` is the model that the turn began with.
-pub(super) fn line(body: &Body, first: &str, now: Timestamp) -> Option<String> {
+pub(crate) fn line(body: &Body, first: &str, now: Timestamp) -> Option<String> {
     Some(match body {
         // Nobody has seen it: an answer is printed when it is whole.
         Body::Retracted { .. } => return None,
