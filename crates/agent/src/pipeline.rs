@@ -7,10 +7,9 @@
 
 pub mod definition;
 pub mod entry;
-pub(crate) mod process;
-pub mod history;
-pub mod state;
-
 mod graph;
+pub mod history;
+mod process;
 mod react;
-pub mod watchdog;
+pub mod state;
+mod watchdog;

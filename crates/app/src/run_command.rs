@@ -48,20 +48,30 @@ pub(crate) fn run(arguments: &RunArguments) -> anyhow::Result<Exit> {
     if arguments.check || arguments.plan {
         let says = match arguments.plan {
             true => plan::plan(&pipeline),
-            false => format!("{}: {} steps, nothing wrong\n", path.display(), pipeline.steps.len()),
+            false => format!(
+                "{}: {} steps, nothing wrong\n",
+                path.display(),
+                pipeline.steps.len()
+            ),
         };
         std::io::stdout().write_all(says.as_bytes())?;
         return Ok(Exit::Success);
     }
     let begun = Begun {
         name: pipeline.name.clone(),
-        file: path.canonicalize().unwrap_or(path.to_owned()).to_string_lossy().into_owned(),
+        file: path
+            .canonicalize()
+            .unwrap_or(path.to_owned())
+            .to_string_lossy()
+            .into_owned(),
         folder: folder(arguments)?.to_string_lossy().into_owned(),
         source,
         inputs: inputs(&pipeline, &arguments.inputs)?,
         options: serde_json::to_value(typed(arguments))?,
     };
-    carry_out(arguments, |files, host| Box::pin(begin(pipeline, begun, files, host)))
+    carry_out(arguments, |files, host| {
+        Box::pin(begin(pipeline, begun, files, host))
+    })
 }
 
 /// Who carries the run out, and what was typed for it.
@@ -135,7 +145,14 @@ fn folder(arguments: &RunArguments) -> anyhow::Result<PathBuf> {
 /// What the run is given: what was typed, else what the pipeline says.
 fn inputs(pipeline: &Pipeline, typed: &[String]) -> Result<BTreeMap<String, String>, Usage> {
     let mut inputs: BTreeMap<String, String> = BTreeMap::new();
-    let known = || pipeline.inputs.keys().cloned().collect::<Vec<_>>().join(", ");
+    let known = || {
+        pipeline
+            .inputs
+            .keys()
+            .cloned()
+            .collect::<Vec<_>>()
+            .join(", ")
+    };
     for pair in typed {
         let Some((name, value)) = pair.split_once('=') else {
             return Err(Usage(format!("--input {pair}: expected NAME=VALUE")));
@@ -145,7 +162,9 @@ fn inputs(pipeline: &Pipeline, typed: &[String]) -> Result<BTreeMap<String, Stri
                 true => "it has none".to_owned(),
                 false => format!("there are {}", known()),
             };
-            return Err(Usage(format!("the pipeline has no input `{name}`; {remedy}")));
+            return Err(Usage(format!(
+                "the pipeline has no input `{name}`; {remedy}"
+            )));
         }
         inputs.insert(name.to_owned(), value.to_owned());
     }
@@ -196,17 +215,29 @@ async fn resume(name: &str, files: Files, mut door: Door) -> anyhow::Result<Opti
         name => crate::journal::find(&files.runs, name).await?,
     };
     if summary.state == State::InUse {
-        return Err(Usage(format!("run {} is carried out by another process", summary.id)).into());
+        return Err(Usage(format!(
+            "run {} is carried out by another process",
+            summary.id
+        ))
+        .into());
     }
     let (run, entries) = history::read(&files.runs, None, &summary.id).await?;
     let folder = PathBuf::from(&run.begun.folder);
     if !folder.is_dir() {
-        return Err(Usage(format!("its folder {} is gone; make it again", folder.display())).into());
+        return Err(Usage(format!(
+            "its folder {} is gone; make it again",
+            folder.display()
+        ))
+        .into());
     }
     let earlier: Options = serde_json::from_value(run.begun.options.clone()).unwrap_or_default();
     door.typed = earlier.with(&door.typed);
     let pipeline = file::read(&run.begun.source, Path::new(&run.begun.file));
-    let pipeline = pipeline.map_err(|faults| Usage(format!("the pipeline of the run cannot be read any more:\n{faults}")))?;
+    let pipeline = pipeline.map_err(|faults| {
+        Usage(format!(
+            "the pipeline of the run cannot be read any more:\n{faults}"
+        ))
+    })?;
     let pipeline = with_policy(pipeline, door.policy.as_ref());
     let means = door.means(files, folder).await?;
     let count = entries.last().map_or(0, |(seq, ..)| *seq);

@@ -36,8 +36,14 @@ impl RunHost {
         let said = [
             ("provider", wanted.provider.map(str::to_owned)),
             ("model", wanted.model.map(str::to_owned)),
-            ("fallback.models", (!fallbacks.is_empty()).then_some(fallbacks)),
-            ("tools.enabled", wanted.allow.is_none().then(|| "false".to_owned())),
+            (
+                "fallback.models",
+                (!fallbacks.is_empty()).then_some(fallbacks),
+            ),
+            (
+                "tools.enabled",
+                wanted.allow.is_none().then(|| "false".to_owned()),
+            ),
         ];
         let mut options = Options::said(said).with(&self.typed);
         if let Some(allow) = allow.filter(|allow| !allow.is_empty()) {

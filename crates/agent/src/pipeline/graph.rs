@@ -4,12 +4,18 @@
 //! `max_concurrency` attempts are under way; a step begins when all that it needs is done, and after a failure nothing
 //! begins any more. Its work grows with what has changed, not with how many steps there are.
 
-use super::definition::{Condition, Gate, OnFailure, Pipeline, Step, Target, Work};
-use super::entry::{Artifact, Entry, Next, Outcome, Problem};
+mod counts;
+mod ends;
+
+pub(super) use ends::Result;
+
+use super::definition::{Gate, Pipeline, Step, Work};
+use super::entry::{Entry, Next, Outcome};
 use super::state::{Phase, Run};
+use counts::{breaker, refused};
+use ends::holds;
 use outlast_kernel::Timestamp;
-use outlast_kernel::breaker::{Breaker, Permit, Trip};
-use outlast_kernel::fingerprint::Fingerprint;
+use outlast_kernel::breaker::{Breaker, Permit};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,28 +37,6 @@ pub(super) struct Graph {
     /// Why nothing more is to begin, once somebody wants that.
     canceled: Option<String>,
     breaker: Breaker,
-}
-
-/// How a step ended, before anybody has asked what that means for the run.
-pub(super) struct Result {
-    pub(super) is_success: bool,
-    pub(super) artifacts: BTreeMap<String, Artifact>,
-    pub(super) context: BTreeMap<String, String>,
-    pub(super) reason: Option<String>,
-    /// Where a person's answer leads.
-    pub(super) target: Option<Target>,
-}
-
-impl Result {
-    pub(super) fn failed(reason: impl Into<String>) -> Self {
-        Self {
-            is_success: false,
-            artifacts: BTreeMap::new(),
-            context: BTreeMap::new(),
-            reason: Some(reason.into()),
-            target: None,
-        }
-    }
 }
 
 impl Graph {
@@ -329,223 +313,12 @@ impl Graph {
             resets: inner.steps.clone(),
         }]
     }
-
-    // --- The breaker ---
-
-    /// Counts a failure; the answer is why the step must end, if it must.
-    pub(super) fn count(
-        &mut self,
-        step: &str,
-        problem: &Problem,
-        now: Timestamp,
-    ) -> Option<String> {
-        let trip = self.breaker.failed(fingerprint(step, problem), now)?;
-        Some(refused(&trip))
-    }
-
-    /// Forgets what was counted against a step.
-    pub(super) fn forgive(&mut self, step: &str) {
-        self.breaker.succeeded(step);
-    }
-
-    // --- What follows from an end ---
-
-    /// What is written down when a step has ended: how, and what that leads to. The visit is the last one, or the one
-    /// that begins with the same entries.
-    pub(super) fn ended(&self, step: &Step, run: &Run, result: Result) -> Vec<Entry> {
-        let target = result.target.clone().or_else(|| {
-            let edge = |condition: &Condition| holds_of_edge(condition, &result);
-            let taken = step.edges.iter().find(|edge_to| edge(&edge_to.condition));
-            taken.map(|edge| edge.target.clone())
-        });
-        let reworks = run
-            .steps
-            .get(&step.id)
-            .and_then(|state| state.reworks.clone());
-        if result.is_success {
-            return self.succeeded(step, run, (result, target, reworks));
-        }
-        let reason = result.reason.unwrap_or_default();
-        if target.is_some() {
-            let mut entries = vec![over(step, run, Outcome::Failed, &reason)];
-            entries.extend(self.taken(step, target));
-            return entries;
-        }
-        self.failed(step, run, (&reason, reworks))
-    }
-
-    fn succeeded(
-        &self,
-        step: &Step,
-        run: &Run,
-        (result, target, reworks): (Result, Option<Target>, Option<String>),
-    ) -> Vec<Entry> {
-        let end = |step: &Step| Entry::StepEnded {
-            step: step.id.clone(),
-            visit: visit(step, run),
-            outcome: Outcome::Completed,
-            artifacts: result.artifacts.clone(),
-            context: result.context.clone(),
-            fails_run: false,
-            reason: result.reason.clone(),
-        };
-        let mut entries = vec![end(step)];
-        entries.extend(self.taken(step, target));
-        if let Some(other) = reworks.and_then(|other| self.step(&other)) {
-            entries.push(end(other));
-        }
-        entries
-    }
-
-    fn failed(
-        &self,
-        step: &Step,
-        run: &Run,
-        (reason, reworks): (&str, Option<String>),
-    ) -> Vec<Entry> {
-        let is_in_loop = step
-            .part_of
-            .as_deref()
-            .and_then(|id| self.step(id));
-        let is_looked_at = is_in_loop
-            .is_some_and(|step| matches!(&step.work, Work::Loop(inner) if inner.until.is_some()));
-        if let Some(other) = reworks.and_then(|other| self.step(&other)) {
-            let reason_of_other = format!("`{}`, which was to make good for it: {reason}", step.id);
-            return vec![
-                over(step, run, Outcome::Failed, reason),
-                over(other, run, Outcome::Failed, &reason_of_other).failing(),
-            ];
-        }
-        match &step.on_failure {
-            _ if is_looked_at => vec![over(step, run, Outcome::Failed, reason)],
-            OnFailure::Fail => vec![over(step, run, Outcome::Failed, reason).failing()],
-            OnFailure::Skip => vec![over(step, run, Outcome::Skipped, reason)],
-            OnFailure::Continue => vec![over(step, run, Outcome::Continued, reason)],
-            OnFailure::Rework { step: by } => vec![Entry::ReworkStarted {
-                step: step.id.clone(),
-                by: by.clone(),
-            }],
-        }
-    }
-
-    /// A step that may not even begin.
-    pub(super) fn give_up(&self, step: &Step, run: &Run, why: &str) -> Vec<Entry> {
-        self.failed(
-            step,
-            run,
-            (
-                why,
-                run.steps.get(&step.id).and_then(|it| it.reworks.clone()),
-            ),
-        )
-    }
-
-    /// A step that somebody ended.
-    pub(super) fn canceled(step: &Step, run: &Run) -> Entry {
-        over(step, run, Outcome::Canceled, "it was cancelled")
-    }
-
-    fn taken(&self, from: &Step, target: Option<Target>) -> Option<Entry> {
-        let (to, resets) = match target? {
-            Target::Complete => (None, Vec::new()),
-            Target::Step(to) => {
-                let resets = self.made_of(&to);
-                (Some(to), resets)
-            }
-        };
-        Some(Entry::EdgeTaken {
-            from: from.id.clone(),
-            to,
-            resets,
-        })
-    }
-
-    /// All steps that need a step, or need one that does.
-    fn made_of(&self, step: &str) -> Vec<String> {
-        let Some(first) = self.places.get(step) else {
-            return Vec::new();
-        };
-        let (mut found, mut open) = (BTreeSet::new(), vec![*first]);
-        while let Some(place) = open.pop() {
-            for dependent in &self.dependents[place] {
-                if dependent != first && found.insert(*dependent) {
-                    open.push(*dependent);
-                }
-            }
-        }
-        found
-            .into_iter()
-            .map(|place| self.id(place).to_owned())
-            .collect()
-    }
 }
 
 enum Needs<'a> {
     Met,
     Open,
     Skipped(&'a str),
-}
-
-impl Entry {
-    fn failing(mut self) -> Self {
-        if let Self::StepEnded { fails_run, .. } = &mut self {
-            *fails_run = true;
-        }
-        self
-    }
-}
-
-/// What was counted in the run since it was begun last, so that counts survive the process that made them.
-fn breaker(pipeline: &Pipeline, run: &Run) -> Breaker {
-    let mut breaker = Breaker::new(pipeline.runtime.circuit_breaker.clone());
-    for (name, state) in &run.steps {
-        let attempts = state.visits.iter().flat_map(|visit| &visit.attempts);
-        for attempt in attempts.filter(|attempt| attempt.started >= run.begun_last) {
-            match (&attempt.problem, attempt.ended) {
-                (Some(problem), Some(ended)) => {
-                    drop(breaker.failed(fingerprint(name, problem), ended))
-                }
-                (None, Some(_)) => breaker.succeeded(name),
-                _ => {}
-            }
-        }
-    }
-    breaker
-}
-
-/// Failures are the same when they say the same, and break the same.
-fn fingerprint(step: &str, problem: &Problem) -> Fingerprint {
-    let mut message = problem.message.clone();
-    for violation in &problem.violations {
-        message.push('\n');
-        message.push_str(violation);
-    }
-    Fingerprint::new(step, problem.class, &message)
-}
-
-fn refused(trip: &Trip) -> String {
-    let (count, until) = (trip.count, trip.until);
-    format!(
-        "the circuit breaker ended it: the same failure came {count} times (it may run again at {until})"
-    )
-}
-
-fn visit(step: &Step, run: &Run) -> u32 {
-    // A loop's visit begins in the same breath.
-    let begins = u32::from(matches!(step.work, Work::Loop(_)));
-    run.visits(&step.id) + begins
-}
-
-fn over(step: &Step, run: &Run, outcome: Outcome, reason: &str) -> Entry {
-    Entry::StepEnded {
-        step: step.id.clone(),
-        visit: visit(step, run),
-        outcome,
-        artifacts: BTreeMap::new(),
-        context: BTreeMap::new(),
-        fails_run: false,
-        reason: Some(reason.to_owned()),
-    }
 }
 
 fn open(step: &Step, gate: &Gate, run: &Run, now: Timestamp) -> [Entry; 2] {
@@ -589,27 +362,5 @@ fn touched(entry: &Entry) -> Vec<&str> {
         }
         Entry::ReworkStarted { by, .. } => own.chain([by.as_str()]).collect(),
         _ => own.collect(),
-    }
-}
-
-/// Whether something holds of a step that has ended.
-fn holds(condition: &Condition, is_success: bool, context: &BTreeMap<String, String>) -> bool {
-    match condition {
-        Condition::Always => true,
-        Condition::Success => is_success,
-        Condition::Failure => !is_success,
-        Condition::Context {
-            key,
-            value,
-            negated,
-        } => (context.get(key) == Some(value)) != *negated,
-    }
-}
-
-/// Only an edge that asks for a failure leads on from one.
-fn holds_of_edge(condition: &Condition, result: &Result) -> bool {
-    match condition {
-        Condition::Failure => !result.is_success,
-        condition => result.is_success && holds(condition, true, &result.context),
     }
 }

@@ -137,7 +137,9 @@ impl View {
 
     fn write(&mut self, said: &Said<'_>) {
         let mut line = match said {
-            Said::Entry { seq, time, entry, .. } => {
+            Said::Entry {
+                seq, time, entry, ..
+            } => {
                 let mut line = to_object(entry);
                 line.insert("seq".to_owned(), json!(seq));
                 line.insert("time".to_owned(), json!(time));

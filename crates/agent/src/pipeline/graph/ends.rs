@@ -1,0 +1,210 @@
+//! What follows when a step has ended: what is made of it, where it leads, and whether the run goes on.
+
+use super::Graph;
+use crate::pipeline::definition::{Condition, OnFailure, Step, Target, Work};
+use crate::pipeline::entry::{Artifact, Entry, Outcome};
+use crate::pipeline::state::Run;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// How a step ended, before anybody has asked what that means for the run.
+pub(in crate::pipeline) struct Result {
+    pub(in crate::pipeline) is_success: bool,
+    pub(in crate::pipeline) artifacts: BTreeMap<String, Artifact>,
+    pub(in crate::pipeline) context: BTreeMap<String, String>,
+    pub(in crate::pipeline) reason: Option<String>,
+    /// Where a person's answer leads.
+    pub(in crate::pipeline) target: Option<Target>,
+}
+
+impl Result {
+    pub(in crate::pipeline) fn failed(reason: impl Into<String>) -> Self {
+        Self {
+            is_success: false,
+            artifacts: BTreeMap::new(),
+            context: BTreeMap::new(),
+            reason: Some(reason.into()),
+            target: None,
+        }
+    }
+}
+
+impl Graph {
+    /// What is written down when a step has ended: how, and what that leads to. The visit is the last one, or the one
+    /// that begins with the same entries.
+    pub(in crate::pipeline) fn ended(&self, step: &Step, run: &Run, result: Result) -> Vec<Entry> {
+        let target = result.target.clone().or_else(|| {
+            let edge = |condition: &Condition| holds_of_edge(condition, &result);
+            let taken = step.edges.iter().find(|edge_to| edge(&edge_to.condition));
+            taken.map(|edge| edge.target.clone())
+        });
+        let reworks = run
+            .steps
+            .get(&step.id)
+            .and_then(|state| state.reworks.clone());
+        if result.is_success {
+            return self.succeeded(step, run, (result, target, reworks));
+        }
+        let reason = result.reason.unwrap_or_default();
+        if target.is_some() {
+            let mut entries = vec![over(step, run, Outcome::Failed, &reason)];
+            entries.extend(self.taken(step, target));
+            return entries;
+        }
+        self.failed(step, run, (&reason, reworks))
+    }
+
+    fn succeeded(
+        &self,
+        step: &Step,
+        run: &Run,
+        (result, target, reworks): (Result, Option<Target>, Option<String>),
+    ) -> Vec<Entry> {
+        let end = |step: &Step| Entry::StepEnded {
+            step: step.id.clone(),
+            visit: visit(step, run),
+            outcome: Outcome::Completed,
+            artifacts: result.artifacts.clone(),
+            context: result.context.clone(),
+            fails_run: false,
+            reason: result.reason.clone(),
+        };
+        let mut entries = vec![end(step)];
+        entries.extend(self.taken(step, target));
+        if let Some(other) = reworks.and_then(|other| self.step(&other)) {
+            entries.push(end(other));
+        }
+        entries
+    }
+
+    fn failed(
+        &self,
+        step: &Step,
+        run: &Run,
+        (reason, reworks): (&str, Option<String>),
+    ) -> Vec<Entry> {
+        let is_in_loop = step.part_of.as_deref().and_then(|id| self.step(id));
+        let is_looked_at = is_in_loop
+            .is_some_and(|step| matches!(&step.work, Work::Loop(inner) if inner.until.is_some()));
+        if let Some(other) = reworks.and_then(|other| self.step(&other)) {
+            let reason_of_other = format!("`{}`, which was to make good for it: {reason}", step.id);
+            return vec![
+                over(step, run, Outcome::Failed, reason),
+                over(other, run, Outcome::Failed, &reason_of_other).failing(),
+            ];
+        }
+        match &step.on_failure {
+            _ if is_looked_at => vec![over(step, run, Outcome::Failed, reason)],
+            OnFailure::Fail => vec![over(step, run, Outcome::Failed, reason).failing()],
+            OnFailure::Skip => vec![over(step, run, Outcome::Skipped, reason)],
+            OnFailure::Continue => vec![over(step, run, Outcome::Continued, reason)],
+            OnFailure::Rework { step: by } => vec![Entry::ReworkStarted {
+                step: step.id.clone(),
+                by: by.clone(),
+            }],
+        }
+    }
+
+    /// A step that may not even begin.
+    pub(in crate::pipeline) fn give_up(&self, step: &Step, run: &Run, why: &str) -> Vec<Entry> {
+        self.failed(
+            step,
+            run,
+            (
+                why,
+                run.steps.get(&step.id).and_then(|it| it.reworks.clone()),
+            ),
+        )
+    }
+
+    /// A step that somebody ended.
+    pub(in crate::pipeline) fn canceled(step: &Step, run: &Run) -> Entry {
+        over(step, run, Outcome::Canceled, "it was cancelled")
+    }
+
+    fn taken(&self, from: &Step, target: Option<Target>) -> Option<Entry> {
+        let (to, resets) = match target? {
+            Target::Complete => (None, Vec::new()),
+            Target::Step(to) => {
+                let resets = self.made_of(&to);
+                (Some(to), resets)
+            }
+        };
+        Some(Entry::EdgeTaken {
+            from: from.id.clone(),
+            to,
+            resets,
+        })
+    }
+
+    /// All steps that need a step, or need one that does.
+    fn made_of(&self, step: &str) -> Vec<String> {
+        let Some(first) = self.places.get(step) else {
+            return Vec::new();
+        };
+        let (mut found, mut open) = (BTreeSet::new(), vec![*first]);
+        while let Some(place) = open.pop() {
+            for dependent in &self.dependents[place] {
+                if dependent != first && found.insert(*dependent) {
+                    open.push(*dependent);
+                }
+            }
+        }
+        found
+            .into_iter()
+            .map(|place| self.id(place).to_owned())
+            .collect()
+    }
+}
+
+impl Entry {
+    fn failing(mut self) -> Self {
+        if let Self::StepEnded { fails_run, .. } = &mut self {
+            *fails_run = true;
+        }
+        self
+    }
+}
+
+fn visit(step: &Step, run: &Run) -> u32 {
+    // A loop's visit begins in the same breath.
+    let begins = u32::from(matches!(step.work, Work::Loop(_)));
+    run.visits(&step.id) + begins
+}
+
+fn over(step: &Step, run: &Run, outcome: Outcome, reason: &str) -> Entry {
+    Entry::StepEnded {
+        step: step.id.clone(),
+        visit: visit(step, run),
+        outcome,
+        artifacts: BTreeMap::new(),
+        context: BTreeMap::new(),
+        fails_run: false,
+        reason: Some(reason.to_owned()),
+    }
+}
+
+/// Whether something holds of a step that has ended.
+pub(super) fn holds(
+    condition: &Condition,
+    is_success: bool,
+    context: &BTreeMap<String, String>,
+) -> bool {
+    match condition {
+        Condition::Always => true,
+        Condition::Success => is_success,
+        Condition::Failure => !is_success,
+        Condition::Context {
+            key,
+            value,
+            negated,
+        } => (context.get(key) == Some(value)) != *negated,
+    }
+}
+
+/// Only an edge that asks for a failure leads on from one.
+fn holds_of_edge(condition: &Condition, result: &Result) -> bool {
+    match condition {
+        Condition::Failure => !result.is_success,
+        condition => result.is_success && holds(condition, true, &result.context),
+    }
+}
