@@ -1,0 +1,219 @@
+//! Output that is to be JSON, as it is written by models: now and then between fences.
+//!
+//! Invariant: what is taken is either the whole or the only block that can be meant; where there are two, neither is. What
+//! is no JSON is not repaired: where it breaks is said.
+
+use super::quoted;
+use serde_json::Value;
+use std::fmt;
+
+/// How much of a line is shown, and how much of that is before the place where it breaks, in bytes.
+const SHOWN: usize = 60;
+const SHOWN_BEFORE: usize = 20;
+
+/// What was read.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Read {
+    /// It.
+    pub(crate) value: Value,
+    /// Whether there was something else around it.
+    pub(crate) was_fenced: bool,
+}
+
+/// Where and why it is no JSON.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct NotJson {
+    /// What is wrong, in words that are the same for the same mistake.
+    pub(crate) what: String,
+    /// The line, from 1.
+    pub(crate) line: usize,
+    /// The column in bytes, from 1.
+    pub(crate) column: usize,
+    /// What stands there.
+    near: String,
+}
+
+impl fmt::Display for NotJson {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            what, line, column, ..
+        } = self;
+        write!(
+            f,
+            "line {line}, column {column}: {what}, near {}",
+            self.near
+        )
+    }
+}
+
+/// The JSON that the text is, or the only one that it holds between fences.
+pub(crate) fn read(text: &str) -> Result<Read, NotJson> {
+    let whole = match parse(text, 0) {
+        Ok(value) => {
+            return Ok(Read {
+                value,
+                was_fenced: false,
+            });
+        }
+        Err(error) => error,
+    };
+    let Some(block) = the_block(text) else {
+        return Err(whole);
+    };
+    parse(block.text, block.lines_before).map(|value| Read {
+        value,
+        was_fenced: true,
+    })
+}
+
+fn parse(text: &str, lines_before: usize) -> Result<Value, NotJson> {
+    serde_json::from_str(text).map_err(|error| {
+        let said = error.to_string();
+        let what = match text.trim().is_empty() {
+            true => "it is empty",
+            // The place is told apart from the mistake.
+            false => said
+                .rsplit_once(" at line ")
+                .map_or(&*said, |(what, _)| what),
+        };
+        let line = text.split('\n').nth(error.line().saturating_sub(1));
+        NotJson {
+            what: what.to_owned(),
+            line: lines_before + error.line().max(1),
+            column: error.column().max(1),
+            near: near(line.unwrap_or_default(), error.column()),
+        }
+    })
+}
+
+fn near(line: &str, column: usize) -> String {
+    let mut start = column.saturating_sub(SHOWN_BEFORE).min(line.len());
+    while !line.is_char_boundary(start) {
+        start -= 1;
+    }
+    quoted(line[start..].trim_end(), SHOWN)
+}
+
+/// A block between fences.
+struct Block<'a> {
+    /// What its first fence says about it.
+    kind: &'a str,
+    text: &'a str,
+    lines_before: usize,
+}
+
+/// The one that says it is JSON, else the one that says nothing; if there is only one.
+fn the_block(text: &str) -> Option<Block<'_>> {
+    let mut blocks = blocks(text);
+    let says = |block: &Block<'_>, kind: &str| block.kind.eq_ignore_ascii_case(kind);
+    let kind = match blocks.iter().any(|block| says(block, "json")) {
+        true => "json",
+        false => "",
+    };
+    blocks.retain(|block| says(block, kind));
+    match blocks.len() {
+        1 => blocks.pop(),
+        _ => None,
+    }
+}
+
+fn blocks(text: &str) -> Vec<Block<'_>> {
+    let mut blocks = Vec::new();
+    let mut open: Option<(usize, Block<'_>, usize)> = None;
+    let mut at = 0;
+    for (number, line) in text.split_inclusive('\n').enumerate() {
+        let fence = fence(line);
+        match (&mut open, fence) {
+            (None, Some((length, kind))) => {
+                let block = Block {
+                    kind,
+                    text: "",
+                    lines_before: number + 1,
+                };
+                open = Some((length, block, at + line.len()));
+            }
+            (Some((length, block, start)), Some((closing, ""))) if closing >= *length => {
+                block.text = &text[*start..at];
+                blocks.extend(open.take().map(|(_, block, _)| block));
+            }
+            _ => {}
+        }
+        at += line.len();
+    }
+    blocks
+}
+
+/// How many backquotes a line begins with and what follows them, if it is a fence.
+fn fence(line: &str) -> Option<(usize, &str)> {
+    let line = line.trim();
+    let rest = line.trim_start_matches('`');
+    let length = line.len() - rest.len();
+    (length >= 3 && !rest.contains('`')).then(|| (length, rest.trim()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    #[test]
+    fn json_is_read_as_a_whole_or_from_the_only_block_that_can_be_meant() {
+        let table = [
+            (" {\"a\": 1}\n", json!({"a": 1}), false),
+            ("```json\n{\"a\": 1}\n```", json!({"a": 1}), true),
+            ("Here it is:\n```\n[1]\n```\nDone.", json!([1]), true),
+            ("```JSON\r\n[1]\r\n```\r\n", json!([1]), true),
+            ("```sh\nls\n```\n```json\n[2]\n```", json!([2]), true),
+            ("```\nls\n```\n```json\n[2]\n```", json!([2]), true),
+            ("````json\n[\"\\n```\"]\n````", json!(["\n```"]), true),
+            ("\"```json\\n1\\n```\"", json!("```json\n1\n```"), false),
+        ];
+        for (text, value, was_fenced) in table {
+            assert_eq!(read(text), Ok(Read { value, was_fenced }), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn where_it_breaks_is_said_by_line_and_column_of_the_whole() {
+        let table = [
+            ("", "line 1, column 1: it is empty, near \"\""),
+            ("Sure!", "line 1, column 1: expected value, near \"Sure!\""),
+            (
+                "{\n  \"a\": 1,\n}",
+                "line 3, column 1: trailing comma, near \"}\"",
+            ),
+            (
+                "Here:\n```json\n{\"a\" 1}\n```",
+                "line 3, column 6: expected `:`, near \"{\\\"a\\\" 1}\"",
+            ),
+            // Two that can be meant: neither is.
+            (
+                "```json\n1\n```\n```json\n2\n```",
+                "line 1, column 1: expected value, near \"```json\"",
+            ),
+            (
+                "```json\n{\"a\": 1}",
+                "line 1, column 1: expected value, near \"```json\"",
+            ),
+        ];
+        for (text, expected) in table {
+            assert_eq!(read(text).unwrap_err().to_string(), expected, "{text:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_is_read_the_answer_is_short(text in "(?s)(`{3}(json)?\n|[{}\\[\\]\":,é0 ]|.){0,60}") {
+            if let Err(error) = read(&text) {
+                prop_assert!(error.to_string().len() < 600, "{error}");
+            }
+        }
+
+        #[test]
+        fn any_json_between_fences_is_found(value in "[a-zé`\\\\\"]{0,9}") {
+            let fenced = format!("So:\n```json\n{}\n```\n", json!({"a": value}));
+            prop_assert_eq!(read(&fenced).unwrap().value, json!({"a": value}));
+        }
+    }
+}
