@@ -33,6 +33,20 @@ pub enum Error {
         /// The file.
         path: PathBuf,
     },
+    /// It is too large to be kept.
+    #[error("{what} has more than the {limit} bytes that are kept")]
+    TooLarge {
+        /// What.
+        what: String,
+        /// The most that is kept, in bytes.
+        limit: u64,
+    },
+    /// Nothing is known by that.
+    #[error("`{text}` is not a SHA-256 in hexadecimal, by which an artifact is known")]
+    NoHash {
+        /// What was given.
+        text: String,
+    },
     /// The file was made by a newer version.
     #[error("{path} was made by a newer version (format {found}, known is {known})")]
     Newer {

@@ -1,5 +1,6 @@
 //! Remembers, in two SQLite files: what all processes on a machine know of their providers (`Store`), and what happened
-//! in their sessions (`Journal`). The first can be learned again, the second cannot: its writes wait for the disk.
+//! in their sessions (`Journal`). The first can be learned again, the second cannot: its writes wait for the disk. And,
+//! in a folder, what was made there (`Artifacts`).
 //!
 //! Every change is one short transaction, made by one thread per process, so that a process that dies leaves nothing
 //! half written and a slow disk holds up nobody but who asked.
@@ -8,6 +9,7 @@
 //! and what to do without the store is the caller's business (see the engine).
 #![warn(missing_docs)]
 
+pub mod artifacts;
 mod blocks;
 mod database;
 mod error;
@@ -17,6 +19,7 @@ mod line;
 mod seats;
 mod worker;
 
+pub use artifacts::Artifacts;
 pub use database::Opened;
 pub use error::Error;
 pub use gates::Scene;

@@ -1,6 +1,7 @@
 //! The store from outside: real files, more than one connection, damage of every kind.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test may stop at once")]
 
+mod artifacts;
 mod journal;
 
 use outlast_kernel::Timestamp;

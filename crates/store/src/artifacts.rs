@@ -1,0 +1,263 @@
+//! What steps have made, kept by its content: a file for each, named by the SHA-256 of what is in it.
+//!
+//! Invariants: a file is there in whole or not at all, also after a loss of power; what is read is what was written, or
+//! an error. Many may write the same at once: all of them put the same file there. Everything here blocks for as long
+//! as the disk takes. Not here: which of them are still of use (the caller knows, see `remove_unused`).
+
+mod draft;
+
+use crate::Error;
+use draft::Draft;
+use sha2::{Digest, Sha256};
+use std::collections::HashSet;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+/// The most that is kept as one, in bytes.
+pub const LARGEST: u64 = 1024 * 1024 * 1024;
+/// The folder for what is not complete.
+const DRAFTS: &str = "drafts";
+/// Held, together with others, by whoever keeps something; alone by whoever removes.
+const LOCK: &str = "lock";
+const HASH_LENGTH: usize = 64;
+
+/// A folder of them.
+#[derive(Clone, Debug)]
+pub struct Artifacts {
+    folder: PathBuf,
+}
+
+impl Artifacts {
+    /// Opens the folder, or makes it; it is private to the user.
+    pub fn open(folder: &Path) -> Result<Self, Error> {
+        make_private_folder(folder)?;
+        make_private_folder(&folder.join(DRAFTS))?;
+        Ok(Self {
+            folder: folder.to_owned(),
+        })
+    }
+
+    /// Keeps that content: what it is known by, and its size.
+    pub fn put(&self, bytes: &[u8]) -> Result<(String, u64), Error> {
+        let size = bytes.len() as u64;
+        if size > LARGEST {
+            return Err(too_large("what is to be kept"));
+        }
+        let hash = hexadecimal(&Sha256::digest(bytes));
+        let _lock = self.lock(File::lock_shared)?;
+        if !self.is_kept(&hash, size)? {
+            let mut draft = Draft::new(&self.folder)?;
+            draft.write(bytes)?;
+            self.keep(draft, &hash)?;
+        }
+        Ok((hash, size))
+    }
+
+    /// Keeps the content that a regular file has now: what it is known by, and its size.
+    pub fn put_file(&self, path: &Path) -> Result<(String, u64), Error> {
+        let failed = |error| Error::file(path, error);
+        let mut source = open_regular(path).map_err(failed)?;
+        if source.metadata().map_err(failed)?.len() > LARGEST {
+            return Err(too_large(&path.to_string_lossy()));
+        }
+        let _lock = self.lock(File::lock_shared)?;
+        let (mut draft, mut hash, mut size) = (Draft::new(&self.folder)?, Sha256::new(), 0);
+        let mut buffer = vec![0; 256 * 1024];
+        // Read once, and not first for the hash and then for the content: it may change in between.
+        loop {
+            let length = match source.read(&mut buffer) {
+                Ok(0) => break,
+                Ok(length) => length,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) => return Err(failed(error)),
+            };
+            size += length as u64;
+            if size > LARGEST {
+                return Err(too_large(&path.to_string_lossy()));
+            }
+            hash.update(&buffer[..length]);
+            draft.write(&buffer[..length])?;
+        }
+        let hash = hexadecimal(&hash.finalize());
+        if !self.is_kept(&hash, size)? {
+            self.keep(draft, &hash)?;
+        }
+        Ok((hash, size))
+    }
+
+    /// The content that is known by that.
+    pub fn get(&self, hash: &str) -> Result<Vec<u8>, Error> {
+        let path = self.path(hash)?;
+        let mut bytes = Vec::new();
+        // A damaged one may have any size.
+        let read = open_regular(&path).and_then(|it| it.take(LARGEST + 1).read_to_end(&mut bytes));
+        read.map_err(|error| Error::file(&path, error))?;
+        let found = hexadecimal(&Sha256::digest(&bytes));
+        if found == hash {
+            return Ok(bytes);
+        }
+        let what = format!("its content is that of {found}");
+        Err(Error::Damaged { path, what })
+    }
+
+    /// Where the content is, or would be, that is known by that.
+    pub fn path(&self, hash: &str) -> Result<PathBuf, Error> {
+        if !is_hash(hash) {
+            let text = outlast_kernel::text::bounded(hash, 2 * HASH_LENGTH).into_owned();
+            return Err(Error::NoHash { text });
+        }
+        let (first, rest) = hash.split_at(2);
+        Ok(self.folder.join(first).join(rest))
+    }
+
+    /// Removes what is not among those and has not been kept, or kept again, within the grace; and how many that were.
+    ///
+    /// Somebody may have kept something and not said so yet: the grace is for them.
+    pub fn remove_unused(&self, used: &HashSet<String>, grace: Duration) -> Result<u64, Error> {
+        let _lock = self.lock(File::lock)?;
+        // Nobody keeps anything now: whoever wrote these has died.
+        for draft in names(&self.folder.join(DRAFTS))? {
+            remove(&self.folder.join(DRAFTS).join(draft))?;
+        }
+        let mut removed = 0;
+        for first in names(&self.folder)? {
+            let folder = self.folder.join(&first);
+            // What we have not made is not ours to remove.
+            if first.len() != 2 || !folder.is_dir() {
+                continue;
+            }
+            for rest in names(&folder)? {
+                let (hash, path) = (format!("{first}{rest}"), folder.join(rest));
+                if is_hash(&hash) && !used.contains(&hash) && is_older(&path, grace) {
+                    remove(&path)?;
+                    removed += 1;
+                }
+            }
+        }
+        Ok(removed)
+    }
+
+    /// Whether it is there with that size, from now on as though it were new. One of another size is written anew.
+    fn is_kept(&self, hash: &str, size: u64) -> Result<bool, Error> {
+        let path = self.path(hash)?;
+        let found = match fs::symlink_metadata(&path) {
+            Ok(found) => found,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+            Err(error) => return Err(Error::file(&path, error)),
+        };
+        Ok(found.is_file() && found.len() == size && renew(&path).is_ok())
+    }
+
+    /// Puts a draft in its place, where it stays whatever happens to the power.
+    fn keep(&self, draft: Draft, hash: &str) -> Result<(), Error> {
+        let path = self.path(hash)?;
+        let folder = path.parent().unwrap_or(&self.folder);
+        make_private_folder(folder)?;
+        draft.finish(&path)?;
+        sync_folder(folder);
+        sync_folder(&self.folder);
+        Ok(())
+    }
+
+    /// Held until it is dropped, or its process dies.
+    fn lock(&self, lock: fn(&File) -> io::Result<()>) -> Result<File, Error> {
+        let path = self.folder.join(LOCK);
+        let mut options = OpenOptions::new();
+        options.read(true).append(true).create(true);
+        #[cfg(unix)]
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+        let locked = options.open(&path).and_then(|file| {
+            lock(&file)?;
+            Ok(file)
+        });
+        locked.map_err(|error| Error::file(&path, error))
+    }
+}
+
+fn too_large(what: &str) -> Error {
+    Error::TooLarge {
+        what: what.to_owned(),
+        limit: LARGEST,
+    }
+}
+
+/// Opens a file, unless it is something else: a pipe would be waited for, a device might have no end.
+fn open_regular(path: &Path) -> io::Result<File> {
+    let is_file = |found: &fs::Metadata| match found.is_file() {
+        true => Ok(()),
+        false => Err(io::Error::other("it is not a regular file")),
+    };
+    is_file(&fs::metadata(path)?)?;
+    let file = File::open(path)?;
+    is_file(&file.metadata()?)?;
+    Ok(file)
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "it is compared with the times of files, which are the machine's"
+)]
+fn renew(path: &Path) -> io::Result<()> {
+    File::open(path)?.set_modified(SystemTime::now())
+}
+
+/// Whether a file was written longer ago than that.
+fn is_older(path: &Path, grace: Duration) -> bool {
+    let written = fs::metadata(path).and_then(|found| found.modified());
+    // A time in the future is no age.
+    let age = written.ok().and_then(|written| written.elapsed().ok());
+    age.is_some_and(|age| age >= grace)
+}
+
+fn remove(path: &Path) -> Result<(), Error> {
+    fs::remove_file(path).map_err(|error| Error::file(path, error))
+}
+
+/// The names in a folder; those that are no text are not ours.
+fn names(folder: &Path) -> Result<Vec<String>, Error> {
+    let failed = |error| Error::file(folder, error);
+    let mut names = Vec::new();
+    for entry in fs::read_dir(folder).map_err(failed)? {
+        names.extend(entry.map_err(failed)?.file_name().into_string().ok());
+    }
+    Ok(names)
+}
+
+fn is_hash(text: &str) -> bool {
+    let is_digit = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
+    text.len() == HASH_LENGTH && text.bytes().all(is_digit)
+}
+
+fn hexadecimal(bytes: &[u8]) -> String {
+    let digit = |value: u8| char::from_digit(u32::from(value), 16).unwrap_or('0');
+    let digits = bytes.iter().flat_map(|byte| [byte >> 4, byte & 15]);
+    digits.map(digit).collect()
+}
+
+/// Also one that is there already, and that others may read, is private from here on.
+fn make_private_folder(path: &Path) -> Result<(), Error> {
+    let mut builder = fs::DirBuilder::new();
+    builder.recursive(true);
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    let made = builder.create(path);
+    #[cfg(unix)]
+    let made = made.and_then(|()| close_to_others(path));
+    made.map_err(|error| Error::file(path, error))
+}
+
+#[cfg(unix)]
+fn close_to_others(folder: &Path) -> io::Result<()> {
+    use std::os::unix::fs::PermissionsExt;
+    if fs::metadata(folder)?.permissions().mode() & 0o777 == 0o700 {
+        return Ok(());
+    }
+    fs::set_permissions(folder, fs::Permissions::from_mode(0o700))
+}
+
+/// Not every system can sync a folder.
+fn sync_folder(folder: &Path) {
+    File::open(folder).and_then(|folder| folder.sync_all()).ok();
+}

@@ -1,0 +1,242 @@
+//! Artifacts: what is kept is what is found, whoever writes at the same time and whatever becomes of the disk.
+
+use outlast_store::Error;
+use outlast_store::artifacts::{Artifacts, LARGEST};
+use std::collections::HashSet;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use tempfile::TempDir;
+
+/// What nothing at all is known by, and `abc`.
+const EMPTY: &str = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
+const ABC: &str = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+
+fn kept() -> (TempDir, Artifacts) {
+    let folder = TempDir::new().unwrap();
+    let artifacts = Artifacts::open(&folder.path().join("artifacts")).unwrap();
+    (folder, artifacts)
+}
+
+fn everything_in(folder: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            found.extend(everything_in(&path));
+        } else if path.file_name().unwrap() != "lock" {
+            found.push(path);
+        }
+    }
+    found
+}
+
+fn write_over(path: &Path, content: &[u8]) {
+    fs::remove_file(path).unwrap();
+    fs::write(path, content).unwrap();
+}
+
+#[test]
+fn what_was_kept_is_found_by_its_hash() {
+    let (folder, artifacts) = kept();
+    assert_eq!(artifacts.put(b"abc").unwrap(), (ABC.to_owned(), 3));
+    assert_eq!(artifacts.put(b"").unwrap(), (EMPTY.to_owned(), 0));
+    assert_eq!(artifacts.get(ABC).unwrap(), b"abc");
+    assert_eq!(artifacts.get(EMPTY).unwrap(), b"");
+    let place = folder.path().join("artifacts").join("ba").join(&ABC[2..]);
+    assert_eq!(artifacts.path(ABC).unwrap(), place);
+    let again = Artifacts::open(&folder.path().join("artifacts")).unwrap();
+    assert_eq!(again.get(ABC).unwrap(), b"abc");
+    assert_eq!(everything_in(folder.path()).len(), 2);
+}
+
+#[test]
+fn a_file_is_kept_as_it_is_now() {
+    let (folder, artifacts) = kept();
+    let path = folder.path().join("plan.md");
+    let long = b"0123456789abcdef".repeat(100_000);
+    for content in [&b"abc"[..], b"", &long] {
+        fs::write(&path, content).unwrap();
+        let (hash, size) = artifacts.put_file(&path).unwrap();
+        assert_eq!(size, content.len() as u64);
+        assert_eq!((hash.clone(), size), artifacts.put(content).unwrap());
+        assert_eq!(artifacts.get(&hash).unwrap(), content);
+    }
+    fs::remove_file(&path).unwrap();
+    assert_eq!(artifacts.get(ABC).unwrap(), b"abc");
+    assert_eq!(everything_in(folder.path()).len(), 3);
+}
+
+#[cfg(unix)]
+#[test]
+fn what_is_not_a_file_is_refused_at_once() {
+    let (folder, artifacts) = kept();
+    // A pipe that nobody writes to would be waited for.
+    let pipe = folder.path().join("pipe");
+    let made = std::process::Command::new("mkfifo").arg(&pipe).status();
+    assert!(made.unwrap().success());
+    for path in [&pipe, folder.path(), Path::new("/dev/zero")] {
+        let error = artifacts.put_file(path).unwrap_err().to_string();
+        assert!(error.contains("not a regular file"), "{error}");
+    }
+    let missing = artifacts.put_file(&folder.path().join("nothing"));
+    assert!(matches!(missing, Err(Error::File { .. })), "{missing:?}");
+}
+
+#[test]
+fn a_file_without_measure_is_refused_before_it_is_read() {
+    let (folder, artifacts) = kept();
+    let path = folder.path().join("huge");
+    // It has a length, and no content.
+    File::create(&path).unwrap().set_len(LARGEST + 1).unwrap();
+    let error = artifacts.put_file(&path).unwrap_err();
+    assert!(matches!(error, Error::TooLarge { .. }), "{error}");
+    assert!(error.to_string().contains("huge"), "{error}");
+    assert_eq!(everything_in(&folder.path().join("artifacts")).len(), 0);
+}
+
+#[test]
+fn damage_is_an_error_that_names_the_file_and_keeping_it_again_heals_a_wrong_size() {
+    let (_folder, artifacts) = kept();
+    artifacts.put(b"abc").unwrap();
+    let place = artifacts.path(ABC).unwrap();
+    for content in [&b"abd"[..], b"ab", b"abcabc", b""] {
+        write_over(&place, content);
+        let error = artifacts.get(ABC).unwrap_err();
+        assert!(error.is_corruption(), "{error}");
+        assert!(error.to_string().contains(&ABC[2..]), "{error}");
+    }
+    artifacts.put(b"abc").unwrap();
+    assert_eq!(artifacts.get(ABC).unwrap(), b"abc");
+    let missing = artifacts.get(EMPTY).unwrap_err().to_string();
+    assert!(missing.contains(&EMPTY[2..]), "{missing}");
+}
+
+#[test]
+fn what_is_no_hash_leads_nowhere() {
+    let (_folder, artifacts) = kept();
+    let upper = ABC.to_uppercase();
+    let dots = format!("../{}", &ABC[3..]);
+    let split = format!("é{}", &ABC[2..]);
+    for text in ["", "ba", "../../secret", &ABC[1..], &upper, &dots, &split] {
+        assert!(matches!(artifacts.path(text), Err(Error::NoHash { .. })));
+        assert!(matches!(artifacts.get(text), Err(Error::NoHash { .. })));
+    }
+}
+
+#[test]
+fn many_that_keep_the_same_at_once_all_find_it() {
+    let (folder, artifacts) = kept();
+    let long = b"the same for all ".repeat(5_000);
+    std::thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| {
+                for number in 0..10 {
+                    let own = format!("round {number}");
+                    for content in [own.as_bytes(), &long] {
+                        let (hash, _) = artifacts.put(content).unwrap();
+                        assert_eq!(artifacts.get(&hash).unwrap(), content);
+                    }
+                }
+            });
+        }
+    });
+    assert_eq!(everything_in(folder.path()).len(), 11);
+}
+
+#[test]
+fn only_what_is_unused_and_old_is_removed() {
+    const GRACE: Duration = Duration::from_secs(3600);
+    let (folder, artifacts) = kept();
+    let kept = folder.path().join("artifacts");
+    let hashes = [&b"used"[..], b"old", b"again"].map(|content| artifacts.put(content).unwrap().0);
+    let [used, old, again] = &hashes;
+    for hash in &hashes {
+        let file = File::open(artifacts.path(hash).unwrap()).unwrap();
+        file.set_modified(std::time::UNIX_EPOCH).unwrap();
+    }
+    artifacts.put(b"again").unwrap();
+    artifacts.put(b"new").unwrap();
+    for path in ["note.txt", "ab", "drafts/of-a-dead-one"] {
+        fs::write(kept.join(path), "not complete").unwrap();
+    }
+    let used: HashSet<_> = [used.clone()].into();
+    assert_eq!(artifacts.remove_unused(&used, GRACE).unwrap(), 1);
+    assert!(!artifacts.path(old).unwrap().exists());
+    assert!(artifacts.get(again).is_ok());
+    assert_eq!(artifacts.remove_unused(&used, Duration::ZERO).unwrap(), 2);
+    assert_eq!(artifacts.get(used.iter().next().unwrap()).unwrap(), b"used");
+    // What others put there is left alone.
+    let left = [kept.join("note.txt"), kept.join("ab")];
+    assert!(left.iter().all(|path| path.exists()));
+    assert_eq!(everything_in(&kept).len(), 3);
+}
+
+#[cfg(unix)]
+#[test]
+fn everything_is_private_and_nothing_is_written_again() {
+    use std::os::unix::fs::{MetadataExt, PermissionsExt};
+    let folder = TempDir::new().unwrap();
+    let kept = folder.path().join("artifacts");
+    fs::create_dir(&kept).unwrap();
+    fs::set_permissions(&kept, fs::Permissions::from_mode(0o755)).unwrap();
+    let artifacts = Artifacts::open(&kept).unwrap();
+    artifacts.put(b"abc").unwrap();
+    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    let place = artifacts.path(ABC).unwrap();
+    assert_eq!(mode(&place), 0o400);
+    for folder in [&kept, &kept.join("drafts"), place.parent().unwrap()] {
+        assert_eq!(mode(folder), 0o700, "{}", folder.display());
+    }
+    let inode = || fs::metadata(&place).unwrap().ino();
+    let first = inode();
+    artifacts.put(b"abc").unwrap();
+    assert_eq!(inode(), first);
+}
+
+// --- A disk that takes no more ---
+
+/// Where the other process is to work: this program once more, which may write only small files.
+const PLACE: &str = "OUTLAST_TEST_ARTIFACTS";
+
+#[test]
+#[allow(
+    clippy::disallowed_methods,
+    reason = "it is told by its parent where to work"
+)]
+fn a_process_that_can_write_little() {
+    // In the run of all tests there is nothing to do.
+    let Some(place) = std::env::var_os(PLACE) else {
+        return;
+    };
+    let artifacts = Artifacts::open(Path::new(&place)).unwrap();
+    let large = vec![b'x'; 1_000_000];
+    let error = artifacts.put(&large).unwrap_err();
+    assert!(matches!(error, Error::File { .. }), "{error}");
+    let source = Path::new(&place).join("large");
+    let error = artifacts.put_file(&source).unwrap_err();
+    assert!(matches!(error, Error::File { .. }), "{error}");
+    artifacts.put(b"abc").unwrap();
+}
+
+#[cfg(unix)]
+#[test]
+fn a_write_that_fails_midway_leaves_nothing_behind_and_the_next_one_works() {
+    let (folder, artifacts) = kept();
+    let place = folder.path().join("artifacts");
+    fs::write(place.join("large"), vec![b'y'; 1_000_000]).unwrap();
+    let child = std::process::Command::new("sh")
+        // The signal that a file grows too long is not for us: the write is to fail instead.
+        .args(["-c", r#"trap "" 25; ulimit -f 64; exec "$@""#, "sh"])
+        .arg(std::env::current_exe().unwrap())
+        .args(["--exact", "artifacts::a_process_that_can_write_little"])
+        .env(PLACE, &place)
+        .output()
+        .unwrap();
+    assert!(child.status.success(), "{child:?}");
+    let said = String::from_utf8_lossy(&child.stdout);
+    assert!(said.contains("1 passed"), "{said}");
+    fs::remove_file(place.join("large")).unwrap();
+    assert_eq!(everything_in(&place), [artifacts.path(ABC).unwrap()]);
+    assert_eq!(artifacts.get(ABC).unwrap(), b"abc");
+}
