@@ -5,13 +5,13 @@
 //! Invariants: a step that has ended is not run again unless an edge or a loop leads to it; one failure is handled by
 //! one layer: what a turn has waited for, its step does not wait for again.
 
-pub(crate) mod contract;
+mod contract;
 pub mod definition;
 pub mod entry;
+mod feedback;
 mod graph;
 pub mod history;
 mod process;
 mod react;
-pub(crate) mod feedback;
 pub mod state;
 mod watchdog;

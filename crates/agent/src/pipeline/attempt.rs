@@ -24,7 +24,7 @@ use outlast_engine::CancellationToken;
 use outlast_kernel::Timestamp;
 use outlast_kernel::budget::Cost;
 use outlast_kernel::event::{Body, Usage};
-use outlast_kernel::verdict::Cause;
+use outlast_kernel::verdict::{Cause, Class};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -39,7 +39,7 @@ pub(super) struct Job {
     visit: u32,
     /// How many attempts were made in its session, this one included.
     turns: u64,
-    /// What was wrong before: with the last attempt, or with the step that this one makes good for.
+    /// What it is told: what was wrong with the last attempt's result, or with the step that this one makes good for.
     earlier: Option<Problem>,
     inputs: BTreeMap<String, Given>,
     folder: PathBuf,
@@ -102,14 +102,16 @@ impl Job {
         let same = |other: &&Attempt| other.session == attempt.session;
         let turns = visit.attempts.iter().filter(same).count();
         let before = visit.attempts.iter().rev().nth(1);
+        let before = before.and_then(|attempt| attempt.problem.as_ref());
+        let before = before.filter(|problem| is_about_its_result(problem));
         let reworked = state.reworks.as_ref().and_then(|other| run.steps.get(other));
-        let reworked = reworked.and_then(|other| other.attempt());
+        let reworked = reworked.and_then(|other| other.attempt()?.problem.as_ref());
         let time = pipeline.runtime.budget.time;
         Some(Self {
             run: id.to_owned(),
             visit: visit.number,
             turns: u64::try_from(turns).unwrap_or(u64::MAX),
-            earlier: before.or(reworked).and_then(|attempt| attempt.problem.clone()),
+            earlier: before.or(reworked).cloned(),
             inputs: inputs::of(step, run),
             folder: PathBuf::from(&run.begun.folder),
             deadline: time.map(|time| run.begun_last + time),
@@ -127,11 +129,22 @@ impl Job {
         self.folder.join(&self.step.directory)
     }
 
+    /// How often it may be tried.
+    fn most_attempts(&self) -> u32 {
+        let retries = self.step.retry.policy.retries();
+        retries.map_or(u32::MAX, |retries| retries.saturating_add(1))
+    }
+
     /// Where its files are, as long as it takes.
     fn scratch(&self) -> PathBuf {
         let name = format!("{}-{}-{}", self.step.id, self.visit, self.attempt.number);
         self.means.scratch.join(&self.run).join(name)
     }
+}
+
+/// Whether whoever tries again must do it in another way.
+const fn is_about_its_result(problem: &Problem) -> bool {
+    matches!(problem.class, Class::ContractFailure | Class::TestFailure)
 }
 
 /// Makes the attempt.

@@ -79,7 +79,7 @@ fn closing(problem: &Problem, attempt: u32, most: u32) -> String {
 }
 
 /// All that was wrong, numbered, each line behind a bar.
-fn told(problem: &Problem) -> String {
+pub(crate) fn told(problem: &Problem) -> String {
     let only = [problem.message.clone()];
     let violations = match problem.violations.is_empty() {
         true => &only[..],

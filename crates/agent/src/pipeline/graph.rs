@@ -111,12 +111,7 @@ impl Graph {
     }
 
     /// What is to be written down next; nothing when there is something to wait for.
-    pub(super) fn due(
-        &mut self,
-        run: &Run,
-        now: Timestamp,
-        new_session: &mut dyn FnMut() -> String,
-    ) -> Vec<Entry> {
+    pub(super) fn due(&mut self, run: &Run, now: Timestamp) -> Vec<Entry> {
         if run.ended.is_some() {
             return Vec::new();
         }
@@ -124,7 +119,7 @@ impl Graph {
         let is_stopping = self.canceled.is_some() || run.failed.is_some() || run.is_completing;
         if !is_stopping {
             for place in std::mem::take(&mut self.stirred) {
-                self.examine(place, run, now, &mut entries);
+                entries.extend(self.examine(place, run, now));
             }
         }
         let room = self.pipeline.runtime.max_concurrency.get();
@@ -143,7 +138,7 @@ impl Graph {
                 step: step.clone(),
                 visit,
             }));
-            entries.push(self.attempt(place, run, visit, new_session));
+            entries.push(self.attempt(place, run, visit));
             room -= 1;
         }
         if entries.is_empty() && self.active == 0 {
@@ -172,22 +167,11 @@ impl Graph {
     }
 
     /// The next attempt of a step; of a new visit the first one.
-    fn attempt(
-        &self,
-        place: usize,
-        run: &Run,
-        new_visit: Option<u32>,
-        new_session: &mut dyn FnMut() -> String,
-    ) -> Entry {
+    fn attempt(&self, place: usize, run: &Run, new_visit: Option<u32>) -> Entry {
         let step = &self.pipeline.steps[place];
         let last = run.steps.get(&step.id).and_then(|state| state.attempt());
         let last = last.filter(|_| new_visit.is_none());
         let visit = new_visit.unwrap_or_else(|| run.visits(&step.id));
-        let session = matches!(step.work, Work::Prompt(_)).then(|| {
-            // A model that is told what was wrong knows what it did.
-            let known = last.and_then(|last| last.session.clone());
-            known.unwrap_or_else(&mut *new_session)
-        });
         let instead = last.and_then(|last| match &last.next {
             Some(Next::FallBack { to }) => Some(to.clone()),
             _ => last.instead.clone(),
@@ -197,22 +181,23 @@ impl Graph {
             visit,
             attempt: last.map_or(1, |last| last.number + 1),
             instead,
-            session,
+            // A model that is told what was wrong knows what it did.
+            session: last.and_then(|last| last.session.clone()),
         }
     }
 
     /// Finds out whether a step can begin, or never will.
-    fn examine(&mut self, place: usize, run: &Run, now: Timestamp, entries: &mut Vec<Entry>) {
+    fn examine(&mut self, place: usize, run: &Run, now: Timestamp) -> Vec<Entry> {
         let pipeline = Arc::clone(&self.pipeline);
         let step = &pipeline.steps[place];
         let phase = run.phase(&step.id);
         let waits_for_call = step.is_called && phase != Phase::Called;
         if !matches!(phase, Phase::Idle | Phase::Called) || waits_for_call {
-            return;
+            return Vec::new();
         }
         match self.needs(step, run) {
-            Needs::Open => {}
-            Needs::Skipped(need) => entries.push(Entry::StepEnded {
+            Needs::Open => Vec::new(),
+            Needs::Skipped(need) => vec![Entry::StepEnded {
                 step: step.id.clone(),
                 visit: 0,
                 outcome: Outcome::Skipped,
@@ -220,24 +205,25 @@ impl Graph {
                 context: BTreeMap::new(),
                 fails_run: false,
                 reason: Some(format!("`{need}`, which it needs, was left out")),
-            }),
+            }],
             Needs::Met if run.visits(&step.id) >= step.max_visits.get() => {
                 let most = step.max_visits;
-                let why = format!(
-                    "it was visited {most} times already, and may not be again (max_visits)"
-                );
-                entries.extend(self.give_up(step, run, &why));
+                let why = format!("it was visited {most} times, and may not be again (max_visits)");
+                self.give_up(step, run, &why)
             }
-            Needs::Met => match &step.work {
-                _ if let Permit::Refused(trip) = self.breaker.permit(&step.id, now) => {
-                    entries.extend(self.give_up(step, run, &refused(&trip)));
+            Needs::Met => {
+                if let Permit::Refused(trip) = self.breaker.permit(&step.id, now) {
+                    return self.give_up(step, run, &refused(&trip));
                 }
-                Work::Gate(gate) => entries.extend(open(step, gate, run, now)),
-                Work::Loop(_) => entries.extend(self.turn_loop(step, run)),
-                Work::Prompt(_) | Work::Command(_) | Work::Agent(_) => {
-                    self.startable.insert(place);
+                match &step.work {
+                    Work::Gate(gate) => open(step, gate, run, now).into(),
+                    Work::Loop(_) => self.turn_loop(step, run),
+                    Work::Prompt(_) | Work::Command(_) | Work::Agent(_) => {
+                        self.startable.insert(place);
+                        Vec::new()
+                    }
                 }
-            },
+            }
         }
     }
 

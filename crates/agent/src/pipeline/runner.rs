@@ -6,7 +6,7 @@
 
 mod tasks;
 
-use super::definition::{Pipeline, Step};
+use super::definition::{Pipeline, Step, Work};
 use super::entry::{Begun, Entry, Next};
 use super::graph::Graph;
 use super::host::Means;
@@ -179,8 +179,7 @@ impl Runner {
         self.take_up(&mut tasks);
         loop {
             let now = self.means.clock.now();
-            let mut new_session = || uuid::Uuid::now_v7().to_string();
-            let due = self.graph.due(&self.run, now, &mut new_session);
+            let due = self.graph.due(&self.run, now);
             let due = match (due.is_empty(), &self.run.ended) {
                 (false, _) => due,
                 (true, Some(ended)) => return Ok(ended.clone()),
@@ -193,13 +192,14 @@ impl Runner {
     /// Writes entries down, all or none, and then has done what they say.
     async fn commit(
         &mut self,
-        entries: Vec<Entry>,
+        mut entries: Vec<Entry>,
         tell: Tell<'_>,
         tasks: &mut Tasks,
     ) -> Result<(), Error> {
         if entries.is_empty() {
             return Ok(());
         }
+        entries.iter_mut().for_each(|entry| self.name_session(entry));
         let time = self.means.clock.now();
         let turn = self.run.turn + u64::from(matches!(entries.first(), Some(Entry::RunStarted(_))));
         let mut lines = Vec::with_capacity(entries.len());
@@ -224,6 +224,15 @@ impl Runner {
             self.act(entry, tasks);
         }
         Ok(())
+    }
+
+    /// A model that begins has a session of its own, which is found again by its name.
+    fn name_session(&self, entry: &mut Entry) {
+        if let Entry::AttemptStarted { step, session, .. } = entry
+            && let Some(Work::Prompt(_)) = self.graph.step(step).map(|step| &step.work)
+        {
+            session.get_or_insert_with(|| uuid::Uuid::now_v7().to_string());
+        }
     }
 
     /// Does what an entry says.

@@ -2,7 +2,8 @@
 
 use super::super::definition::{Agent, CommandLine};
 use super::super::entry::Problem;
-use super::super::process::Spec;
+use super::super::process::{Spec, Stream};
+use super::super::watchdog::Sign;
 use super::super::{failing, feedback, given, program, template};
 use super::{Job, Watched, Worked, command};
 use outlast_kernel::verdict::Cause;
@@ -37,10 +38,13 @@ pub(super) async fn run(
         input: invocation.input.as_deref(),
     };
     let mut reader = invocation.reader;
-    let mut on_output = |bytes: &[u8]| {
-        for sign in reader.push(bytes) {
-            watched.guard.sign(sign);
+    let mut on_output = |stream: Stream, bytes: &[u8]| match stream {
+        Stream::Output => {
+            for sign in reader.push(bytes) {
+                watched.guard.sign(sign);
+            }
         }
+        Stream::Errors => watched.guard.sign(Sign::Activity(command::sign(bytes))),
     };
     let ran = command::watch(spec, watched, &mut on_output).await;
     let answer = reader.finish();
@@ -72,9 +76,9 @@ fn prepare(
         Some(String::from_utf8_lossy(bytes).into_owned())
     });
     let mut prompt = filled.map_err(|error| Problem::new(Cause::InvalidRequest, error.to_string()))?;
-    let reworked = job.earlier.as_ref().filter(|problem| feedback::is_worth_saying(problem));
-    if let Some(problem) = reworked {
-        prompt = feedback::for_program(&prompt, problem);
+    if let Some(problem) = &job.earlier {
+        let (attempt, most) = (job.attempt.number, job.most_attempts());
+        prompt = feedback::for_program(&prompt, problem, attempt, most);
     }
     let env = command::variables(job, inputs)?;
     let file = job.scratch().join("prompt");

@@ -2,7 +2,7 @@
 
 use super::super::definition::CommandLine;
 use super::super::entry::Problem;
-use super::super::process::{self, Ran, Spec, Watching};
+use super::super::process::{self, Ran, Spec, Stream, Watching};
 use super::super::watchdog::Sign;
 use super::super::{failing, feedback, given};
 use super::{Job, News, Watched, Worked};
@@ -33,10 +33,10 @@ pub(super) async fn run(
         hidden_variables: hidden,
         input: None,
     };
-    let mut on_output = |bytes: &[u8]| watched.guard.sign(Sign::Progress(sign(bytes)));
+    let mut on_output = |_, bytes: &[u8]| watched.guard.sign(Sign::Progress(sign(bytes)));
     let output = match watch(spec, watched, &mut on_output).await {
         Err(problem) => Err(problem),
-        Ok(ran) if ran.code == Some(0) => Ok(ran.stdout),
+        Ok(ran) if ran.is_success() => Ok(ran.stdout),
         Ok(ran) => {
             let now = job.means.clock.now();
             Err(failing::problem(line, &ran, job.step.retry.is_explicit, now))
@@ -53,7 +53,7 @@ pub(super) async fn run(
 pub(super) async fn watch(
     spec: Spec<'_>,
     watched: &Watched,
-    on_output: &mut (dyn FnMut(&[u8]) + Send),
+    on_output: &mut (dyn FnMut(Stream, &[u8]) + Send),
 ) -> Result<Ran, Problem> {
     let tell = &watched.live.tell;
     let mut on_start = |pid, born| tell(News::Process(pid, born));
@@ -90,7 +90,7 @@ pub(super) fn variables(
     variables.extend(given::variables(inputs, &scratch).map_err(failed)?);
     if let Some(problem) = &job.earlier {
         let path = scratch.join("feedback");
-        given::write(&path, feedback::text(problem).as_bytes()).map_err(failed)?;
+        given::write(&path, feedback::told(problem).as_bytes()).map_err(failed)?;
         variables.push((
             "OUTLAST_FEEDBACK_FILE".to_owned(),
             path.to_string_lossy().into_owned(),

@@ -8,7 +8,8 @@ use super::super::contract::Ask as AskJudge;
 use super::super::definition::{Judge, Prompt};
 use super::super::entry::Problem;
 use super::super::host::Wanted;
-use super::super::{feedback, template, watchdog};
+use super::super::watchdog::Signs;
+use super::super::{feedback, template};
 use super::{Job, News, Watched, Worked};
 use crate::Session;
 use crate::session::{Ask, Error, Setup, Subscription};
@@ -134,13 +135,12 @@ async fn ask(job: &Job, session: &Session, text: String, watched: &Watched) -> W
 /// What is said to the model; nothing when it only has to go on.
 fn words(job: &Job, session: &Session, text: String) -> Option<String> {
     let is_first = session.turn_count() == 0;
+    let (attempt, most) = (job.attempt.number, job.most_attempts());
     match &job.earlier {
-        Some(problem) if is_first && feedback::is_worth_saying(problem) => {
-            Some(feedback::for_program(&text, problem))
-        }
-        _ if is_first => Some(text),
-        Some(problem) if feedback::is_worth_saying(problem) => Some(feedback::next_prompt(problem)),
-        _ => None,
+        Some(problem) if is_first => Some(feedback::for_program(&text, problem, attempt, most)),
+        None if is_first => Some(text),
+        Some(problem) => Some(feedback::next_prompt(problem, attempt, most)),
+        None => None,
     }
 }
 
@@ -163,9 +163,9 @@ async fn hurry(
 fn listen(job: &Job, session: &Session, watched: &Watched) -> Subscription {
     let (guard, tell) = (Arc::clone(&watched.guard), Arc::clone(&watched.live.tell));
     let spent = Arc::clone(&job.spent);
-    let mut counted = Counted::default();
+    let (mut counted, mut signs) = (Counted::default(), Signs::default());
     session.subscribe(move |event| {
-        if let Some(sign) = watchdog::sign_of(&event.body) {
+        if let Some(sign) = signs.sign_of(&event.body) {
             guard.sign(sign);
         }
         match &event.body {
