@@ -1,0 +1,286 @@
+//! Prompts with names in double braces, which are filled in: `Review {{ diff }}`.
+//!
+//! Two braces that are meant as such are written `{{ "{{" }}`; closing ones need nothing.
+//! Invariants: what is filled in is never read again, so that no input can name another; the result is bounded, and
+//! never cut in silence. Not here: what the names stand for. Nothing of this is for commands, which find their inputs in
+//! variables and files (see `given`).
+
+/// The longest text that is made, in bytes.
+pub(crate) const LONGEST: usize = 16 * 1024 * 1024;
+
+const OPEN: &str = "{{";
+const CLOSE: &str = "}}";
+/// What stands for two braces.
+const LITERAL: &str = "\"{{\"";
+/// How much of something strange is shown, in bytes.
+const SHOWN: usize = 40;
+
+/// What is wrong with a text.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Error {
+    /// Braces are opened and not closed.
+    #[error("`{{{{` is not closed; write `{{{{ \"{{{{\" }}}}` for two braces")]
+    Unclosed {
+        /// Where, in bytes.
+        offset: usize,
+    },
+    /// There is no name in the braces.
+    #[error(
+        "`{found}` is not a name of letters, digits, `-` and `_`; write `{{{{ \"{{{{\" }}}}` for two braces"
+    )]
+    NoName {
+        /// Where, in bytes.
+        offset: usize,
+        /// What is there instead.
+        found: String,
+    },
+    /// Nothing stands behind a name.
+    #[error("nothing is called `{name}` here")]
+    Unknown {
+        /// Where, in bytes.
+        offset: usize,
+        /// The name.
+        name: String,
+    },
+    /// With what is filled in, it is too long.
+    #[error("with its inputs it has more than {LONGEST} bytes")]
+    TooLong {
+        /// Where, in bytes.
+        offset: usize,
+    },
+}
+
+impl Error {
+    /// Where it is, in bytes from the beginning of the text.
+    pub(crate) const fn offset(&self) -> usize {
+        match self {
+            Self::Unclosed { offset }
+            | Self::NoName { offset, .. }
+            | Self::Unknown { offset, .. }
+            | Self::TooLong { offset } => *offset,
+        }
+    }
+}
+
+/// The names in a text, each with where it is, in bytes.
+pub(crate) fn names(text: &str) -> Result<Vec<(usize, String)>, Error> {
+    let mut names = Vec::new();
+    for part in Parts::of(text) {
+        if let (offset, Part::Name(name)) = part? {
+            names.push((offset, name.to_owned()));
+        }
+    }
+    Ok(names)
+}
+
+/// The text with what its names stand for.
+pub(crate) fn fill(text: &str, value: &dyn Fn(&str) -> Option<String>) -> Result<String, Error> {
+    let mut filled = String::new();
+    for part in Parts::of(text) {
+        let (offset, part) = part?;
+        let owned;
+        let piece = match part {
+            Part::Text(text) => text,
+            Part::Name(name) => {
+                let name = name.to_owned();
+                owned = value(&name).ok_or(Error::Unknown { offset, name })?;
+                &owned
+            }
+        };
+        if filled.len() + piece.len() > LONGEST {
+            return Err(Error::TooLong { offset });
+        }
+        filled.push_str(piece);
+    }
+    Ok(filled)
+}
+
+/// A piece of a text.
+enum Part<'a> {
+    /// It stands for itself.
+    Text(&'a str),
+    /// It is replaced.
+    Name(&'a str),
+}
+
+/// The pieces of a text, each with where it is.
+struct Parts<'a> {
+    text: &'a str,
+    /// Where the rest begins; the end after an error.
+    at: usize,
+}
+
+impl<'a> Parts<'a> {
+    const fn of(text: &'a str) -> Self {
+        Self { text, at: 0 }
+    }
+
+    /// What is in the braces that open here.
+    fn braces(&mut self) -> Result<(usize, Part<'a>), Error> {
+        let open = self.at;
+        let start = open + OPEN.len();
+        let inside = &self.text[start..];
+        let padding = inside.len() - inside.trim_start().len();
+        let (offset, inside) = (start + padding, inside.trim_start());
+        if let Some(rest) = inside.strip_prefix(LITERAL)
+            && rest.trim_start().starts_with(CLOSE)
+        {
+            let closed = self.text.len() - rest.trim_start().len() + CLOSE.len();
+            self.at = closed;
+            return Ok((offset, Part::Text(OPEN)));
+        }
+        // Not further than to the next ones: those that were forgotten here are not closed there.
+        let end = inside.find(OPEN).unwrap_or(inside.len());
+        let Some(close) = inside[..end].find(CLOSE) else {
+            return Err(Error::Unclosed { offset: open });
+        };
+        let name = inside[..close].trim_end();
+        if !is_name(name) {
+            let found = outlast_kernel::text::bounded(name, SHOWN).into_owned();
+            return Err(Error::NoName { offset, found });
+        }
+        self.at = offset + close + CLOSE.len();
+        Ok((offset, Part::Name(name)))
+    }
+}
+
+impl<'a> Iterator for Parts<'a> {
+    type Item = Result<(usize, Part<'a>), Error>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let (offset, rest) = (self.at, &self.text[self.at..]);
+        if rest.is_empty() {
+            return None;
+        }
+        if rest.starts_with(OPEN) {
+            let part = self.braces();
+            if part.is_err() {
+                self.at = self.text.len();
+            }
+            return Some(part);
+        }
+        let end = rest.find(OPEN).unwrap_or(rest.len());
+        self.at += end;
+        Some(Ok((offset, Part::Text(&rest[..end]))))
+    }
+}
+
+fn is_name(text: &str) -> bool {
+    let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
+    !text.is_empty() && text.bytes().all(is_allowed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::{prop_assert, prop_assert_eq, proptest};
+
+    fn filled(text: &str) -> Result<String, Error> {
+        fill(text, &|name| Some(format!("<{name}>")))
+    }
+
+    #[test]
+    fn names_in_double_braces_are_filled_in_and_nothing_else_is_touched() {
+        let table = [
+            ("", ""),
+            ("plain", "plain"),
+            ("{{a}}", "<a>"),
+            ("{{ a }}{{b-1}}", "<a><b-1>"),
+            ("x {{\n a_b \t}} y", "x <a_b> y"),
+            ("é {{ a }} ü", "é <a> ü"),
+            (
+                r#"{"a": {"b": 1}} {x} } }} { {"#,
+                r#"{"a": {"b": 1}} {x} } }} { {"#,
+            ),
+            (r#"{{ "{{" }} a }}"#, "{{ a }}"),
+            (r#"{{"{{"}}{{ a }}"#, "{{<a>"),
+        ];
+        for (text, expected) in table {
+            assert_eq!(filled(text).unwrap(), expected);
+        }
+    }
+
+    #[test]
+    fn names_are_found_where_they_are() {
+        let found = names("a {{ one }} b {{two}} {{ one }}").unwrap();
+        let expected = [(5, "one"), (16, "two"), (25, "one")];
+        assert_eq!(found, expected.map(|(at, name)| (at, name.to_owned())));
+        assert_eq!(names("nothing } here }}").unwrap(), []);
+    }
+
+    #[test]
+    fn what_is_strange_is_an_error_that_says_where() {
+        let unclosed = |offset| Error::Unclosed { offset };
+        let no_name = |offset, found: &str| Error::NoName {
+            offset,
+            found: found.to_owned(),
+        };
+        let table = [
+            ("ab {{", unclosed(3)),
+            ("ab {{ name", unclosed(3)),
+            ("ab {{ name }", unclosed(3)),
+            ("{{ one {{ two }}", unclosed(0)),
+            (r#"{{ "{{" "#, unclosed(0)),
+            ("{{}}", no_name(2, "")),
+            ("x {{ two words }}", no_name(5, "two words")),
+            ("{{ a.b }}", no_name(3, "a.b")),
+            ("Größe: {{ ä }}", no_name(12, "ä")),
+            ("{{{ a }}}", no_name(2, "{ a")),
+            (r#"{{ "x" }}"#, no_name(3, r#""x""#)),
+            ("{{ $(id) }}", no_name(3, "$(id)")),
+        ];
+        for (text, expected) in table {
+            assert_eq!(names(text), Err(expected.clone()), "{text}");
+            assert_eq!(filled(text), Err(expected), "{text}");
+        }
+        let said = names("{{ a.b }}").unwrap_err().to_string();
+        let expected = r#"`a.b` is not a name of letters, digits, `-` and `_`; write `{{ "{{" }}` for two braces"#;
+        assert_eq!(said, expected);
+    }
+
+    #[test]
+    fn a_name_behind_which_nothing_stands_is_an_error() {
+        let only_a = |name: &str| (name == "a").then(String::new);
+        let error = fill("{{ a }}{{ b }}", &only_a).unwrap_err();
+        assert_eq!(error.to_string(), "nothing is called `b` here");
+        assert_eq!(error.offset(), 10);
+    }
+
+    #[test]
+    fn what_is_filled_in_is_not_read_again() {
+        let tricky = |name: &str| Some(if name == "a" { "{{ b }}" } else { "secret" }.to_owned());
+        assert_eq!(fill("{{ a }}!", &tricky).unwrap(), "{{ b }}!");
+        let half = |_: &str| Some("{".to_owned());
+        assert_eq!(fill("{{ a }}{ b }}", &half).unwrap(), "{{ b }}");
+    }
+
+    #[test]
+    fn a_result_without_measure_is_an_error_and_is_not_made() {
+        let mebibyte = "x".repeat(1024 * 1024);
+        let text = "{{ a }}".repeat(16);
+        let value = |_: &str| Some(mebibyte.clone());
+        assert_eq!(fill(&text, &value).unwrap().len(), LONGEST);
+        let error = fill(&format!("{text}!"), &value).unwrap_err();
+        assert_eq!(error, Error::TooLong { offset: text.len() });
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_filled_or_refused_and_one_without_braces_is_itself(text in "[a{} \"é]{0,24}") {
+            match filled(&text) {
+                Ok(filled) if !text.contains(OPEN) => prop_assert_eq!(filled, text),
+                Ok(_) => prop_assert!(names(&text).is_ok()),
+                Err(error) => {
+                    prop_assert!(text.is_char_boundary(error.offset()));
+                    prop_assert_eq!(names(&text), Err(error));
+                }
+            }
+        }
+
+        #[test]
+        fn any_text_can_be_written_with_braces_written_out(text in "[a{} \"é]{0,24}") {
+            let written = text.replace(OPEN, "{{ \"{{\" }}");
+            prop_assert_eq!(filled(&written), Ok(text));
+        }
+    }
+}
