@@ -15,3 +15,6 @@ mod process;
 mod react;
 pub mod state;
 mod watchdog;
+pub mod given;
+pub mod template;
+pub mod watchdog;
