@@ -5,16 +5,22 @@
 //! Invariants: a step that has ended is not run again unless an edge or a loop leads to it; one failure is handled by
 //! one layer: what a turn has waited for, its step does not wait for again.
 
+mod attempt;
 mod contract;
 pub mod definition;
 pub mod entry;
+mod failing;
 mod feedback;
+mod given;
 mod graph;
 pub mod history;
+pub mod host;
+pub mod mailbox;
 mod process;
+mod program;
 mod react;
+pub mod runner;
+mod spent;
 pub mod state;
+mod template;
 mod watchdog;
-pub mod given;
-pub mod template;
-pub mod watchdog;

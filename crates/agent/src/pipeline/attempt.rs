@@ -104,7 +104,10 @@ impl Job {
         let before = visit.attempts.iter().rev().nth(1);
         let before = before.and_then(|attempt| attempt.problem.as_ref());
         let before = before.filter(|problem| is_about_its_result(problem));
-        let reworked = state.reworks.as_ref().and_then(|other| run.steps.get(other));
+        let reworked = state
+            .reworks
+            .as_ref()
+            .and_then(|other| run.steps.get(other));
         let reworked = reworked.and_then(|other| other.attempt()?.problem.as_ref());
         let time = pipeline.runtime.budget.time;
         Some(Self {
@@ -192,7 +195,9 @@ async fn work_and_check(job: &Job, watched: &Watched) -> Done {
             Work::Prompt(prompt) => prompt::run(job, prompt, &inputs, watched).await,
             Work::Command(line) => command::run(job, line, &inputs, watched).await,
             Work::Agent(agent) => agent::run(job, agent, &inputs, watched).await,
-            Work::Gate(_) | Work::Loop(_) => Problem::new(Cause::Internal, "it has nothing to do").into(),
+            Work::Gate(_) | Work::Loop(_) => {
+                Problem::new(Cause::Internal, "it has nothing to do").into()
+            }
         },
     };
     let mut done = Done {
@@ -214,7 +219,7 @@ async fn begin(job: &Job) -> Result<BTreeMap<String, Vec<u8>>, Problem> {
         return Err(problem);
     }
     if let Some((pid, born)) = job.attempt.process.filter(|_| job.is_resumed) {
-        process::end_leftover(pid, born).await;
+        process::end_leftover(pid, born);
     }
     let is_ours = matches!(job.step.work, Work::Prompt(_));
     if job.is_resumed && job.step.once && !is_ours {
@@ -239,7 +244,9 @@ async fn finish(
     let mut found = kept::collect(&job.step, &job.directory()).await?;
     let context = kept::context(&output);
     found.insert(OUTPUT.to_owned(), output);
-    watched.guard.sign(Sign::Progress("its work is done".to_owned()));
+    watched
+        .guard
+        .sign(Sign::Progress("its work is done".to_owned()));
     let judging = prompt::Judging::new(job, watched);
     let scene = Scene {
         step: &job.step,
@@ -253,7 +260,10 @@ async fn finish(
     };
     let checked = contract::check(&scene).await;
     let (usage, cost) = judging.spent();
-    (done.usage, done.cost) = (done.usage.plus(usage), Cost(done.cost.0.saturating_add(cost.0)));
+    (done.usage, done.cost) = (
+        done.usage.plus(usage),
+        Cost(done.cost.0.saturating_add(cost.0)),
+    );
     done.warnings = checked?.warnings;
     let artifacts: BTreeMap<String, Artifact> = kept::keep(found, &job.means.artifacts).await?;
     Ok(Made { artifacts, context })

@@ -42,7 +42,7 @@ pub(crate) fn variables(
                 return Err(invalid(problem));
             }
         }
-        write_private(&path, content)?;
+        write(&path, content)?;
         variables.push((file, path_text));
         if let Some(content) = as_variable(content).filter(|content| content.len() <= room) {
             room -= content.len();
@@ -88,7 +88,7 @@ fn make_private(folder: &Path) -> io::Result<()> {
 }
 
 /// A new file in the place of one that an earlier attempt had, which may have changed or linked it.
-fn write_private(path: &Path, content: &[u8]) -> io::Result<()> {
+pub(crate) fn write(path: &Path, content: &[u8]) -> io::Result<()> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}

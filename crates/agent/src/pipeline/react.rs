@@ -43,12 +43,14 @@ pub(super) struct Now {
 pub(super) fn attempt_done(
     graph: &mut Graph,
     run: &Run,
-    (step, done): (&Step, Done),
+    (name, done): (&str, Done),
     now: Now,
 ) -> Vec<Entry> {
-    let Some(visit) = run.steps.get(&step.id).and_then(|state| state.visit()) else {
+    let visit = run.steps.get(name).and_then(|state| state.visit());
+    let (Some(visit), Some(step)) = (visit, graph.step(name).cloned()) else {
         return Vec::new();
     };
+    let step = &step;
     let attempt = visit.attempts.last().map_or(1, |attempt| attempt.number);
     let next = match &done.made {
         Ok(_) => {

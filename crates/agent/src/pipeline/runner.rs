@@ -28,8 +28,6 @@ use tokio::sync::mpsc;
 
 /// How often letters are looked for.
 const LOOK_FOR_LETTERS: Duration = Duration::from_millis(500);
-/// How many reports may wait.
-const MOST_REPORTS: usize = 1024;
 /// How many are heard before what follows is written down.
 const REPORTS_AT_ONCE: usize = 256;
 
@@ -95,7 +93,10 @@ pub struct Runner {
     entries: u64,
     /// What is written down first.
     opening: Vec<Entry>,
-    letters: (mpsc::UnboundedSender<Letter>, mpsc::UnboundedReceiver<Letter>),
+    letters: (
+        mpsc::UnboundedSender<Letter>,
+        mpsc::UnboundedReceiver<Letter>,
+    ),
 }
 
 impl Runner {
@@ -110,7 +111,12 @@ impl Runner {
         };
         let hold = means.runs.begin(new).await?;
         let opening = vec![Entry::RunStarted(Box::new(begun))];
-        Ok(Self::with(means, hold, pipeline, (Run::default(), 0, opening)))
+        Ok(Self::with(
+            means,
+            hold,
+            pipeline,
+            (Run::default(), 0, opening),
+        ))
     }
 
     /// A run that another process left, or that has ended: what did not end well is tried anew. It is as `entries` entries
@@ -125,7 +131,12 @@ impl Runner {
             None => Entry::RunResumed {},
             Some(_) => Entry::RunStarted(Box::new(run.begun.clone())),
         };
-        Ok(Self::with(means, hold, pipeline, (run, entries, vec![opening])))
+        Ok(Self::with(
+            means,
+            hold,
+            pipeline,
+            (run, entries, vec![opening]),
+        ))
     }
 
     fn with(
@@ -172,8 +183,7 @@ impl Runner {
     /// Carries it out until it has ended. When `stop` is cancelled it ends soon, as cancelled. When this is dropped, it is left
     /// to be resumed, and all of its processes are killed.
     pub async fn run(&mut self, stop: &CancellationToken, tell: Tell<'_>) -> Result<Ended, Error> {
-        let (sender, mut reports) = mpsc::channel(MOST_REPORTS);
-        let mut tasks = Tasks::new(sender);
+        let mut tasks = Tasks::new(Arc::clone(&self.means.clock));
         let opening = std::mem::take(&mut self.opening);
         self.commit(opening, tell, &mut tasks).await?;
         self.take_up(&mut tasks);
@@ -183,7 +193,7 @@ impl Runner {
             let due = match (due.is_empty(), &self.run.ended) {
                 (false, _) => due,
                 (true, Some(ended)) => return Ok(ended.clone()),
-                (true, None) => self.listen(&mut reports, stop, tell, &mut tasks).await,
+                (true, None) => self.listen(stop, tell, &mut tasks).await,
             };
             self.commit(due, tell, &mut tasks).await?;
         }
@@ -199,7 +209,9 @@ impl Runner {
         if entries.is_empty() {
             return Ok(());
         }
-        entries.iter_mut().for_each(|entry| self.name_session(entry));
+        entries
+            .iter_mut()
+            .for_each(|entry| self.name_session(entry));
         let time = self.means.clock.now();
         let turn = self.run.turn + u64::from(matches!(entries.first(), Some(Entry::RunStarted(_))));
         let mut lines = Vec::with_capacity(entries.len());
@@ -237,16 +249,15 @@ impl Runner {
 
     /// Does what an entry says.
     fn act(&self, entry: &Entry, tasks: &mut Tasks) {
-        let clock = &self.means.clock;
         match entry {
             Entry::AttemptStarted { step, .. } => self.attempt(step, false, tasks),
             Entry::AttemptEnded {
                 step,
                 next: Next::Wait { until, .. },
                 ..
-            } => tasks.wait(step, *until, clock, || Report::WaitOver),
+            } => tasks.wait(step, *until, || Report::WaitOver),
             Entry::GateOpened { step, until, .. } => {
-                tasks.wait(step, *until, clock, || Report::GateOver);
+                tasks.wait(step, *until, || Report::GateOver);
             }
             Entry::StepEnded { step, .. } => tasks.forget(step),
             _ => {}
@@ -263,17 +274,18 @@ impl Runner {
             (self.means.clone(), Arc::clone(&self.spent)),
             is_resumed,
         );
-        tasks.attempt(&step.id, job);
+        if let Some(job) = job {
+            tasks.attempt(&step.id, job);
+        }
     }
 
     /// Goes on with what was under way: waits end at their time, attempts that were interrupted are made again.
     fn take_up(&self, tasks: &mut Tasks) {
-        let clock = &self.means.clock;
         for (step, state) in &self.run.steps {
             match state.phase {
                 Phase::Working => self.attempt(step, true, tasks),
-                Phase::Waiting { until, .. } => tasks.wait(step, until, clock, || Report::WaitOver),
-                Phase::AtGate { until } => tasks.wait(step, until, clock, || Report::GateOver),
+                Phase::Waiting { until, .. } => tasks.wait(step, until, || Report::WaitOver),
+                Phase::AtGate { until } => tasks.wait(step, until, || Report::GateOver),
                 _ => {}
             }
         }
@@ -282,7 +294,6 @@ impl Runner {
     /// Waits until something is heard, and answers with what follows from it.
     async fn listen(
         &mut self,
-        reports: &mut mpsc::Receiver<(String, Report)>,
         stop: &CancellationToken,
         tell: Tell<'_>,
         tasks: &mut Tasks,
@@ -298,7 +309,7 @@ impl Runner {
                 let time = self.pipeline.runtime.budget.time.unwrap_or_default();
                 return self.cancel(&format!("the run's time of {} is over", Span(time)), tasks);
             }
-            _ = reports.recv_many(&mut heard, REPORTS_AT_ONCE) => {}
+            _ = tasks.reports.recv_many(&mut heard, REPORTS_AT_ONCE) => {}
             letter = self.letters.1.recv() => {
                 return letter.map(|letter| self.letter(letter, tasks)).unwrap_or_default();
             }
@@ -319,39 +330,37 @@ impl Runner {
         Some(self.run.begun_last + time)
     }
 
-    fn heard(&mut self, step: &str, report: Report, tell: Tell<'_>) -> Vec<Entry> {
-        let pipeline = Arc::clone(&self.pipeline);
-        let Some(step) = graph.step(step) else {
-            return Vec::new();
-        };
-        let phase = self.run.phase(&step.id);
+    fn heard(&mut self, name: &str, report: Report, tell: Tell<'_>) -> Vec<Entry> {
+        let phase = self.run.phase(name);
         match report {
             Report::Live(time, body) => {
                 tell(Said::Live {
-                    step: &step.id,
+                    step: name,
                     time,
                     body: &body,
                 });
                 Vec::new()
             }
             Report::Process(pid, born) => vec![Entry::ProcessStarted {
-                step: step.id.clone(),
+                step: name.to_owned(),
                 pid,
                 born,
             }],
-            Report::Done(done) => self.done(step, *done),
+            Report::Done(done) => self.done(name, *done),
             Report::WaitOver if matches!(phase, Phase::Waiting { .. }) => vec![Entry::WaitEnded {
-                step: step.id.clone(),
+                step: name.to_owned(),
             }],
             Report::GateOver if matches!(phase, Phase::AtGate { .. }) => {
-                react::answered(&self.graph, &self.run, step, None)
+                let step = self.graph.step(name);
+                let answered = step.map(|step| react::answered(&self.graph, &self.run, step, None));
+                answered.unwrap_or_default()
             }
             // It was answered or cut short meanwhile.
             Report::WaitOver | Report::GateOver => Vec::new(),
         }
     }
 
-    fn done(&mut self, step: &Step, mut done: Done) -> Vec<Entry> {
+    fn done(&mut self, step: &str, mut done: Done) -> Vec<Entry> {
         let time = self.means.clock.now();
         let deadline = self.deadline();
         if let Err(problem) = &mut done.made
@@ -409,7 +418,9 @@ impl Runner {
             phase.is_active() && phase != Phase::Working
         };
         let waiting = self.pipeline.steps.iter().filter(waits);
-        waiting.map(|step| Graph::canceled(step, &self.run)).collect()
+        waiting
+            .map(|step| Graph::canceled(step, &self.run))
+            .collect()
     }
 
     /// Lets go of the run: another process may take it up.

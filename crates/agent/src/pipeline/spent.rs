@@ -39,13 +39,16 @@ impl Spent {
     /// What may still be paid.
     pub(super) fn cost_left(&self) -> Option<Cost> {
         let spent = self.cost.load(Ordering::Relaxed);
-        self.budget.cost.map(|most| Cost(most.0.saturating_sub(spent)))
+        self.budget
+            .cost
+            .map(|most| Cost(most.0.saturating_sub(spent)))
     }
 
     /// Comes when a ceiling is reached.
     pub(super) async fn over(&self) -> Problem {
         self.over.cancelled().await;
-        self.problem().unwrap_or_else(|| Problem::new(Cause::CeilingReached, ""))
+        self.problem()
+            .unwrap_or_else(|| Problem::new(Cause::CeilingReached, ""))
     }
 
     /// The ceiling that is reached, if one is.
@@ -57,7 +60,9 @@ impl Spent {
         let message = match self.budget {
             Budget {
                 tokens: Some(most), ..
-            } if tokens >= most => format!("the run has used {tokens} tokens, and may use {most} (runtime.budget)"),
+            } if tokens >= most => {
+                format!("the run has used {tokens} tokens, and may use {most} (runtime.budget)")
+            }
             Budget {
                 cost: Some(most), ..
             } if cost >= most.0 => format!(
@@ -82,7 +87,7 @@ fn tokens(usage: Usage) -> u64 {
 }
 
 /// An amount of money for a person.
-pub fn dollars(cost: Cost) -> String {
-    let cents = cost.0.div_ceil(100) ;
+fn dollars(cost: Cost) -> String {
+    let cents = cost.0.div_ceil(100);
     format!("${}.{:04}", cents / 10_000, cents % 10_000)
 }

@@ -75,7 +75,8 @@ fn prepare(
         let bytes = inputs.get(name)?;
         Some(String::from_utf8_lossy(bytes).into_owned())
     });
-    let mut prompt = filled.map_err(|error| Problem::new(Cause::InvalidRequest, error.to_string()))?;
+    let mut prompt =
+        filled.map_err(|error| Problem::new(Cause::InvalidRequest, error.to_string()))?;
     if let Some(problem) = &job.earlier {
         let (attempt, most) = (job.attempt.number, job.most_attempts());
         prompt = feedback::for_program(&prompt, problem, attempt, most);
@@ -83,7 +84,10 @@ fn prepare(
     let env = command::variables(job, inputs)?;
     let file = job.scratch().join("prompt");
     given::write(&file, prompt.as_bytes()).map_err(|error| {
-        let why = format!("its prompt cannot be written to {}: {error}", file.display());
+        let why = format!(
+            "its prompt cannot be written to {}: {error}",
+            file.display()
+        );
         Problem::new(Cause::Misconfigured, why)
     })?;
     Ok((program::invocation(agent, &prompt, &file), env))

@@ -39,7 +39,12 @@ pub(super) async fn run(
         Ok(ran) if ran.is_success() => Ok(ran.stdout),
         Ok(ran) => {
             let now = job.means.clock.now();
-            Err(failing::problem(line, &ran, job.step.retry.is_explicit, now))
+            Err(failing::problem(
+                line,
+                &ran,
+                job.step.retry.is_explicit,
+                now,
+            ))
         }
     };
     Worked {
@@ -83,11 +88,14 @@ pub(super) fn variables(
 ) -> Result<Vec<(String, String)>, Problem> {
     let scratch = job.scratch();
     let failed = |error: std::io::Error| {
-        let why = format!("files for it cannot be written to {}: {error}", scratch.display());
+        let why = format!(
+            "files for it cannot be written to {}: {error}",
+            scratch.display()
+        );
         Problem::new(Cause::Misconfigured, why)
     };
     let mut variables = own_variables(job);
-    variables.extend(given::variables(inputs, &scratch).map_err(failed)?);
+    variables.extend(given::variables(inputs, &scratch, &[]).map_err(failed)?);
     if let Some(problem) = &job.earlier {
         let path = scratch.join("feedback");
         given::write(&path, feedback::told(problem).as_bytes()).map_err(failed)?;
@@ -107,7 +115,9 @@ pub(super) fn own_variables(job: &Job) -> Vec<(String, String)> {
         ("OUTLAST_VISIT", job.visit.to_string()),
         ("OUTLAST_ATTEMPT", job.attempt.number.to_string()),
     ];
-    let own = own.into_iter().map(|(name, value)| (name.to_owned(), value));
+    let own = own
+        .into_iter()
+        .map(|(name, value)| (name.to_owned(), value));
     let given = job.step.env.clone();
     given.into_iter().chain(own).collect()
 }

@@ -20,7 +20,10 @@ pub(super) enum Given {
 pub(super) fn of(step: &Step, run: &Run) -> BTreeMap<String, Given> {
     let of_run = run.begun.inputs.iter();
     let of_run = of_run.map(|(name, text)| (name.clone(), Given::Text(text.clone())));
-    let own = step.inputs.iter().map(|(name, source)| (name.clone(), given(source, run)));
+    let own = step
+        .inputs
+        .iter()
+        .map(|(name, source)| (name.clone(), given(source, run)));
     of_run.chain(own).collect()
 }
 
@@ -31,7 +34,10 @@ fn given(source: &Source, run: &Run) -> Given {
             Given::Text(text.unwrap_or_default())
         }
         Source::Step { step, artifact, .. } => {
-            let made = run.steps.get(step).and_then(|state| state.artifacts.get(artifact));
+            let made = run
+                .steps
+                .get(step)
+                .and_then(|state| state.artifacts.get(artifact));
             made.map_or(Given::Nothing, |made| Given::Kept(made.clone()))
         }
     }

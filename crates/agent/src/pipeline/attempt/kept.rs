@@ -33,7 +33,11 @@ pub(super) async fn collect(
             match read_file(&directory.join(&output.path)) {
                 Ok(bytes) => drop(found.insert(output.name, bytes)),
                 Err(why) => {
-                    missing.push(format!("output `{}` at {}: {why}", output.name, output.path.display()));
+                    missing.push(format!(
+                        "output `{}` at {}: {why}",
+                        output.name,
+                        output.path.display()
+                    ));
                 }
             }
         }
@@ -44,7 +48,10 @@ pub(super) async fn collect(
         true => Ok(found),
         false => Err(Problem {
             violations: missing,
-            ..Problem::new(Cause::ContractBroken, "files that it should leave behind are not there")
+            ..Problem::new(
+                Cause::ContractBroken,
+                "files that it should leave behind are not there",
+            )
         }),
     }
 }
@@ -81,7 +88,9 @@ pub(super) async fn keep(
     kept.map_err(|error| Problem::new(Cause::Misconfigured, error.to_string()))
 }
 
-async fn blocking<R: Send + 'static>(work: impl FnOnce() -> R + Send + 'static) -> Result<R, Problem> {
+async fn blocking<R: Send + 'static>(
+    work: impl FnOnce() -> R + Send + 'static,
+) -> Result<R, Problem> {
     let done = tokio::task::spawn_blocking(work).await;
     done.map_err(|error| Problem::new(Cause::Internal, error.to_string()))
 }
@@ -109,6 +118,8 @@ pub(super) fn context(output: &[u8]) -> BTreeMap<String, String> {
 /// Removes the files of an attempt; what stays behind is in nobody's way.
 pub(super) async fn clean_up(scratch: PathBuf) {
     if scratch.exists() {
-        blocking(move || std::fs::remove_dir_all(scratch).ok()).await.ok();
+        blocking(move || std::fs::remove_dir_all(scratch).ok())
+            .await
+            .ok();
     }
 }

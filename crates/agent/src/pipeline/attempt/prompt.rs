@@ -39,16 +39,18 @@ pub(super) async fn run(
         allow: prompt.tools.then_some(prompt.allow.as_slice()),
         directory: &job.directory(),
     };
-    let opened = async {
+    let opened: Result<(String, Session), Problem> = async {
         let text = said(prompt, inputs)?;
         let mut setup = setup(job, wanted).await?;
         if let Some(system) = &prompt.system {
             let before = setup.system.take();
-            setup.system = Some(before.map_or(system.clone(), |before| format!("{before}\n\n{system}")));
+            setup.system =
+                Some(before.map_or(system.clone(), |before| format!("{before}\n\n{system}")));
         }
         Ok((text, open(job, setup).await?))
-    };
-    match opened.await {
+    }
+    .await;
+    match opened {
         Err(problem) => problem.into(),
         Ok((text, session)) => {
             let worked = ask(job, &session, text, watched).await;
@@ -86,7 +88,10 @@ async fn open(job: &Job, setup: Setup) -> Result<Session, Problem> {
     let id = job.attempt.session.clone().unwrap_or_default();
     let sessions = &job.means.sessions;
     let failed = |error: Error| {
-        Problem::new(Cause::Misconfigured, format!("its session cannot be written down: {error}"))
+        Problem::new(
+            Cause::Misconfigured,
+            format!("its session cannot be written down: {error}"),
+        )
     };
     if job.is_resumed || job.turns > 1 {
         match Session::open(sessions, &id, setup.clone()).await {
@@ -97,7 +102,9 @@ async fn open(job: &Job, setup: Setup) -> Result<Session, Problem> {
     }
     let directory = job.directory();
     let about = (&*directory.to_string_lossy(), job.step.id.as_str());
-    Session::begin_as(sessions, id, about, setup).await.map_err(failed)
+    Session::begin_as(sessions, id, about, setup)
+        .await
+        .map_err(failed)
 }
 
 async fn ask(job: &Job, session: &Session, text: String, watched: &Watched) -> Worked {
@@ -233,7 +240,10 @@ fn worked(ended: Ended) -> Worked {
 async fn earlier(job: &Job, session: &Session) -> Worked {
     if session.last_seal() == Some(Seal::Completed) {
         let messages = session.messages();
-        let answer = messages.iter().rev().find(|message| message.role == Role::Assistant);
+        let answer = messages
+            .iter()
+            .rev()
+            .find(|message| message.role == Role::Assistant);
         let text = answer.map(Message::text).unwrap_or_default();
         return Worked {
             output: Ok(text.into_bytes()),
@@ -316,7 +326,11 @@ impl<'a> Judging<'a> {
 }
 
 impl AskJudge for Judging<'_> {
-    fn ask<'a>(&'a self, judge: &'a Judge, prompt: String) -> BoxFuture<'a, Result<String, Problem>> {
+    fn ask<'a>(
+        &'a self,
+        judge: &'a Judge,
+        prompt: String,
+    ) -> BoxFuture<'a, Result<String, Problem>> {
         Box::pin(self.answer(judge, prompt))
     }
 }

@@ -14,9 +14,15 @@ use std::sync::Arc;
 use tokio::sync::{Notify, mpsc};
 use tokio_util::task::AbortOnDropHandle;
 
+/// How many reports may wait.
+const MOST_REPORTS: usize = 1024;
+
 /// The tasks of a run; all end when this is dropped.
 pub(super) struct Tasks {
-    reports: mpsc::Sender<(String, Report)>,
+    clock: Arc<dyn Clock>,
+    sender: mpsc::Sender<(String, Report)>,
+    /// What they report.
+    pub(super) reports: mpsc::Receiver<(String, Report)>,
     steps: HashMap<String, Task>,
 }
 
@@ -27,25 +33,36 @@ struct Task {
 }
 
 impl Tasks {
-    pub(super) fn new(reports: mpsc::Sender<(String, Report)>) -> Self {
+    pub(super) fn new(clock: Arc<dyn Clock>) -> Self {
+        let (sender, reports) = mpsc::channel(MOST_REPORTS);
         let steps = HashMap::new();
-        Self { reports, steps }
+        Self {
+            clock,
+            sender,
+            reports,
+            steps,
+        }
     }
 
     pub(super) fn attempt(&mut self, step: &str, job: Job) {
         let (stop, retry_now) = (CancellationToken::new(), Arc::new(Notify::new()));
-        let (reports, name) = (self.reports.clone(), step.to_owned());
+        let (reports, name) = (self.sender.clone(), step.to_owned());
         let live = Live {
             stop: stop.clone(),
             retry_now: Arc::clone(&retry_now),
-            tell: teller(self.reports.clone(), step),
+            tell: teller(self.sender.clone(), step),
         };
         let work = async move {
             // A task of its own, so that its panic is its own.
             let work = AbortOnDropHandle::new(tokio::spawn(Box::pin(attempt::run(job, live))));
-            let done = work.await.unwrap_or_else(|error| broken(&error.to_string()));
+            let done = work
+                .await
+                .unwrap_or_else(|error| broken(&error.to_string()));
             // Nobody listens when the run is left.
-            reports.send((name, Report::Done(Box::new(done)))).await.ok();
+            reports
+                .send((name, Report::Done(Box::new(done))))
+                .await
+                .ok();
         };
         let task = AbortOnDropHandle::new(tokio::spawn(work));
         let task = Task {
@@ -56,17 +73,11 @@ impl Tasks {
         self.steps.insert(step.to_owned(), task);
     }
 
-    pub(super) fn wait(
-        &mut self,
-        step: &str,
-        until: Timestamp,
-        clock: &Arc<dyn Clock>,
-        over: fn() -> Report,
-    ) {
+    pub(super) fn wait(&mut self, step: &str, until: Timestamp, over: fn() -> Report) {
         let (reports, name, sleep) = (
-            self.reports.clone(),
+            self.sender.clone(),
             step.to_owned(),
-            clock.sleep_until(until),
+            self.clock.sleep_until(until),
         );
         let wait = async move {
             sleep.await;
