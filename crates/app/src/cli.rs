@@ -4,6 +4,8 @@ mod run;
 mod simulate;
 
 pub(crate) use run::RunArguments;
+mod runs;
+pub(crate) use runs::{ReportFormat, RunsArguments, RunsCommand, ShowArguments};
 pub(crate) use simulate::SimulateArguments;
 
 use crate::config::list::SEPARATOR;
@@ -72,6 +74,8 @@ pub(crate) enum Command {
     /// List, show, export, compact and delete sessions
     #[command(subcommand)]
     Sessions(SessionsCommand),
+    /// List, show, follow, report on, answer and delete runs of pipelines
+    Runs(RunsArguments),
     /// Show the accounts: which are free, which are blocked, why and until when
     Accounts(AccountsArguments),
     /// Check the settings, the key, the way to the provider, the clock and the files

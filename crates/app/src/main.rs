@@ -34,6 +34,7 @@ mod rpc_host;
 mod run_command;
 mod run_host;
 mod run_view;
+mod runs_command;
 mod runtime;
 mod screen;
 mod servers;
@@ -99,6 +100,7 @@ fn run(arguments: cli::Arguments) -> anyhow::Result<Exit> {
         cli::Command::Run(arguments) => run_command::run(&arguments),
         cli::Command::Resume(arguments) => resume_command::run(&arguments),
         cli::Command::Sessions(command) => sessions_command::run(command),
+        cli::Command::Runs(arguments) => runs_command::run(arguments),
         cli::Command::Accounts(arguments) => accounts_command::run(&arguments),
         cli::Command::Doctor(arguments) => doctor::run(&arguments),
         cli::Command::Trust(arguments) => trust::run(arguments),

@@ -166,14 +166,17 @@ async fn write(journal: &Journal, id: Option<String>, format: Format) -> anyhow:
             newest.context("there is no session yet")?
         }
     };
-    let head = Head {
-        id: session.id.clone(),
-        title: session.title,
-        directory: session.directory,
-        created: session.created,
-    };
+    write_session(journal, &Head::from(&session), format).await
+}
+
+/// Writes the session that begins with that as a document to stdout.
+pub(crate) async fn write_session(
+    journal: &Journal,
+    head: &Head,
+    format: Format,
+) -> anyhow::Result<Exit> {
     let out = BufWriter::new(std::io::stdout().lock());
-    match pages(journal, &session.id, Writer::new(format, &head, out)).await {
+    match pages(journal, &head.id, Writer::new(format, head, out)).await {
         Err(error) if is_broken_pipe(&error) => Ok(Exit::Success),
         written => written.map(|()| Exit::Success),
     }

@@ -11,7 +11,7 @@ use outlast_engine::journal;
 use outlast_kernel::Timestamp;
 use outlast_store::Journal;
 use outlast_store::journal::{Page, Stored};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// How many entries are read at a time.
 const PAGE: u32 = 500;
@@ -103,6 +103,36 @@ pub async fn add_waits(run: &mut Run, steps: &Journal) -> Result<(), Error> {
     Ok(())
 }
 
+/// What a session waits for just now, as far as it is written down, and the number of the retry that follows.
+pub async fn waiting(steps: &Journal, session: &str) -> Result<Option<(Span, u32)>, Error> {
+    let last = async |kind| match steps.last(session, kind).await {
+        Err(outlast_store::Error::NoSuchSession { .. }) => Ok(None),
+        last => last,
+    };
+    let Some(begun) = last("wait_scheduled").await? else {
+        return Ok(None);
+    };
+    let ended = last("wait_ended").await?.map_or(0, |ended| ended.seq);
+    let settled = last("settled").await?.map_or(0, |settled| settled.seq);
+    let journal::Entry::WaitScheduled {
+        since,
+        until,
+        cause,
+        spent,
+    } = session::read(session, &begun)?
+    else {
+        return Ok(None);
+    };
+    let wait = Span {
+        since,
+        until,
+        ended: None,
+        cause: Some(cause),
+    };
+    let is_over = ended.max(settled) > begun.seq;
+    Ok((!is_over).then_some((wait, spent.chain.retries())))
+}
+
 /// What a session has waited for; nothing when it is gone.
 async fn waits(steps: &Journal, session: &str) -> Result<Vec<Span>, Error> {
     let mut waits: Vec<Span> = Vec::new();
@@ -133,6 +163,39 @@ async fn waits(steps: &Journal, session: &str) -> Result<Vec<Span>, Error> {
         Err(Error::Store(outlast_store::Error::NoSuchSession { .. })) => Ok(Vec::new()),
         read => read.map(|()| waits),
     }
+}
+
+/// What a run has left elsewhere.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Mentions {
+    /// The sessions of its steps.
+    pub sessions: BTreeSet<String>,
+    /// What it has made, by the hashes.
+    pub artifacts: BTreeSet<String>,
+    /// Whether all of its entries could be read.
+    pub is_whole: bool,
+}
+
+/// What a run has left elsewhere; as much of it as can be read.
+pub async fn mentions(runs: &Journal, id: &str) -> Result<Mentions, Error> {
+    let mut mentions = Mentions {
+        is_whole: true,
+        ..Mentions::default()
+    };
+    let mut read = |stored: Stored| {
+        match serde_json::from_str(&stored.line.body) {
+            Ok(Entry::AttemptStarted { session, .. }) => mentions.sessions.extend(session),
+            Ok(Entry::StepEnded { artifacts, .. }) => {
+                let hashes = artifacts.into_values().map(|artifact| artifact.hash);
+                mentions.artifacts.extend(hashes);
+            }
+            Ok(_) => {}
+            Err(_) => mentions.is_whole = false,
+        }
+        Ok(())
+    };
+    pages(runs, (id, 0, None), &mut read).await?;
+    Ok(mentions)
 }
 
 fn attempts(run: &mut Run) -> impl Iterator<Item = &mut Attempt> {

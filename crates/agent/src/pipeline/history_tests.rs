@@ -240,3 +240,26 @@ async fn an_entry_of_a_later_version_is_named() {
     let expected = "entry 2 of run run cannot be read, perhaps a later version wrote it: unknown variant `teleported`";
     assert!(error.starts_with(expected), "{error}");
 }
+
+#[tokio::test]
+async fn a_wait_that_has_not_ended_is_found() {
+    let home = Home::new();
+    let found = waiting(&home.steps, SESSION).await.unwrap();
+    assert!(found.is_none());
+    let session = [
+        (2, scheduled(2, 5)),
+        (5, wait_ended()),
+        (6, scheduled(6, 9)),
+    ];
+    write_session(&home, &session).await;
+    let (wait, _) = waiting(&home.steps, SESSION).await.unwrap().unwrap();
+    assert_eq!((wait.since, wait.until), (at(6), at(9)));
+}
+
+#[tokio::test]
+async fn a_wait_that_has_ended_is_none() {
+    let home = Home::new();
+    write_session(&home, &[(2, scheduled(2, 5)), (5, wait_ended())]).await;
+    let found = waiting(&home.steps, SESSION).await.unwrap();
+    assert!(found.is_none(), "{found:?}");
+}

@@ -15,7 +15,7 @@ pub(crate) struct LiveStep {
     /// What a person is asked.
     pub(crate) asked: Option<Asked>,
     /// The model that its turn began with.
-    pub(super) first_model: String,
+    pub(crate) first_model: String,
 }
 
 /// A wait of a session for its provider.

@@ -3,7 +3,7 @@
 //!
 //! Invariant: what is painted is no larger than the terminal, so that all of it can be taken back.
 
-use super::live::{Asked, LiveStep};
+use super::live::{Asked, Countdown, LiveStep};
 use super::news::News;
 use super::words::{cut, one_line};
 use super::{Planned, Process, View};
@@ -106,8 +106,17 @@ impl<Out: Write> Painter<Out> {
         }
     }
 
-    /// What is known only live of a step; for whoever knows it by other means than events.
-    pub(crate) fn live_step(&mut self, step: &str) -> &mut LiveStep {
+    /// What the session of a step waits for, said by who knows it by other means than its events.
+    pub(crate) fn waits(&mut self, step: &str, countdown: Option<Countdown>) {
+        self.live_step(step).retry = countdown;
+    }
+
+    /// What was heard of a step that has no session.
+    pub(crate) fn heard(&mut self, step: &str, what: &str) {
+        self.live_step(step).heard(what);
+    }
+
+    fn live_step(&mut self, step: &str) -> &mut LiveStep {
         self.live.entry(step.to_owned()).or_default()
     }
 
@@ -188,10 +197,18 @@ impl<Out: Write> Painter<Out> {
     }
 }
 
-/// How much room the terminal has that errors go to.
-pub(crate) fn terminal_size() -> Size {
-    let size = terminal_size::terminal_size_of(std::io::stderr());
-    size.map_or(USUAL_SIZE, |(width, height)| {
+/// How much room the terminal has that answers go to.
+pub(crate) fn stdout_size() -> Size {
+    size(terminal_size::terminal_size_of(std::io::stdout()))
+}
+
+/// How much room the terminal has that progress goes to.
+pub(crate) fn stderr_size() -> Size {
+    size(terminal_size::terminal_size_of(std::io::stderr()))
+}
+
+fn size(known: Option<(terminal_size::Width, terminal_size::Height)>) -> Size {
+    known.map_or(USUAL_SIZE, |(width, height)| {
         (usize::from(width.0), usize::from(height.0))
     })
 }

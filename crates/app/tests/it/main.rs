@@ -56,6 +56,7 @@ mod rpc_retry;
 mod rpc_sessions;
 #[cfg(target_os = "linux")]
 mod rpc_streams;
+mod runs;
 mod sessions;
 mod shared;
 mod simulate;

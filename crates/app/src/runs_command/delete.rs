@@ -1,0 +1,93 @@
+//! Removing runs for good, with the sessions of their steps and with what no other run has made.
+
+use super::find::{ARTIFACTS, Home, said};
+use crate::config::duration;
+use crate::exit::{Exit, Usage};
+use crate::{complain, settings};
+use outlast_agent::pipeline::history;
+use outlast_engine::Clock;
+use outlast_store::journal::{State, Summary};
+use outlast_store::{Artifacts, Error};
+use std::collections::HashSet;
+use std::time::Duration;
+
+/// What was made so shortly ago may be that of a run that has begun just now.
+const GRACE: Duration = Duration::from_secs(60);
+
+/// Removes those runs, by their names.
+pub(super) async fn delete(home: &Home, names: &[String]) -> anyhow::Result<Exit> {
+    // All are found before the first one is gone.
+    let mut found = Vec::new();
+    for name in names {
+        found.push(home.find(name).await?);
+    }
+    for run in &found {
+        remove(home, run).await?;
+        complain(&format!("Deleted {}.", run.id));
+    }
+    tidy(home).await?;
+    Ok(Exit::Success)
+}
+
+/// Removes all runs that ended, and in which nothing has happened for that long.
+pub(super) async fn delete_older(home: &Home, age: &str) -> anyhow::Result<Exit> {
+    let age = duration::parse(age)
+        .ok_or_else(|| Usage(format!("`{age}` is no duration; try 30d or 12h")))?;
+    let now = settings::clock()?.now();
+    let is_old = |run: &&Summary| {
+        let is_over = run.open_turn.is_none() && run.state != State::InUse;
+        is_over && now.since(run.changed) > age
+    };
+    let runs = home.runs.sessions().await?;
+    let old: Vec<&Summary> = runs.iter().filter(is_old).collect();
+    for run in &old {
+        remove(home, run).await?;
+    }
+    tidy(home).await?;
+    complain(&format!("Deleted {}.", old.len()));
+    Ok(Exit::Success)
+}
+
+/// Sessions first: what is left of a run that was not removed to the end can be removed again.
+async fn remove(home: &Home, run: &Summary) -> anyhow::Result<()> {
+    if run.state == State::InUse {
+        let session = run.id.clone();
+        return Err(said(Error::InUse { session }));
+    }
+    let mentions = history::mentions(&home.runs, &run.id).await?;
+    if let Some(steps) = &home.steps {
+        for session in mentions.sessions {
+            match steps.delete(&session).await {
+                Err(Error::NoSuchSession { .. }) => {}
+                deleted => deleted?,
+            }
+        }
+    }
+    home.runs.delete(&run.id).await.map_err(said)
+}
+
+/// Has the files forget what was deleted, and removes what nobody has made any more.
+async fn tidy(home: &Home) -> anyhow::Result<()> {
+    home.runs.forget_deleted().await?;
+    if let Some(steps) = &home.steps {
+        steps.forget_deleted().await?;
+    }
+    let folder = home.folder.join(ARTIFACTS);
+    let runs = home.runs.sessions().await?;
+    // Whoever is at work may have made something that is not written down yet.
+    if !folder.exists() || runs.iter().any(|run| run.state == State::InUse) {
+        return Ok(());
+    }
+    let mut used = HashSet::new();
+    for run in &runs {
+        let mentions = history::mentions(&home.runs, &run.id).await?;
+        // Of what cannot be read nobody knows what it needs.
+        if !mentions.is_whole {
+            return Ok(());
+        }
+        used.extend(mentions.artifacts);
+    }
+    let remove = move || Artifacts::open(&folder)?.remove_unused(&used, GRACE);
+    tokio::task::spawn_blocking(remove).await??;
+    Ok(())
+}

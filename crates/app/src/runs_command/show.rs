@@ -1,0 +1,257 @@
+//! Where a run stands, and how it got there.
+
+use super::find::Home;
+use super::{step, watch};
+use crate::cli::ShowArguments;
+use crate::exit::Exit;
+use crate::output::{print, safe_json};
+use crate::run_view::{self, Asked, Countdown, LiveStep, Planned, Process, View};
+use outlast_agent::pipeline::entry::{Entry, Next};
+use outlast_agent::pipeline::history::{self, Written};
+use outlast_agent::pipeline::state::{Attempt, Phase, Run, Visit};
+use outlast_engine::Clock;
+use outlast_kernel::time::Span;
+use outlast_kernel::{Timestamp, text};
+use outlast_store::Journal;
+use outlast_store::journal::{State, Summary};
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::io::IsTerminal;
+
+/// The most that is told of the attempts of a step.
+const MOST_ATTEMPTS: usize = 20;
+/// The most of a message that is told, in bytes.
+const LONGEST_MESSAGE: usize = 400;
+
+pub(super) async fn show(
+    home: &Home,
+    arguments: &ShowArguments,
+    clock: &dyn Clock,
+) -> anyhow::Result<Exit> {
+    let summary = home.find_or_newest(arguments.run.as_deref()).await?;
+    if let Some(id) = &arguments.step {
+        return step::show(home, &summary.id, id).await;
+    }
+    let (run, entries) = home.read(&summary.id).await?;
+    match (arguments.json, arguments.watch) {
+        (true, false) => print(&json_lines(&summary.id, &entries)?),
+        (false, false) => {
+            let live = live(home, &run, &entries).await?;
+            let text = document(&summary, &run, (&live, clock.now()));
+            print(&text)
+        }
+        (json, true) => {
+            let watched = watch::Watched {
+                summary,
+                run,
+                entries,
+                json,
+            };
+            watch::watch(home, watched, clock).await
+        }
+    }
+}
+
+/// Whether a process is at work on a run.
+pub(super) const fn process(summary: &Summary) -> Process {
+    match summary.state {
+        State::InUse => Process::Runs,
+        State::Free | State::Abandoned => Process::Gone,
+    }
+}
+
+// --- As JSON ---
+
+#[derive(Serialize)]
+struct JsonLine<'a> {
+    v: u32,
+    seq: u64,
+    time: Timestamp,
+    run_id: &'a str,
+    #[serde(flatten)]
+    entry: &'a Entry,
+}
+
+/// Entries as lines of JSON.
+pub(super) fn json_lines(run_id: &str, entries: &[Written]) -> anyhow::Result<String> {
+    let mut lines = String::new();
+    for (seq, time, entry) in entries {
+        let line = JsonLine {
+            v: 1,
+            seq: *seq,
+            time: *time,
+            run_id,
+            entry,
+        };
+        lines += &safe_json(&serde_json::to_string(&line)?);
+        lines.push('\n');
+    }
+    Ok(lines)
+}
+
+// --- For a person ---
+
+/// The steps of a run, in order.
+pub(super) fn plan(run: &Run) -> Vec<Planned> {
+    run_view::begun(run)
+}
+
+/// What is written down elsewhere than in the run: what sessions wait for, and what is asked.
+pub(super) async fn live(
+    home: &Home,
+    run: &Run,
+    entries: &[Written],
+) -> anyhow::Result<BTreeMap<String, LiveStep>> {
+    let mut live: BTreeMap<String, LiveStep> = BTreeMap::new();
+    for (id, step) in &run.steps {
+        let found = match step.phase {
+            Phase::Working => LiveStep {
+                retry: waiting(home.steps.as_ref(), step.attempt()).await?,
+                ..LiveStep::default()
+            },
+            Phase::AtGate { .. } => LiveStep {
+                asked: asked(id, entries),
+                ..LiveStep::default()
+            },
+            _ => continue,
+        };
+        live.insert(id.clone(), found);
+    }
+    Ok(live)
+}
+
+/// What the session of an attempt waits for.
+pub(super) async fn waiting(
+    steps: Option<&Journal>,
+    attempt: Option<&Attempt>,
+) -> anyhow::Result<Option<Countdown>> {
+    let session = attempt.and_then(|attempt| attempt.session.as_ref());
+    let (Some(steps), Some(session)) = (steps, session) else {
+        return Ok(None);
+    };
+    let waiting = history::waiting(steps, session).await?;
+    Ok(waiting.map(|(wait, retry)| Countdown {
+        cause: wait.cause,
+        until: wait.until,
+        retry: Some((retry, None)),
+    }))
+}
+
+fn asked(step: &str, entries: &[Written]) -> Option<Asked> {
+    let asked = |(_, _, entry): &Written| match entry {
+        Entry::GateOpened {
+            step: at,
+            message,
+            choices,
+            ..
+        } if at == step => Some(message.clone().map(|message| Asked {
+            message,
+            choices: choices.clone(),
+        })),
+        _ => None,
+    };
+    entries.iter().rev().find_map(asked).flatten()
+}
+
+/// What the run is, where it stands, and what went wrong so far.
+pub(super) fn document(
+    summary: &Summary,
+    run: &Run,
+    (live, now): (&BTreeMap<String, LiveStep>, Timestamp),
+) -> String {
+    let columns = match std::io::stdout().is_terminal() {
+        true => run_view::stdout_size().0,
+        false => usize::MAX,
+    };
+    let steps = plan(run);
+    let view = View {
+        steps: &steps,
+        run,
+        live,
+        process: process(summary),
+        now,
+    };
+    let mut text = head(summary, run);
+    let mut lines = view.lines(columns).into_iter();
+    text += &lines.next().unwrap_or_default();
+    text.push('\n');
+    for (line, step) in lines.zip(&steps) {
+        text += &line;
+        text.push('\n');
+        text += &attempts(run, &step.id);
+    }
+    text::plain(&text).into_owned()
+}
+
+fn head(summary: &Summary, run: &Run) -> String {
+    let mut text = format!("Run      {}\n", summary.id);
+    for (name, value) in [("File", &run.begun.file), ("Folder", &run.begun.folder)] {
+        // What cannot be written to a string does not exist.
+        writeln!(text, "{name:<8} {}", one_line(value)).ok();
+    }
+    for (name, value) in &run.begun.inputs {
+        writeln!(text, "Input    {}: {}", one_line(name), one_line(value)).ok();
+    }
+    writeln!(text, "Begun    {}", run.started).ok();
+    for time in last(&run.resumed) {
+        writeln!(text, "Resumed  {time}").ok();
+    }
+    text.push('\n');
+    text
+}
+
+/// The last few of many.
+fn last<T>(all: &[T]) -> &[T] {
+    &all[all.len().saturating_sub(MOST_ATTEMPTS)..]
+}
+
+/// What went wrong with a step, attempt by attempt.
+fn attempts(run: &Run, step: &str) -> String {
+    let visits = run.steps.get(step).map_or(&[][..], |step| &step.visits);
+    let failed = |visit: &Visit| -> Vec<String> {
+        let failed = |attempt: &Attempt| failed(visit.number, attempt);
+        visit.attempts.iter().filter_map(failed).collect()
+    };
+    let lines: Vec<String> = visits.iter().flat_map(failed).collect();
+    let shown = last(&lines);
+    let mut text = match lines.len() - shown.len() {
+        0 => String::new(),
+        more => format!("      … earlier attempts that failed: {more}\n"),
+    };
+    text += &shown.concat();
+    text
+}
+
+fn failed(visit: u32, attempt: &Attempt) -> Option<String> {
+    let problem = attempt.problem.as_ref()?;
+    let visit = match visit {
+        1 => String::new(),
+        visit => format!("visit {visit}, "),
+    };
+    let took = attempt.ended.map_or(String::new(), |ended| {
+        format!(" after {}", Span(ended.since(attempt.started)))
+    });
+    let message = match problem.message.trim() {
+        "" => String::new(),
+        message => format!(": {}", one_line(message)),
+    };
+    let next = match &attempt.next {
+        Some(Next::Wait { since, until }) => format!("; waits {}", Span(until.since(*since))),
+        Some(Next::Again) => "; tried again at once".to_owned(),
+        Some(Next::FallBack { to }) => format!("; {} takes over", one_line(to)),
+        Some(Next::Stop { why }) => format!("; {}", one_line(why)),
+        Some(Next::Finish) | None => String::new(),
+    };
+    let (number, phrase) = (attempt.number, problem.cause.phrase());
+    Some(format!(
+        "      {visit}attempt {number} failed{took}: {phrase}{message}{next}\n"
+    ))
+}
+
+/// A text from outside may not look like a line of ours.
+pub(super) fn one_line(text: &str) -> String {
+    let text = text::bounded(text, LONGEST_MESSAGE);
+    let words: Vec<&str> = text.split_whitespace().collect();
+    words.join(" ")
+}

@@ -1,0 +1,123 @@
+//! Following a run that another process is at work on, by what it writes down.
+
+use super::find::Home;
+use super::show::{document, json_lines, live, plan, process, waiting};
+use crate::exit::Exit;
+use crate::output::print;
+use crate::run_view::{Painter, Process, stdout_size};
+use outlast_agent::pipeline::entry::{Entry, Outcome};
+use outlast_agent::pipeline::history::{self, Written};
+use outlast_agent::pipeline::state::{Ended, Phase, Run};
+use outlast_engine::Clock;
+use outlast_store::journal::Summary;
+use std::io::{IsTerminal, Stdout};
+use std::time::Duration;
+
+/// How often is looked for what is new; real time, as it is for the eye.
+const LOOK: Duration = Duration::from_millis(250);
+
+/// What is watched, as far as it is known.
+pub(super) struct Watched {
+    pub(super) summary: Summary,
+    pub(super) run: Run,
+    pub(super) entries: Vec<Written>,
+    pub(super) json: bool,
+}
+
+/// Follows a run until it ends, or nobody is at work on it.
+pub(super) async fn watch(
+    home: &Home,
+    mut watched: Watched,
+    clock: &dyn Clock,
+) -> anyhow::Result<Exit> {
+    let mut painter = begin(home, &watched, clock).await?;
+    let mut after = watched.entries.last().map_or(0, |(seq, _, _)| *seq);
+    loop {
+        let id = watched.summary.id.as_str();
+        // Asked before it is read: what a process has written before it left is then read.
+        let process = process(&home.runs.summary(id).await?);
+        let new = history::read_after(&home.runs, id, after).await?;
+        for (seq, time, entry) in &new {
+            after = *seq;
+            watched.run.apply(*time, entry);
+            if let Some(painter) = &mut painter {
+                if matches!(entry, Entry::StepStarted { .. }) {
+                    painter.plan(plan(&watched.run));
+                }
+                painter.entry(*time, entry);
+            }
+        }
+        match &mut painter {
+            None => {
+                print(&json_lines(id, &new)?)?;
+            }
+            Some(painter) => {
+                painter.process(process);
+                wait_for_providers(home, &watched.run, painter).await?;
+                painter.tick(clock.now());
+            }
+        }
+        if watched.run.ended.is_some() || process == Process::Gone {
+            return Ok(end(&watched.run, painter));
+        }
+        tokio::time::sleep(LOOK).await;
+    }
+}
+
+/// Says what is known so far, and gives who tells the rest; nobody where it is told as JSON.
+async fn begin(
+    home: &Home,
+    watched: &Watched,
+    clock: &dyn Clock,
+) -> anyhow::Result<Option<Painter<Stdout>>> {
+    let Watched {
+        summary,
+        run,
+        entries,
+        json,
+    } = watched;
+    if *json {
+        print(&json_lines(&summary.id, entries)?)?;
+        return Ok(None);
+    }
+    let live = live(home, run, entries).await?;
+    print(&document(summary, run, (&live, clock.now())))?;
+    let stdout = std::io::stdout();
+    let size = stdout.is_terminal().then_some(stdout_size as fn() -> _);
+    let mut painter = Painter::new(stdout, size, &summary.id);
+    painter.plan(plan(run));
+    for (_, time, entry) in entries {
+        painter.earlier(*time, entry);
+    }
+    Ok(Some(painter))
+}
+
+async fn wait_for_providers(
+    home: &Home,
+    run: &Run,
+    painter: &mut Painter<Stdout>,
+) -> anyhow::Result<()> {
+    for (id, step) in &run.steps {
+        if step.phase == Phase::Working {
+            let countdown = waiting(home.steps.as_ref(), step.attempt()).await?;
+            painter.waits(id, countdown);
+        }
+    }
+    Ok(())
+}
+
+fn end(run: &Run, painter: Option<Painter<Stdout>>) -> Exit {
+    if let Some(mut painter) = painter {
+        painter.clear();
+        if run.ended.is_none() {
+            painter.print("○ no process is at work on it any more");
+        }
+    }
+    match &run.ended {
+        Some(Ended {
+            outcome: Outcome::Completed,
+            ..
+        }) => Exit::Success,
+        _ => Exit::Failed,
+    }
+}

@@ -1,0 +1,401 @@
+//! `outlast runs`: what is found, shown, followed and deleted of runs that are written down.
+
+use crate::support::{Outlast, Ran};
+use crate::written::{answer, completed, prompt, typed};
+use outlast_agent::pipeline::entry::Entry;
+use outlast_kernel::Timestamp;
+use outlast_store::journal::{Hold, Line, NewSession};
+use outlast_store::{Artifacts, Journal};
+use serde_json::{Value, json};
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader};
+use std::process::Stdio;
+use std::time::{Duration, SystemTime};
+use tokio::runtime::Runtime;
+
+const FIRST: &str = "01900000-0000-7000-8000-000000000001";
+const SECOND: &str = "01900000-0000-7000-8000-000000000002";
+const SESSION: &str = "01900000-0000-7000-8000-00000000000a";
+
+fn at(seconds: u64) -> Timestamp {
+    Timestamp::from_millis(1_700_000_000_000 + 1000 * seconds)
+}
+
+/// The files of a home into which runs are written.
+struct Written<'a> {
+    outlast: &'a Outlast,
+    runtime: Runtime,
+    runs: Journal,
+    steps: Journal,
+}
+
+impl<'a> Written<'a> {
+    fn new(outlast: &'a Outlast) -> Self {
+        let home = outlast.home();
+        fs::create_dir_all(&home).unwrap();
+        fs::write(home.join("VERSION"), "1\n").unwrap();
+        let open = |name| Journal::open(&home.join(name)).unwrap().journal;
+        Self {
+            outlast,
+            runtime: Runtime::new().unwrap(),
+            runs: open("runs.db"),
+            steps: open("steps.db"),
+        }
+    }
+
+    fn begin(&self, journal: &Journal, id: &str) -> Hold {
+        let new = NewSession {
+            id: id.to_owned(),
+            directory: "/project".to_owned(),
+            title: "implement".to_owned(),
+            now: at(0),
+        };
+        self.runtime.block_on(journal.begin(new)).unwrap()
+    }
+
+    fn add(&self, hold: &Hold, entries: &[(u64, Value)]) {
+        let line = |(seconds, json): &(u64, Value)| {
+            let entry: Entry = serde_json::from_value(json.clone()).unwrap();
+            Line {
+                turn: 1,
+                kind: entry.kind().to_owned(),
+                time: at(*seconds),
+                body: serde_json::to_string(&entry).unwrap(),
+            }
+        };
+        let lines = entries.iter().map(line).collect();
+        self.runtime
+            .block_on(self.runs.append(hold, lines))
+            .unwrap();
+    }
+
+    /// A run that its process has let go of.
+    fn run(&self, id: &str, entries: &[(u64, Value)]) {
+        let hold = self.begin(&self.runs, id);
+        self.add(&hold, entries);
+        self.runtime.block_on(self.runs.release(hold)).unwrap();
+    }
+
+    /// The session of a step.
+    fn session(&self) {
+        let hold = self.begin(&self.steps, SESSION);
+        let entries = [prompt("What?", typed("ok")), answer("That."), completed()];
+        let line = |entry: &outlast_engine::journal::Entry| Line {
+            turn: 1,
+            kind: entry.kind().to_owned(),
+            time: at(2),
+            body: serde_json::to_string(entry).unwrap(),
+        };
+        let lines = entries.iter().map(line).collect();
+        self.runtime
+            .block_on(self.steps.append(&hold, lines))
+            .unwrap();
+        self.runtime.block_on(self.steps.release(hold)).unwrap();
+    }
+
+    fn is_there(&self, hash: &str) -> bool {
+        self.artifacts().path(hash).unwrap().exists()
+    }
+
+    fn artifacts(&self) -> Artifacts {
+        Artifacts::open(&self.outlast.home().join("artifacts")).unwrap()
+    }
+
+    /// Keeps something that was made long ago, and says by what it is known.
+    fn make(&self, content: &str) -> String {
+        let artifacts = self.artifacts();
+        let (hash, _) = artifacts.put(content.as_bytes()).unwrap();
+        let file = File::open(artifacts.path(&hash).unwrap()).unwrap();
+        let long_ago = SystemTime::now() - Duration::from_secs(86_400);
+        file.set_modified(long_ago).unwrap();
+        hash
+    }
+}
+
+fn started() -> (u64, Value) {
+    let json = json!({"type": "run_started", "name": "implement", "file": "/project/implement.yaml", "folder": "/project",
+        "source": "", "inputs": {"topic": "birds"}});
+    (0, json)
+}
+
+/// The first step, which needs two attempts.
+fn planned() -> Vec<(u64, Value)> {
+    vec![
+        started(),
+        (
+            1,
+            json!({"type": "step_started", "step": "plan", "visit": 1}),
+        ),
+        (
+            1,
+            json!({"type": "attempt_started", "step": "plan", "visit": 1, "attempt": 1, "session": SESSION}),
+        ),
+        (
+            2,
+            json!({"type": "attempt_ended", "step": "plan", "visit": 1, "attempt": 1,
+            "problem": {"class": "contract_failure", "cause": "schema_mismatch", "message": "at /a: is \u{1b}[31mred\u{1b}[0m"},
+            "next": {"do": "again"}}),
+        ),
+        (
+            2,
+            json!({"type": "attempt_started", "step": "plan", "visit": 1, "attempt": 2, "session": SESSION}),
+        ),
+        (
+            9,
+            json!({"type": "attempt_ended", "step": "plan", "visit": 1, "attempt": 2, "next": {"do": "finish"}}),
+        ),
+    ]
+}
+
+fn plan_ended(hash: &str) -> (u64, Value) {
+    let artifacts = json!({"output": {"hash": hash, "size": 5}});
+    let json = json!({"type": "step_ended", "step": "plan", "visit": 1, "outcome": "completed", "artifacts": artifacts});
+    (9, json)
+}
+
+fn test_waits() -> Vec<(u64, Value)> {
+    vec![
+        (
+            10,
+            json!({"type": "step_started", "step": "test", "visit": 1}),
+        ),
+        (
+            10,
+            json!({"type": "attempt_started", "step": "test", "visit": 1, "attempt": 1}),
+        ),
+        (
+            11,
+            json!({"type": "attempt_ended", "step": "test", "visit": 1, "attempt": 1,
+            "problem": {"class": "transient", "cause": "network", "message": "connection reset"},
+            "next": {"do": "wait", "since": at(11), "until": at(41)}}),
+        ),
+    ]
+}
+
+fn ended(outcome: &str) -> (u64, Value) {
+    let json = json!({"type": "run_ended", "outcome": outcome, "reason": "step test failed"});
+    (60, json)
+}
+
+#[test]
+fn without_a_run_there_is_nothing_to_show() {
+    let outlast = Outlast::new();
+    let ran = outlast.run(&["runs"]);
+    assert_eq!((ran.code, ran.stderr.as_str()), (0, "No runs yet.\n"));
+    assert_eq!(outlast.run(&["runs", "--json"]).stdout, "[]\n");
+    let ran = outlast.run(&["runs", "show"]);
+    assert_eq!(
+        (ran.code, ran.stderr.as_str()),
+        (2, "error: there is no run yet\n")
+    );
+    assert!(!outlast.home().exists(), "looking makes nothing");
+}
+
+#[test]
+fn every_run_is_a_line() {
+    let outlast = Outlast::new();
+    let written = Written::new(&outlast);
+    let run = |number: u32, entries: &[(u64, Value)]| {
+        written.run(
+            &format!("01900000-0000-7000-8000-00000000000{number}"),
+            entries,
+        );
+    };
+    run(1, &[started(), ended("completed")]);
+    run(2, &[started(), ended("failed")]);
+    run(3, &[started(), ended("canceled")]);
+    run(4, &[started()]);
+    let at_work = written.begin(&written.runs, "01900000-0000-7000-8000-000000000005");
+    written.add(&at_work, &[started()]);
+    let ran = outlast.run(&["runs"]);
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    insta::assert_snapshot!(ran.stdout);
+    assert_eq!(outlast.run(&["runs", "list"]).stdout, ran.stdout);
+    let rows: Value =
+        serde_json::from_str(&outlast.run(&["runs", "list", "--json"]).stdout).unwrap();
+    assert_eq!(rows[0]["state"], "running");
+    assert_eq!(rows[4]["pipeline"], "implement");
+}
+
+#[test]
+fn a_run_is_shown_with_what_went_wrong() {
+    let outlast = Outlast::new();
+    let written = Written::new(&outlast);
+    let mut entries = planned();
+    entries.push(plan_ended("ab"));
+    entries.extend(test_waits());
+    entries.push((20, json!({"type": "run_resumed"})));
+    written.run(FIRST, &entries);
+    let ran = outlast.run(&["runs", "show", "0190"]);
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    insta::assert_snapshot!(ran.stdout);
+    assert_eq!(outlast.run(&["runs", "show"]).stdout, ran.stdout);
+}
+
+#[test]
+fn a_run_as_json_is_its_entries() {
+    let outlast = Outlast::new();
+    let written = Written::new(&outlast);
+    written.run(FIRST, &[started(), ended("failed")]);
+    let ran = outlast.run(&["runs", "show", "--json"]);
+    let lines: Vec<Value> = ran
+        .stdout
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    assert_eq!(lines.len(), 2);
+    let expected = json!({"v": 1, "seq": 2, "time": at(60), "run_id": FIRST, "type": "run_ended", "outcome": "failed",
+        "reason": "step test failed"});
+    assert_eq!(lines[1], expected);
+}
+
+#[test]
+fn a_step_is_shown_by_its_session() {
+    let outlast = Outlast::new();
+    let written = Written::new(&outlast);
+    written.session();
+    let mut entries = planned();
+    entries.extend(test_waits());
+    written.run(FIRST, &entries);
+    let ran = outlast.run(&["runs", "show", "--step", "plan"]);
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    assert!(
+        ran.stdout.contains("What?") && ran.stdout.contains("That."),
+        "{}",
+        ran.stdout
+    );
+    for (step, problem) in [
+        (
+            "test",
+            "error: step test has asked no model: there is no session to show\n",
+        ),
+        (
+            "paln",
+            "error: no step paln has begun; there are: plan, test\n",
+        ),
+    ] {
+        let ran = outlast.run(&["runs", "show", "--step", step]);
+        assert_eq!((ran.code, ran.stderr.as_str()), (2, problem));
+    }
+}
+
+#[test]
+fn a_run_is_followed_until_it_ends() {
+    let outlast = Outlast::new();
+    let written = Written::new(&outlast);
+    let hold = written.begin(&written.runs, FIRST);
+    written.add(&hold, &planned());
+    let mut command = outlast.command(&["runs", "show", "--watch"]);
+    let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap())
+        .lines()
+        .map(Result::unwrap);
+    // What there is so far is said at once.
+    assert!(lines.next().unwrap().contains(FIRST));
+    let last = lines.find(|line| line.contains("attempt 1 failed"));
+    assert!(last.is_some());
+    written.add(&hold, &[plan_ended("ab")]);
+    let next = lines.next();
+    assert_eq!(
+        next.as_deref(),
+        Some("✓ plan: completed after 2 attempts in 8s")
+    );
+    let mut rest = test_waits();
+    rest.push(ended("failed"));
+    written.add(&hold, &rest);
+    let rest: Vec<String> = lines.collect();
+    let expected = [
+        "▶ test",
+        "⚠ test: Connection failed, retrying in 30s… (attempt 2): connection reset",
+        "✗ implement: failed after 1m: step test failed",
+    ];
+    assert_eq!(rest, expected);
+    assert_eq!(child.wait().unwrap().code(), Some(1));
+    // One that comes to a run that is over hears all of it, and waits for nothing.
+    let ran = outlast.run(&["runs", "show", "--watch", "--json"]);
+    assert_eq!(
+        (ran.code, ran.stdout.lines().count()),
+        (1, 11),
+        "{}",
+        ran.stdout
+    );
+}
+
+#[test]
+fn a_run_that_nobody_is_at_work_on_is_not_followed() {
+    let outlast = Outlast::new();
+    let written = Written::new(&outlast);
+    written.run(FIRST, &planned());
+    let ran = outlast.run(&["runs", "show", "--watch"]);
+    assert_eq!(ran.code, 1, "{}", ran.stderr);
+    assert!(
+        ran.stdout
+            .ends_with("○ no process is at work on it any more\n"),
+        "{}",
+        ran.stdout
+    );
+}
+
+#[test]
+fn what_cannot_be_found_is_said() {
+    let outlast = Outlast::new();
+    let written = Written::new(&outlast);
+    written.run(FIRST, &[started()]);
+    written.run(SECOND, &[started()]);
+    for (name, problem) in [
+        (
+            "0200",
+            "error: there is no run 0200; `outlast runs` lists them\n",
+        ),
+        (
+            "0190",
+            "error: 2 runs begin with `0190`; give more of the name\n",
+        ),
+        ("", "error: the name of a run is empty\n"),
+    ] {
+        let ran = outlast.run(&["runs", "show", name]);
+        assert_eq!((ran.code, ran.stderr.as_str()), (2, problem));
+    }
+}
+
+#[test]
+fn a_deleted_run_leaves_nothing_behind_and_takes_nothing_from_others() {
+    let outlast = Outlast::new();
+    let written = Written::new(&outlast);
+    let (own, shared) = (written.make("own"), written.make("shared"));
+    written.session();
+    let mut entries = planned();
+    entries.extend([plan_ended(&own), plan_ended(&shared), ended("failed")]);
+    written.run(FIRST, &entries);
+    written.run(SECOND, &[started(), plan_ended(&shared)]);
+    let ran = outlast.run(&["runs", "delete", FIRST]);
+    let expected = format!("Deleted {FIRST}.\n");
+    assert_eq!((ran.code, ran.stderr), (0, expected));
+    assert_eq!(
+        (written.is_there(&own), written.is_there(&shared)),
+        (false, true)
+    );
+    let sessions = written.runtime.block_on(written.steps.sessions()).unwrap();
+    assert_eq!(sessions, []);
+    assert!(outlast.run(&["runs"]).stdout.starts_with(SECOND));
+}
+
+#[test]
+fn what_is_at_work_or_not_finished_is_not_deleted_by_its_age() {
+    let outlast = Outlast::new();
+    let written = Written::new(&outlast);
+    let made = written.make("made");
+    let at_work = written.begin(&written.runs, FIRST);
+    written.add(&at_work, &[started()]);
+    written.run(SECOND, &[started()]);
+    let old = "01900000-0000-7000-8000-000000000003";
+    written.run(old, &[started(), ended("completed")]);
+    let ran = outlast.run(&["runs", "delete", "--older-than", "30d"]);
+    assert_eq!((ran.code, ran.stderr.as_str()), (0, "Deleted 1.\n"));
+    assert_eq!(outlast.run(&["runs"]).stdout.lines().count(), 2);
+    assert!(written.is_there(&made), "whoever is at work may need it");
+    let ran: Ran = outlast.run(&["runs", "delete", FIRST]);
+    let expected =
+        format!("error: run {FIRST} is at work; `outlast runs cancel {FIRST}` ends it\n");
+    assert_eq!((ran.code, ran.stderr), (2, expected));
+}
