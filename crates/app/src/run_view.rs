@@ -10,7 +10,7 @@ mod painter;
 mod words;
 
 pub(crate) use live::{Asked, Countdown, LiveStep};
-pub(crate) use painter::{Painter, stdout_size};
+pub(crate) use painter::{Painter, stderr_size, stdout_size};
 
 use crate::progress::time_of_day;
 use outlast_agent::pipeline::definition::Pipeline;

@@ -9,7 +9,7 @@ use crate::exit::Exit;
 use crate::follow::TICK;
 use crate::interrupt::{Signal, Signals};
 use crate::output::safe_json;
-use crate::run_view::{Painter, planned, terminal_size};
+use crate::run_view::{Painter, planned, stderr_size};
 use answers::Answers;
 use anyhow::Context;
 use outlast_agent::pipeline::entry::{Entry, Outcome};
@@ -106,7 +106,7 @@ struct View {
 impl View {
     fn new(runner: &Runner, json: bool) -> Self {
         let stderr = std::io::stderr();
-        let size = stderr.is_terminal().then_some(terminal_size as fn() -> _);
+        let size = stderr.is_terminal().then_some(stderr_size as fn() -> _);
         let mut painter = Painter::new(stderr, size, runner.id());
         painter.plan(planned(runner.pipeline()));
         painter.begin(runner.state());

@@ -63,6 +63,11 @@ impl<Out: Write> Painter<Out> {
         self.process = process;
     }
 
+    /// Goes on from where a run stands.
+    pub(crate) fn begin(&mut self, run: &Run) {
+        self.run = run.clone();
+    }
+
     /// Takes note of what happened before anybody watched.
     pub(crate) fn earlier(&mut self, time: Timestamp, entry: &Entry) {
         self.apply(time, entry);
