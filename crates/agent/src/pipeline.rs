@@ -21,6 +21,7 @@ mod program;
 mod react;
 pub mod runner;
 mod spent;
+pub mod given;
 pub mod state;
 mod template;
 mod watchdog;

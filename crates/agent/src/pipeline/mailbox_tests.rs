@@ -1,0 +1,198 @@
+//! Letters that are posted, taken, damaged, and posted by many at once.
+
+use super::*;
+use tempfile::TempDir;
+
+const RUN: &str = "019a8f2e-0c1d-7e3f-8a4b-5c6d7e8f9a0b";
+const OTHER: &str = "019a8f2e-0c1d-7e3f-8a4b-5c6d7e8f9a0c";
+
+fn mailbox() -> (TempDir, Mailbox) {
+    let folder = TempDir::new().unwrap();
+    let mailbox = Mailbox::new(&folder.path().join("mail"));
+    (folder, mailbox)
+}
+
+fn answer(choice: &str) -> Letter {
+    Letter::Answer {
+        step: Some("approve".to_owned()),
+        choice: Some(choice.to_owned()),
+    }
+}
+
+fn taken(mailbox: &Mailbox, run: &str) -> Vec<Letter> {
+    let letters = mailbox.take(run).unwrap();
+    letters.into_iter().map(Result::unwrap).collect()
+}
+
+#[test]
+fn letters_are_taken_once_in_order_and_by_the_run_that_they_are_for() {
+    let (_folder, mailbox) = mailbox();
+    assert_eq!(taken(&mailbox, RUN), []);
+    let letters = [
+        answer("y"),
+        Letter::RetryNow { step: None },
+        answer("n"),
+        Letter::Cancel {},
+    ];
+    for letter in &letters {
+        mailbox.post(RUN, letter).unwrap();
+    }
+    mailbox.post(OTHER, &Letter::Cancel {}).unwrap();
+    // Whoever comes later finds them as well.
+    let later = mailbox.clone();
+    assert_eq!(taken(&later, RUN), letters);
+    assert_eq!(taken(&mailbox, RUN), []);
+    mailbox.post(RUN, &answer("y")).unwrap();
+    assert_eq!(taken(&mailbox, RUN), [answer("y")]);
+    assert_eq!(taken(&mailbox, OTHER), [Letter::Cancel {}]);
+}
+
+#[test]
+fn the_tenth_letter_comes_after_the_ninth() {
+    let (_folder, mailbox) = mailbox();
+    let letters: Vec<_> = (0..25).map(|number| answer(&number.to_string())).collect();
+    for letter in &letters {
+        mailbox.post(RUN, letter).unwrap();
+    }
+    assert_eq!(taken(&mailbox, RUN), letters);
+}
+
+#[test]
+fn what_is_written_stays_as_it_is() {
+    let table = [
+        (
+            answer("y"),
+            r#"{"type":"answer","step":"approve","choice":"y"}"#,
+        ),
+        (
+            Letter::Answer {
+                step: None,
+                choice: None,
+            },
+            r#"{"type":"answer"}"#,
+        ),
+        (Letter::RetryNow { step: None }, r#"{"type":"retry_now"}"#),
+        (Letter::Cancel {}, r#"{"type":"cancel"}"#),
+    ];
+    for (letter, text) in table {
+        assert_eq!(serde_json::to_string(&letter).unwrap(), text);
+        assert_eq!(serde_json::from_str::<Letter>(text).unwrap(), letter);
+    }
+}
+
+#[test]
+fn what_cannot_be_read_is_said_once_and_the_rest_is_taken() {
+    let (folder, mailbox) = mailbox();
+    mailbox.post(RUN, &answer("y")).unwrap();
+    let place = folder.path().join("mail").join(RUN);
+    let spoilt = [
+        "",
+        "{",
+        r#"{"type":"explode"}"#,
+        r#"{"type":"cancel","when":"later"}"#,
+        "\u{0}",
+    ];
+    for (number, text) in spoilt.iter().enumerate() {
+        fs::write(place.join(name(2 + number as u64)), text).unwrap();
+    }
+    let long = format!(r#"{{"type":"retry_now","step":"{}"}}"#, "x".repeat(70_000));
+    fs::write(place.join(name(7)), long).unwrap();
+    fs::create_dir(place.join(name(8))).unwrap();
+    fs::write(place.join("draft"), "of one who died").unwrap();
+    fs::write(place.join("9.json"), r#"{"type":"cancel"}"#).unwrap();
+    mailbox.post(RUN, &answer("n")).unwrap();
+    let letters = mailbox.take(RUN).unwrap();
+    assert_eq!(letters.len(), 9);
+    assert!(matches!(&letters[0], Ok(letter) if *letter == answer("y")));
+    assert!(matches!(&letters[8], Ok(letter) if *letter == answer("n")));
+    for letter in &letters[1..8] {
+        let error = letter.as_ref().unwrap_err();
+        assert!(matches!(error, Error::Unreadable { .. }), "{error}");
+    }
+    assert_eq!(taken(&mailbox, RUN), []);
+}
+
+#[test]
+fn only_the_id_of_a_run_leads_to_letters() {
+    let (folder, mailbox) = mailbox();
+    let upper = RUN.to_uppercase();
+    let braced = format!("{{{RUN}}}");
+    let simple = RUN.replace('-', "");
+    let below = format!("{RUN}/..");
+    let absolute = folder.path().to_str().unwrap();
+    let names = [
+        "", ".", "..", "lock", "../x", absolute, &upper, &braced, &simple, &below,
+    ];
+    for run in names {
+        let refused = [
+            mailbox.post(run, &Letter::Cancel {}).err(),
+            mailbox.take(run).err(),
+        ];
+        for error in refused {
+            assert!(matches!(error, Some(Error::NoRun { .. })), "{run}");
+        }
+    }
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn letters_are_bounded_in_length_and_number() {
+    let (_folder, mailbox) = mailbox();
+    let long = answer(&"x".repeat(LONGEST_LETTER));
+    let refused = mailbox.post(RUN, &long);
+    assert!(matches!(refused, Err(Error::TooLong { .. })));
+    for _ in 0..MOST_LETTERS {
+        mailbox.post(RUN, &Letter::Cancel {}).unwrap();
+    }
+    let refused = mailbox.post(RUN, &Letter::Cancel {});
+    assert!(matches!(refused, Err(Error::Full { .. })));
+    mailbox.post(OTHER, &Letter::Cancel {}).unwrap();
+    assert_eq!(taken(&mailbox, RUN).len(), MOST_LETTERS);
+    mailbox.post(RUN, &Letter::Cancel {}).unwrap();
+}
+
+#[test]
+fn of_many_that_post_while_somebody_takes_no_letter_is_lost_or_comes_twice() {
+    let (_folder, mailbox) = mailbox();
+    let (writers, each) = (4, 25);
+    let mut found = Vec::new();
+    std::thread::scope(|scope| {
+        for writer in 0..writers {
+            let mailbox = &mailbox;
+            scope.spawn(move || {
+                for number in 0..each {
+                    let letter = answer(&format!("{writer} {number:02}"));
+                    mailbox.post(RUN, &letter).unwrap();
+                }
+            });
+        }
+        while found.len() < writers * each {
+            found.extend(taken(&mailbox, RUN));
+            std::thread::yield_now();
+        }
+    });
+    assert_eq!(taken(&mailbox, RUN), []);
+    for writer in 0..writers {
+        let own = |letter: &&Letter| matches!(letter, Letter::Answer { choice: Some(choice), .. } if choice.starts_with(&format!("{writer} ")));
+        let letters: Vec<_> = found.iter().filter(own).cloned().collect();
+        let expected: Vec<_> = (0..each)
+            .map(|number| answer(&format!("{writer} {number:02}")))
+            .collect();
+        assert_eq!(letters, expected);
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn letters_are_private() {
+    use std::os::unix::fs::PermissionsExt;
+    let (folder, mailbox) = mailbox();
+    let mail = folder.path().join("mail");
+    fs::create_dir(&mail).unwrap();
+    mailbox.post(RUN, &Letter::Cancel {}).unwrap();
+    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    let place = mail.join(RUN);
+    assert_eq!((mode(&mail), mode(&place)), (0o700, 0o700));
+    assert_eq!(mode(&place.join(name(1))), 0o600);
+    assert_eq!(mode(&mail.join("lock")), 0o600);
+}
