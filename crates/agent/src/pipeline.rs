@@ -22,6 +22,8 @@ mod react;
 pub mod runner;
 mod spent;
 pub mod given;
+pub(crate) mod failing;
+pub(crate) mod process;
 pub mod state;
 mod template;
 mod watchdog;

@@ -422,7 +422,9 @@ fn scope(cause: Cause) -> Scope {
         | Cause::Permission
         | Cause::Billing => Scope::Credential,
         Cause::ServerError | Cause::Network | Cause::Timeout => Scope::Provider,
-        Cause::MissingBinary | Cause::Internal | Cause::Misconfigured => Scope::Process,
+        Cause::MissingBinary | Cause::Internal | Cause::Misconfigured | Cause::CommandFailed => {
+            Scope::Process
+        }
         _ => Scope::Request,
     }
 }

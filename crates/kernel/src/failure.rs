@@ -137,6 +137,11 @@ impl Failure {
         Self::seen(provider, Transport::Thrown, message, at)
     }
 
+    /// What a child process said when it failed.
+    pub fn process(program: &str, message: &str, at: Timestamp) -> Self {
+        Self::seen(program, Transport::Process, message, at)
+    }
+
     fn seen(provider: &str, transport: Transport, message: &str, at: Timestamp) -> Self {
         let phase = match transport {
             Transport::Thrown | Transport::Process => Phase::BeforeHeaders,

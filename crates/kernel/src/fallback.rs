@@ -53,7 +53,8 @@ impl Condition {
     pub fn of(verdict: &Verdict) -> Option<Self> {
         Some(match verdict.cause {
             Cause::UsageLimit => Self::UsageLimit,
-            Cause::EmptyOutput => return None,
+            // Nothing that another model would do better.
+            Cause::EmptyOutput | Cause::CommandFailed => return None,
             Cause::ContextOverflow => Self::Overflow,
             Cause::ContentFilter => Self::Refusal,
             Cause::Auth

@@ -25,7 +25,9 @@ fn every_failure_that_leaves_a_model_is_one_of_the_conditions() {
     for cause in Cause::ALL {
         let expected = match cause.class() {
             Class::Transient if *cause == Cause::UsageLimit => Some(Condition::UsageLimit),
-            Class::Transient if *cause != Cause::EmptyOutput => Some(Condition::Overload),
+            Class::Transient if !matches!(cause, Cause::EmptyOutput | Cause::CommandFailed) => {
+                Some(Condition::Overload)
+            }
             _ => match cause {
                 Cause::Auth
                 | Cause::Permission

@@ -95,6 +95,8 @@ causes! {
     TruncatedStream => Transient, "truncated_stream", "Stream cut off";
     /// The answer was empty.
     EmptyOutput => Transient, "empty_output", "Empty answer";
+    /// A command failed in a way that may pass: it says so itself, or whoever wrote the step does.
+    CommandFailed => Transient, "command_failed", "Command failed";
     /// The credential was refused.
     Auth => Deterministic, "auth", "Credential refused";
     /// The credential may not do this.

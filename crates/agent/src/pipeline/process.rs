@@ -7,6 +7,7 @@
 
 use super::definition::CommandLine;
 use super::entry::Problem;
+use super::failing::said;
 use crate::tools::output::{Kept, printed, without_cut_start};
 use outlast_engine::CancellationToken;
 use outlast_kernel::text;
@@ -165,7 +166,7 @@ pub(crate) fn end_leftover(process: u32, born: u64) {
 pub(crate) fn end_leftover(_: u32, _: u64) {}
 
 /// What is run, as it may be shown.
-fn name(line: &CommandLine) -> String {
+pub(super) fn name(line: &CommandLine) -> String {
     let name = match line {
         CommandLine::Shell(line) => line.trim(),
         CommandLine::Program(program) => program.first().map_or("", String::as_str),
@@ -198,12 +199,7 @@ fn refused_by_shell(line: &CommandLine, ran: &Ran) -> Option<Problem> {
         (CommandLine::Shell(_), Some(126)) => Cause::Permission,
         _ => return None,
     };
-    let said = match ran.errors.trim() {
-        "" => ran.tail.trim(),
-        errors => errors,
-    };
-    let last = said.lines().next_back().map(str::trim);
-    let last = last.filter(|line| !line.is_empty());
+    let last = said::last_line(ran);
     let why = last.map_or_else(
         || format!("{} could not be started", name(line)),
         str::to_owned,

@@ -1,0 +1,169 @@
+//! What it means that a command or an agent program failed.
+//!
+//! Facts decide: the signal that ended it, the exit code where the program is known for what it means by it, a test
+//! runner on the line. Only then is read what it printed. Invariants: what an exit has settled, no wording changes; an exit
+//! that says nothing about itself is tried again only where the step asks for it; nobody but a signal or the caller says
+//! that it was cancelled.
+//! Not here: what is done about it (see `react`).
+
+mod codes;
+mod line;
+mod runners;
+pub(super) mod said;
+
+use super::definition::CommandLine;
+use super::entry::Problem;
+use super::process::{Ran, name};
+use codes::Meaning;
+use outlast_kernel::Timestamp;
+use outlast_kernel::verdict::{Cause, Class};
+use said::{Heard, Speaker};
+
+/// What went wrong with a command that did not end well. `is_explicit`: whether the step says itself that it is to be
+/// tried again.
+pub(crate) fn problem(line: &CommandLine, ran: &Ran, is_explicit: bool, now: Timestamp) -> Problem {
+    let programs = line::answerable(line);
+    let code = ran.code.unwrap_or_default();
+    if runners::failed_tests(code, &programs, &ran.tail) && !shell_complains(ran) {
+        let settled = programs.len() == 1 || runners::has_marks(&ran.tail);
+        let other = match settled {
+            true => fetching(ran, now),
+            false => said::heard(Speaker::Command, ran, now),
+        };
+        return other.map_or_else(
+            || tests_failed(line, ran),
+            |heard| found(ran, heard, is_explicit),
+        );
+    }
+    let meaning = match ran.signal {
+        Some(signal) => codes::by_signal(signal),
+        None => codes::meaning(code, &programs),
+    };
+    let heard = || said::heard(Speaker::Command, ran, now);
+    judged(ran, meaning, heard, is_explicit)
+}
+
+/// What went wrong with an agent program: it did not end well, or it says itself that it failed.
+pub(crate) fn agent_problem(
+    error: Option<&str>,
+    ran: &Ran,
+    is_explicit: bool,
+    now: Timestamp,
+) -> Problem {
+    let own = error.map(str::trim).filter(|error| !error.is_empty());
+    if let Some(own) = own {
+        let heard = said::meaning(Speaker::Agent, own, now).unwrap_or_else(|| Heard {
+            line: own.to_owned(),
+            cause: Cause::Unknown,
+            not_before: None,
+        });
+        let message = heard.line.clone();
+        return Problem {
+            message: outlast_kernel::text::message(&message),
+            ..found(ran, heard, is_explicit)
+        };
+    }
+    let meaning = match ran.signal {
+        Some(signal) => codes::by_signal(signal),
+        None => codes::meaning(ran.code.unwrap_or_default(), &[]),
+    };
+    let heard = || said::heard(Speaker::Agent, ran, now);
+    judged(ran, meaning, heard, is_explicit)
+}
+
+/// What follows from what the exit means and what was said.
+fn judged(
+    ran: &Ran,
+    meaning: Option<Meaning>,
+    heard: impl FnOnce() -> Option<Heard>,
+    is_explicit: bool,
+) -> Problem {
+    let bare = |cause| Heard {
+        line: said::last_line(ran).unwrap_or_default().to_owned(),
+        cause,
+        not_before: None,
+    };
+    let heard = match meaning {
+        Some(Meaning::Settled(cause)) => bare(cause),
+        Some(Meaning::Default(cause)) => heard()
+            // What asks to be tried again is, whatever it said before.
+            .filter(|heard| {
+                cause != Cause::CommandFailed || heard.cause.class() == Class::Transient
+            })
+            .unwrap_or_else(|| bare(cause)),
+        None => heard().unwrap_or_else(|| bare(Cause::Unknown)),
+    };
+    // A killed program says nothing about itself either.
+    let killed = ran.signal == Some(9) || ran.code == Some(137);
+    let heard = match heard.cause {
+        Cause::Misconfigured if killed && is_explicit => Heard {
+            cause: Cause::Unknown,
+            ..heard
+        },
+        _ => heard,
+    };
+    found(ran, heard, is_explicit)
+}
+
+fn found(ran: &Ran, heard: Heard, is_explicit: bool) -> Problem {
+    let cause = match heard.cause {
+        Cause::Unknown if is_explicit => Cause::CommandFailed,
+        cause => cause,
+    };
+    let ending = how_it_ended(ran);
+    let message = match heard.line.is_empty() {
+        true => ending,
+        false => format!("{ending}: {}", heard.line),
+    };
+    Problem {
+        not_before: heard
+            .not_before
+            .filter(|_| cause.class() == Class::Transient),
+        ..Problem::new(cause, message)
+    }
+}
+
+/// How it ended that did not end well, in words.
+fn how_it_ended(ran: &Ran) -> String {
+    match (ran.code, ran.signal) {
+        (_, Some(signal)) => format!("killed by signal {signal}{}", codes::signal_name(signal)),
+        (Some(code), None) => format!("exit status {code}"),
+        (None, None) => "stopped".to_owned(),
+    }
+}
+
+/// The same tests make the same message, so that the same failure is known again.
+fn tests_failed(line: &CommandLine, ran: &Ran) -> Problem {
+    let failing = runners::failing_lines(&ran.tail);
+    let named = match failing.is_empty() {
+        true => said::last_line(ran).unwrap_or_default().to_owned(),
+        false => failing.join(" / "),
+    };
+    let message = format!("{} failed: {named}", name(line));
+    let mut problem = Problem::new(Cause::TestsFailed, message);
+    if !ran.tail.is_empty() {
+        problem.violations.push(ran.tail.clone());
+    }
+    problem
+}
+
+/// What a test runner says that never came to its tests, since it could not fetch what they need.
+fn fetching(ran: &Ran, now: Timestamp) -> Option<Heard> {
+    let lines = ran.tail.lines().rev().take(20);
+    lines
+        .filter(|line| runners::is_fetching(line))
+        .filter_map(|line| said::meaning(Speaker::Command, line.trim(), now))
+        .find(|heard| heard.cause.class() == Class::Transient)
+}
+
+/// Whether the shell itself says last that something could not be done.
+fn shell_complains(ran: &Ran) -> bool {
+    let last = said::last_line(ran).unwrap_or_default();
+    ["bash: ", "sh: ", "/bin/sh: "]
+        .iter()
+        .any(|shell| last.starts_with(shell))
+}
+
+#[cfg(test)]
+#[path = "failing_tests.rs"]
+mod tests;

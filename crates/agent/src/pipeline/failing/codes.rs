@@ -1,0 +1,118 @@
+//! What the exit code of a known program means, and what a signal does.
+//!
+//! Data: a new program or code goes here. Only what is documented by the program, and means one thing, settles a cause.
+
+use super::line::Simple;
+use outlast_kernel::verdict::Cause;
+
+/// What an exit says by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Meaning {
+    /// That, whatever was printed.
+    Settled(Cause),
+    /// That, unless what was printed says more.
+    Default(Cause),
+}
+
+use Cause::{
+    Auth, CommandFailed, Interrupted, InvalidRequest, Misconfigured, MissingBinary, Network,
+    Permission, Timeout, TruncatedStream, Unknown,
+};
+
+/// The program, the codes, and what they mean for it.
+const CODES: &[(&[&str], &[i32], Meaning)] = &[
+    (
+        &["curl"],
+        &[5, 6, 7, 16, 35, 52, 55, 56, 92, 95, 96],
+        Meaning::Settled(Network),
+    ),
+    (&["curl"], &[28], Meaning::Settled(Timeout)),
+    (&["curl"], &[18], Meaning::Settled(TruncatedStream)),
+    (
+        &["curl"],
+        &[23, 51, 58, 60, 77, 83],
+        Meaning::Settled(Misconfigured),
+    ),
+    (&["curl"], &[67], Meaning::Settled(Auth)),
+    (&["curl"], &[1, 2, 3], Meaning::Settled(InvalidRequest)),
+    (&["wget"], &[4], Meaning::Settled(Network)),
+    (&["wget"], &[3, 5], Meaning::Settled(Misconfigured)),
+    (&["wget"], &[6], Meaning::Settled(Auth)),
+    (&["wget"], &[2], Meaning::Settled(InvalidRequest)),
+    // The connection itself; a refused key says so.
+    (&["ssh", "scp", "sftp"], &[255], Meaning::Default(Network)),
+    (&["rsync"], &[10, 12], Meaning::Settled(Network)),
+    (&["rsync"], &[30, 35], Meaning::Settled(Timeout)),
+    (&["rsync"], &[11], Meaning::Settled(Misconfigured)),
+    (&["gh"], &[4], Meaning::Settled(Auth)),
+    (&["aws"], &[252], Meaning::Settled(InvalidRequest)),
+    (&["aws"], &[253], Meaning::Settled(Misconfigured)),
+];
+
+/// What the code means, if it means something for one of the programs that may have given it.
+pub(super) fn meaning(code: i32, programs: &[Simple]) -> Option<Meaning> {
+    if code == 124 && programs.iter().any(|program| program.is_timed) {
+        return Some(Meaning::Settled(Timeout));
+    }
+    let known = programs.iter().find_map(|simple| {
+        let fits = |(names, codes, _): &&(&[&str], &[i32], Meaning)| {
+            names.contains(&simple.program()) && codes.contains(&code)
+        };
+        CODES.iter().find(fits).map(|(_, _, meaning)| *meaning)
+    });
+    // What another program may have meant by it is not settled.
+    match (known, programs) {
+        (Some(Meaning::Settled(cause)), [_, _, ..]) => Some(Meaning::Default(cause)),
+        (Some(meaning), _) => Some(meaning),
+        (None, _) => by_convention(code),
+    }
+}
+
+/// What codes mean by themselves: those of shells, those of `sysexits`, and 128 and the number of a signal.
+fn by_convention(code: i32) -> Option<Meaning> {
+    Some(match code {
+        127 => Meaning::Default(MissingBinary),
+        126 => Meaning::Default(Permission),
+        // EX_TEMPFAIL: the one code by which a program asks to be tried again.
+        75 => Meaning::Default(CommandFailed),
+        77 => Meaning::Default(Permission),
+        78 => Meaning::Default(Misconfigured),
+        64 => Meaning::Default(InvalidRequest),
+        130 | 132 | 134..=139 | 143 | 152 | 153 => return by_signal(code - 128),
+        _ => return None,
+    })
+}
+
+/// What a signal means that was not ours.
+pub(super) fn by_signal(signal: i32) -> Option<Meaning> {
+    Some(match signal {
+        // Somebody or the system asked it to end: no failure of what it does.
+        2 | 15 => Meaning::Settled(Interrupted),
+        // Mostly the system, for want of memory. That seldom passes while everything else stays as it is, and each try
+        // costs as much as the first: it is tried again only where somebody said so.
+        9 => Meaning::Default(Misconfigured),
+        // Limits on processor time and on the size of files.
+        24 | 25 => Meaning::Settled(Misconfigured),
+        // A fault of the program.
+        4 | 6 | 7 | 8 | 11 => Meaning::Default(Unknown),
+        _ => return None,
+    })
+}
+
+/// The name of a signal, where it has one that is known.
+pub(super) const fn signal_name(signal: i32) -> &'static str {
+    match signal {
+        2 => " (interrupt)",
+        4 => " (illegal instruction)",
+        6 => " (abort)",
+        7 => " (bus error)",
+        8 => " (arithmetic fault)",
+        9 => " (kill; often for want of memory)",
+        11 => " (segmentation fault)",
+        13 => " (nobody read what it printed)",
+        15 => " (termination)",
+        24 => " (limit on processor time)",
+        25 => " (limit on file size)",
+        _ => "",
+    }
+}

@@ -1,0 +1,226 @@
+//! Test runners: by which command lines they are known, and by which codes they say that tests failed.
+//!
+//! Data: a new runner is a row. What does not build counts as failing tests: it is repaired in the same way.
+
+use super::line::Simple;
+
+/// The codes that mean that tests failed.
+#[derive(Clone, Copy, Debug)]
+enum Codes {
+    /// These.
+    These(&'static [i32]),
+    /// Any by which a program ends of itself: it passes on what it started.
+    Any,
+}
+
+struct Runner {
+    programs: &'static [&'static str],
+    /// One of these must be among the first arguments that are no options; none needs to when it is empty.
+    words: &'static [&'static str],
+    codes: Codes,
+}
+
+const fn runner(
+    programs: &'static [&'static str],
+    words: &'static [&'static str],
+    codes: Codes,
+) -> Runner {
+    Runner {
+        programs,
+        words,
+        codes,
+    }
+}
+
+const ONE: Codes = Codes::These(&[1]);
+
+const RUNNERS: &[Runner] = &[
+    runner(&["go"], &["test"], ONE),
+    runner(&["gotestsum", "ginkgo"], &[], ONE),
+    runner(&["cargo"], &["test", "t"], Codes::These(&[101])),
+    runner(&["cargo"], &["nextest"], Codes::These(&[100, 101])),
+    runner(&["cargo-nextest"], &[], Codes::These(&[100, 101])),
+    runner(
+        &["npm", "pnpm", "yarn", "bun"],
+        &["test", "t", "tst"],
+        Codes::Any,
+    ),
+    runner(&["npm", "pnpm", "yarn", "bun"], &["test:"], Codes::Any),
+    runner(&["node"], &["--test"], ONE),
+    runner(
+        &["deno", "swift", "dart", "flutter", "dotnet"],
+        &["test"],
+        ONE,
+    ),
+    runner(&["jest", "vitest", "ava", "karma"], &[], ONE),
+    runner(&["mocha"], &[], Codes::Any),
+    runner(&["playwright"], &["test"], ONE),
+    runner(&["cypress"], &["run"], Codes::Any),
+    runner(&["pytest", "py.test", "nose2", "behave", "trial"], &[], ONE),
+    runner(
+        &["python", "python3"],
+        &["pytest", "unittest", "nose2"],
+        ONE,
+    ),
+    runner(&["tox", "nox"], &[], Codes::Any),
+    runner(
+        &["make", "gmake"],
+        &["test", "tests", "check", "test-"],
+        Codes::These(&[2]),
+    ),
+    runner(
+        &["just", "task", "invoke", "composer"],
+        &["test", "tests"],
+        Codes::Any,
+    ),
+    runner(
+        &["mvn", "mvnw"],
+        &["test", "verify", "install", "package"],
+        ONE,
+    ),
+    runner(&["gradle", "gradlew"], &["test", "check", "build"], ONE),
+    runner(
+        &["sbt", "lein", "stack", "cabal", "rails", "rake"],
+        &["test", "spec"],
+        ONE,
+    ),
+    runner(&["ctest"], &[], Codes::These(&[8])),
+    runner(&["meson", "ninja"], &["test"], Codes::Any),
+    runner(&["bazel", "bazelisk"], &["test"], Codes::These(&[1, 3])),
+    runner(&["rspec", "bats", "busted"], &[], ONE),
+    runner(&["mix"], &["test"], Codes::These(&[1, 2])),
+    runner(&["phpunit", "pest"], &[], Codes::These(&[1, 2])),
+    runner(&["prove"], &[], Codes::Any),
+    runner(&["xcodebuild"], &["test"], Codes::These(&[65])),
+    runner(&["zig"], &["test"], ONE),
+];
+
+/// What runners print when the fault is not that of the tests: what is to be tested is not there, or they were called
+/// in a wrong way.
+const NOT_TESTS: &[&str] = &[
+    "missing script",
+    "no test specified",
+    "no rule to make target",
+    "no makefile found",
+    "no targets specified",
+    "could not find `cargo.toml`",
+    "could not find cargo.toml",
+    "go.mod file not found",
+    "there is no pom in this directory",
+    "does not contain a gradle build",
+    "command not found",
+    ": not found",
+    "no tests found",
+    "no tests ran",
+];
+
+/// How the lines begin in which runners speak of what they fetch, before any test.
+const FETCHING: &[&str] = &[
+    "go: ",
+    "error: failed to download",
+    "error: failed to get",
+    "error: failed to fetch",
+    "warning: spurious network error",
+    "npm err! network",
+    "npm error network",
+    "npm err! code e",
+    "npm error code e",
+    "[error] failed to execute goal on project",
+    "> could not resolve",
+    "could not resolve all",
+];
+
+/// What says that tests ran and failed, whatever else was run.
+const MARKS: &[&str] = &[
+    "--- fail",
+    "fail\t",
+    "test result: failed",
+    "failures:",
+    "=== failures",
+    "failed (",
+    " failing",
+    " failed, ",
+    "tests failed",
+    "test failed",
+    "not ok ",
+    "assertionerror",
+    "short test summary",
+    "during collection",
+    "[build failed]",
+    "[setup failed]",
+];
+
+/// Whether one of the programs is a test runner, and that is the code by which it says that tests failed.
+pub(super) fn failed_tests(code: i32, programs: &[Simple], printed: &str) -> bool {
+    let runner = |simple: &Simple| RUNNERS.iter().find(|runner| runner.is(simple));
+    let Some((simple, runner)) = programs
+        .iter()
+        .find_map(|simple| Some((simple, runner(simple)?)))
+    else {
+        return false;
+    };
+    let printed = printed.to_lowercase();
+    let fits = match runner.codes {
+        Codes::These(codes) => codes.contains(&code),
+        Codes::Any => (1..126).contains(&code),
+    };
+    // Two runners end in another way when what they are to test cannot be read.
+    let unreadable = code == 2 && has_any(&printed, &["during collection", "[build failed]"]);
+    let python = ["pytest", "py.test", "python", "python3", "go"].contains(&simple.program());
+    (fits || (python && unreadable)) && !has_any(&printed, NOT_TESTS)
+}
+
+/// Whether it is printed that tests ran and failed.
+pub(super) fn has_marks(printed: &str) -> bool {
+    has_any(&printed.to_lowercase(), MARKS)
+}
+
+/// Whether a runner speaks of what it fetches in that line.
+pub(super) fn is_fetching(line: &str) -> bool {
+    let line = line.trim().to_lowercase();
+    FETCHING.iter().any(|start| line.starts_with(start))
+}
+
+/// The lines that name what failed, the first few.
+pub(super) fn failing_lines(printed: &str) -> Vec<&str> {
+    const STARTS: [&str; 8] = [
+        "--- fail:",
+        "failed ",
+        "fail:",
+        "fail ",
+        "not ok ",
+        "✕",
+        "✗",
+        "error:",
+    ];
+    let names = |line: &&str| {
+        let line = line.to_lowercase();
+        STARTS.iter().any(|start| line.starts_with(start)) || line.ends_with("... failed")
+    };
+    printed
+        .lines()
+        .map(str::trim)
+        .filter(names)
+        .take(5)
+        .collect()
+}
+
+fn has_any(text: &str, phrases: &[&str]) -> bool {
+    phrases.iter().any(|phrase| text.contains(phrase))
+}
+
+impl Runner {
+    fn is(&self, simple: &Simple) -> bool {
+        let fits = |argument: &&String| {
+            let argument = argument.as_str();
+            self.words
+                .iter()
+                .any(|word| match word.strip_suffix([':', '-']) {
+                    Some(_) => argument.starts_with(word),
+                    None => argument == *word,
+                })
+        };
+        self.programs.contains(&simple.program())
+            && (self.words.is_empty() || simple.arguments().iter().take(6).any(|word| fits(&word)))
+    }
+}
