@@ -24,6 +24,7 @@ mod spent;
 pub mod given;
 pub(crate) mod failing;
 pub(crate) mod process;
+pub mod file;
 pub mod state;
 mod template;
 mod watchdog;
