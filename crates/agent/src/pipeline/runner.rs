@@ -316,7 +316,8 @@ impl Runner {
             () = tokio::time::sleep(LOOK_FOR_LETTERS) => {
                 // What cannot be read says nothing.
                 let letters = self.means.mailbox.take(&self.id).unwrap_or_default();
-                return letters.into_iter().flat_map(|letter| self.letter(letter, tasks)).collect();
+                let letters = letters.into_iter().flatten();
+                return letters.flat_map(|letter| self.letter(letter, tasks)).collect();
             }
         }
         heard

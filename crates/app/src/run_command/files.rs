@@ -34,7 +34,7 @@ impl Files {
             runs: journal(home, RUNS)?,
             sessions: journal(home, STEPS)?,
             artifacts: Artifacts::open(&home.join(ARTIFACTS))?,
-            mailbox: Mailbox::new(home.join(MAIL)),
+            mailbox: Mailbox::new(&home.join(MAIL)),
             scratch: home.join(SCRATCH),
         })
     }

@@ -54,7 +54,13 @@ pub(super) async fn run(
         Ok(ran) if ran.code == Some(0) && answer.error.is_none() => Ok(answer.text.into_bytes()),
         Ok(ran) => {
             let now = job.means.clock.now();
-            Err(failing::of_agent(&line, &ran, answer.error.as_deref(), now))
+            let is_explicit = job.step.retry.is_explicit;
+            Err(failing::agent_problem(
+                answer.error.as_deref(),
+                &ran,
+                is_explicit,
+                now,
+            ))
         }
     };
     Worked {
