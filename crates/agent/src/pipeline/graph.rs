@@ -350,3 +350,7 @@ fn touched(entry: &Entry) -> Vec<&str> {
         _ => own.collect(),
     }
 }
+
+#[cfg(test)]
+#[path = "graph_tests.rs"]
+mod tests;

@@ -142,6 +142,8 @@ fn entries() -> Vec<(u64, Entry)> {
                 visit: 1,
                 outcome: Outcome::Completed,
                 artifacts: BTreeMap::new(),
+                context: std::collections::BTreeMap::new(),
+                fails_run: false,
                 reason: None,
             },
         ),

@@ -106,14 +106,19 @@ impl Graph {
 
     /// A step that may not even begin.
     pub(in crate::pipeline) fn give_up(&self, step: &Step, run: &Run, why: &str) -> Vec<Entry> {
-        self.failed(
-            step,
-            run,
-            (
-                why,
-                run.steps.get(&step.id).and_then(|it| it.reworks.clone()),
-            ),
-        )
+        let reworks = run.steps.get(&step.id).and_then(|it| it.reworks.clone());
+        let mut entries = self.failed(step, run, (why, reworks));
+        for entry in &mut entries {
+            if let Entry::StepEnded {
+                step: of, visit, ..
+            } = entry
+                && *of == step.id
+            {
+                // Its last visit has ended as it has.
+                *visit = 0;
+            }
+        }
+        entries
     }
 
     /// A step that somebody ended.
