@@ -21,6 +21,7 @@ pub mod plan;
 mod process;
 mod program;
 mod react;
+pub mod report;
 pub mod runner;
 mod spent;
 pub mod state;

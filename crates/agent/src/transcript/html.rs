@@ -11,7 +11,7 @@ use outlast_dialect::Part;
 use outlast_kernel::{Timestamp, text};
 
 /// What ends the page.
-pub(super) const END: &str = "</main>\n</body>\n</html>\n";
+pub(crate) const END: &str = "</main>\n</body>\n</html>\n";
 
 const BEGINNING: &str = concat!(
     r#"<!DOCTYPE html>
@@ -28,17 +28,39 @@ const BEGINNING: &str = concat!(
 
 /// A page as far as it is written.
 #[derive(Default)]
-struct Page(String);
+pub(crate) struct Page(String);
 
 impl Page {
+    /// A page with that name, up to what stands below it.
+    pub(crate) fn begin(name: &str) -> Self {
+        let mut page = Self::default();
+        page.markup(BEGINNING)
+            .text(name)
+            .markup("</title>\n</head>\n<body>\n<main>\n<h1 dir=\"auto\">")
+            .text(name)
+            .markup("</h1>\n");
+        page
+    }
+
+    /// A picture of our own, in which what came from outside is no markup.
+    pub(crate) fn picture(&mut self, picture: &str) -> &mut Self {
+        self.0.push_str(picture);
+        self
+    }
+
+    /// What was written.
+    pub(crate) fn finish(self) -> String {
+        self.0
+    }
+
     /// Our own markup: it cannot be made of anything that came from outside.
-    fn markup(&mut self, markup: &'static str) -> &mut Self {
+    pub(crate) fn markup(&mut self, markup: &'static str) -> &mut Self {
         self.0.push_str(markup);
         self
     }
 
     /// A text, whoever wrote it.
-    fn text(&mut self, text: &str) -> &mut Self {
+    pub(crate) fn text(&mut self, text: &str) -> &mut Self {
         for c in text::plain(text).chars() {
             match c {
                 '&' => self.0.push_str("&amp;"),
@@ -53,7 +75,7 @@ impl Page {
     }
 
     /// A text with its line ends. A browser drops the first one after the tag, so there is one to drop.
-    fn verbatim(&mut self, text: &str) -> &mut Self {
+    pub(crate) fn verbatim(&mut self, text: &str) -> &mut Self {
         self.markup("<pre dir=\"auto\">\n")
             .text(text)
             .markup("</pre>\n")
@@ -115,12 +137,8 @@ impl Page {
 }
 
 pub(super) fn head(head: &Head) -> String {
-    let mut page = Page::default();
-    page.markup(BEGINNING)
-        .text(&head.name())
-        .markup("</title>\n</head>\n<body>\n<main>\n<h1 dir=\"auto\">")
-        .text(&head.name())
-        .markup("</h1>\n<dl>\n");
+    let mut page = Page::begin(&head.name());
+    page.markup("<dl>\n");
     for (name, value) in head.facts() {
         page.markup("<dt>")
             .markup(name)

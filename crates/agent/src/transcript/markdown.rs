@@ -4,17 +4,15 @@
 //! line with every mark escaped. So it cannot end what it stands in, nor begin a heading of the document.
 
 use super::Head;
+use super::marks::{fence, line};
 use super::story::Piece;
 use super::words::{HIDDEN, NOT_SAID, picture};
 use outlast_dialect::Part;
 use outlast_kernel::{Timestamp, text};
 
-/// What a Markdown reader might take for a mark, within a line.
-const MARKS: &str = r"\`*_[]<>&~|#!$";
 /// What no quotation holds: a tag may swallow the rest of the page, a picture is fetched from wherever it says, and a
 /// link's definition counts for the whole document.
 const BREAKS_OUT: [&str; 3] = ["<", "![", "]:"];
-const SHORTEST_FENCE: usize = 3;
 
 pub(super) fn head(head: &Head) -> String {
     let fact = |(name, value): (&str, String)| format!("- {name}: {}\n", line(&value));
@@ -113,34 +111,4 @@ fn speech(text: &str) -> String {
         })
         .collect();
     quoted + "\n"
-}
-
-/// A text as it is.
-fn fence(language: &str, text: &str) -> String {
-    let text = text::plain(text);
-    let runs = text.split(|c| c != '`').map(str::len);
-    let length = runs
-        .max()
-        .map_or(SHORTEST_FENCE, |run| SHORTEST_FENCE.max(run + 1));
-    let fence = "`".repeat(length);
-    let end = if text.is_empty() || text.ends_with('\n') {
-        ""
-    } else {
-        "\n"
-    };
-    format!("{fence}{language}\n{text}{end}{fence}\n\n")
-}
-
-/// A text on one line, without any mark that counts.
-fn line(text: &str) -> String {
-    let text = text::plain(text);
-    let words: Vec<&str> = text.split_whitespace().collect();
-    let mut line = String::with_capacity(text.len());
-    for c in words.join(" ").chars() {
-        if MARKS.contains(c) {
-            line.push('\\');
-        }
-        line.push(c);
-    }
-    line
 }

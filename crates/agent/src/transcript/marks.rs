@@ -1,0 +1,37 @@
+//! Text from outside within Markdown, where none of its marks counts.
+
+use outlast_kernel::text;
+
+/// What a Markdown reader might take for a mark, within a line.
+const MARKS: &str = r"\`*_[]<>&~|#!$";
+const SHORTEST_FENCE: usize = 3;
+
+/// A text as it is.
+pub(crate) fn fence(language: &str, text: &str) -> String {
+    let text = text::plain(text);
+    let runs = text.split(|c| c != '`').map(str::len);
+    let length = runs
+        .max()
+        .map_or(SHORTEST_FENCE, |run| SHORTEST_FENCE.max(run + 1));
+    let fence = "`".repeat(length);
+    let end = if text.is_empty() || text.ends_with('\n') {
+        ""
+    } else {
+        "\n"
+    };
+    format!("{fence}{language}\n{text}{end}{fence}\n\n")
+}
+
+/// A text on one line, without any mark that counts.
+pub(crate) fn line(text: &str) -> String {
+    let text = text::plain(text);
+    let words: Vec<&str> = text.split_whitespace().collect();
+    let mut line = String::with_capacity(text.len());
+    for c in words.join(" ").chars() {
+        if MARKS.contains(c) {
+            line.push('\\');
+        }
+        line.push(c);
+    }
+    line
+}
