@@ -233,7 +233,8 @@ fn large(steps: usize, attempts: u32) -> Run {
             (1, attempts),
         ));
     }
-    entries.push((20_000, json!({"type": "run_ended", "outcome": "completed"})));
+    let end = steps as u64 * 20 + u64::from(attempts) * 40;
+    entries.push((end, json!({"type": "run_ended", "outcome": "completed"})));
     run_of(&entries)
 }
 

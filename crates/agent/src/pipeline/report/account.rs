@@ -221,7 +221,8 @@ fn row(id: &str, step: &StepState, (gaps, end): (&[Stretch], Timestamp)) -> Row 
     }
 }
 
-fn outcome(step: &StepState) -> String {
+/// How a step ended, or what it is doing.
+pub(super) fn outcome(step: &StepState) -> String {
     let word = match step.phase {
         Phase::Idle | Phase::Called => "not begun",
         Phase::Ready | Phase::Working => "working",

@@ -4,7 +4,7 @@
 
 use super::super::entry::{Next, Outcome};
 use super::super::state::{Attempt, Run, StepState, Visit};
-use super::account::{line, title};
+use super::account::{line, outcome, title};
 use super::axis::Axis;
 use super::drawing::{Area, Drawing, Look};
 use super::measure::{self, Stretch};
@@ -16,7 +16,7 @@ use outlast_kernel::verdict::Class;
 const WIDTH: f64 = 1100.0;
 /// Where names end, and bars begin.
 const LEFT: f64 = 190.0;
-const RIGHT: f64 = WIDTH - 24.0;
+const RIGHT: f64 = WIDTH - 40.0;
 /// Where the first row begins.
 const TOP: f64 = 96.0;
 /// What follows the rows: times, the legend, what was left out.
@@ -28,7 +28,9 @@ const MANY_ROWS: usize = 30;
 /// The most marks for processes that took the run up.
 const MOST_RESUMES: usize = 200;
 /// The most letters of a name.
-const LONGEST_NAME: usize = 27;
+const LONGEST_NAME: usize = 25;
+/// The most letters of the title.
+const LONGEST_TITLE: usize = 90;
 /// A bar that is there can be seen.
 const NARROWEST: f64 = 2.0;
 /// How wide a letter is, about, in the small font.
@@ -117,7 +119,8 @@ impl Picture {
             Some(Outcome::Failed | Outcome::Skipped) => "failed",
         };
         let id = line(id);
-        self.drawing.text((24.0, 30.0), TITLE, &title(run));
+        let title = short(&title(run), LONGEST_TITLE);
+        self.drawing.text((24.0, 30.0), TITLE, &title);
         let subtitle = format!("{how} · {took} · from {from} (UTC) · run {id}");
         self.drawing.text((24.0, 50.0), SUBTITLE, &subtitle);
     }
@@ -173,8 +176,8 @@ impl Picture {
         let base = y + self.row / 2.0 + 4.0;
         self.drawing.text((LEFT - 12.0, base), NAME, &name);
         if step.visits.is_empty() {
-            let aside = "left out";
-            self.drawing.text((LEFT + 6.0, base), ASIDE, aside);
+            self.drawing
+                .text((LEFT + 6.0, base), ASIDE, &outcome(step));
         }
         for visit in &step.visits {
             self.visit(y, id, (visit, step.visits.len() > 1));
@@ -333,7 +336,7 @@ impl Picture {
             };
             self.drawing.rectangle(area, look, "");
             self.drawing.text((x + 22.0, y + 10.0), LEGEND, words);
-            x += 40.0 + words.chars().count() as f64 * 6.0;
+            x += 42.0 + words.chars().count() as f64 * LETTER;
         }
         self.drawing.line((x, y - 2.0), (x, y + 14.0), (RESUME, ""));
         self.drawing
