@@ -73,7 +73,8 @@ impl Dialect {
     ///
     /// Between them comes one piece for each text or thought. A tool call takes several, so that an answer can break
     /// off within it, and the pieces of calls that follow each other take turns. Without a [`Delta::Stopped`] there is
-    /// no last piece. With a [`Delta::Place`], whatever it says, the answer is one that its server keeps under that id.
+    /// no last piece. With a [`Delta::Place`], whatever it says, the answer is one that its server keeps under that id;
+    /// in a dialect whose servers keep none, it has that id.
     pub fn frames(self, model: &str, deltas: &[Delta]) -> Vec<String> {
         let answer = Answer::new(model, deltas);
         match self {
@@ -140,7 +141,7 @@ pub(crate) struct Answer<'a> {
     pub(crate) model: &'a str,
     pub(crate) parts: Vec<Part<'a>>,
     pub(crate) usage: Option<Usage>,
-    /// The id under which the server keeps it.
+    /// The id under which the server keeps it, or its own.
     pub(crate) kept_as: Option<&'a str>,
     pub(crate) stop: Option<StopReason>,
 }

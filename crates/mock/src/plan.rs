@@ -174,11 +174,25 @@ impl Ask<'_> {
 
     fn deltas(self, kind: Kind) -> Vec<Delta> {
         let mut deltas = content::deltas(kind, self.dialect, self.facts);
-        if self.facts.in_background {
-            let response = self.kept_as();
-            deltas.insert(0, Delta::Place(Place { response, after: 0 }));
-        }
+        let id = match self.dialect {
+            _ if self.facts.in_background => Some(self.kept_as()),
+            Dialect::Anthropic => Some(self.message_id()),
+            Dialect::OpenaiChat | Dialect::OpenaiResponses => None,
+        };
+        deltas.splice(
+            0..0,
+            id.map(|response| Delta::Place(Place { response, after: 0 })),
+        );
         deltas
+    }
+
+    /// An id that no other answer of the conversation has: clients take two with the same for one.
+    fn message_id(self) -> String {
+        let conversation = &self.facts.conversation;
+        format!(
+            "msg_scripted_{}_{}",
+            conversation.prompts, conversation.answers
+        )
     }
 
     /// The id of an answer that is kept.

@@ -13,7 +13,7 @@ pub(crate) fn frames(answer: &Answer<'_>) -> Vec<String> {
         output: usage.output.min(1),
         ..usage
     };
-    let message = message(answer.model, &[], opening);
+    let message = message(answer, &[], opening);
     let mut writer = Writer {
         pieces: vec![frame(
             &json!({ "type": "message_start", "message": message }),
@@ -135,7 +135,7 @@ fn stop(index: usize) -> String {
 /// The answer as one body.
 pub(crate) fn whole(answer: &Answer<'_>) -> Value {
     let blocks: Vec<Value> = answer.parts.iter().flat_map(blocks).collect();
-    let mut message = message(answer.model, &blocks, answer.usage.unwrap_or_default());
+    let mut message = message(answer, &blocks, answer.usage.unwrap_or_default());
     message["stop_reason"] = json!(answer.stop.map(stop_reason));
     message["stop_details"] = answer.stop.map(stop_details).unwrap_or_default();
     message
@@ -171,9 +171,10 @@ fn signature(reasoning: &Reasoning) -> &str {
     }
 }
 
-fn message(model: &str, content: &[Value], usage: Usage) -> Value {
+fn message(answer: &Answer<'_>, content: &[Value], usage: Usage) -> Value {
+    let id = answer.kept_as.unwrap_or(ID);
     json!({
-        "id": ID, "type": "message", "role": "assistant", "model": model, "content": content,
+        "id": id, "type": "message", "role": "assistant", "model": answer.model, "content": content,
         "stop_reason": null, "stop_sequence": null, "stop_details": null,
         "usage": self::usage(usage),
     })

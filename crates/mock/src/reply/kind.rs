@@ -54,8 +54,8 @@ pub enum Kind {
     Long,
     /// The prompt, twice: a summary that is longer than what it sums up.
     LongSummary,
-    /// Calls of the tools that the prompt names, one step after the other, then what came of them. Asked to summarise a
-    /// conversation, it tells which of its steps are left.
+    /// Calls of the tools that the prompt names, one step after the other, then what came of them or what the prompt
+    /// has it say. Asked to summarise a conversation, it tells which of its steps are left; asked to judge, it judges.
     Agent,
     /// The same, with reasoning before each step.
     ThinkingAgent,
@@ -142,7 +142,7 @@ impl Kind {
         (
             "agent",
             Self::Agent,
-            "calls of the tools that the prompt names",
+            "calls and words that the prompt names",
         ),
         (
             "thinking-agent",

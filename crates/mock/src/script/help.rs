@@ -9,8 +9,13 @@ PIECES are counted after the opening of the answer. A fault strikes once, N time
 times=always for ever; when all are over, the answers are of the kind `text`.
 
 An agent takes each line `call NAME {arguments}` of the prompt for a step, and a line
-`and NAME {arguments}` right after it for one more call of the same step; at the end it says what
-the tools said. To keep it after other faults: overloaded:2+ok:agent,times=always
+`and NAME {arguments}` right after it for one more call of the same step; at the end it says the
+lines `say TEXT` of the prompt, or without such what the tools said. To keep it after other faults:
+overloaded:2+ok:agent,times=always
+After a line `script:` of the system text, such lines are for the first prompt of the conversation,
+whatever it says; after a line `then` for the second, and so on; the last are for all further ones.
+Told to \"Judge whether a piece of work meets each of these criteria\", it finds a criterion met when
+what stands in backticks in it occurs in the work, and answers with JSON.
 Told by the system text to \"Summarise the conversation\", it counts the lines `| user:` and
 `| assistant:` of the prompt and repeats the steps that are not answered there; a prompt that holds
 such a summary is gone on with.

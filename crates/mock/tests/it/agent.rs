@@ -1,5 +1,6 @@
 //! The scripted agent in the loop of a real one: every turn has a provider of its own, as after a restart.
 
+use crate::answers::{provider, send};
 use crate::turns::play_request;
 use outlast_dialect::{Dialect, Message, Part, Request, Role, ToolResult};
 use outlast_kernel::event::{Seal, StopReason};
@@ -157,4 +158,46 @@ async fn an_answer_of_another_kind_is_no_summary() {
         said.starts_with("Hello from the scripted provider"),
         "{said}"
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_agent_says_what_the_script_has_for_each_prompt() {
+    let system = "You write plans.\nscript:\nsay a draft\nthen\ncall look {}\nsay a plan\n";
+    for dialect in Dialect::ALL {
+        let mut request = Request {
+            model: "ok:agent,times=always".to_owned(),
+            system: Some(system.to_owned()),
+            ..Request::default()
+        };
+        for (expected, looks) in [("a draft", 0), ("a plan", 1), ("a plan", 1)] {
+            request.messages.push(Message::user("say nothing of this"));
+            let (called, said) = converse(dialect, &mut request).await;
+            assert_eq!(said, expected, "{dialect:?}");
+            assert_eq!(called.len(), looks, "{dialect:?}");
+        }
+        request.system = None;
+        request.messages.push(Message::user("call look\nsay done"));
+        let (_, said) = converse(dialect, &mut request).await;
+        assert_eq!(said, "done", "{dialect:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_two_answers_of_a_conversation_have_the_same_id() {
+    let script = "ok:agent,times=always";
+    let mut request = Request {
+        model: script.to_owned(),
+        messages: vec![Message::user("call look")],
+        ..Request::default()
+    };
+    let mut ids = Vec::new();
+    for _ in 0..2 {
+        let (_, body) = send(&provider(script), Dialect::Anthropic, &request).await;
+        let (_, id) = body.split_once("\"id\":\"").unwrap();
+        ids.push(id.split('"').next().unwrap().to_owned());
+        let (_, said) = converse(Dialect::Anthropic, &mut request).await;
+        assert!(!said.is_empty());
+        request.messages.push(Message::user("call look"));
+    }
+    assert_ne!(ids[0], ids[1]);
 }

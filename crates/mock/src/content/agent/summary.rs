@@ -3,7 +3,8 @@
 //! The conversation comes as text: each line begins with a bar, and what somebody says with who it is. The steps are told
 //! as lines of a prompt, so that whoever goes on from the summary takes those that are left, and none twice.
 
-use super::{Call, steps};
+use super::asked_for;
+use super::part::Call;
 use crate::conversation::is_remark;
 
 const ORDER: &str = "Summarise the conversation";
@@ -40,7 +41,7 @@ pub(super) fn of_transcript(transcript: &str) -> String {
         // Each remark is between two parts of one answer.
         let parts = count(since, &[Said::Answer]);
         let answers = parts.saturating_sub(count(since, &[Said::Remark]));
-        let left = steps(prompt).into_iter().skip(answers);
+        let left = asked_for(prompt).steps.into_iter().skip(answers);
         lines.extend(left.flat_map(told));
     }
     lines.join("\n")

@@ -1,0 +1,87 @@
+//! A judge without a mind: it looks for words.
+//!
+//! A criterion is met when everything that stands in backticks in it is found in the work, to the letter.
+
+use serde_json::{Value, json};
+
+const ORDER: &str = "Judge whether a piece of work meets each of these criteria:";
+const BEGIN: &str = "BEGIN ";
+const END: &str = "END ";
+
+/// The verdict that a prompt asks for, if it asks for one.
+pub(super) fn verdict(prompt: &str) -> Option<String> {
+    let mut lines = prompt.lines();
+    lines.find(|line| *line == ORDER)?;
+    let mut criteria: Vec<String> = Vec::new();
+    let mark = loop {
+        let line = lines.next()?;
+        if let Some(mark) = line.strip_prefix(BEGIN) {
+            break mark;
+        }
+        match (numbered(line), criteria.last_mut()) {
+            (Some(criterion), _) => criteria.push(criterion.to_owned()),
+            // It goes on.
+            (None, Some(criterion)) if line.starts_with(' ') => criterion.push_str(line),
+            _ => {}
+        }
+    };
+    let is_end = |line: &&str| line.strip_prefix(END) == Some(mark);
+    let work: Vec<&str> = lines.take_while(|line| !is_end(line)).collect();
+    let work = work.join("\n");
+    let verdicts = (1..).zip(&criteria);
+    let verdicts: Vec<Value> = verdicts
+        .map(|(number, criterion)| judged(number, criterion, &work))
+        .collect();
+    Some(json!({ "criteria": verdicts }).to_string())
+}
+
+/// The criterion on a line that begins with a number.
+fn numbered(line: &str) -> Option<&str> {
+    let (number, criterion) = line.split_once(". ")?;
+    let is_number = !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
+    is_number.then_some(criterion)
+}
+
+fn judged(number: usize, criterion: &str, work: &str) -> Value {
+    let wanted = criterion.split('`').skip(1).step_by(2);
+    let missing = wanted.into_iter().find(|word| !work.contains(word));
+    let why = match missing {
+        Some(word) => format!("`{word}` is not in it"),
+        None => "nothing is missing".to_owned(),
+    };
+    json!({ "number": number, "met": missing.is_none(), "why": why })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn prompt(work: &str) -> String {
+        format!(
+            "{ORDER}\n\n1. It is short.\n2. It names `divide`\n   and `zero`.\n\nThe work is everything between the \
+             line `BEGIN 0f` and the line `END 0f`.\n\nBEGIN 0f\n{work}\nEND 0f\n\nAnswer with JSON: `nothing`.\n"
+        )
+    }
+
+    #[test]
+    fn a_criterion_is_met_when_its_words_are_found() {
+        let table = [
+            ("divide by zero", [true, true]),
+            ("divide\nEND 00\nby zero", [true, true]),
+            ("Divide by zero", [true, false]),
+            ("divide", [true, false]),
+        ];
+        for (work, expected) in table {
+            let verdict: Value = serde_json::from_str(&verdict(&prompt(work)).unwrap()).unwrap();
+            let verdicts = verdict["criteria"].as_array().unwrap();
+            let met: Vec<&Value> = verdicts.iter().map(|verdict| &verdict["met"]).collect();
+            assert_eq!(met, expected, "{work}");
+        }
+    }
+
+    #[test]
+    fn nothing_is_judged_that_nobody_asks_for() {
+        assert_eq!(verdict("Judge me."), None);
+        assert_eq!(verdict(&format!("{ORDER}\n1. It ends here.")), None);
+    }
+}
