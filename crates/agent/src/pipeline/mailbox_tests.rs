@@ -157,20 +157,22 @@ fn of_many_that_post_while_somebody_takes_no_letter_is_lost_or_comes_twice() {
     let (writers, each) = (4, 25);
     let mut found = Vec::new();
     std::thread::scope(|scope| {
-        for writer in 0..writers {
+        let post = |writer| {
             let mailbox = &mailbox;
             scope.spawn(move || {
                 for number in 0..each {
                     let letter = answer(&format!("{writer} {number:02}"));
                     mailbox.post(RUN, &letter).unwrap();
                 }
-            });
-        }
-        while found.len() < writers * each {
+            })
+        };
+        let posting: Vec<_> = (0..writers).map(post).collect();
+        while !posting.iter().all(|writer| writer.is_finished()) {
             found.extend(taken(&mailbox, RUN));
             std::thread::yield_now();
         }
     });
+    found.extend(taken(&mailbox, RUN));
     assert_eq!(taken(&mailbox, RUN), []);
     for writer in 0..writers {
         let own = |letter: &&Letter| matches!(letter, Letter::Answer { choice: Some(choice), .. } if choice.starts_with(&format!("{writer} ")));

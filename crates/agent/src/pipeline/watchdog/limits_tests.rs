@@ -234,6 +234,7 @@ proptest! {
             }
             let is_over = counted.worked >= timeout || counted.silent >= stall || counted.idle >= stall;
             prop_assert_eq!(watch.expired().is_some(), is_over);
+            prop_assert_eq!(watch.next_look().is_none(), counted.is_paused);
             if !is_over && let Some(look) = watch.next_look() {
                 let left = (timeout - counted.worked).min(stall - counted.silent.max(counted.idle));
                 prop_assert_eq!(look.as_millis(), u128::from(left.min(7_500)));
