@@ -3,7 +3,7 @@
 //! Invariant: stdout carries what the last steps have said (or, with `--json`, what happens) and nothing else. What is
 //! wrong with the file is said before anything is begun.
 
-mod files;
+pub(crate) mod files;
 mod watch;
 
 use crate::cli::RunArguments;

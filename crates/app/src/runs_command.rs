@@ -4,15 +4,19 @@
 
 mod delete;
 mod find;
+mod letters;
 mod list;
 mod show;
 mod step;
 mod watch;
 
-use crate::cli::{RunsArguments, RunsCommand};
-use crate::exit::Exit;
+use crate::cli::{ReportFormat, RunsArguments, RunsCommand};
+use crate::exit::{Exit, Usage};
+use crate::output::print;
 use crate::{complain, settings};
 use find::Home;
+use outlast_agent::pipeline::report;
+use outlast_engine::Clock;
 use outlast_engine::clock::WallClock;
 
 const NO_RUNS: &str = "No runs yet.";
@@ -42,17 +46,34 @@ async fn carry_out(home: &Home, command: RunsCommand, clock: &WallClock) -> anyh
             older_than: Some(age),
             ..
         } => delete::delete_older(home, &age).await,
-        RunsCommand::Report { .. }
-        | RunsCommand::Approve { .. }
-        | RunsCommand::RetryNow { .. }
-        | RunsCommand::Cancel { .. } => anyhow::bail!("this is not built yet"),
+        RunsCommand::Report { run, format } => report(home, run.as_deref(), (format, clock)).await,
+        RunsCommand::Approve { run, step, choice } => {
+            letters::approve(home, &run, (step, choice)).await
+        }
+        RunsCommand::RetryNow { run, step } => letters::retry_now(home, &run, step).await,
+        RunsCommand::Cancel { run } => letters::cancel(home, &run).await,
     }
+}
+
+async fn report(
+    home: &Home,
+    name: Option<&str>,
+    (format, clock): (ReportFormat, &WallClock),
+) -> anyhow::Result<Exit> {
+    let id = home.find_or_newest(name).await?.id;
+    let (run, _) = home.read(&id).await?;
+    let document = match format {
+        ReportFormat::Markdown => report::markdown,
+        ReportFormat::Html => report::html,
+        ReportFormat::Svg => report::timeline_svg,
+    };
+    print(&document(&run, &id, clock.now()))
 }
 
 /// What is answered where nothing was ever run.
 fn nothing(command: &RunsCommand) -> anyhow::Result<Exit> {
     match command {
-        RunsCommand::List { json: true } => crate::output::print("[]\n"),
+        RunsCommand::List { json: true } => print("[]\n"),
         RunsCommand::List { json: false }
         | RunsCommand::Delete {
             older_than: Some(_),
@@ -61,6 +82,6 @@ fn nothing(command: &RunsCommand) -> anyhow::Result<Exit> {
             complain(NO_RUNS);
             Ok(Exit::Success)
         }
-        _ => Err(crate::exit::Usage("there is no run yet".to_owned()).into()),
+        _ => Err(Usage("there is no run yet".to_owned()).into()),
     }
 }

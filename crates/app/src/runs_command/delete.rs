@@ -1,10 +1,12 @@
 //! Removing runs for good, with the sessions of their steps and with what no other run has made.
 
-use super::find::{ARTIFACTS, Home, said};
+use super::find::{Home, said};
 use crate::config::duration;
 use crate::exit::{Exit, Usage};
+use crate::run_command::files::{ARTIFACTS, MAIL};
 use crate::{complain, settings};
 use outlast_agent::pipeline::history;
+use outlast_agent::pipeline::mailbox::Mailbox;
 use outlast_engine::Clock;
 use outlast_store::journal::{State, Summary};
 use outlast_store::{Artifacts, Error};
@@ -63,7 +65,10 @@ async fn remove(home: &Home, run: &Summary) -> anyhow::Result<()> {
             }
         }
     }
-    home.runs.delete(&run.id).await.map_err(said)
+    home.runs.delete(&run.id).await.map_err(said)?;
+    // Nobody will read what is left of its letters.
+    drop(Mailbox::new(&home.folder.join(MAIL)).take(&run.id));
+    Ok(())
 }
 
 /// Has the files forget what was deleted, and removes what nobody has made any more.

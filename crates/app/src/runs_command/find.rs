@@ -2,19 +2,13 @@
 
 use crate::exit::Usage;
 use crate::home;
+use crate::run_command::files::{RUNS, STEPS};
 use anyhow::Context;
 use outlast_agent::pipeline::history::{self, Written};
 use outlast_agent::pipeline::state::Run;
 use outlast_store::journal::Summary;
 use outlast_store::{Error, Journal};
 use std::path::{Path, PathBuf};
-
-/// The file in our folder that runs are written into.
-pub(crate) const RUNS: &str = "runs.db";
-/// The file in our folder that the sessions of their steps are written into.
-pub(crate) const STEPS: &str = "steps.db";
-/// The folder in our folder that holds what their steps have made.
-pub(crate) const ARTIFACTS: &str = "artifacts";
 
 /// What was written down of runs.
 pub(super) struct Home {

@@ -7,6 +7,7 @@ use crate::exit::Exit;
 use crate::output::{print, safe_json};
 use crate::run_view::{self, Asked, Countdown, LiveStep, Planned, Process, View};
 use outlast_agent::pipeline::entry::{Entry, Next};
+use outlast_agent::pipeline::file;
 use outlast_agent::pipeline::history::{self, Written};
 use outlast_agent::pipeline::state::{Attempt, Phase, Run, Visit};
 use outlast_engine::Clock;
@@ -18,6 +19,7 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::io::IsTerminal;
+use std::path::Path;
 
 /// The most that is told of the attempts of a step.
 const MOST_ATTEMPTS: usize = 20;
@@ -92,9 +94,13 @@ pub(super) fn json_lines(run_id: &str, entries: &[Written]) -> anyhow::Result<St
 
 // --- For a person ---
 
-/// The steps of a run, in order.
+/// The steps of a run, in order: those of its pipeline, or what is known of them when that cannot be read any more.
 pub(super) fn plan(run: &Run) -> Vec<Planned> {
-    run_view::begun(run)
+    let pipeline = file::read(&run.begun.source, Path::new(&run.begun.file));
+    match pipeline {
+        Ok(pipeline) => run_view::planned(&pipeline),
+        Err(_) => run_view::begun(run),
+    }
 }
 
 /// What is written down elsewhere than in the run: what sessions wait for, and what is asked.
@@ -138,7 +144,8 @@ pub(super) async fn waiting(
     }))
 }
 
-fn asked(step: &str, entries: &[Written]) -> Option<Asked> {
+/// What a step that is at its gate asks; nothing when it waits for a time.
+pub(super) fn asked(step: &str, entries: &[Written]) -> Option<Asked> {
     let asked = |(_, _, entry): &Written| match entry {
         Entry::GateOpened {
             step: at,
@@ -180,6 +187,9 @@ pub(super) fn document(
         text += &line;
         text.push('\n');
         text += &attempts(run, &step.id);
+    }
+    if run.ended.is_none() && view.process == Process::Gone {
+        text += &format!("\n`outlast run --resume {}` carries it on.\n", summary.id);
     }
     text::plain(&text).into_owned()
 }

@@ -3,6 +3,7 @@
 use crate::support::{Outlast, Ran};
 use crate::written::{answer, completed, prompt, typed};
 use outlast_agent::pipeline::entry::Entry;
+use outlast_agent::pipeline::mailbox::{Letter, Mailbox};
 use outlast_kernel::Timestamp;
 use outlast_store::journal::{Hold, Line, NewSession};
 use outlast_store::{Artifacts, Journal};
@@ -267,7 +268,7 @@ fn a_step_is_shown_by_its_session() {
     for (step, problem) in [
         (
             "test",
-            "error: step test has asked no model: there is no session to show\n",
+            "error: step test has asked no model, and has said nothing yet\n",
         ),
         (
             "paln",
@@ -398,4 +399,121 @@ fn what_is_at_work_or_not_finished_is_not_deleted_by_its_age() {
     let expected =
         format!("error: run {FIRST} is at work; `outlast runs cancel {FIRST}` ends it\n");
     assert_eq!((ran.code, ran.stderr), (2, expected));
+}
+
+// --- Letters ---
+
+/// A run at two gates, and at a timer.
+fn at_gates() -> Vec<(u64, Value)> {
+    let mut entries = vec![started()];
+    for step in ["approve", "name-it"] {
+        entries.push((1, json!({"type": "step_started", "step": step, "visit": 1})));
+        entries.push((
+            1,
+            json!({"type": "gate_opened", "step": step, "visit": 1, "message": "Ship it?",
+            "choices": ["y", "n"], "until": at(86_400)}),
+        ));
+    }
+    entries.push((
+        1,
+        json!({"type": "step_started", "step": "cool", "visit": 1}),
+    ));
+    entries.push((
+        1,
+        json!({"type": "gate_opened", "step": "cool", "visit": 1, "until": at(86_400)}),
+    ));
+    entries
+}
+
+#[test]
+fn a_run_is_told_what_a_person_wants() {
+    let outlast = Outlast::new();
+    let written = Written::new(&outlast);
+    let hold = written.begin(&written.runs, FIRST);
+    written.add(&hold, &at_gates());
+    for arguments in [
+        ["approve", "0190", "approve", "--choice", "n"].as_slice(),
+        &["approve", FIRST, "name-it"],
+        &["retry-now", FIRST],
+        &["retry-now", FIRST, "cool"],
+        &["cancel", FIRST],
+    ] {
+        let arguments = [&["runs"], arguments].concat();
+        let ran = outlast.run(&arguments);
+        let told = format!("Told run {FIRST}.\n");
+        assert_eq!((ran.code, ran.stderr), (0, told), "{arguments:?}");
+    }
+    let letters = Mailbox::new(&outlast.home().join("mail")).take(FIRST);
+    let letters: Vec<Letter> = letters.unwrap().into_iter().map(Result::unwrap).collect();
+    let text = |text: &str| Some(text.to_owned());
+    let answer = |step, choice| Letter::Answer { step, choice };
+    let expected = [
+        answer(text("approve"), text("n")),
+        answer(text("name-it"), None),
+        Letter::RetryNow { step: None },
+        Letter::RetryNow { step: text("cool") },
+        Letter::Cancel {},
+    ];
+    assert_eq!(letters, expected);
+}
+
+#[test]
+fn what_means_nothing_to_a_run_is_refused() {
+    let outlast = Outlast::new();
+    let written = Written::new(&outlast);
+    written.run(FIRST, &at_gates());
+    written.run(SECOND, &[started(), ended("failed")]);
+    let table: [(&[&str], &str); 6] = [
+        (
+            &["approve", FIRST],
+            "several steps ask; name one of: approve, name-it",
+        ),
+        (&["approve", FIRST, "cool"], "step cool asks nothing"),
+        (
+            &["approve", FIRST, "approve", "--choice", "x"],
+            "`x` is no answer to approve; there are: y, n",
+        ),
+        (&["retry-now", FIRST, "plan"], "step plan is not under way"),
+        (
+            &["cancel", SECOND],
+            "run 01900000-0000-7000-8000-000000000002 is over",
+        ),
+        (&["cancel", ""], "the name of a run is empty"),
+    ];
+    for (arguments, problem) in table {
+        let ran = outlast.run(&[&["runs"], arguments].concat());
+        let expected = format!("error: {problem}\n");
+        assert_eq!((ran.code, ran.stderr), (2, expected), "{arguments:?}");
+    }
+    assert!(!outlast.home().join("mail").exists());
+    // Nobody is there to be told; whoever comes is.
+    let ran = outlast.run(&["runs", "approve", FIRST, "approve"]);
+    let expected = format!(
+        "No process is at work on run {FIRST}; `outlast run --resume {FIRST}` carries it on, and is told.\n"
+    );
+    assert_eq!((ran.code, ran.stderr), (0, expected));
+}
+
+// --- Reports ---
+
+#[test]
+fn a_report_is_a_document() {
+    let outlast = Outlast::new();
+    let written = Written::new(&outlast);
+    let mut entries = planned();
+    entries.push(ended("failed"));
+    written.run(FIRST, &entries);
+    let report = |format: &str| {
+        let ran = outlast.run(&["runs", "report", "--format", format]);
+        assert_eq!(ran.code, 0, "{}", ran.stderr);
+        ran.stdout
+    };
+    assert!(report("html").starts_with("<!DOCTYPE html>"));
+    assert!(report("svg").starts_with("<svg "));
+    let ran = outlast.run(&["runs", "report", "0190"]);
+    assert_eq!(ran.stdout, report("markdown"));
+    assert!(
+        ran.stdout
+            .starts_with("# implement\n\nFailed after 1m: step test failed.")
+    );
 }

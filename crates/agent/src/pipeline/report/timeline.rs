@@ -176,8 +176,7 @@ impl Picture {
         let base = y + self.row / 2.0 + 4.0;
         self.drawing.text((LEFT - 12.0, base), NAME, &name);
         if step.visits.is_empty() {
-            self.drawing
-                .text((LEFT + 6.0, base), ASIDE, &outcome(step));
+            self.drawing.text((LEFT + 6.0, base), ASIDE, &outcome(step));
         }
         for visit in &step.visits {
             self.visit(y, id, (visit, step.visits.len() > 1));
