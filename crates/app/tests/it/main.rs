@@ -15,6 +15,8 @@ mod compactions;
 mod config;
 mod crowd;
 mod doctor;
+#[cfg(unix)]
+mod examples;
 mod explain;
 #[cfg(unix)]
 mod frozen_sample;
