@@ -326,6 +326,11 @@ impl Runner {
             .collect()
     }
 
+    /// Whether its time was over then.
+    pub fn is_past_deadline(&self, at: Timestamp) -> bool {
+        self.deadline().is_some_and(|deadline| at >= deadline)
+    }
+
     fn deadline(&self) -> Option<Timestamp> {
         let time = self.pipeline.runtime.budget.time?;
         Some(self.run.begun_last + time)
@@ -366,7 +371,7 @@ impl Runner {
         let deadline = self.deadline();
         if let Err(problem) = &mut done.made
             && problem.cause == Cause::Interrupted
-            && deadline.is_some_and(|deadline| time >= deadline)
+            && self.is_past_deadline(time)
         {
             problem.cause = Cause::DeadlinePassed;
         }

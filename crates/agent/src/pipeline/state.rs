@@ -35,6 +35,8 @@ pub struct Run {
     pub is_completing: bool,
     /// Why it has failed, once a step has failed that nothing makes good for.
     pub failed: Option<String>,
+    /// That step.
+    pub failed_step: Option<String>,
     /// The number of the turn of the journal that it is written into, from 1.
     pub turn: u64,
 }
@@ -250,7 +252,7 @@ impl Run {
         self.begun = begun.clone();
         self.ended = None;
         self.is_completing = false;
-        self.failed = None;
+        (self.failed, self.failed_step) = (None, None);
         for step in self.steps.values_mut() {
             if !matches!(
                 step.phase,
@@ -277,6 +279,7 @@ impl Run {
         {
             let reason = reason.as_deref().unwrap_or("it failed");
             self.failed = Some(format!("step `{name}`: {reason}"));
+            self.failed_step = Some(name.to_owned());
         }
         self.step_mut(name).apply(time, entry);
     }

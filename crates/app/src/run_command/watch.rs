@@ -16,6 +16,7 @@ use outlast_agent::pipeline::entry::{Entry, Outcome};
 use outlast_agent::pipeline::runner::{Runner, Said};
 use outlast_agent::pipeline::state::Ended;
 use outlast_engine::{CancellationToken, Clock};
+use outlast_kernel::verdict::{Cause, Class};
 use serde_json::{Value, json};
 use std::io::{IsTerminal, Write};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -90,8 +91,23 @@ fn finish(runner: &Runner, ended: &Ended, json: bool) -> anyhow::Result<Exit> {
     }
     Ok(match ended.outcome {
         Outcome::Completed | Outcome::Continued | Outcome::Skipped => Exit::Success,
+        Outcome::Failed if failed_for_a_budget(runner) => Exit::BudgetSpent,
+        Outcome::Canceled if runner.is_past_deadline(ended.at) => Exit::BudgetSpent,
         Outcome::Failed => Exit::Failed,
         Outcome::Canceled => Exit::Signalled(Signal::Interrupt),
+    })
+}
+
+/// Whether what failed could have passed, but retries, tokens or money were used up.
+fn failed_for_a_budget(runner: &Runner) -> bool {
+    let run = runner.state();
+    let failed = run
+        .failed_step
+        .as_ref()
+        .and_then(|step| run.steps.get(step));
+    let problem = failed.and_then(|step| step.attempt()?.problem.as_ref());
+    problem.is_some_and(|problem| {
+        problem.class == Class::Transient || problem.cause == Cause::CeilingReached
     })
 }
 

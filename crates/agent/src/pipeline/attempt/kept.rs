@@ -1,11 +1,12 @@
 //! What a step leaves behind: its output and its files, kept by their content.
 
+use super::super::contract::json;
 use super::super::definition::Step;
 use super::super::entry::{Artifact, Problem};
 use outlast_kernel::text;
 use outlast_kernel::verdict::Cause;
 use outlast_store::artifacts::Artifacts;
-use serde_json::{Map, Value};
+use serde_json::Value;
 use std::collections::BTreeMap;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -95,13 +96,12 @@ async fn blocking<R: Send + 'static>(
     done.map_err(|error| Problem::new(Cause::Internal, error.to_string()))
 }
 
-/// The fields of an output that is a JSON object, as conditions see them.
+/// The fields of an output that is a JSON object, as contracts read it, for conditions.
 pub(super) fn context(output: &[u8]) -> BTreeMap<String, String> {
-    let start = output.iter().find(|byte| !byte.is_ascii_whitespace());
-    if start != Some(&b'{') {
+    let read = json::read(&String::from_utf8_lossy(output));
+    let Ok(Value::Object(fields)) = read.map(|read| read.value) else {
         return BTreeMap::new();
-    }
-    let fields: Map<String, Value> = serde_json::from_slice(output).unwrap_or_default();
+    };
     let as_text = |(name, value): (String, Value)| match value {
         Value::String(text) => Some((name, text)),
         Value::Bool(_) | Value::Number(_) => Some((name, value.to_string())),

@@ -195,8 +195,7 @@ impl Picture {
             });
             let length = Span(open.length());
             let area = self.bar(
-                y,
-                open,
+                (y, open),
                 GATE,
                 &format!("{name}: gate, open for {length}, {said}"),
             );
@@ -227,7 +226,7 @@ impl Picture {
             from: visit.started,
             to: to.max(visit.started),
         };
-        self.bar(y, time, look, &format!("{name}, visit {}", visit.number));
+        self.bar((y, time), look, &format!("{name}, visit {}", visit.number));
     }
 
     fn attempt(&mut self, y: f64, whole: Stretch, (id, visit, attempt): (&str, &Visit, &Attempt)) {
@@ -248,7 +247,7 @@ impl Picture {
                 (look, format!("{phrase}: {message}"))
             }
         };
-        self.bar(y, whole, look, &format!("{name}, {length}: {how}"));
+        self.bar((y, whole), look, &format!("{name}, {length}: {how}"));
         for wait in &attempt.waits {
             let waited = measure::wait(wait, self.end);
             let cause = wait
@@ -256,12 +255,12 @@ impl Picture {
                 .map_or("", outlast_kernel::verdict::Cause::phrase);
             let length = Span(waited.length());
             let title = format!("{name}: waited {length} from {}: {cause}", wait.since);
-            let area = self.bar(y, waited, WAIT, &title);
+            let area = self.bar((y, waited), WAIT, &title);
             self.inside(area, INSIDE, cause);
         }
     }
 
-    fn bar(&mut self, y: f64, time: Stretch, look: Look, title: &str) -> Area {
+    fn bar(&mut self, (y, time): (f64, Stretch), look: Look, title: &str) -> Area {
         let (from, to) = (self.axis.place(time.from), self.axis.place(time.to));
         let area = Area {
             x: from.min(RIGHT - NARROWEST),

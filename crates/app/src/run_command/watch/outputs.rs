@@ -1,7 +1,7 @@
 //! What a run has to say in the end: the outputs of the steps that nothing else was made of.
 
 use crate::output;
-use outlast_agent::pipeline::definition::{OUTPUT, Step, Work};
+use outlast_agent::pipeline::definition::{OUTPUT, OnFailure, Step, Work};
 use outlast_agent::pipeline::entry::Outcome;
 use outlast_agent::pipeline::runner::Runner;
 use outlast_agent::pipeline::state::Phase;
@@ -10,7 +10,11 @@ use outlast_kernel::text;
 /// Prints them; where there are several, each under the name of its step.
 pub(super) fn print(runner: &Runner) -> anyhow::Result<()> {
     let steps = &runner.pipeline().steps;
-    let is_needed = |step: &Step| steps.iter().any(|other| other.needs.contains(&step.id));
+    let makes_good = |other: &Step, step: &Step| matches!(&other.on_failure, OnFailure::Rework { step: by } if *by == step.id);
+    let is_needed = |step: &Step| {
+        let mut others = steps.iter();
+        others.any(|other| other.needs.contains(&step.id) || makes_good(other, step))
+    };
     let is_last = |step: &&Step| {
         let is_done = runner.state().phase(&step.id) == Phase::Ended(Outcome::Completed);
         is_done && !matches!(step.work, Work::Gate(_)) && !is_needed(step)
