@@ -193,12 +193,26 @@ mod tests {
                 "line 1, column 1: expected value, near \"```json\"",
             ),
             (
+                "````json\n[1,\n```\n2]\n````",
+                "line 3, column 1: expected value, near \"```\"",
+            ),
+            (
                 "```json\n{\"a\": 1}",
                 "line 1, column 1: expected value, near \"```json\"",
             ),
         ];
         for (text, expected) in table {
             assert_eq!(read(text).unwrap_err().to_string(), expected, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn what_stands_where_it_breaks_is_cut_between_characters() {
+        for spaces in 0..4 {
+            let text = format!("[{}\"{}\" x]", " ".repeat(spaces), "𝄞".repeat(20));
+            let error = read(&text).unwrap_err().to_string();
+            assert!(error.ends_with("𝄞\\\" x]\""), "{error}");
+            assert!(error.contains("near \"𝄞"), "{error}");
         }
     }
 

@@ -14,6 +14,8 @@ use std::time::Duration;
 struct Answers {
     answers: Mutex<Vec<Result<String, Problem>>>,
     asked: Mutex<Vec<String>>,
+    /// Whether it says nothing when the list is at its end.
+    is_silent: bool,
 }
 
 impl Answers {
@@ -34,9 +36,13 @@ impl Ask for Answers {
     fn ask<'a>(&'a self, _: &'a Judge, prompt: String) -> BoxFuture<'a, Result<String, Problem>> {
         self.asked.lock().unwrap().push(prompt);
         let mut answers = self.answers.lock().unwrap();
-        match answers.is_empty() {
-            true => Box::pin(std::future::pending()),
-            false => Box::pin(std::future::ready(answers.remove(0))),
+        match (answers.is_empty(), self.is_silent) {
+            (false, _) => Box::pin(std::future::ready(answers.remove(0))),
+            (true, true) => Box::pin(std::future::pending()),
+            (true, false) => {
+                let nobody = Problem::new(Cause::Internal, "nobody was to be asked");
+                Box::pin(std::future::ready(Err(nobody)))
+            }
         }
     }
 }
@@ -156,12 +162,12 @@ async fn of(contracts: Vec<Contract>, output: &str) -> Result<Checked, Problem> 
 #[tokio::test]
 async fn all_that_costs_nothing_is_looked_at_and_told_as_one_problem() {
     let contracts = vec![
+        fails(schema()),
         fails(regex("^ok")),
         fails(Rule::FileExists {
             path: "out/plan.md".into(),
             non_empty: true,
         }),
-        fails(schema()),
         fails(Rule::NonEmpty),
     ];
     let problem = of(contracts, "{\"name\": 1}").await.unwrap_err();
@@ -170,15 +176,15 @@ async fn all_that_costs_nothing_is_looked_at_and_told_as_one_problem() {
     assert_eq!(problem.cause, Cause::SchemaMismatch);
     assert_eq!(
         problem.message,
-        "`output` does not match `^ok`; `out/plan.md` is not there; \
-         `output` does not match its schema: $: \"title\" is a required property"
+        "`output` does not match its schema: $: \"title\" is a required property; \
+         `output` does not match `^ok`; `out/plan.md` is not there"
     );
     assert_eq!(
         problem.violations,
         [
+            "$ of `output`: \"title\" is a required property (value: an object of 1)",
             "`output` does not match `^ok`: it begins with \"{\\\"name\\\": 1}\"",
             "`out/plan.md` is not there",
-            "$ of `output`: \"title\" is a required property (value: an object of 1)",
         ]
     );
 }
@@ -358,7 +364,10 @@ async fn a_stop_ends_tests_and_the_wait_for_a_judge() {
     for rule in [tests("sleep 60"), judge()] {
         let place = Place::new();
         let contracts = vec![warns(rule)];
-        let answers = Answers::default();
+        let answers = Answers {
+            is_silent: true,
+            ..Answers::default()
+        };
         let checking = place.check(contracts, "x", &answers);
         let stopping = async {
             tokio::task::yield_now().await;
