@@ -8,8 +8,11 @@
 
 mod codes;
 mod line;
+mod named;
 mod runners;
 pub(super) mod said;
+
+pub(super) use named::named_failures;
 
 use super::definition::CommandLine;
 use super::entry::Problem;
@@ -134,12 +137,7 @@ fn how_it_ended(ran: &Ran) -> String {
 
 /// The same tests make the same message, so that the same failure is known again.
 fn tests_failed(line: &CommandLine, ran: &Ran) -> Problem {
-    let failing = runners::failing_lines(&ran.tail);
-    let named = match failing.is_empty() {
-        true => said::last_line(ran).unwrap_or_default().to_owned(),
-        false => failing.join(" / "),
-    };
-    let message = format!("{} failed: {named}", name(line));
+    let message = format!("{} failed: {}", name(line), named_failures(&ran.tail));
     let mut problem = Problem::new(Cause::TestsFailed, message);
     if !ran.tail.is_empty() {
         problem.violations.push(ran.tail.clone());

@@ -7,20 +7,16 @@
 use super::{Broken, Finding, Scene, clean};
 use crate::pipeline::definition::CommandLine;
 use crate::pipeline::entry::Problem;
+use crate::pipeline::failing::named_failures;
 use crate::pipeline::process::{self, Ran, Spec, Watching};
 use crate::tools::output::Kept;
-use outlast_kernel::text;
 use outlast_kernel::verdict::Cause;
-use std::collections::BTreeSet;
 use std::time::Duration;
 
 /// How much is kept of what tests print to find out which of them failed: of its beginning, and of its end.
 const ROOM: (usize, usize) = (64 * 1024, 192 * 1024);
 /// How much of its end is told, in bytes.
 pub(super) const MOST_TOLD: usize = 8 * 1024;
-/// How many failures are named, and how much of each, in bytes.
-const MOST_NAMED: usize = 6;
-const LONGEST_NAME: usize = 100;
 /// How much of the command is shown, in bytes.
 const LONGEST_COMMAND: usize = 120;
 
@@ -142,38 +138,6 @@ pub(in crate::pipeline) fn the_end(text: &str, limit: usize) -> &str {
     end.split_once('\n').map_or(end, |(_, lines)| lines)
 }
 
-/// What failed, by the lines that say so; in an order of their own, because tests end in any.
-fn named_failures(printed: &str) -> String {
-    let lines = printed.lines().map(str::trim);
-    let said: BTreeSet<&str> = lines.clone().filter(|line| says_failure(line)).collect();
-    let last = lines.rev().find(|line| !line.is_empty());
-    let named = match said.is_empty() {
-        true => last.into_iter().collect(),
-        false => said,
-    };
-    let named = named.into_iter().take(MOST_NAMED);
-    let named = named.map(|line| text::bounded(line, LONGEST_NAME));
-    named.collect::<Vec<_>>().join("; ")
-}
-
-/// Whether the line is one by which a test runner or a compiler says what failed.
-fn says_failure(line: &str) -> bool {
-    const BEGINNINGS: [&str; 13] = [
-        "--- fail", "fail", "not ok", "error", "panic:", "rspec ./", "✕", "✗", "✖", "✘", "×", "●",
-        "fatal",
-    ];
-    const ENDS: [&str; 3] = [" failed", " fail", " error"];
-    let line = line.to_lowercase();
-    let numbered = line.split_once(") ").is_some_and(|(number, name)| {
-        !name.is_empty() && !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit())
-    });
-    numbered
-        || BEGINNINGS.iter().any(|it| line.starts_with(it))
-        || ENDS.iter().any(|it| line.ends_with(it))
-        || line.contains("panicked at")
-        || line.contains(": error")
-}
-
 /// A command as it may be shown: one short line.
 fn shown(command: &CommandLine) -> String {
     let line = match command {
@@ -201,50 +165,6 @@ fn length(time: Duration) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use outlast_kernel::fingerprint::Fingerprint;
-    use outlast_kernel::verdict::Class;
-
-    #[test]
-    fn what_failed_is_named_whoever_ran_the_tests() {
-        let table = [
-            (
-                "running 2 tests\ntest b ... FAILED\ntest a ... ok\n\nfailures:\n",
-                "failures:; test b ... FAILED",
-            ),
-            (
-                "=== RUN   TestA\n--- FAIL: TestA (0.03s)\n    a_test.go:7: no\nFAIL\n",
-                "--- FAIL: TestA (0.03s); FAIL",
-            ),
-            (
-                "FAILED tests/test_a.py::test_x - assert 1 == 2\n1 failed in 0.02s",
-                "FAILED tests/test_a.py::test_x - assert 1 == 2",
-            ),
-            ("ok 1 - a\nnot ok 2 - b\n# fail 1", "not ok 2 - b"),
-            ("  Suite\n    ✓ a\n    ✕ b (5 ms)\n", "✕ b (5 ms)"),
-            ("  1) Cart adds up\n  2 passing", "1) Cart adds up"),
-            (
-                "src/a.ts(1,2): error TS2304: no name",
-                "src/a.ts(1,2): error TS2304: no name",
-            ),
-            ("checked 3\nsum is wrong\n\n", "sum is wrong"),
-            ("", ""),
-        ];
-        for (printed, expected) in table {
-            assert_eq!(named_failures(printed), expected, "{printed:?}");
-        }
-    }
-
-    #[test]
-    fn the_order_and_the_time_of_tests_do_not_tell_failures_apart_and_their_names_do() {
-        let of =
-            |printed: &str| Fingerprint::new("test", Class::TestFailure, &named_failures(printed));
-        let one = of("--- FAIL: TestA (0.03s)\n--- FAIL: TestB (0.00s)\nFAIL");
-        assert_eq!(
-            one,
-            of("--- FAIL: TestB (0.01s)\n--- FAIL: TestA (2.11s)\nFAIL")
-        );
-        assert_ne!(one, of("--- FAIL: TestA (0.03s)\nFAIL"));
-    }
 
     #[test]
     fn of_much_that_was_printed_the_last_lines_are_told() {

@@ -181,30 +181,6 @@ pub(super) fn is_fetching(line: &str) -> bool {
     FETCHING.iter().any(|start| line.starts_with(start))
 }
 
-/// The lines that name what failed, the first few.
-pub(super) fn failing_lines(printed: &str) -> Vec<&str> {
-    const STARTS: [&str; 8] = [
-        "--- fail:",
-        "failed ",
-        "fail:",
-        "fail ",
-        "not ok ",
-        "✕",
-        "✗",
-        "error:",
-    ];
-    let names = |line: &&str| {
-        let line = line.to_lowercase();
-        STARTS.iter().any(|start| line.starts_with(start)) || line.ends_with("... failed")
-    };
-    printed
-        .lines()
-        .map(str::trim)
-        .filter(names)
-        .take(5)
-        .collect()
-}
-
 fn has_any(text: &str, phrases: &[&str]) -> bool {
     phrases.iter().any(|phrase| text.contains(phrase))
 }
