@@ -190,6 +190,18 @@ async fn all_that_costs_nothing_is_looked_at_and_told_as_one_problem() {
 }
 
 #[tokio::test]
+async fn what_cannot_be_read_at_all_counts_before_what_is_broken_otherwise() {
+    for contracts in [
+        vec![fails(regex("^ok")), fails(schema())],
+        vec![fails(schema()), fails(regex("^ok"))],
+    ] {
+        let problem = of(contracts, "no JSON").await.unwrap_err();
+        assert_eq!(problem.cause, Cause::MalformedOutput);
+        assert_eq!(problem.violations.len(), 2);
+    }
+}
+
+#[tokio::test]
 async fn a_contract_about_something_that_was_not_made_is_broken() {
     let contract = Contract {
         artifact: "plan".into(),
