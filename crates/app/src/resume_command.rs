@@ -11,7 +11,7 @@ use crate::follow::{Watching, follow};
 use crate::interrupt::{self, Signals};
 use crate::options::Options;
 use crate::screen::Screen;
-use crate::{complain, config, home, journal, knowledge, runtime, settings};
+use crate::{complain, config, home, journal, knowledge, run_command, runtime, settings};
 use anyhow::{Context, bail};
 use futures_util::future::join_all;
 use outlast_agent::Session;
@@ -29,6 +29,9 @@ use std::sync::Arc;
 
 pub(crate) fn run(arguments: &ResumeArguments) -> anyhow::Result<Exit> {
     let clock: Arc<dyn Clock> = Arc::new(settings::clock()?);
+    if arguments.session.is_none() && !arguments.json {
+        run_command::say_unfinished()?;
+    }
     let Some(journal) = journal::existing()? else {
         return match &arguments.session {
             Some(_) => Err(Usage("there is no session yet".to_owned()).into()),

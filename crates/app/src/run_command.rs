@@ -19,6 +19,7 @@ use outlast_agent::pipeline::runner::Runner;
 use outlast_agent::pipeline::{file, history, plan};
 use outlast_engine::Clock;
 use outlast_kernel::policy::Policy;
+use outlast_store::Journal;
 use outlast_store::journal::State;
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -72,6 +73,22 @@ pub(crate) fn run(arguments: &RunArguments) -> anyhow::Result<Exit> {
     carry_out(arguments, |files, host| {
         Box::pin(begin(pipeline, begun, files, host))
     })
+}
+
+/// Runs of pipelines are carried on by their own command: they have commands to run.
+pub(crate) fn say_unfinished() -> anyhow::Result<()> {
+    let Some(runs) = Journal::open_existing(&home::path()?.join(files::RUNS))? else {
+        return Ok(());
+    };
+    let unfinished = runtime::run(async { Ok(runs.unfinished().await?) })?;
+    let left = unfinished.iter().filter(|run| run.state != State::InUse);
+    for run in left {
+        let id = &run.id;
+        complain(&format!(
+            "The run {id} is not finished: `outlast run --resume {id}` carries it on."
+        ));
+    }
+    Ok(())
 }
 
 /// Who carries the run out, and what was typed for it.

@@ -6,7 +6,6 @@
 //! failures by it); violations are exact, safe to show, bounded, and at most [`MOST_VIOLATIONS`]; a contract that only warns
 //! fails no attempt.
 //! Not here: what the next attempt is told (see `feedback`), and whether there is one.
-#![allow(dead_code, reason = "the runner takes it up")]
 
 pub(crate) mod json;
 mod judge;

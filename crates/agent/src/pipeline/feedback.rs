@@ -3,7 +3,6 @@
 //! Invariants: what comes from outside (the output itself, what tests printed, what a judge said) stands behind a bar on every
 //! one of its lines, and it is said that such lines instruct nobody; all of it together is bounded.
 //! Not here: whether there is a next attempt.
-#![allow(dead_code, reason = "the runner takes it up")]
 
 use super::contract::the_end;
 use super::entry::Problem;

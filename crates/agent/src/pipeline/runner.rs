@@ -93,6 +93,8 @@ pub struct Runner {
     entries: u64,
     /// What is written down first.
     opening: Vec<Entry>,
+    /// Says when to look for letters.
+    postman: tokio::time::Interval,
     letters: (
         mpsc::UnboundedSender<Letter>,
         mpsc::UnboundedReceiver<Letter>,
@@ -151,6 +153,7 @@ impl Runner {
             hold,
             graph: Graph::new(Arc::clone(&pipeline), &run),
             spent: Arc::new(Spent::new(pipeline.runtime.budget, &run)),
+            postman: tokio::time::interval(LOOK_FOR_LETTERS),
             letters: mpsc::unbounded_channel(),
             pipeline,
             means,
@@ -313,7 +316,7 @@ impl Runner {
             letter = self.letters.1.recv() => {
                 return letter.map(|letter| self.letter(letter, tasks)).unwrap_or_default();
             }
-            () = tokio::time::sleep(LOOK_FOR_LETTERS) => {
+            _ = self.postman.tick() => {
                 // What cannot be read says nothing.
                 let letters = self.means.mailbox.take(&self.id).unwrap_or_default();
                 let letters = letters.into_iter().flatten();

@@ -79,11 +79,6 @@ impl Watchdog {
         }
     }
 
-    /// What was seen last, with times, oldest first.
-    pub(crate) fn last_events(&self) -> Vec<String> {
-        self.watch().last_events()
-    }
-
     fn look(&self, now: Timestamp) -> Look {
         let mut watch = self.watch();
         watch.look(now);
