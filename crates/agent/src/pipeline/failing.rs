@@ -43,7 +43,11 @@ pub(crate) fn problem(line: &CommandLine, ran: &Ran, is_explicit: bool, now: Tim
         None => codes::meaning(code, &programs),
     };
     let heard = || said::heard(Speaker::Command, ran, now);
-    judged(ran, meaning, heard, is_explicit)
+    match judged(ran, meaning, heard, is_explicit) {
+        // Whoever repairs them has to see what they printed.
+        problem if problem.cause == Cause::TestsFailed => tests_failed(line, ran),
+        problem => problem,
+    }
 }
 
 /// What went wrong with an agent program: it did not end well, or it says itself that it failed.

@@ -47,7 +47,11 @@ fn what_a_command_said_decides_where_its_exit_says_nothing() {
             "Error: maximum context length is 128000 tokens",
             ContextOverflow,
         ),
+        ("ENOSPC", Misconfigured),
+        ("model not found", ModelNotFound),
         ("429 Too Many Requests", RateLimited),
+        ("API 429", RateLimited),
+        ("HTTP 429", RateLimited),
         ("error: HTTP 429", RateLimited),
         (
             "panic: runtime error: invalid memory address or nil pointer dereference",

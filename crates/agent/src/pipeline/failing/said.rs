@@ -75,6 +75,10 @@ pub(super) fn meaning(speaker: Speaker, line: &str, now: Timestamp) -> Option<He
 fn without_speaker(line: &str) -> &str {
     const NAMES: [&str; 4] = ["npm ERR!", "npm error", "[ERROR]", "API Error:"];
     let named = NAMES.iter().find_map(|name| line.strip_prefix(name));
+    let named = named.or_else(|| {
+        let rest = line.strip_prefix("API ")?;
+        rest.starts_with(['4', '5']).then_some(rest)
+    });
     named.map_or(line, str::trim_start)
 }
 
@@ -102,7 +106,8 @@ fn of_command(verdict: &Verdict, line: &str) -> Option<Cause> {
         Cause::MissingBinary if !has(&["command not found", "path", "missing binary"]) => {
             return Some(Cause::Misconfigured);
         }
-        Cause::InvalidRequest | Cause::ModelNotFound | Cause::ContentFilter => by_fact,
+        Cause::ModelNotFound => by_fact || has(&["model not found", "model_not_found"]),
+        Cause::InvalidRequest | Cause::ContentFilter => by_fact,
         // Much is cut or cannot be read that never was on its way.
         Cause::TruncatedStream => has(&[
             "stream",
@@ -140,7 +145,7 @@ fn looks_like_error(line: &str) -> bool {
     const LEVELS: [&str; 7] = [
         "info", "debug", "trace", "warn", "warning", "notice", "verbose",
     ];
-    const WORDS: [&str; 34] = [
+    const WORDS: [&str; 35] = [
         "error",
         "err!",
         "fatal",
@@ -175,7 +180,9 @@ fn looks_like_error(line: &str) -> bool {
         "maximum",
         "no such",
         "balance",
+        "enospc",
     ];
+    const ANNOUNCED_BY: [&str; 4] = ["api ", "http ", "http/1.1 ", "status "];
     let line = line.to_lowercase();
     let head = text::bounded(&line, 60);
     // Most logs name their level near the beginning of the line.
@@ -185,6 +192,10 @@ fn looks_like_error(line: &str) -> bool {
     };
     let is_over = line.contains("retrying") || line.contains("will retry");
     let passes = is_over || LEVELS.iter().any(level);
-    let status = head.starts_with(['4', '5']);
+    let announced = |word: &&str| {
+        let after = head.split_once(word).map(|(_, after)| after);
+        after.is_some_and(|after| after.starts_with(['4', '5']))
+    };
+    let status = head.starts_with(['4', '5']) || ANNOUNCED_BY.iter().any(|word| announced(&word));
     !passes && (status || WORDS.iter().any(|word| line.contains(word)))
 }
