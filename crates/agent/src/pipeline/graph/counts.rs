@@ -44,14 +44,9 @@ pub(super) fn breaker(pipeline: &Pipeline, run: &Run) -> Breaker {
     breaker
 }
 
-/// Failures are the same when they say the same, and break the same.
+/// Failures are the same when their messages are. What was broken one by one quotes what was made, which is never the same.
 fn fingerprint(step: &str, problem: &Problem) -> Fingerprint {
-    let mut message = problem.message.clone();
-    for violation in &problem.violations {
-        message.push('\n');
-        message.push_str(violation);
-    }
-    Fingerprint::new(step, problem.class, &message)
+    Fingerprint::new(step, problem.class, &problem.message)
 }
 
 pub(super) fn refused(trip: &Trip) -> String {
