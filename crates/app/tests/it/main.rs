@@ -58,6 +58,16 @@ mod rpc_retry;
 mod rpc_sessions;
 #[cfg(target_os = "linux")]
 mod rpc_streams;
+#[cfg(unix)]
+mod run_breaker;
+#[cfg(unix)]
+mod run_classes;
+#[cfg(unix)]
+mod run_driver;
+#[cfg(unix)]
+mod run_graph;
+#[cfg(unix)]
+mod run_policies;
 mod runs;
 mod sessions;
 mod shared;

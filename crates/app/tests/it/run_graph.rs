@@ -1,0 +1,378 @@
+//! Which steps of a pipeline run, how often, and with what: needs, edges, loops, gates, and what becomes of failures.
+
+use crate::run_driver::Run;
+use crate::support::Outlast;
+
+#[test]
+fn a_step_is_visited_ten_times_or_as_often_as_is_said() {
+    for (said, of_step, visits) in [
+        ("", "", 10),
+        ("max_step_visits: 4\n", "", 4),
+        ("max_step_visits: 4\n", ", max_visits: 2", 2),
+    ] {
+        let outlast = Outlast::new();
+        let run = outlast.pipeline(&format!(
+            "{said}steps:
+  - {{id: a, command: echo x >> a{of_step}}}
+  - {{id: b, needs: [a], command: \"true\", max_visits: 99, edges: [{{target: a}}]}}
+"
+        ));
+        assert_eq!(outlast.notes("a").len(), visits, "{}", run.dump());
+        assert_eq!((run.code, run.outcome()), (1, "failed"));
+        let expected = format!("it was visited {visits} times, and may not be again (max_visits)");
+        assert_eq!(run.reason("a"), expected);
+    }
+}
+
+#[test]
+fn edges_lead_where_their_conditions_say() {
+    let outlast = Outlast::new();
+    let run = outlast.pipeline(
+        r#"steps:
+  - id: check
+    command: "echo x >> checked; if [ $OUTLAST_VISIT -lt 3 ]; then echo '{\"verdict\": \"bad\"}'; else echo '{\"verdict\": \"good\", \"score\": 9}'; fi"
+    edges:
+      - {target: fix, condition: context.verdict=bad}
+      - {target: done, condition: context.score!=3}
+  - {id: fix, command: echo x >> fixed, edges: [{target: check}]}
+  - {id: done, command: echo x >> done, edges: [{target: _complete}]}
+  - {id: never, needs: [done], command: echo x >> never}
+"#,
+    );
+    assert_eq!(
+        (run.code, run.outcome()),
+        (0, "completed"),
+        "{}",
+        run.dump()
+    );
+    let counts = ["checked", "fixed", "done", "never"].map(|file| outlast.notes(file).len());
+    assert_eq!(counts, [3, 2, 1, 0], "{}", run.dump());
+}
+
+#[test]
+fn what_needs_a_step_that_is_visited_again_runs_again() {
+    let outlast = Outlast::new();
+    let run = outlast.pipeline(
+        r#"steps:
+  - {id: write, command: "echo draft $OUTLAST_VISIT"}
+  - {id: count, inputs: {text: write}, command: "cat $INPUT_TEXT_FILE >> counted"}
+  - id: judge
+    needs: [count]
+    command: "if [ $OUTLAST_VISIT = 1 ]; then echo '{\"again\": true}'; else echo '{\"again\": false}'; fi"
+    edges: [{target: write, condition: context.again=true}]
+  - {id: publish, needs: [judge], command: echo x >> published}
+"#,
+    );
+    assert_eq!(run.code, 0, "{}", run.dump());
+    assert_eq!(outlast.notes("counted"), ["draft 1", "draft 2"]);
+    assert_eq!(outlast.notes("published").len(), 1, "{}", run.dump());
+}
+
+#[test]
+fn a_loop_ends_when_its_condition_holds_or_its_iterations_are_over() {
+    let outlast = Outlast::new();
+    let run = outlast.pipeline(
+        r#"steps:
+  - id: until
+    loop:
+      max_iterations: 5
+      until: context.verdict=pass
+      steps:
+        - {id: draft, command: "echo x >> drafts; wc -l < drafts"}
+        - {id: review, inputs: {draft: draft}, command: "if [ $INPUT_DRAFT -ge 3 ]; then echo '{\"verdict\": \"pass\"}'; else echo '{\"verdict\": \"fail\"}'; fi"}
+  - id: tests
+    loop:
+      max_iterations: 4
+      until: outcome=success
+      steps:
+        - {id: suite, command: "echo x >> suites; test $(wc -l < suites) -ge 3"}
+  - id: counted
+    loop: {max_iterations: 3, steps: [{id: count, command: echo x >> counts}]}
+  - id: endless
+    loop: {max_iterations: 2, until: outcome=failure, steps: [{id: fine, command: echo x >> fine}]}
+    on_failure: continue
+  - {id: after, needs: [until, tests, counted], command: echo x >> after}
+"#,
+    );
+    assert_eq!(
+        (run.code, run.outcome()),
+        (0, "completed"),
+        "{}",
+        run.dump()
+    );
+    let counts =
+        ["drafts", "suites", "counts", "fine", "after"].map(|file| outlast.notes(file).len());
+    assert_eq!(counts, [3, 3, 3, 2, 1], "{}", run.dump());
+    let outcomes =
+        ["until", "tests", "counted", "endless"].map(|step| run.outcomes(step).last().copied());
+    assert_eq!(
+        outcomes,
+        ["completed", "completed", "completed", "continued"].map(Some)
+    );
+    assert!(
+        run.reason("endless").contains("within 2 iterations"),
+        "{}",
+        run.reason("endless")
+    );
+}
+
+#[test]
+fn what_becomes_of_a_run_when_a_step_fails_is_what_the_step_says() {
+    let table = [
+        ("", 1, "failed", "failed", "", 0),
+        ("on_failure: fail", 1, "failed", "failed", "", 0),
+        (
+            "retry: {policy: none, on_failure: skip}",
+            0,
+            "completed",
+            "skipped",
+            "skipped",
+            0,
+        ),
+        ("on_failure: skip", 0, "completed", "skipped", "skipped", 0),
+        (
+            "on_failure: continue",
+            0,
+            "completed",
+            "continued",
+            "completed",
+            1,
+        ),
+        (
+            "optional: true",
+            0,
+            "completed",
+            "continued",
+            "completed",
+            1,
+        ),
+        (
+            "on_failure: rework, rework_step: fix",
+            0,
+            "completed",
+            "completed",
+            "completed",
+            1,
+        ),
+        (
+            "retry: {on_failure: rework, rework_step: fix}",
+            0,
+            "completed",
+            "completed",
+            "completed",
+            1,
+        ),
+    ];
+    for (said, code, outcome, of_step, of_next, ran_next) in table {
+        let outlast = Outlast::new();
+        let field = if said.is_empty() {
+            String::new()
+        } else {
+            format!(", {said}")
+        };
+        let is_reworked = usize::from(said.contains("rework"));
+        let fix = [
+            "",
+            "  - {id: fix, rework_only: true, command: echo x >> fixed}\n",
+        ][is_reworked];
+        let run = outlast.pipeline(&format!(
+            "steps:
+  - {{id: a, command: \"echo 'permission denied' >&2; exit 1\"{field}}}
+{fix}  - {{id: next, needs: [a], command: echo x >> next}}
+"
+        ));
+        assert_eq!(
+            (run.code, run.outcome()),
+            (code, outcome),
+            "{said}\n{}",
+            run.dump()
+        );
+        assert_eq!(run.outcomes("a").last(), Some(&of_step), "{said}");
+        assert_eq!(
+            run.outcomes("next").last().copied().unwrap_or_default(),
+            of_next,
+            "{said}"
+        );
+        let counts = [outlast.notes("next").len(), outlast.notes("fixed").len()];
+        assert_eq!(counts, [ran_next, is_reworked], "{said}");
+    }
+}
+
+#[test]
+fn whoever_makes_good_for_a_step_is_told_what_was_wrong() {
+    let outlast = Outlast::new();
+    let run = outlast.pipeline(
+        r#"steps:
+  - {id: test, command: "echo '--- FAIL: TestA (0.01s)'; echo want 5; exit 1", retry: {policy: none}, on_failure: rework, rework_step: fix}
+  - {id: fix, rework_only: true, prompt: Repair it}
+  - {id: hopeless, command: "exit 3", on_failure: rework, rework_step: useless}
+  - {id: useless, rework_only: true, command: "exit 4"}
+"#,
+    );
+    let prompt = run.prompts("fix")[0];
+    assert!(
+        prompt.starts_with("Repair it") && prompt.contains("want 5"),
+        "{prompt}"
+    );
+    assert_eq!(run.outcomes("test"), ["completed"]);
+    assert_eq!(
+        (run.code, run.outcomes("hopeless")),
+        (1, vec!["failed"]),
+        "{}",
+        run.dump()
+    );
+}
+
+#[test]
+fn a_gate_takes_its_default_or_fails_when_nobody_answers() {
+    let run = Outlast::new().pipeline(
+        r#"steps:
+  - {id: asked, gate: {type: approval, message: "Go on?", default: y, timeout: 20s}}
+  - {id: on, needs: [asked], command: echo on}
+  - {id: refused, gate: {type: approval, message: "Go on?", default: n, timeout: 20s}, on_failure: continue}
+  - {id: unanswered, gate: {type: approval, message: "Go on?", timeout: 20s}, on_failure: continue}
+  - {id: timer, gate: {type: timer, timeout: 10m}}
+  - id: chosen
+    gate:
+      type: approval
+      message: Which way?
+      choices: [{key: a, label: This way}, {key: b, label: That way, target: that}]
+      default: b
+      timeout: 5s
+  - {id: that, command: echo that}
+"#,
+    );
+    assert_eq!(
+        (run.code, run.outcome()),
+        (0, "completed"),
+        "{}",
+        run.dump()
+    );
+    let outcome = |step| run.outcomes(step).last().copied();
+    let steps = [
+        "asked",
+        "on",
+        "refused",
+        "unanswered",
+        "timer",
+        "chosen",
+        "that",
+    ];
+    let expected = [
+        "completed",
+        "completed",
+        "continued",
+        "continued",
+        "completed",
+        "completed",
+        "completed",
+    ];
+    assert_eq!(steps.map(outcome), expected.map(Some), "{}", run.dump());
+    assert!(
+        run.reason("unanswered")
+            .contains("nobody answered within 20s"),
+        "{}",
+        run.reason("unanswered")
+    );
+    let waited = |step: &str| {
+        let time = |kind: &str| crate::run_driver::time(&run.of(step, kind)[0]["time"]);
+        time("gate_closed").since(time("gate_opened")).as_secs()
+    };
+    assert!(waited("timer") >= 600, "{}", waited("timer"));
+    assert_eq!(run.of("chosen", "gate_closed")[0]["choice"], "b");
+}
+
+#[test]
+fn what_may_be_begun_once_is_not_tried_again() {
+    let outlast = Outlast::new();
+    let run = outlast.pipeline(
+        "steps:
+  - {id: pay, once: true, command: \"echo x >> paid; echo 'HTTP 429' >&2; exit 1\"}
+",
+    );
+    assert_eq!(
+        run.attempts("pay"),
+        ["rate_limited: stop"],
+        "{}",
+        run.dump()
+    );
+    assert!(
+        run.reason("pay").contains("it may be begun once only"),
+        "{}",
+        run.reason("pay")
+    );
+    assert_eq!(outlast.notes("paid").len(), 1);
+}
+
+const HOSTILE: &str = r#"$(touch pwned) `touch pwned` "; touch pwned; echo ' $HOME {{ topic }}"#;
+
+#[test]
+fn what_a_step_made_reaches_commands_unharmed_and_never_as_part_of_their_text() {
+    let outlast = Outlast::new();
+    outlast.write("hostile", HOSTILE);
+    let run = outlast.pipeline_with(
+        r#"inputs: {topic: {default: none}, mood: calm}
+steps:
+  - id: make
+    command: "cat hostile; mkdir out; echo '# Plan' > out/plan.md; head -c 100000 /dev/zero | tr '\\0' x > out/large"
+    outputs: [{name: plan, path: out/plan.md}, {name: large, path: out/large}]
+  - {id: failed, command: "exit 3", optional: true}
+  - id: shell
+    inputs: {text: make, plan: make.plan, large: make.large, missing: failed.output?, topic: inputs.topic}
+    command: "printf %s \"$INPUT_TEXT\" > by-variable; cat $INPUT_TEXT_FILE > by-file; echo $INPUT_PLAN > plan; wc -c < $INPUT_LARGE_FILE > size; echo \"${INPUT_LARGE-unset} ${INPUT_MISSING-unset}.\" > absent; printf %s \"$INPUT_TOPIC\" > topic"
+  - id: program
+    inputs: {text: make}
+    command: [printenv, INPUT_TEXT]
+  - id: ask
+    inputs: {text: make}
+    prompt: "About {{ topic }}, {{ mood }}: {{ text }}"
+"#,
+        &["--input", &format!("topic={HOSTILE}")],
+    );
+    assert_eq!(run.code, 0, "{}", run.dump());
+    let read = |file: &str| std::fs::read_to_string(outlast.folder.path().join(file)).unwrap();
+    for file in ["by-variable", "by-file", "topic"] {
+        assert_eq!(read(file), HOSTILE, "{file}");
+    }
+    assert_eq!(
+        (
+            read("plan").as_str(),
+            read("size").trim(),
+            read("absent").as_str()
+        ),
+        ("# Plan\n", "100000", "unset .\n")
+    );
+    assert_eq!(
+        run.prompts("ask"),
+        [format!("About {HOSTILE}, calm: {HOSTILE}")]
+    );
+    assert!(!outlast.folder.path().join("pwned").exists());
+    assert_eq!(said(&outlast, &run, "program"), format!("{HOSTILE}\n"));
+}
+
+/// What a step has said, found by its content.
+fn said(outlast: &Outlast, run: &Run, step: &str) -> String {
+    let ended = run.of(step, "step_ended");
+    let hash = ended[0]["artifacts"]["output"]["hash"].as_str().unwrap();
+    let mut folders = vec![outlast.home().join("artifacts")];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            let name: String = path
+                .iter()
+                .rev()
+                .take(2)
+                .map(|part| part.to_str().unwrap())
+                .collect::<Vec<_>>()
+                .into_iter()
+                .rev()
+                .collect();
+            match path.is_dir() {
+                true => folders.push(path),
+                false if name.ends_with(hash) => return std::fs::read_to_string(path).unwrap(),
+                false => {}
+            }
+        }
+    }
+    panic!("nothing is kept of {step}")
+}
