@@ -98,10 +98,8 @@ export class Stage {
     const ended = this.events.find(({ type }) => type === "step_ended");
     const hash = ended?.artifacts?.output?.hash;
     if (!hash) return undefined;
-    const kept = join(this.folder, "home/artifacts");
-    const places = [join(kept, hash), join(kept, hash.slice(0, 2), hash), join(kept, hash.slice(0, 2), hash.slice(2))];
-    const place = places.find((place) => existsSync(place));
-    return place && readFileSync(place, "utf8");
+    const place = join(this.folder, "home/artifacts", hash.slice(0, 2), hash.slice(2));
+    return readFileSync(place, "utf8");
   }
 
   made(name) {
