@@ -116,11 +116,6 @@ impl<Out: Write> Painter<Out> {
         self.live_step(step).retry = countdown;
     }
 
-    /// What was heard of a step that has no session.
-    pub(crate) fn heard(&mut self, step: &str, what: &str) {
-        self.live_step(step).heard(what);
-    }
-
     fn live_step(&mut self, step: &str) -> &mut LiveStep {
         self.live.entry(step.to_owned()).or_default()
     }
