@@ -1,8 +1,8 @@
 use super::*;
 use Cause::{
     Auth, Billing, CeilingReached, CommandFailed, ContextOverflow, Interrupted, InvalidRequest,
-    Misconfigured, MissingBinary, Network, Overloaded, Permission, RateLimited, ServerError,
-    TestsFailed, Timeout, TruncatedStream, Unknown, UsageLimit,
+    Misconfigured, MissingBinary, ModelNotFound, Network, Overloaded, Permission, RateLimited,
+    ServerError, TestsFailed, Timeout, TruncatedStream, Unknown, UsageLimit,
 };
 
 const NOW: Timestamp = Timestamp::from_millis(1_800_000_000_000);

@@ -188,6 +188,6 @@ mod tests {
             "2026-11-15T22:00:01.000Z text",
         ];
         assert_eq!(problem.last_events, seen);
-        assert_eq!(watchdog.last_events(), seen);
+        assert_eq!(watchdog.watch().last_events(), seen);
     }
 }
