@@ -210,7 +210,14 @@ fn compile(schema: &Json) -> Result<(), String> {
     let options = jsonschema::options().with_retriever(Nowhere);
     match options.build(schema) {
         Ok(_) => Ok(()),
-        Err(error) => Err(sentence("this is no JSON Schema", &error)),
+        Err(error) => {
+            let place = error.instance_path().to_string();
+            let words = sentence("this is no JSON Schema", &error);
+            Err(match place.as_str() {
+                "" => words,
+                place => format!("{words}, at `{}`", shown(place)),
+            })
+        }
     }
 }
 

@@ -272,6 +272,8 @@ pub(super) fn nearest<'a>(word: &str, words: impl IntoIterator<Item = &'a str>) 
     words
         .into_iter()
         .take(MOST_COMPARED)
+        // Any letter is a misspelling of any other.
+        .filter(|other| word.len() > 2 || other.len() > 2)
         .filter(|other| other.len().abs_diff(word.len()) <= most(other))
         .map(|other| (strsim::damerau_levenshtein(&word, other), other))
         .filter(|(distance, other)| *distance <= most(other))

@@ -7,7 +7,7 @@ use super::header::{Scene, value};
 use super::names::{EDGE, OUTPUT, RETRY, STEP};
 use super::retry;
 use super::runtime;
-use super::tree::Node;
+use super::tree::{Node, Value};
 use super::work::{self, Kind};
 use super::{MOST_STEPS, Place, Placed, contract, values};
 use crate::pipeline::definition::{Condition, Edge, OutputFile, Source, Step, Target};
@@ -72,7 +72,7 @@ pub(super) fn read_list(
     drafts: &mut Vec<Draft>,
 ) -> Vec<String> {
     let list = fields::items(node, "steps", scene.log);
-    if list.is_empty() {
+    if matches!(&node.value, Value::List(list) if list.is_empty()) {
         scene.log.fault(node.place, "there is no step here");
     }
     let mut names = Vec::new();

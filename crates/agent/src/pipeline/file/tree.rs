@@ -271,6 +271,11 @@ fn words(error: &Error) -> String {
             breach: BudgetBreach::Depth { .. },
             ..
         } => format!("lists and mappings lie inside of each other more than {MOST_DEPTH} deep"),
+        Error::MultipleDocuments { .. }
+        | Error::Budget {
+            breach: BudgetBreach::Documents { .. },
+            ..
+        } => "one file is one pipeline; remove the second `---`".to_owned(),
         Error::Budget { .. } => "the file has too many values".to_owned(),
         Error::DuplicateMappingKey { key, .. } => match key {
             Some(key) => format!("`{}` stands here twice", super::shown(key)),
@@ -278,9 +283,6 @@ fn words(error: &Error) -> String {
         },
         Error::RecursiveReferencesRequireWeakTypes { .. } => {
             "an anchor may not hold an alias of itself".to_owned()
-        }
-        Error::MultipleDocuments { .. } => {
-            "one file is one pipeline; remove the second `---`".to_owned()
         }
         error => {
             let message = serde_saphyr::DefaultMessageFormatter.format_message(error);

@@ -237,10 +237,13 @@ fn agent(fields: &Fields<'_>, scene: &Scene<'_>) -> Option<Agent> {
         _ => (fields.words("agent")?, None),
     };
     if program.is_none() && !AGENTS.contains(&name.value.as_str()) {
-        let known = names::not_one_of(&name.value, &AGENTS);
-        let message = format!(
-            "{known}; any other is written `agent: {{name: NAME, program: [PROGRAM, \"{{prompt}}\"]}}`"
-        );
+        let mut message = names::not_one_of(&name.value, &AGENTS);
+        message += if message.ends_with('?') {
+            " Any"
+        } else {
+            "; any"
+        };
+        message += " other is written `agent: {name: NAME, program: [PROGRAM, \"{prompt}\"]}`";
         fields.log.fault(name.place, message);
     }
     let fallbacks = scene.fallbacks.get(&name.value).cloned();
@@ -309,7 +312,7 @@ fn choices(fields: &Fields<'_>, mentions: &mut Vec<Mention>) -> Vec<Choice> {
             key: key.value,
         });
     }
-    if choices.is_empty() {
+    if matches!(&node.value, Value::List(list) if list.is_empty()) {
         fields.log.fault(node.place, "there is no choice here");
     }
     choices
