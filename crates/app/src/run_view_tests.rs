@@ -3,7 +3,7 @@ use super::*;
 use outlast_agent::pipeline::entry::Entry;
 use outlast_kernel::event::Body;
 use outlast_kernel::verdict::Cause;
-use serde_json::{Value, json};
+use serde_json::Value;
 use std::time::Duration;
 
 const START: Timestamp = Timestamp::from_millis(1_800_000_000_000);
@@ -13,201 +13,28 @@ fn at(seconds: u64) -> Timestamp {
     START + Duration::from_secs(seconds)
 }
 
-fn entry(json: Value) -> Entry {
-    serde_json::from_value(json).unwrap()
-}
+/// Everything that can happen to a step: one line for each, `at` so many seconds after the beginning.
+const EVENTFUL: &str = include_str!("run_view_tests/eventful.jsonl");
+/// How many of them have happened when somebody looks in the middle.
+const SO_FAR: usize = 32;
 
-/// Everything that can happen to a step.
+/// What has happened so far.
 fn entries() -> Vec<(u64, Entry)> {
-    let table = [
-        (
-            0,
-            json!({"type": "run_started", "name": "implement", "file": "a.yaml", "folder": "/", "source": "", "inputs": {}}),
-        ),
-        (
-            0,
-            json!({"type": "step_started", "step": "fetch", "visit": 1}),
-        ),
-        (
-            0,
-            json!({"type": "attempt_started", "step": "fetch", "visit": 1, "attempt": 1}),
-        ),
-        (
-            1,
-            json!({"type": "attempt_ended", "step": "fetch", "visit": 1, "attempt": 1,
-            "problem": {"class": "transient", "cause": "rate_limited", "message": "429 Too Many Requests"},
-            "next": {"do": "wait", "since": at(1), "until": at(6)}}),
-        ),
-        (6, json!({"type": "wait_ended", "step": "fetch"})),
-        (
-            6,
-            json!({"type": "attempt_started", "step": "fetch", "visit": 1, "attempt": 2}),
-        ),
-        (
-            9,
-            json!({"type": "attempt_ended", "step": "fetch", "visit": 1, "attempt": 2, "cost": 420_000,
-            "usage": {"input": 1200, "output": 300, "cache_read": 0, "cache_write": 0},
-            "next": {"do": "finish"}, "warnings": ["the answer is long"]}),
-        ),
-        (
-            9,
-            json!({"type": "step_ended", "step": "fetch", "visit": 1, "outcome": "completed"}),
-        ),
-        (
-            9,
-            json!({"type": "step_started", "step": "lint", "visit": 1}),
-        ),
-        (
-            9,
-            json!({"type": "attempt_started", "step": "lint", "visit": 1, "attempt": 1}),
-        ),
-        (
-            10,
-            json!({"type": "attempt_ended", "step": "lint", "visit": 1, "attempt": 1,
-            "problem": {"class": "deterministic", "cause": "missing_binary", "message": "no such program: linter"},
-            "next": {"do": "stop", "why": "it fails the same way every time"}}),
-        ),
-        (
-            10,
-            json!({"type": "step_ended", "step": "lint", "visit": 1, "outcome": "continued", "reason": "Program not found"}),
-        ),
-        (
-            10,
-            json!({"type": "step_ended", "step": "docs", "visit": 0, "outcome": "skipped", "reason": "lint was left out"}),
-        ),
-        (
-            10,
-            json!({"type": "step_started", "step": "plan", "visit": 1}),
-        ),
-        (
-            10,
-            json!({"type": "attempt_started", "step": "plan", "visit": 1, "attempt": 1, "session": "s"}),
-        ),
-        (
-            11,
-            json!({"type": "step_started", "step": "test", "visit": 1}),
-        ),
-        (
-            11,
-            json!({"type": "attempt_started", "step": "test", "visit": 1, "attempt": 1}),
-        ),
-        (
-            12,
-            json!({"type": "attempt_ended", "step": "test", "visit": 1, "attempt": 1,
-            "problem": {"class": "test_failure", "cause": "tests_failed", "message": "3 of 12 failed"},
-            "next": {"do": "again"}}),
-        ),
-        (
-            12,
-            json!({"type": "attempt_started", "step": "test", "visit": 1, "attempt": 2}),
-        ),
-        (
-            13,
-            json!({"type": "attempt_ended", "step": "test", "visit": 1, "attempt": 2,
-            "problem": {"class": "budget_exhausted", "cause": "ceiling_reached", "message": ""},
-            "next": {"do": "fall_back", "to": "codex"}}),
-        ),
-        (
-            13,
-            json!({"type": "attempt_started", "step": "test", "visit": 1, "attempt": 3, "instead": "codex"}),
-        ),
-        (
-            14,
-            json!({"type": "attempt_ended", "step": "test", "visit": 1, "attempt": 3,
-            "problem": {"class": "test_failure", "cause": "tests_failed", "message": "3 of 12 failed"},
-            "next": {"do": "stop", "why": "3 attempts were used up"}}),
-        ),
-        (
-            14,
-            json!({"type": "rework_started", "step": "test", "by": "fix"}),
-        ),
-        (
-            14,
-            json!({"type": "step_started", "step": "fix", "visit": 1}),
-        ),
-        (
-            14,
-            json!({"type": "attempt_started", "step": "fix", "visit": 1, "attempt": 1}),
-        ),
-        (
-            15,
-            json!({"type": "step_started", "step": "approve", "visit": 1}),
-        ),
-        (
-            15,
-            json!({"type": "gate_opened", "step": "approve", "visit": 1, "message": "Ship it?",
-            "choices": ["y", "n"], "until": at(15 + 86_400)}),
-        ),
-        (
-            16,
-            json!({"type": "step_started", "step": "cool", "visit": 1}),
-        ),
-        (
-            16,
-            json!({"type": "gate_opened", "step": "cool", "visit": 1, "until": at(616)}),
-        ),
-        (
-            17,
-            json!({"type": "step_started", "step": "push", "visit": 1}),
-        ),
-        (
-            17,
-            json!({"type": "attempt_started", "step": "push", "visit": 1, "attempt": 1}),
-        ),
-        (
-            18,
-            json!({"type": "attempt_ended", "step": "push", "visit": 1, "attempt": 1,
-            "problem": {"class": "transient", "cause": "network", "message": "connection reset"},
-            "next": {"do": "wait", "since": at(18), "until": at(48)}}),
-        ),
-    ];
-    table
-        .into_iter()
-        .map(|(time, json)| (time, entry(json)))
-        .collect()
+    all().drain(..SO_FAR).collect()
 }
 
+/// What happens then.
 fn rest() -> Vec<(u64, Entry)> {
-    let table = [
-        (20, json!({"type": "run_resumed"})),
-        (
-            21,
-            json!({"type": "gate_closed", "step": "approve", "choice": "y"}),
-        ),
-        (
-            21,
-            json!({"type": "step_ended", "step": "approve", "visit": 1, "outcome": "completed"}),
-        ),
-        (
-            21,
-            json!({"type": "edge_taken", "from": "approve", "to": "fetch", "resets": ["fetch"]}),
-        ),
-        (
-            21,
-            json!({"type": "step_started", "step": "fetch", "visit": 2}),
-        ),
-        (
-            22,
-            json!({"type": "loop_repeated", "step": "polish", "iterations": 2, "resets": []}),
-        ),
-        (22, json!({"type": "edge_taken", "from": "cool"})),
-        (
-            23,
-            json!({"type": "step_ended", "step": "plan", "visit": 1, "outcome": "canceled"}),
-        ),
-        (
-            23,
-            json!({"type": "step_ended", "step": "push", "visit": 1, "outcome": "failed", "reason": "the run ends"}),
-        ),
-        (
-            23,
-            json!({"type": "run_ended", "outcome": "failed", "reason": "step test failed"}),
-        ),
-    ];
-    table
-        .into_iter()
-        .map(|(time, json)| (time, entry(json)))
-        .collect()
+    all().split_off(SO_FAR)
+}
+
+fn all() -> Vec<(u64, Entry)> {
+    let entry = |line: &str| {
+        let json: Value = serde_json::from_str(line).unwrap();
+        let time = json["at"].as_u64().unwrap();
+        (time, serde_json::from_value(json).unwrap())
+    };
+    EVENTFUL.lines().map(entry).collect()
 }
 
 fn steps() -> Vec<Planned> {

@@ -58,6 +58,11 @@ impl<Out: Write> Painter<Out> {
         self.steps = steps;
     }
 
+    /// Whether that is one of them.
+    pub(crate) fn knows(&self, step: &str) -> bool {
+        self.steps.iter().any(|known| known.id == step)
+    }
+
     /// Whether a process is at work on it.
     pub(crate) fn process(&mut self, process: Process) {
         self.process = process;

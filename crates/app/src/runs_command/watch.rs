@@ -5,7 +5,7 @@ use super::show::{document, json_lines, live, plan, process, waiting};
 use crate::exit::Exit;
 use crate::output::print;
 use crate::run_view::{Painter, Process, stdout_size};
-use outlast_agent::pipeline::entry::{Entry, Outcome};
+use outlast_agent::pipeline::entry::Outcome;
 use outlast_agent::pipeline::history::{self, Written};
 use outlast_agent::pipeline::state::{Ended, Phase, Run};
 use outlast_engine::Clock;
@@ -41,7 +41,7 @@ pub(super) async fn watch(
             after = *seq;
             watched.run.apply(*time, entry);
             if let Some(painter) = &mut painter {
-                if matches!(entry, Entry::StepStarted { .. }) {
+                if entry.step().is_some_and(|step| !painter.knows(step)) {
                     painter.plan(plan(&watched.run));
                 }
                 painter.entry(*time, entry);
