@@ -286,6 +286,10 @@ fn overflow_is_told_from_rates_bytes_spend_and_output() {
             "prompt is too long: 210000 tokens > 200000 maximum",
             Cause::ContextOverflow,
         ),
+        (
+            "Prompt is too long · the rest is tool definitions and attachment content",
+            Cause::ContextOverflow,
+        ),
         ("Too many tokens, please wait", Cause::RateLimited),
         ("tokens per minute limit exceeded", Cause::RateLimited),
         (

@@ -7,7 +7,7 @@
 //! Not here: what is done about it (see `react`).
 
 mod codes;
-mod line;
+pub(super) mod line;
 mod named;
 mod runners;
 pub(super) mod said;
@@ -17,6 +17,7 @@ pub(super) use named::named_failures;
 use super::definition::CommandLine;
 use super::entry::Problem;
 use super::process::{Ran, name};
+use super::program::NO_RESULT;
 use codes::Meaning;
 use outlast_kernel::Timestamp;
 use outlast_kernel::verdict::{Cause, Class};
@@ -57,7 +58,10 @@ pub(crate) fn agent_problem(
     is_explicit: bool,
     now: Timestamp,
 ) -> Problem {
-    let own = error.map(str::trim).filter(|error| !error.is_empty());
+    // That its answer has no end says less than what it printed to its errors, unless it ended as though all was well.
+    let own = error
+        .map(str::trim)
+        .filter(|error| !error.is_empty() && (*error != NO_RESULT || ran.code == Some(0)));
     if let Some(own) = own {
         let heard = said::meaning(Speaker::Agent, own, now).unwrap_or_else(|| Heard {
             line: own.to_owned(),

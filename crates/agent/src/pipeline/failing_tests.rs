@@ -421,7 +421,6 @@ fn the_error_that_an_agent_reports_decides_whatever_its_exit() {
             "Your input exceeds the context window of this model.",
             ContextOverflow,
         ),
-        ("the stream ended without a result", TruncatedStream),
         ("Model not found: x/y", Cause::ModelNotFound),
         ("Credit balance is too low", Billing),
         ("it is not so", Unknown),

@@ -243,7 +243,7 @@ topics! {
     /// A ceiling of ours.
     Ceiling: [
         "maximum number of turns", "recursion limit", "maximum iterations", "max steps",
-        "budget has been exceeded", "over budget", "exceeded the budget", "exceeds the budget","budget exceeded", "budget ceiling", "budget exhausted", "cost ceiling", "cost limit", "token budget", "max turns", "maximum turns"];
+        "budget has been exceeded", "over budget", "exceeded the budget", "exceeds the budget","budget exceeded", "budget ceiling", "budget exhausted", "cost ceiling", "cost limit", "token budget", "max turns", "maximum turns", "maximum budget", "max budget"];
     /// A test suite.
     Tests: ["--- fail:", "tests failed", "test failed", "failing tests", "test suite failed"];
 }

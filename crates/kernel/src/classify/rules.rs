@@ -50,7 +50,7 @@ const RULES: &[Rule] = &[
     Rule {
         cause: Cause::InvalidRequest,
         all: &[any([Media]), any([Exceeds, Bytes])],
-        none: any([Rate, Usage]),
+        none: any([Rate, Usage, ContextFull]),
         name: "media too large",
     },
     Rule {

@@ -96,5 +96,8 @@ fn prepare(
         );
         Problem::new(Cause::Misconfigured, why)
     })?;
-    Ok((program::invocation(agent, &prompt, &file), env))
+    let mut invocation = program::invocation(agent, &prompt, &file);
+    // What the step says itself comes last, and counts.
+    let env = invocation.env.drain(..).chain(env).collect();
+    Ok((invocation, env))
 }

@@ -7,7 +7,7 @@ use crate::pipeline::definition::CommandLine;
 
 /// A program with its arguments.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Simple {
+pub(in crate::pipeline) struct Simple {
     words: Vec<String>,
     /// Whether `timeout` watches over it.
     pub(super) is_timed: bool,
@@ -15,12 +15,12 @@ pub(super) struct Simple {
 
 impl Simple {
     /// The program's name, without its folder.
-    pub(super) fn program(&self) -> &str {
+    pub(in crate::pipeline) fn program(&self) -> &str {
         self.words.first().map_or("", |program| last_name(program))
     }
 
     /// Its arguments.
-    pub(super) fn arguments(&self) -> &[String] {
+    pub(in crate::pipeline) fn arguments(&self) -> &[String] {
         self.words.get(1..).unwrap_or_default()
     }
 }
@@ -37,6 +37,12 @@ pub(super) fn answerable(line: &CommandLine) -> Vec<Simple> {
     };
     let simple = commands.into_iter().map(|words| unwrapped(&words));
     simple.filter(|simple| !says_nothing(simple)).collect()
+}
+
+/// All programs that a shell's line starts.
+pub(in crate::pipeline) fn programs(line: &str) -> Vec<Simple> {
+    let words = parts(line).into_iter();
+    words.map(|(words, _)| unwrapped(&words)).collect()
 }
 
 /// What stands between two commands.

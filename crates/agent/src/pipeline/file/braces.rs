@@ -1,44 +1,37 @@
 //! `{{ name }}` in a prompt, and where it may not stand.
 
+use super::super::template;
 use super::log::Log;
 use super::names::nearest;
 use super::{Placed, shown};
 use std::collections::BTreeSet;
 
 const OPEN: &str = "{{";
-const CLOSE: &str = "}}";
-/// How a pair of braces is written that is meant as such.
-const LITERAL: &str = "\"{{\"";
+/// The most of what cannot be read that is looked for in the file, in characters.
+const MOST_SOUGHT: usize = 20;
 
 /// Notes names in braces that nothing stands behind. `offset` is where the text begins in the file.
 pub(super) fn check(text: &Placed<String>, offset: usize, known: &[&str], log: &Log<'_>) {
-    let mut rest = text.value.as_str();
-    let mut noted = BTreeSet::new();
-    while let Some(start) = rest.find(OPEN) {
-        let inside = &rest[start + OPEN.len()..];
-        let place_of = |piece: &str| log.find(piece, offset, text.place);
-        // The literal has braces of its own.
-        let trimmed = inside.trim_start();
-        if let Some(after) = trimmed.strip_prefix(LITERAL)
-            && let Some(after) = after.trim_start().strip_prefix(CLOSE)
-        {
-            rest = after;
-            continue;
-        }
-        let Some(end) = inside.find(CLOSE) else {
-            let piece: String = rest[start..].chars().take(20).collect();
-            let message =
-                "`{{` without `}}`; braces that are meant as such are written {{ \"{{\" }}";
-            log.fault(place_of(piece.lines().next().unwrap_or(OPEN)), message);
+    let value = text.value.as_str();
+    let place_of = |piece: &str| log.find(piece, offset, text.place);
+    let names = match template::names(value) {
+        Ok(names) => names,
+        Err(error) => {
+            let rest = value.get(error.offset()..).unwrap_or_default();
+            let piece: String = rest.chars().take(MOST_SOUGHT).collect();
+            let place = place_of(piece.lines().next().unwrap_or(OPEN));
+            log.fault(place, error.to_string());
             return;
-        };
-        let name = inside[..end].trim();
-        // Each name once, and none that nobody will read of: finding its place takes time.
-        if !known.contains(&name) && !log.is_full() && noted.insert(name) {
-            let piece = &rest[start..start + OPEN.len() + end + CLOSE.len()];
-            log.fault(place_of(piece), unknown(name, known));
         }
-        rest = &inside[end + CLOSE.len()..];
+    };
+    let mut noted = BTreeSet::new();
+    for (at, name) in names {
+        // Each name once, and none that nobody will read of: finding its place takes time.
+        if !known.contains(&name.as_str()) && !log.is_full() && noted.insert(name.clone()) {
+            let start = value[..at].rfind(OPEN).unwrap_or(at);
+            let piece = &value[start..at + name.len()];
+            log.fault(place_of(piece), unknown(&name, known));
+        }
     }
 }
 
