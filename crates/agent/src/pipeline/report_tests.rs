@@ -71,6 +71,7 @@ fn completes(time: u64, step: &str, (visit, attempt): (u32, u32)) -> [(u64, Valu
 }
 
 /// A run in which everything happens that can.
+#[expect(clippy::too_many_lines, reason = "what happens in a run is a table")]
 fn eventful() -> Run {
     let transient =
         json!({"class": "transient", "cause": "network", "message": "connection reset by peer"});

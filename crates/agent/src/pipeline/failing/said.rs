@@ -196,6 +196,6 @@ fn looks_like_error(line: &str) -> bool {
         let after = head.split_once(word).map(|(_, after)| after);
         after.is_some_and(|after| after.starts_with(['4', '5']))
     };
-    let status = head.starts_with(['4', '5']) || ANNOUNCED_BY.iter().any(|word| announced(word));
+    let status = head.starts_with(['4', '5']) || ANNOUNCED_BY.iter().any(announced);
     !passes && (status || WORDS.iter().any(|word| line.contains(word)))
 }
