@@ -11,7 +11,6 @@ use crate::exit::{Exit, Usage};
 use crate::options::Options;
 use crate::run_host::RunHost;
 use crate::{complain, config, home, interrupt, knowledge, runtime, settings};
-use anyhow::Context;
 use files::Files;
 use outlast_agent::pipeline::definition::Pipeline;
 use outlast_agent::pipeline::entry::Begun;
@@ -141,11 +140,16 @@ fn typed(arguments: &RunArguments) -> Options {
 
 fn read(path: &Path) -> anyhow::Result<String> {
     use std::io::Read;
-    let context = || format!("cannot read the pipeline {}", path.display());
-    let opened = std::fs::File::open(path).with_context(context);
+    let failed = |error| {
+        Usage(format!(
+            "cannot read the pipeline {}: {error}",
+            path.display()
+        ))
+    };
+    let opened = std::fs::File::open(path).map_err(failed)?;
     let mut source = String::new();
-    let read = opened?.take(MOST_BYTES + 1).read_to_string(&mut source);
-    read.with_context(context)?;
+    let read = opened.take(MOST_BYTES + 1).read_to_string(&mut source);
+    read.map_err(failed)?;
     if source.len() as u64 > MOST_BYTES {
         let most = MOST_BYTES >> 20;
         return Err(Usage(format!("{} has more than {most} MiB", path.display())).into());

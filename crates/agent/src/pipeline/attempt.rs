@@ -184,6 +184,8 @@ pub(super) async fn run(job: Job, live: Live) -> Done {
             None => {}
         }
     }
+    // Tokens are counted while they are used.
+    job.spent.add(Usage::default(), done.cost);
     kept::clean_up(job.scratch()).await;
     done
 }

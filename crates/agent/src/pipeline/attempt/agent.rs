@@ -6,6 +6,7 @@ use super::super::process::{Spec, Stream};
 use super::super::watchdog::Sign;
 use super::super::{failing, feedback, given, program, template};
 use super::{Job, Watched, Worked, command};
+use outlast_kernel::budget::Cost;
 use outlast_kernel::verdict::Cause;
 use std::collections::BTreeMap;
 
@@ -48,7 +49,7 @@ pub(super) async fn run(
     };
     let ran = command::watch(spec, watched, &mut on_output).await;
     let answer = reader.finish();
-    job.spent.add(answer.usage, answer.cost);
+    job.spent.add(answer.usage, Cost::default());
     let output = match ran {
         Err(problem) => Err(problem),
         Ok(ran) if ran.code == Some(0) && answer.error.is_none() => Ok(answer.text.into_bytes()),
