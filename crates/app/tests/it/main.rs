@@ -65,9 +65,15 @@ mod run_classes;
 #[cfg(unix)]
 mod run_driver;
 #[cfg(unix)]
+mod run_durable;
+#[cfg(unix)]
 mod run_graph;
 #[cfg(unix)]
+mod run_input;
+#[cfg(unix)]
 mod run_policies;
+#[cfg(unix)]
+mod run_watchdog;
 mod runs;
 mod sessions;
 mod shared;

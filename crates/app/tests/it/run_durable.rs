@@ -1,0 +1,243 @@
+//! Runs outlive the processes that carry them out: what was begun goes on where it was, what is done stays done.
+
+use crate::mock_server::wait_for;
+use crate::run_driver::{FILE, Run, ended, signal, time};
+use crate::support::{Outlast, Ran};
+use std::process::Child;
+use std::time::Duration;
+
+fn kill(mut child: Child) {
+    signal("-KILL", &child);
+    child.wait().unwrap();
+}
+
+fn numbers(run: &Run, step: &str, kind: &str) -> Vec<u64> {
+    let entries = run.of(step, kind).into_iter();
+    entries
+        .map(|entry| entry["attempt"].as_u64().unwrap())
+        .collect()
+}
+
+#[test]
+fn a_terminated_run_is_left_to_be_resumed_and_completed_steps_stay() {
+    for (name, code) in [("-TERM", 143), ("-HUP", 129)] {
+        let outlast = Outlast::in_real_time();
+        let child = outlast.begin(
+            "steps:
+  - {id: first, command: echo x >> first; echo made}
+  - {id: second, inputs: {made: first}, command: 'echo x >> second; test -e go || sleep 60; cat $INPUT_MADE_FILE > got'}
+",
+        );
+        outlast.wait_for_entry("second", "process_started");
+        wait_for("second", || !outlast.notes("second").is_empty());
+        signal(name, &child);
+        let run = ended(child);
+        assert_eq!((run.code, run.outcome()), (code, ""), "{}", run.dump());
+        let says = format!(
+            "`outlast run --resume {}` carries on where it stopped",
+            run.id()
+        );
+        assert!(run.stderr.contains(&says), "{}", run.stderr);
+        outlast.write("go", "");
+        let run = outlast.resume(&[]);
+        assert_eq!(
+            (run.code, run.outcome()),
+            (0, "completed"),
+            "{}",
+            run.dump()
+        );
+        assert_eq!(
+            (outlast.notes("first").len(), outlast.notes("second").len()),
+            (1, 2)
+        );
+        assert_eq!(outlast.notes("got"), ["made"]);
+        let all = outlast.written();
+        assert_eq!(
+            numbers(&all, "second", "attempt_started"),
+            [1],
+            "{}",
+            all.dump()
+        );
+        assert_eq!(all.all("run_resumed").len(), 1);
+    }
+}
+
+#[test]
+fn a_killed_wait_of_a_step_is_waited_to_its_end_only() {
+    let outlast = Outlast::new();
+    let child = outlast.begin(
+        "steps:
+  - {id: limited, command: \"echo $OUTLAST_ATTEMPT >> tries; test $OUTLAST_ATTEMPT = 2 || { echo 'HTTP 429' >&2; exit 1; }\", retry: {base_delay: 30m, max_delay: 30m}}
+",
+    );
+    outlast.wait_for_entry("limited", "attempt_ended");
+    // Half of the wait.
+    std::thread::sleep(Duration::from_millis(1500));
+    kill(child);
+    let run = outlast.resume(&[]);
+    assert_eq!(
+        (run.code, run.outcome()),
+        (0, "completed"),
+        "{}",
+        run.dump()
+    );
+    let all = outlast.written();
+    let until = time(&all.of("limited", "attempt_ended")[0]["next"]["until"]);
+    let over = time(&all.of("limited", "wait_ended")[0]["time"]);
+    assert!(over >= until, "{}", all.dump());
+    assert!(
+        over.since(until) < Duration::from_secs(13 * 60),
+        "{}",
+        all.dump()
+    );
+    assert_eq!(outlast.notes("tries"), ["1", "2"]);
+    assert_eq!(numbers(&all, "limited", "attempt_started"), [1, 2]);
+}
+
+#[test]
+fn a_killed_wait_of_a_turn_goes_on_in_the_same_session_and_nothing_is_said_twice() {
+    let outlast = Outlast::new();
+    let child = outlast.begin(
+        "steps:
+  - {id: ask, prompt: What is the time?, model: 'overloaded:1', retry: {base_delay: 15m, max_delay: 15m}}
+",
+    );
+    outlast.wait_for_entry("ask", "attempt_started");
+    let shown = || outlast.run(&["runs", "show", "--step", "ask"]);
+    wait_for("prompt", || shown().stdout.contains("What is the time?"));
+    std::thread::sleep(Duration::from_millis(700));
+    kill(child);
+    let run = outlast.resume(&[]);
+    assert_eq!(
+        (run.code, run.outcome()),
+        (0, "completed"),
+        "{}",
+        run.dump()
+    );
+    let all = outlast.written();
+    assert_eq!(
+        numbers(&all, "ask", "attempt_started"),
+        [1],
+        "{}",
+        all.dump()
+    );
+    let shown = shown().stdout;
+    // Once as it was said, and once as the scripted answer repeats it.
+    assert_eq!(shown.matches("What is the time?").count(), 2, "{shown}");
+    assert_eq!(shown.matches("You said:").count(), 1, "{shown}");
+}
+
+#[test]
+fn a_killed_run_goes_on_at_its_step_with_the_file_that_it_was_begun_with() {
+    let outlast = Outlast::in_real_time();
+    let child = outlast.begin(
+        "inputs: {name: world}
+steps:
+  - {id: a, command: echo x >> a}
+  - {id: b, needs: [a], command: 'test -e go || sleep 60; echo old >> b'}
+  - {id: c, needs: [b], inputs: {name: inputs.name}, command: echo \"$INPUT_NAME\" >> c}
+",
+    );
+    outlast.wait_for_entry("b", "process_started");
+    // Nobody else can carry it on meanwhile.
+    let id = outlast.written().id().to_owned();
+    let second = outlast.run(&["run", "--resume", &id]);
+    let expected = format!("error: run {id} is carried out by another process\n");
+    assert_eq!((second.code, second.stderr), (2, expected));
+    let none = outlast.run(&["run", "--resume"]);
+    assert_eq!(
+        (none.code, none.stderr.as_str()),
+        (0, "There is no run to go on with.\n")
+    );
+    kill(child);
+    outlast.write(FILE, "steps:\n  - {id: a, command: echo new >> a}\n");
+    outlast.write("go", "");
+    let run = outlast.resume(&[&id[..20]]);
+    assert_eq!(
+        (run.code, run.outcome()),
+        (0, "completed"),
+        "{}",
+        run.dump()
+    );
+    let notes = ["a", "b", "c"].map(|file| outlast.notes(file));
+    assert_eq!(notes, [["x"], ["old"], ["world"]], "{}", run.dump());
+}
+
+#[test]
+fn a_failed_run_is_resumed_with_what_failed_only() {
+    let outlast = Outlast::new();
+    let run = outlast.pipeline(
+        "steps:
+  - {id: good, command: echo x >> good}
+  - {id: bad, needs: [good], command: \"echo x >> bad; test -e mended || { echo 'invalid API key' >&2; exit 1; }\"}
+  - {id: after, needs: [bad], command: echo x >> after}
+",
+    );
+    assert_eq!((run.code, run.outcome()), (1, "failed"), "{}", run.dump());
+    outlast.write("mended", "");
+    let run = outlast.resume(&[run.id()]);
+    assert_eq!(
+        (run.code, run.outcome()),
+        (0, "completed"),
+        "{}",
+        run.dump()
+    );
+    let counts = ["good", "bad", "after"].map(|file| outlast.notes(file).len());
+    assert_eq!(counts, [1, 2, 1]);
+}
+
+#[test]
+fn what_may_be_begun_once_is_not_begun_again_after_a_crash() {
+    let outlast = Outlast::in_real_time();
+    let child =
+        outlast.begin("steps:\n  - {id: pay, once: true, command: echo x >> paid; sleep 60}\n");
+    outlast.wait_for_entry("pay", "process_started");
+    wait_for("payment", || !outlast.notes("paid").is_empty());
+    kill(child);
+    let run = outlast.resume(&[]);
+    assert_eq!((run.code, run.outcome()), (1, "failed"), "{}", run.dump());
+    assert!(
+        run.reason("pay")
+            .contains("it was interrupted, and may be begun once only"),
+        "{}",
+        run.reason("pay")
+    );
+    assert_eq!(outlast.notes("paid").len(), 1);
+}
+
+#[test]
+fn a_gate_that_was_open_is_open_again_until_its_time() {
+    let outlast = Outlast::new();
+    let child = outlast.begin("steps:\n  - {id: gate, gate: {type: approval, message: Well?, default: y, timeout: 20m}}\n");
+    outlast.wait_for_entry("gate", "gate_opened");
+    kill(child);
+    let run = outlast.resume(&[]);
+    assert_eq!(
+        (run.code, run.outcome()),
+        (0, "completed"),
+        "{}",
+        run.dump()
+    );
+    let all = outlast.written();
+    assert_eq!(all.of("gate", "gate_opened").len(), 1);
+    let until = time(&all.of("gate", "gate_opened")[0]["until"]);
+    assert!(time(&all.of("gate", "gate_closed")[0]["time"]) >= until);
+}
+
+#[test]
+fn a_folder_that_is_gone_is_said() {
+    let outlast = Outlast::new();
+    outlast.write(FILE, "steps:\n  - {id: a, command: exit 3}\n");
+    outlast.write("work/x", "");
+    let ran: Ran = outlast.run(&["run", FILE, "--folder", "work"]);
+    assert_eq!(ran.code, 1, "{}", ran.stderr);
+    std::fs::remove_dir_all(outlast.folder.path().join("work")).unwrap();
+    let id = outlast.written().id().to_owned();
+    let ran = outlast.run(&["run", "--resume", &id]);
+    assert_eq!(ran.code, 2, "{}", ran.stderr);
+    assert!(
+        ran.stderr.contains("work is gone; make it again"),
+        "{}",
+        ran.stderr
+    );
+}

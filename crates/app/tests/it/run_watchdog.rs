@@ -1,0 +1,253 @@
+//! Steps from which nothing more comes: stalls, time-outs and ceilings end them, and waiting for a retry is none of these.
+
+use crate::run_driver::{Run, ended, seconds, signal};
+use crate::support::Outlast;
+use std::fs;
+use std::time::{Duration, SystemTime};
+
+/// Twenty times as fast as the wall: a limit of a minute leaves a busy machine three seconds.
+fn hasty() -> Outlast {
+    Outlast {
+        scale: "20",
+        ..Outlast::new()
+    }
+}
+
+/// Whether a process with that number is at work.
+fn is_alive(process: &str) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+    let state = stat.rsplit(')').next().unwrap_or_default().trim();
+    !state.is_empty() && !state.starts_with('Z')
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_silent_command_is_ended_with_all_that_it_started_and_tried_again() {
+    let outlast = hasty();
+    let run = outlast.pipeline(
+        r#"runtime: {stall_timeout: 20s}
+steps:
+  - id: silent
+    command: "trap '' TERM; echo $$ >> processes; (trap '' TERM; sh -c 'echo $$ >> processes; trap \"\" TERM; sleep 1000; sleep 1000') & echo began; sleep 1000; sleep 1000"
+    retry: {max_attempts: 2, base_delay: 2s}
+    on_failure: continue
+"#,
+    );
+    assert_eq!(
+        run.attempts("silent"),
+        ["stalled: wait", "stalled: stop"],
+        "{}",
+        run.dump()
+    );
+    let problem = run.problem("silent", 0);
+    assert_eq!(
+        (&problem["class"], &problem["message"]),
+        (&"transient".into(), &"no activity for 20s".into())
+    );
+    let last = problem["last_events"].as_array().unwrap().last().unwrap();
+    assert!(last.as_str().unwrap().ends_with("began"), "{problem}");
+    let processes = outlast.notes("processes");
+    assert_eq!(processes.len(), 4, "{processes:?}");
+    let alive: Vec<&String> = processes
+        .iter()
+        .filter(|process| is_alive(process))
+        .collect();
+    assert_eq!(alive, [""; 0]);
+}
+
+#[test]
+fn activity_without_progress_is_a_stall_and_words_are_progress() {
+    let run = hasty().pipeline(
+        r#"runtime: {stall_timeout: 40s}
+steps:
+  - {id: thinks, prompt: hi, model: "drip:6000,of=reasoning-only,times=always", on_failure: continue}
+  - {id: speaks, prompt: hi, model: "drip:6000,of=text,times=always"}
+"#,
+    );
+    assert_eq!(
+        run.problem("thinks", 0)["message"],
+        "activity, but no progress for 40s",
+        "{}",
+        run.dump()
+    );
+    assert_eq!(run.problem("thinks", 0)["cause"], "stalled");
+    let last = run.problem("thinks", 0)["last_events"].to_string();
+    assert!(last.contains("reasoning"), "{last}");
+    assert_eq!(run.attempts("speaks"), ["finish"], "{}", run.dump());
+    let started = run.of("speaks", "attempt_started")[0];
+    let over = run.of("speaks", "attempt_ended")[0];
+    let time = |entry: &serde_json::Value| crate::run_driver::time(&entry["time"]);
+    assert!(time(over).since(time(started)) > Duration::from_secs(60));
+}
+
+#[test]
+fn waiting_for_a_retry_is_no_stall_and_retries_work_while_stalls_are_looked_for() {
+    let run = hasty().pipeline(
+        r#"runtime: {stall_timeout: 30s}
+steps:
+  - {id: command, command: "test $OUTLAST_ATTEMPT = 2 || { echo 'HTTP 429' >&2; exit 1; }", retry: {max_attempts: 2, base_delay: 50s, max_delay: 50s}}
+  - {id: prompt, prompt: hi, model: "overloaded:1", retry: {max_attempts: 2, base_delay: 50s, max_delay: 50s}}
+"#,
+    );
+    assert_eq!(
+        (run.code, run.outcome()),
+        (0, "completed"),
+        "{}",
+        run.dump()
+    );
+    assert_eq!(run.attempts("command"), ["rate_limited: wait", "finish"]);
+    assert_eq!(run.waits("command"), seconds(&[50.]));
+    assert_eq!(run.attempts("prompt"), ["finish"]);
+    assert_eq!(run.waits_of_turns("prompt"), seconds(&[50.]));
+}
+
+#[test]
+fn a_timeout_is_a_cause_of_its_own_with_and_without_the_watchdog() {
+    for stall in ["0", "1800s", "20s"] {
+        let run = hasty().pipeline(&format!(
+            r#"runtime: {{stall_timeout: {stall}}}
+steps:
+  - {{id: command, command: sleep 1000, timeout: 15s, retry: {{max_attempts: 2, base_delay: 1s}}, on_failure: continue}}
+  - {{id: prompt, prompt: hi, model: "stall:2", timeout: 15s, retry: {{policy: none}}, on_failure: continue}}
+  - {{id: waits, prompt: hi, model: "overloaded:1", timeout: 15s, retry: {{max_attempts: 2, base_delay: 20s}}}}
+"#
+        ));
+        assert_eq!(
+            run.attempts("command"),
+            ["timeout: wait", "timeout: stop"],
+            "{stall}\n{}",
+            run.dump()
+        );
+        let problem = run.problem("command", 0);
+        assert_eq!(
+            problem["message"],
+            "it has worked for longer than its timeout of 15s"
+        );
+        assert_eq!(problem["class"], "transient");
+        assert_eq!(
+            run.attempts("prompt"),
+            ["timeout: stop"],
+            "{stall}\n{}",
+            run.dump()
+        );
+        assert_eq!(run.attempts("waits"), ["finish"], "{stall}\n{}", run.dump());
+    }
+}
+
+#[test]
+fn an_interrupt_ends_a_wait_of_an_hour_at_once() {
+    let outlast = Outlast::in_real_time();
+    let child = outlast.begin(
+        r#"steps:
+  - {id: command, command: "echo 'HTTP 429' >&2; exit 1", retry: {base_delay: 1h, max_delay: 1h}}
+  - {id: prompt, prompt: hi, model: "overloaded:1", retry: {base_delay: 1h, max_delay: 1h}}
+  - {id: gate, gate: {type: approval, message: Well?}}
+  - {id: timer, gate: {type: timer, timeout: 1h}}
+"#,
+    );
+    for (step, kind) in [
+        ("command", "attempt_ended"),
+        ("prompt", "attempt_started"),
+        ("gate", "gate_opened"),
+        ("timer", "gate_opened"),
+    ] {
+        outlast.wait_for_entry(step, kind);
+    }
+    std::thread::sleep(Duration::from_millis(300));
+    let sent = SystemTime::now();
+    signal("-INT", &child);
+    let run = ended(child);
+    let took = sent.elapsed().unwrap();
+    assert_eq!(
+        (run.code, run.outcome()),
+        (130, "canceled"),
+        "{}",
+        run.dump()
+    );
+    assert_eq!(
+        run.waits_of_turns("prompt"),
+        [Duration::from_secs(3600)],
+        "{}",
+        run.dump()
+    );
+    for step in ["command", "prompt", "gate", "timer"] {
+        assert_eq!(run.outcomes(step), ["canceled"], "{step}");
+    }
+    // Far more than it takes, and far less than a wait.
+    assert!(took < Duration::from_secs(3), "{took:?}");
+}
+
+fn budget(said: &str, steps: &str) -> Run {
+    let outlast = Outlast::new();
+    outlast.write("home/VERSION", "1\n");
+    outlast.write(
+        "home/outlast.toml",
+        "[models.ok]\nprice.input = 1000000\nprice.output = 1000000\n",
+    );
+    outlast.pipeline(&format!(
+        "runtime: {{budget: {said}}}\nmodel: ok\nsteps:\n{steps}"
+    ))
+}
+
+#[test]
+fn a_ceiling_that_is_reached_ends_the_run_and_nothing_is_tried_again() {
+    let steps = r#"  - {id: first, prompt: hi}
+  - {id: second, needs: [first], prompt: hi, retry: {policy: aggressive}}
+  - {id: third, needs: [second], command: echo x}
+"#;
+    for (said, expected) in [
+        ("{tokens: 40}", "tokens, and may use 40 (runtime.budget)"),
+        ("{cost: 40}", "and may cost $40.0000 (runtime.budget)"),
+    ] {
+        let run = budget(said, steps);
+        assert_eq!(
+            (run.code, run.outcome()),
+            (1, "failed"),
+            "{said}\n{}",
+            run.dump()
+        );
+        assert_eq!(run.outcomes("third"), [""; 0]);
+        let attempts: Vec<String> = ["first", "second"]
+            .iter()
+            .flat_map(|step| run.attempts(step))
+            .collect();
+        let stopped = attempts.last().map(String::as_str);
+        assert_eq!(
+            stopped,
+            Some("ceiling_reached: stop"),
+            "{said}\n{}",
+            run.dump()
+        );
+        let reason = run.all("run_ended")[0]["reason"].as_str().unwrap();
+        assert!(reason.contains(expected), "{reason}");
+        let failed = run
+            .all("attempt_ended")
+            .into_iter()
+            .find(|entry| !entry["problem"].is_null());
+        assert_eq!(failed.unwrap()["problem"]["class"], "budget_exhausted");
+    }
+}
+
+#[test]
+fn a_run_whose_time_is_over_ends_and_does_not_wait_past_it() {
+    let run = budget(
+        "{time: 10m}",
+        "  - {id: late, command: \"echo 'HTTP 429' >&2; exit 1\", retry: {base_delay: 1h, max_delay: 1h}, on_failure: continue}\n  \
+           - {id: long, command: sleep 1000}\n",
+    );
+    assert!(
+        run.reason("late")
+            .contains("the run is over before the next attempt could begin"),
+        "{}",
+        run.dump()
+    );
+    assert_eq!(
+        run.attempts("long"),
+        ["deadline_passed: stop"],
+        "{}",
+        run.dump()
+    );
+    let reason = run.all("run_ended")[0]["reason"].as_str().unwrap();
+    assert_eq!(reason, "the run's time of 10m is over");
+    assert_eq!(run.outcome(), "canceled");
+}
