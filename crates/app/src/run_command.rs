@@ -19,11 +19,13 @@ use outlast_agent::pipeline::{file, history, plan};
 use outlast_engine::Clock;
 use outlast_kernel::policy::Policy;
 use outlast_store::Journal;
-use outlast_store::journal::State;
+use outlast_store::Journal;
+use outlast_store::journal::{State, Summary};
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// The most that a pipeline's file may have.
 const MOST_BYTES: u64 = 1 << 20;
@@ -223,17 +225,34 @@ fn with_policy(mut pipeline: Pipeline, policy: Option<&Policy>) -> Pipeline {
     pipeline
 }
 
-async fn resume(name: &str, files: Files, mut door: Door) -> anyhow::Result<Option<Runner>> {
-    let summary = match name {
-        "" => {
-            let unfinished = files.runs.unfinished().await?;
-            let free = unfinished.into_iter().find(|run| run.state != State::InUse);
-            match free {
-                Some(summary) => summary,
-                None => return Ok(None),
-            }
+/// The run of that name, or the one that was left last. What seems to be in use is looked at for a moment: a command that
+/// was being started when its process was killed keeps a hold of what that process held until it is another program.
+async fn left(name: &str, runs: &Journal) -> anyhow::Result<Option<Summary>> {
+    const PAUSE: Duration = Duration::from_millis(50);
+    const LOOKS: usize = 20;
+    for _ in 1..LOOKS {
+        match find(name, runs).await? {
+            Some(run) if run.state == State::InUse => tokio::time::sleep(PAUSE).await,
+            found => return Ok(found),
         }
-        name => crate::journal::find(&files.runs, name).await?,
+    }
+    let found = find(name, runs).await?;
+    Ok(found.filter(|run| !name.is_empty() || run.state != State::InUse))
+}
+
+async fn find(name: &str, runs: &Journal) -> anyhow::Result<Option<Summary>> {
+    if !name.is_empty() {
+        return Ok(Some(crate::journal::find(runs, name).await?));
+    }
+    let mut unfinished = runs.unfinished().await?;
+    // Those that nobody carries out come first.
+    unfinished.sort_by_key(|run| run.state == State::InUse);
+    Ok(unfinished.into_iter().next())
+}
+
+async fn resume(name: &str, files: Files, mut door: Door) -> anyhow::Result<Option<Runner>> {
+    let Some(summary) = left(name, &files.runs).await? else {
+        return Ok(None);
     };
     if summary.state == State::InUse {
         return Err(Usage(format!(

@@ -68,6 +68,8 @@ mod run_driver;
 mod run_durable;
 #[cfg(unix)]
 mod run_graph;
+#[cfg(target_os = "linux")]
+mod run_kills;
 #[cfg(unix)]
 mod run_input;
 #[cfg(unix)]

@@ -1,0 +1,103 @@
+//! Runs of a pipeline whose process is killed anywhere, and carried on by others, which are killed too.
+//!
+//! Every one must end as the one that nobody kills: see `proof`. `OUTLAST_RUN_KILLS` says how many are played
+//! (`scripts/run-kills 200` plays that many), `OUTLAST_RUN_KILLS_SEED` where to begin. A failure names the seed that
+//! brings it back, and keeps the folder.
+
+mod proof;
+mod scene;
+
+use crate::recorder::Moment;
+use proof::Result;
+use scene::{Kill, Measured, Scene};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// As many as `cargo test` has time for.
+const RUNS: usize = 40;
+const MOST_KILLS: usize = 4;
+/// They wait more than they work, so more than there are processors.
+const WORKERS: usize = 4;
+
+fn setting(name: &str) -> Option<usize> {
+    let text = std::env::var(name).ok()?;
+    Some(text.parse().unwrap())
+}
+
+#[test]
+fn a_run_survives_kills_anywhere() {
+    let wanted = setting("OUTLAST_RUN_KILLS").unwrap_or(RUNS);
+    let first = setting("OUTLAST_RUN_KILLS_SEED").unwrap_or(1);
+    let (result, measured) = undisturbed();
+    let seeds = Mutex::new(first..first + wanted);
+    let kills = AtomicUsize::new(0);
+    let failed = Mutex::new(Vec::new());
+    std::thread::scope(|scope| {
+        for _ in 0..WORKERS {
+            scope.spawn(|| {
+                while let Some(seed) = { seeds.lock().unwrap().next() } {
+                    let played = catch_unwind(AssertUnwindSafe(|| play(seed, &result, measured)));
+                    match played {
+                        Ok(killed) => drop(kills.fetch_add(killed, Ordering::Relaxed)),
+                        Err(panic) => failed.lock().unwrap().push((seed, panic)),
+                    }
+                }
+            });
+        }
+    });
+    let mut failed = failed.into_inner().unwrap();
+    println!("{} kills in {wanted} runs", kills.load(Ordering::Relaxed));
+    let seeds: Vec<usize> = failed.iter().map(|(seed, _)| *seed).collect();
+    println!("failed: {seeds:?}");
+    if let Some((_, panic)) = failed.pop() {
+        resume_unwind(panic);
+    }
+}
+
+/// What comes of a run that nobody kills, and how long it takes.
+fn undisturbed() -> (Result, Measured) {
+    let mut scene = Scene::new("undisturbed");
+    let measured = scene.measure();
+    let result = scene.result();
+    assert!(result.is_completed(), "{result:#?}");
+    result.is_sound(&scene);
+    scene.remove();
+    (result, measured)
+}
+
+/// Plays the run of a seed; the answer is how often it was killed.
+fn play(seed: usize, expected: &Result, measured: Measured) -> usize {
+    let mut random = fastrand::Rng::with_seed(seed as u64);
+    let kills: Vec<Kill> = (0..random.usize(1..=MOST_KILLS))
+        .map(|place| kill(&mut random, measured, place))
+        .collect();
+    let mut scene = Scene::new(&format!(
+        "OUTLAST_RUN_KILLS_SEED={seed} killed at {kills:?}"
+    ));
+    let killed = kills.iter().filter(|kill| scene.killed(**kill)).count();
+    scene.finish();
+    let result = scene.result();
+    result.is_sound(&scene);
+    scene.check(
+        result == *expected,
+        &format!("it ended as {result:#?}\nand not as {expected:#?}"),
+    );
+    scene.remove();
+    killed
+}
+
+/// At a time, or at a call by which the process writes something. Those that carry on have less to do.
+fn kill(random: &mut fastrand::Rng, measured: Measured, place: usize) -> Kill {
+    let less = |all: u64| (all / (1 + place as u64 / 2)).max(2);
+    match random.bool() {
+        true => Kill::After(random.u64(1..less(measured.milliseconds))),
+        false => {
+            let moment = match random.bool() {
+                true => Moment::Before,
+                false => Moment::After,
+            };
+            Kill::At(random.u64(1..less(measured.calls)), moment)
+        }
+    }
+}
