@@ -16,6 +16,7 @@ mod given;
 mod graph;
 pub mod history;
 pub mod host;
+mod leftover;
 pub mod mailbox;
 pub mod plan;
 mod process;

@@ -19,7 +19,6 @@ use outlast_agent::pipeline::{file, history, plan};
 use outlast_engine::Clock;
 use outlast_kernel::policy::Policy;
 use outlast_store::Journal;
-use outlast_store::Journal;
 use outlast_store::journal::{State, Summary};
 use std::collections::BTreeMap;
 use std::io::Write;

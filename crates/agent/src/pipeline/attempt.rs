@@ -14,7 +14,7 @@ use super::contract::{self, Scene};
 use super::definition::{OUTPUT, Pipeline, Step, Work};
 use super::entry::{Artifact, Problem};
 use super::host::Means;
-use super::process;
+use super::leftover;
 use super::react::{Done, Made};
 use super::spent::Spent;
 use super::state::{Attempt, Run};
@@ -220,8 +220,8 @@ async fn begin(job: &Job) -> Result<BTreeMap<String, Vec<u8>>, Problem> {
     if let Some(problem) = job.spent.problem() {
         return Err(problem);
     }
-    if let Some((pid, born)) = job.attempt.process.filter(|_| job.is_resumed) {
-        process::end_leftover(pid, born);
+    if job.is_resumed {
+        leftover::end(job.attempt.process, &command::marks(job)).await;
     }
     let is_ours = matches!(job.step.work, Work::Prompt(_));
     if job.is_resumed && job.step.once && !is_ours {

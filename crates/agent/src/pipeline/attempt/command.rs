@@ -109,15 +109,17 @@ pub(super) fn variables(
 
 /// What every command of the step finds in its environment.
 pub(super) fn own_variables(job: &Job) -> Vec<(String, String)> {
+    let given = job.step.env.clone();
+    given.into_iter().chain(marks(job)).collect()
+}
+
+/// The variables by which the processes of an attempt are told from all others.
+pub(super) fn marks(job: &Job) -> Vec<(String, String)> {
     let own = [
         ("OUTLAST_RUN", job.run.clone()),
         ("OUTLAST_STEP", job.step.id.clone()),
         ("OUTLAST_VISIT", job.visit.to_string()),
         ("OUTLAST_ATTEMPT", job.attempt.number.to_string()),
     ];
-    let own = own
-        .into_iter()
-        .map(|(name, value)| (name.to_owned(), value));
-    let given = job.step.env.clone();
-    given.into_iter().chain(own).collect()
+    own.map(|(name, value)| (name.to_owned(), value)).to_vec()
 }

@@ -1,0 +1,153 @@
+//! What a process of ours that is no more has left running of an attempt: found, and ended before the attempt is made again.
+//!
+//! Every command of an attempt has its marks in its environment (the run, the step, the visit, the attempt), and so has
+//! whatever it starts: also what was started so late that nobody could write its number down any more.
+//! Invariant: when this returns, nothing of the attempt that can be found runs any more, unless the system could not take
+//! it away in `TRIES` times `PAUSE`. Where the system does not show environments, the number that was written down has to do.
+
+use super::process;
+use std::time::Duration;
+
+/// How long the system gets to take away what was killed.
+const PAUSE: Duration = Duration::from_millis(5);
+const TRIES: usize = 400;
+
+/// Ends what is left of an attempt: its process that was written down, if one was, and all that carry its marks.
+pub(super) async fn end(known: Option<(u32, u64)>, marks: &[(String, String)]) {
+    let mut marked = find(marks).await;
+    if let Some((process, born)) = known {
+        process::end_leftover(process, born);
+        marked.extend(known);
+    }
+    for _ in 0..TRIES {
+        marked.retain(|(process, born)| is_alive(*process, *born));
+        if marked.is_empty() {
+            // What one of them has started in its last moment.
+            marked = find(marks).await;
+        }
+        if marked.is_empty() {
+            return;
+        }
+        for (process, _) in &marked {
+            kill(*process);
+        }
+        tokio::time::sleep(PAUSE).await;
+    }
+}
+
+async fn find(marks: &[(String, String)]) -> Vec<(u32, u64)> {
+    let marks = marks.iter();
+    let marks: Vec<String> = marks
+        .map(|(name, value)| format!("{name}={value}"))
+        .collect();
+    let found = tokio::task::spawn_blocking(move || system::marked(&marks)).await;
+    found.unwrap_or_default()
+}
+
+/// Whether it is that one still, and not about to be taken away.
+fn is_alive(process: u32, born: u64) -> bool {
+    system::standing(process).is_some_and(|(state, of)| of == born && !matches!(state, 'Z' | 'X'))
+}
+
+#[cfg(unix)]
+fn kill(process: u32) {
+    use nix::sys::signal::{Signal, kill};
+    use nix::unistd::Pid;
+    if let Ok(process) = i32::try_from(process) {
+        // It may have ended by itself in the meantime.
+        kill(Pid::from_raw(process), Signal::SIGKILL).ok();
+    }
+}
+
+#[cfg(not(unix))]
+fn kill(_: u32) {}
+
+#[cfg(target_os = "linux")]
+mod system {
+    use std::fs;
+
+    /// The processes, with when they were born, in whose environment all of these are.
+    pub(super) fn marked(marks: &[String]) -> Vec<(u32, u64)> {
+        let Ok(processes) = fs::read_dir("/proc") else {
+            return Vec::new();
+        };
+        let names = processes.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+        let numbers = names.filter_map(|name| name.parse().ok());
+        let is_marked = |process: &u32| {
+            // Those of others, and those that have ended, show nothing.
+            let environment = fs::read(format!("/proc/{process}/environ")).unwrap_or_default();
+            let variables = || environment.split(|byte| *byte == 0);
+            let has = |mark: &String| variables().any(|variable| variable == mark.as_bytes());
+            !environment.is_empty() && marks.iter().all(has)
+        };
+        let numbers = numbers.filter(is_marked);
+        numbers
+            .filter_map(|process| Some((process, standing(process)?.1)))
+            .collect()
+    }
+
+    /// What a process is doing, as a letter, and when it was born.
+    pub(super) fn standing(process: u32) -> Option<(char, u64)> {
+        let stat = fs::read(format!("/proc/{process}/stat")).ok()?;
+        let stat = String::from_utf8_lossy(&stat);
+        // The name, which may hold anything, is the second field.
+        let (_, fields) = stat.rsplit_once(')')?;
+        let mut fields = fields.split_whitespace();
+        let state = fields.next()?.chars().next()?;
+        Some((state, fields.nth(18)?.parse().ok()?))
+    }
+}
+
+/// Other systems do not show what we need.
+#[cfg(not(target_os = "linux"))]
+mod system {
+    pub(super) const fn marked(_: &[String]) -> Vec<(u32, u64)> {
+        Vec::new()
+    }
+
+    pub(super) const fn standing(_: u32) -> Option<(char, u64)> {
+        None
+    }
+}
+
+#[cfg(test)]
+#[cfg(target_os = "linux")]
+mod tests {
+    use super::*;
+    use std::process::{Child, Command, Stdio};
+
+    fn marks(attempt: &str) -> Vec<(String, String)> {
+        let run = format!("leftover-{}", std::process::id());
+        let marks = [("OUTLAST_RUN", run.as_str()), ("OUTLAST_ATTEMPT", attempt)];
+        marks
+            .map(|(name, value)| (name.to_owned(), value.to_owned()))
+            .to_vec()
+    }
+
+    fn start(attempt: &str) -> Child {
+        // What leads a group of its own is found as well.
+        let mut command = Command::new("sh");
+        command.args(["-c", "setsid sleep 60 & wait"]);
+        command.envs(marks(attempt)).stdin(Stdio::null());
+        command.spawn().unwrap()
+    }
+
+    async fn count(attempt: &str) -> usize {
+        find(&marks(attempt)).await.len()
+    }
+
+    #[tokio::test]
+    async fn all_that_carries_the_marks_of_an_attempt_is_ended_and_nothing_else() {
+        let mut children = [start("1"), start("2")];
+        while count("1").await < 2 || count("2").await < 2 {
+            tokio::time::sleep(PAUSE).await;
+        }
+        end(None, &marks("1")).await;
+        assert_eq!((count("1").await, count("2").await), (0, 2));
+        end(None, &marks("2")).await;
+        assert_eq!(count("2").await, 0);
+        for child in &mut children {
+            child.wait().unwrap();
+        }
+    }
+}
