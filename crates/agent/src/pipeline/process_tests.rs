@@ -291,3 +291,12 @@ async fn what_a_dead_run_left_is_ended_and_nothing_else() {
     assert_eq!(ran.unwrap().signal, Some(9));
     all_gone(&pids).await;
 }
+
+#[tokio::test]
+async fn what_a_command_has_started_ends_with_it_when_it_is_killed() {
+    let folder = TempDir::new().unwrap();
+    let line = shell("sleep 60 & echo $! >pids; kill -9 $$");
+    let ran = run_quietly(in_folder(&line, folder.path())).await.unwrap();
+    assert_eq!(ran.signal, Some(9));
+    all_gone(&written_pids(&folder.path().join("pids"), 1).await).await;
+}

@@ -36,10 +36,10 @@ const REPORTS_AT_ONCE: usize = 256;
 #[non_exhaustive]
 pub enum Error {
     /// The journal refused.
-    #[error("the run cannot be written down: {0}")]
+    #[error("the run cannot be written down")]
     Store(#[from] outlast_store::Error),
     /// An entry cannot be written.
-    #[error("the run cannot be written down: {0}")]
+    #[error("the run cannot be written down")]
     Entry(#[from] serde_json::Error),
 }
 

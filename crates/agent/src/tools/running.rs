@@ -14,6 +14,7 @@ use process_wrap::tokio::{ChildWrapper, CommandWrap, KillOnDrop, ProcessSession}
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::io;
+use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
@@ -147,6 +148,10 @@ impl Running {
             }
             self.read_or_wait(tell).await?;
         };
+        if status.signal().is_some() {
+            // Nobody is there who would see to the rest of it.
+            self.signal(Signal::SIGKILL);
+        }
         let until = Instant::now() + AFTERWORD;
         // The clock is asked as well: a timeout does not end a read that always has something.
         while self.is_open() && Instant::now() < until {
