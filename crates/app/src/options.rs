@@ -126,6 +126,11 @@ impl Options {
         }
     }
 
+    /// What was said of a setting.
+    pub(crate) fn get(&self, path: &str) -> Option<&str> {
+        self.settings.get(path).map(String::as_str)
+    }
+
     pub(crate) fn overrides(&self) -> Vec<(&str, &str)> {
         let pairs = self.settings.iter();
         pairs

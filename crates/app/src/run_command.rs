@@ -19,7 +19,7 @@ use outlast_agent::pipeline::{file, history, plan};
 use outlast_engine::Clock;
 use outlast_kernel::policy::Policy;
 use outlast_store::Journal;
-use outlast_store::journal::{State, Summary};
+use outlast_store::journal::{Hold, State};
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -95,7 +95,6 @@ pub(crate) fn say_unfinished() -> anyhow::Result<()> {
 struct Door {
     clock: Arc<dyn Clock>,
     typed: Options,
-    policy: Option<Policy>,
     home: PathBuf,
 }
 
@@ -105,12 +104,9 @@ fn carry_out<'a>(
     arguments: &'a RunArguments,
     begin: impl FnOnce(Files, Door) -> Beginning<'a>,
 ) -> anyhow::Result<Exit> {
-    let policy = arguments.flags.policy.as_deref();
-    let policy = policy.map(Policy::named).transpose();
     let door = Door {
         clock: Arc::new(settings::clock()?),
         typed: typed(arguments),
-        policy: policy.map_err(|error| Usage(error.to_string()))?,
         home: home::prepare()?,
     };
     let files = Files::open(&door.home)?;
@@ -128,9 +124,7 @@ fn carry_out<'a>(
 fn typed(arguments: &RunArguments) -> Options {
     let mut options = Options::said([]);
     for (path, value) in arguments.flags.overrides() {
-        if path != "retry.policy" {
-            options = options.with(&Options::said([(path, Some(value))]));
-        }
+        options = options.with(&Options::said([(path, Some(value))]));
     }
     if let Some(allow) = &arguments.allow {
         options.allow(allow);
@@ -209,65 +203,55 @@ async fn begin(
     door: Door,
 ) -> anyhow::Result<Option<Runner>> {
     let folder = PathBuf::from(&begun.folder);
-    let pipeline = with_policy(pipeline, door.policy.as_ref());
+    let pipeline = door.with_policy(pipeline)?;
     let means = door.means(files, folder).await?;
     Ok(Some(Runner::begin(means, pipeline, begun).await?))
 }
 
-/// Steps that say nothing about retries have the policy that was typed.
-fn with_policy(mut pipeline: Pipeline, policy: Option<&Policy>) -> Pipeline {
-    for step in &mut pipeline.steps {
-        if let Some(policy) = policy.filter(|_| !step.retry.is_explicit) {
-            step.retry.policy = policy.clone();
-        }
-    }
-    pipeline
-}
-
-/// The run of that name, or the one that was left last. What seems to be in use is looked at for a moment: a command that
-/// was being started when its process was killed keeps a hold of what that process held until it is another program.
-async fn left(name: &str, runs: &Journal) -> anyhow::Result<Option<Summary>> {
+/// Takes over the run of that name, or one that was left. What seems to be in use is tried for a moment: a command that was
+/// being started when its process was killed keeps a hold of what that process held until it is another program.
+async fn take_over(name: &str, runs: &Journal) -> anyhow::Result<Option<Hold>> {
     const PAUSE: Duration = Duration::from_millis(50);
-    const LOOKS: usize = 20;
-    for _ in 1..LOOKS {
-        match find(name, runs).await? {
-            Some(run) if run.state == State::InUse => tokio::time::sleep(PAUSE).await,
-            found => return Ok(found),
+    const TRIES: usize = 20;
+    for _ in 0..TRIES {
+        let left = match name {
+            "" => runs.unfinished().await?,
+            name => vec![crate::journal::find(runs, name).await?],
+        };
+        if left.is_empty() {
+            return Ok(None);
         }
+        for run in left {
+            match runs.claim(&run.id).await {
+                Err(outlast_store::Error::InUse { .. }) => {}
+                claimed => return Ok(Some(claimed?)),
+            }
+        }
+        tokio::time::sleep(PAUSE).await;
     }
-    let found = find(name, runs).await?;
-    Ok(found.filter(|run| !name.is_empty() || run.state != State::InUse))
-}
-
-async fn find(name: &str, runs: &Journal) -> anyhow::Result<Option<Summary>> {
-    if !name.is_empty() {
-        return Ok(Some(crate::journal::find(runs, name).await?));
+    match name {
+        "" => Ok(None),
+        name => Err(Usage(format!("run {name} is carried out by another process")).into()),
     }
-    let mut unfinished = runs.unfinished().await?;
-    // Those that nobody carries out come first.
-    unfinished.sort_by_key(|run| run.state == State::InUse);
-    Ok(unfinished.into_iter().next())
 }
 
 async fn resume(name: &str, files: Files, mut door: Door) -> anyhow::Result<Option<Runner>> {
-    let Some(summary) = left(name, &files.runs).await? else {
+    let Some(hold) = take_over(name, &files.runs).await? else {
         return Ok(None);
     };
-    if summary.state == State::InUse {
+    let id = hold.session().to_owned();
+    let (run, entries) = history::read(&files.runs, None, &id).await?;
+    if entries.is_empty() {
+        files.runs.release_or_remove(hold).await?;
         return Err(Usage(format!(
-            "run {} is carried out by another process",
-            summary.id
+            "nothing had happened in run {id} yet; begin it anew"
         ))
         .into());
     }
-    let (run, entries) = history::read(&files.runs, None, &summary.id).await?;
     let folder = PathBuf::from(&run.begun.folder);
     if !folder.is_dir() {
-        return Err(Usage(format!(
-            "its folder {} is gone; make it again",
-            folder.display()
-        ))
-        .into());
+        let folder = folder.display();
+        return Err(Usage(format!("its folder {folder} is gone; make it again")).into());
     }
     let earlier: Options = serde_json::from_value(run.begun.options.clone()).unwrap_or_default();
     door.typed = earlier.with(&door.typed);
@@ -277,14 +261,29 @@ async fn resume(name: &str, files: Files, mut door: Door) -> anyhow::Result<Opti
             "the pipeline of the run cannot be read any more:\n{faults}"
         ))
     })?;
-    let pipeline = with_policy(pipeline, door.policy.as_ref());
+    let pipeline = door.with_policy(pipeline)?;
     let means = door.means(files, folder).await?;
     let count = entries.last().map_or(0, |(seq, ..)| *seq);
-    let runner = Runner::resume(means, pipeline, (&summary.id, run, count)).await?;
-    Ok(Some(runner))
+    Ok(Some(Runner::resume(means, pipeline, hold, (run, count))))
 }
 
 impl Door {
+    /// Steps that say nothing about retries have the policy that was typed.
+    fn with_policy(&self, mut pipeline: Pipeline) -> Result<Pipeline, Usage> {
+        let Some(name) = self.typed.get("retry.policy") else {
+            return Ok(pipeline);
+        };
+        let policy = Policy::named(name).map_err(|error| Usage(error.to_string()))?;
+        for step in pipeline
+            .steps
+            .iter_mut()
+            .filter(|step| !step.retry.is_explicit)
+        {
+            step.retry.policy = policy.clone();
+        }
+        Ok(pipeline)
+    }
+
     async fn means(
         self,
         files: Files,

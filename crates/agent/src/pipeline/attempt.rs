@@ -26,9 +26,10 @@ use outlast_kernel::budget::Cost;
 use outlast_kernel::event::{Body, Usage};
 use outlast_kernel::verdict::{Cause, Class};
 use std::collections::BTreeMap;
+use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, mpsc};
 
 /// An attempt that is to be made.
 pub(super) struct Job {
@@ -56,6 +57,28 @@ pub(super) struct Live {
     /// Ends the wait of its turn.
     pub(super) retry_now: Arc<Notify>,
     pub(super) tell: Arc<dyn Fn(News) + Send + Sync>,
+    /// Where it is said that something of ours cannot be written down.
+    pub(super) halt: mpsc::UnboundedSender<String>,
+}
+
+impl Live {
+    /// What we cannot keep is no failure of the step: the run stops as it is, and can be resumed.
+    async fn halt<T>(&self, why: impl ToString) -> T {
+        // When nobody listens any more, the run has stopped already.
+        self.halt.send(why.to_string()).ok();
+        std::future::pending().await
+    }
+
+    /// The same for files of ours; what a step asks for and cannot have is its own problem.
+    async fn written<T>(&self, written: io::Result<T>) -> Result<T, Problem> {
+        match written {
+            Ok(written) => Ok(written),
+            Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
+                Err(Problem::new(Cause::InvalidRequest, error.to_string()))
+            }
+            Err(error) => self.halt(format!("files for a step: {error}")).await,
+        }
+    }
 }
 
 /// What is told of an attempt while it is made.
@@ -267,6 +290,10 @@ async fn finish(
         Cost(done.cost.0.saturating_add(cost.0)),
     );
     done.warnings = checked?.warnings;
-    let artifacts: BTreeMap<String, Artifact> = kept::keep(found, &job.means.artifacts).await?;
+    let artifacts: BTreeMap<String, Artifact> = match kept::keep(found, &job.means.artifacts).await
+    {
+        Ok(artifacts) => artifacts,
+        Err(why) => watched.live.halt(why).await,
+    };
     Ok(Made { artifacts, context })
 }

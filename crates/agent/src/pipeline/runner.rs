@@ -38,6 +38,12 @@ pub enum Error {
     /// The journal refused.
     #[error("the run cannot be written down")]
     Store(#[from] outlast_store::Error),
+    /// Something of a step cannot be kept.
+    #[error("the run cannot be written down: {why}")]
+    NotKept {
+        /// What, and why.
+        why: String,
+    },
     /// An entry cannot be written.
     #[error("the run cannot be written down")]
     Entry(#[from] serde_json::Error),
@@ -121,24 +127,19 @@ impl Runner {
         ))
     }
 
-    /// A run that another process left, or that has ended: what did not end well is tried anew. It is as `entries` entries
-    /// have it.
-    pub async fn resume(
+    /// A run that another process left, or that has ended: what did not end well is tried anew. It is as so many entries have
+    /// it, which were read when the run was ours.
+    pub fn resume(
         means: Means,
         pipeline: Pipeline,
-        (id, run, entries): (&str, Run, u64),
-    ) -> Result<Self, Error> {
-        let hold = means.runs.claim(id).await?;
+        hold: Hold,
+        (run, entries): (Run, u64),
+    ) -> Self {
         let opening = match &run.ended {
             None => Entry::RunResumed {},
             Some(_) => Entry::RunStarted(Box::new(run.begun.clone())),
         };
-        Ok(Self::with(
-            means,
-            hold,
-            pipeline,
-            (run, entries, vec![opening]),
-        ))
+        Self::with(means, hold, pipeline, (run, entries, vec![opening]))
     }
 
     fn with(
@@ -196,7 +197,7 @@ impl Runner {
             let due = match (due.is_empty(), &self.run.ended) {
                 (false, _) => due,
                 (true, Some(ended)) => return Ok(ended.clone()),
-                (true, None) => self.listen(stop, tell, &mut tasks).await,
+                (true, None) => self.listen(stop, tell, &mut tasks).await?,
             };
             self.commit(due, tell, &mut tasks).await?;
         }
@@ -300,33 +301,38 @@ impl Runner {
         stop: &CancellationToken,
         tell: Tell<'_>,
         tasks: &mut Tasks,
-    ) -> Vec<Entry> {
+    ) -> Result<Vec<Entry>, Error> {
         let is_canceled = self.graph.is_canceled();
         let deadline = self.deadline().filter(|_| !is_canceled);
-        let clock = Arc::clone(&self.means.clock);
+        let over = self
+            .means
+            .clock
+            .sleep_until(deadline.unwrap_or(Timestamp::LATEST));
         let mut heard = Vec::new();
         tokio::select! {
             biased;
-            () = stop.cancelled(), if !is_canceled => return self.cancel("it was cancelled", tasks),
-            () = async { clock.sleep_until(deadline.unwrap_or(Timestamp::LATEST)).await }, if deadline.is_some() => {
+            Some(why) = tasks.halted.recv() => return Err(Error::NotKept { why }),
+            () = stop.cancelled(), if !is_canceled => return Ok(self.cancel("it was cancelled", tasks)),
+            () = over, if deadline.is_some() => {
                 let time = self.pipeline.runtime.budget.time.unwrap_or_default();
-                return self.cancel(&format!("the run's time of {} is over", Span(time)), tasks);
+                return Ok(self.cancel(&format!("the run's time of {} is over", Span(time)), tasks));
             }
             _ = tasks.reports.recv_many(&mut heard, REPORTS_AT_ONCE) => {}
             letter = self.letters.1.recv() => {
-                return letter.map(|letter| self.letter(letter, tasks)).unwrap_or_default();
+                let follows = letter.map(|letter| self.letter(letter, tasks));
+                return Ok(follows.unwrap_or_default());
             }
             _ = self.postman.tick() => {
                 // What cannot be read says nothing.
                 let letters = self.means.mailbox.take(&self.id).unwrap_or_default();
                 let letters = letters.into_iter().flatten();
-                return letters.flat_map(|letter| self.letter(letter, tasks)).collect();
+                return Ok(letters.flat_map(|letter| self.letter(letter, tasks)).collect());
             }
         }
-        heard
-            .into_iter()
+        let heard = heard.into_iter();
+        Ok(heard
             .flat_map(|(step, report)| self.heard(&step, report, tell))
-            .collect()
+            .collect())
     }
 
     /// Whether its time was over then.

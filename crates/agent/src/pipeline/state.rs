@@ -238,7 +238,8 @@ impl Run {
 
     fn reset(&mut self, steps: &[String]) {
         for step in steps {
-            self.step_mut(step).phase = Phase::Idle;
+            let step = self.step_mut(step);
+            (step.phase, step.iterations) = (Phase::Idle, 0);
         }
     }
 
@@ -442,7 +443,7 @@ impl StepState {
             return;
         };
         self.phase = Phase::Ended(*outcome);
-        self.reworks = None;
+        (self.reworks, self.iterations) = (None, 0);
         self.artifacts.clone_from(artifacts);
         self.context.clone_from(context);
         let Some(last) = self.visits.last_mut().filter(|last| last.number == *visit) else {

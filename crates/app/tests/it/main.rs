@@ -68,10 +68,10 @@ mod run_driver;
 mod run_durable;
 #[cfg(unix)]
 mod run_graph;
-#[cfg(target_os = "linux")]
-mod run_kills;
 #[cfg(unix)]
 mod run_input;
+#[cfg(target_os = "linux")]
+mod run_kills;
 #[cfg(unix)]
 mod run_policies;
 #[cfg(unix)]

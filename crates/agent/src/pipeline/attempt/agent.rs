@@ -24,7 +24,7 @@ pub(super) async fn run(
         ..agent.clone()
     });
     let agent = stand_in.as_ref().unwrap_or(agent);
-    let prepared = prepare(job, agent, inputs);
+    let prepared = prepare(job, agent, inputs, watched).await;
     let (invocation, env) = match prepared {
         Ok(prepared) => prepared,
         Err(problem) => return problem.into(),
@@ -73,10 +73,11 @@ pub(super) async fn run(
 
 type Prepared = (program::Invocation, Vec<(String, String)>);
 
-fn prepare(
+async fn prepare(
     job: &Job,
     agent: &Agent,
     inputs: &BTreeMap<String, Vec<u8>>,
+    watched: &Watched,
 ) -> Result<Prepared, Problem> {
     let filled = template::fill(&agent.prompt, &|name: &str| {
         let bytes = inputs.get(name)?;
@@ -88,15 +89,10 @@ fn prepare(
         let (attempt, most) = (job.attempt.number, job.most_attempts());
         prompt = feedback::for_program(&prompt, problem, attempt, most);
     }
-    let env = command::variables(job, inputs)?;
+    let live = &watched.live;
+    let env = live.written(command::variables(job, inputs)).await?;
     let file = job.scratch().join("prompt");
-    given::write(&file, prompt.as_bytes()).map_err(|error| {
-        let why = format!(
-            "its prompt cannot be written to {}: {error}",
-            file.display()
-        );
-        Problem::new(Cause::Misconfigured, why)
-    })?;
+    live.written(given::write(&file, prompt.as_bytes())).await?;
     let mut invocation = program::invocation(agent, &prompt, &file);
     // What the step says itself comes last, and counts.
     let env = invocation.env.drain(..).chain(env).collect();

@@ -11,6 +11,7 @@ use outlast_kernel::event::Usage;
 use outlast_kernel::text;
 use outlast_kernel::verdict::Cause;
 use std::collections::BTreeMap;
+use std::io;
 
 /// The longest line of what was printed that is remembered for a report.
 const LONGEST_SIGN: usize = 200;
@@ -21,7 +22,7 @@ pub(super) async fn run(
     inputs: &BTreeMap<String, Vec<u8>>,
     watched: &Watched,
 ) -> Worked {
-    let env = match variables(job, inputs) {
+    let env = match watched.live.written(variables(job, inputs)).await {
         Ok(env) => env,
         Err(problem) => return problem.into(),
     };
@@ -85,20 +86,13 @@ pub(super) fn sign(bytes: &[u8]) -> String {
 pub(super) fn variables(
     job: &Job,
     inputs: &BTreeMap<String, Vec<u8>>,
-) -> Result<Vec<(String, String)>, Problem> {
+) -> io::Result<Vec<(String, String)>> {
     let scratch = job.scratch();
-    let failed = |error: std::io::Error| {
-        let why = format!(
-            "files for it cannot be written to {}: {error}",
-            scratch.display()
-        );
-        Problem::new(Cause::Misconfigured, why)
-    };
     let mut variables = own_variables(job);
-    variables.extend(given::variables(inputs, &scratch, &[]).map_err(failed)?);
+    variables.extend(given::variables(inputs, &scratch, &[])?);
     if let Some(problem) = &job.earlier {
         let path = scratch.join("feedback");
-        given::write(&path, feedback::told(problem).as_bytes()).map_err(failed)?;
+        given::write(&path, feedback::told(problem).as_bytes())?;
         variables.push((
             "OUTLAST_FEEDBACK_FILE".to_owned(),
             path.to_string_lossy().into_owned(),

@@ -71,11 +71,11 @@ fn read_file(path: &Path) -> Result<Vec<u8>, String> {
     }
 }
 
-/// Keeps all of it.
+/// Keeps all of it; or says why that cannot be.
 pub(super) async fn keep(
     found: BTreeMap<String, Vec<u8>>,
     artifacts: &Arc<Artifacts>,
-) -> Result<BTreeMap<String, Artifact>, Problem> {
+) -> Result<BTreeMap<String, Artifact>, String> {
     let artifacts = Arc::clone(artifacts);
     let keep = move || -> Result<_, outlast_store::Error> {
         let mut kept = BTreeMap::new();
@@ -85,8 +85,8 @@ pub(super) async fn keep(
         }
         Ok(kept)
     };
-    let kept = blocking(keep).await?;
-    kept.map_err(|error| Problem::new(Cause::Misconfigured, error.to_string()))
+    let kept = blocking(keep).await.map_err(|problem| problem.message)?;
+    kept.map_err(|error| error.to_string())
 }
 
 async fn blocking<R: Send + 'static>(

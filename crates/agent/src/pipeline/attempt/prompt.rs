@@ -47,7 +47,7 @@ pub(super) async fn run(
             setup.system =
                 Some(before.map_or(system.clone(), |before| format!("{before}\n\n{system}")));
         }
-        Ok((text, open(job, setup).await?))
+        Ok((text, open(job, setup, watched).await))
     }
     .await;
     match opened {
@@ -84,27 +84,27 @@ async fn setup(job: &Job, wanted: Wanted<'_>) -> Result<Setup, Problem> {
     })
 }
 
-async fn open(job: &Job, setup: Setup) -> Result<Session, Problem> {
+async fn open(job: &Job, setup: Setup, watched: &Watched) -> Session {
     let id = job.attempt.session.clone().unwrap_or_default();
     let sessions = &job.means.sessions;
-    let failed = |error: Error| {
-        Problem::new(
-            Cause::Misconfigured,
-            format!("its session cannot be written down: {error}"),
-        )
-    };
     if job.is_resumed || job.turns > 1 {
         match Session::open(sessions, &id, setup.clone()).await {
             // Its process died before it was begun.
             Err(Error::Store(outlast_store::Error::NoSuchSession { .. })) => {}
-            opened => return opened.map_err(failed),
+            Err(error) => return watched.live.halt(unwritten(&error)).await,
+            Ok(session) => return session,
         }
     }
     let directory = job.directory();
     let about = (&*directory.to_string_lossy(), job.step.id.as_str());
-    Session::begin_as(sessions, id, about, setup)
-        .await
-        .map_err(failed)
+    match Session::begin_as(sessions, id, about, setup).await {
+        Ok(session) => session,
+        Err(error) => watched.live.halt(unwritten(&error)).await,
+    }
+}
+
+fn unwritten(error: &Error) -> String {
+    format!("the session of a step: {error}")
 }
 
 async fn ask(job: &Job, session: &Session, text: String, watched: &Watched) -> Worked {
@@ -238,32 +238,31 @@ fn worked(ended: Ended) -> Worked {
 
 /// What came of a turn that an earlier process settled, and died before it could say so.
 async fn earlier(job: &Job, session: &Session) -> Worked {
-    if session.last_seal() == Some(Seal::Completed) {
-        let messages = session.messages();
-        let answer = messages
-            .iter()
-            .rev()
-            .find(|message| message.role == Role::Assistant);
-        let text = answer.map(Message::text).unwrap_or_default();
-        return Worked {
-            output: Ok(text.into_bytes()),
-            usage: session.snapshot().usage,
-            cost: Cost::default(),
-        };
-    }
     let settled = job.means.sessions.last(session.id(), "settled").await;
     let settled = settled.ok().flatten();
     let settled = settled.and_then(|entry| serde_json::from_str(&entry.line.body).ok());
-    match settled {
-        Some(SessionEntry::Settled {
-            error: Some(problem),
-            ..
-        }) => Problem {
+    let Some(SessionEntry::Settled { seal, usage, error }) = settled else {
+        return Problem::new(Cause::Unknown, "what came of its turn cannot be read").into();
+    };
+    let output = match (seal, error) {
+        (Seal::Completed, _) => {
+            let messages = session.messages();
+            let mut answers = messages.iter().rev();
+            let answer = answers.find(|message| message.role == Role::Assistant);
+            Ok(answer.map(Message::text).unwrap_or_default().into_bytes())
+        }
+        (_, Some(problem)) => Err(Problem {
             retries_spent: true,
             ..Problem::new(problem.cause, &problem.message)
-        }
-        .into(),
-        _ => Problem::new(Cause::Unknown, "its turn failed").into(),
+        }),
+        (_, None) => Err(Problem::new(Cause::Unknown, "its turn failed")),
+    };
+    let price = session.setup().price;
+    job.spent.add(usage, Cost::default());
+    Worked {
+        output,
+        usage,
+        cost: price.map(|price| price.of(usage)).unwrap_or_default(),
     }
 }
 

@@ -23,6 +23,9 @@ pub(super) struct Tasks {
     sender: mpsc::Sender<(String, Report)>,
     /// What they report.
     pub(super) reports: mpsc::Receiver<(String, Report)>,
+    /// Why something of ours cannot be written down.
+    pub(super) halted: mpsc::UnboundedReceiver<String>,
+    halt: mpsc::UnboundedSender<String>,
     steps: HashMap<String, Task>,
 }
 
@@ -35,12 +38,14 @@ struct Task {
 impl Tasks {
     pub(super) fn new(clock: Arc<dyn Clock>) -> Self {
         let (sender, reports) = mpsc::channel(MOST_REPORTS);
-        let steps = HashMap::new();
+        let (halt, halted) = mpsc::unbounded_channel();
         Self {
             clock,
             sender,
             reports,
-            steps,
+            halted,
+            halt,
+            steps: HashMap::new(),
         }
     }
 
@@ -51,6 +56,7 @@ impl Tasks {
             stop: stop.clone(),
             retry_now: Arc::clone(&retry_now),
             tell: teller(self.sender.clone(), step),
+            halt: self.halt.clone(),
         };
         let work = async move {
             // A task of its own, so that its panic is its own.
