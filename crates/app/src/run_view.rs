@@ -207,7 +207,7 @@ impl View<'_> {
 
 /// How a run ended, and after how long.
 fn run_ended(run: &Run, ended: &Ended) -> String {
-    let took = whole(ended.at.since(run.started));
+    let took = words::took(ended.at.since(run.started));
     let reason = words::because(ended.reason.as_deref());
     match ended.outcome {
         Outcome::Completed | Outcome::Continued => format!("completed in {took}"),

@@ -13,23 +13,50 @@ mod text;
 mod timeline;
 mod trouble;
 
+use super::file;
 use super::state::Run;
 use account::Account;
 use outlast_kernel::Timestamp;
+use std::path::Path;
 
 /// The run of that id, as Markdown, with its timeline as a picture inside.
 pub fn markdown(run: &Run, id: &str, now: Timestamp) -> String {
-    text::document(&Account::of(run, id, now), &timeline_svg(run, id, now))
+    let whole = Whole::of(run);
+    let picture = timeline::draw(&whole, id, now).finish();
+    text::document(&Account::of(&whole, id, now), &picture)
 }
 
 /// The same as one page for a browser, complete in itself.
 pub fn html(run: &Run, id: &str, now: Timestamp) -> String {
-    page::document(&Account::of(run, id, now), timeline::draw(run, id, now))
+    let whole = Whole::of(run);
+    let picture = timeline::draw(&whole, id, now);
+    page::document(&Account::of(&whole, id, now), picture)
 }
 
 /// When its steps worked and waited, and how that ended, as a picture.
 pub fn timeline_svg(run: &Run, id: &str, now: Timestamp) -> String {
-    timeline::draw(run, id, now).finish()
+    timeline::draw(&Whole::of(run), id, now).finish()
+}
+
+/// A run with those of its steps of which nothing was heard.
+struct Whole {
+    run: Run,
+    /// The steps, in the order of the pipeline's file.
+    order: Vec<String>,
+}
+
+impl Whole {
+    fn of(run: &Run) -> Self {
+        let mut run = run.clone();
+        let pipeline = file::read(&run.begun.source, Path::new(&run.begun.file));
+        // Without it there is less to tell, and nothing wrong.
+        let steps = pipeline.map_or_else(|_| Vec::new(), |pipeline| pipeline.steps);
+        let order: Vec<String> = steps.into_iter().map(|step| step.id).collect();
+        for step in &order {
+            run.steps.entry(step.clone()).or_default();
+        }
+        Self { run, order }
+    }
 }
 
 #[cfg(test)]

@@ -279,6 +279,27 @@ fn a_run_without_any_step_is_a_document() {
 }
 
 #[test]
+fn steps_that_never_began_are_told_of_in_the_order_of_the_file() {
+    let source = "steps:\n  - {id: fetch, command: a}\n  - {id: zip, command: b, needs: [fetch]}\n  \
+                  - {id: mail, command: c, needs: [zip]}\n";
+    let mut run = run_of(&[started()]);
+    run.begun.source = source.to_owned();
+    let document = markdown(&run, ID, at(10));
+    let rows: Vec<&str> = document
+        .lines()
+        .filter(|line| line.contains("| not begun |"))
+        .filter_map(|line| line.split(' ').nth(1))
+        .collect();
+    assert_eq!(rows, ["fetch", "zip", "mail"]);
+    assert_eq!(
+        timeline_svg(&run, ID, at(10))
+            .matches(">not begun<")
+            .count(),
+        3
+    );
+}
+
+#[test]
 fn time_without_a_process_is_nobodys_work() {
     let document = markdown(&eventful(), ID, at(50_000));
     let row = document

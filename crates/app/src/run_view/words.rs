@@ -62,6 +62,14 @@ pub(super) fn whole(time: Duration) -> String {
     }
 }
 
+/// How long something took that is over.
+pub(super) fn took(time: Duration) -> String {
+    match time.as_secs() {
+        0 => Span(time).to_string(),
+        _ => whole(time),
+    }
+}
+
 /// How long it is until something is tried again.
 #[derive(Clone, Copy)]
 pub(super) struct Left {

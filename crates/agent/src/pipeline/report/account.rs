@@ -4,6 +4,7 @@
 
 use super::super::entry::Outcome;
 use super::super::state::{Phase, Run, StepState};
+use super::Whole;
 use super::measure::{self, Stretch};
 use super::trouble::{Trouble, trouble, waits};
 use outlast_kernel::budget::Cost;
@@ -59,9 +60,10 @@ pub(super) struct Made {
 }
 
 impl Account {
-    pub(super) fn of(run: &Run, id: &str, now: Timestamp) -> Self {
+    pub(super) fn of(whole: &Whole, id: &str, now: Timestamp) -> Self {
+        let run = &whole.run;
         let (end, gaps) = (measure::end(run, now), measure::gaps(run));
-        let steps = measure::in_order(run);
+        let steps = measure::in_order(whole);
         let mut account = Self {
             title: title(run),
             verdict: verdict(run, &steps, end),

@@ -4,6 +4,7 @@
 //! time in between is nobody's work.
 
 use super::super::state::{Attempt, Run, Span, StepState, Visit};
+use super::Whole;
 use outlast_kernel::Timestamp;
 use std::time::Duration;
 
@@ -28,11 +29,14 @@ impl Stretch {
     }
 }
 
-/// The steps of a run in the order in which they began; those that never did come last.
-pub(super) fn in_order(run: &Run) -> Vec<(&String, &StepState)> {
-    let mut steps: Vec<(&String, &StepState)> = run.steps.iter().collect();
-    let began = |step: &StepState| step.visits.first().map(|visit| visit.started);
-    steps.sort_by_key(|(_, step)| (began(step).is_none(), began(step)));
+/// The steps of a run in the order in which they began; those that never did come last, as the file has them.
+pub(super) fn in_order(whole: &Whole) -> Vec<(&String, &StepState)> {
+    let mut steps: Vec<(&String, &StepState)> = whole.run.steps.iter().collect();
+    let place = |id: &String| whole.order.iter().position(|step| step == id);
+    steps.sort_by_cached_key(|(id, step)| {
+        let began = step.visits.first().map(|visit| visit.started);
+        (began.is_none(), began, place(id))
+    });
     steps
 }
 

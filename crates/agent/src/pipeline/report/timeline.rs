@@ -4,6 +4,7 @@
 
 use super::super::entry::{Next, Outcome};
 use super::super::state::{Attempt, Run, StepState, Visit};
+use super::Whole;
 use super::account::{line, outcome, title};
 use super::axis::Axis;
 use super::drawing::{Area, Drawing, Look};
@@ -63,8 +64,9 @@ const GATE: Look = r##"rx="2" fill="#e9defa" stroke="#8b5fbf" stroke-width="1""#
 const NOBODY: Look = r##"fill="url(#nobody)""##;
 
 /// The picture of a run.
-pub(super) fn draw(run: &Run, id: &str, now: Timestamp) -> Drawing {
-    let steps = measure::in_order(run);
+pub(super) fn draw(whole: &Whole, id: &str, now: Timestamp) -> Drawing {
+    let run = &whole.run;
+    let steps = measure::in_order(whole);
     let more = steps.len().saturating_sub(MOST_ROWS);
     let shown = &steps[..steps.len() - more];
     let row = if shown.len() > MANY_ROWS { 18.0 } else { 26.0 };

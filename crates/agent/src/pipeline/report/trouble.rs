@@ -100,7 +100,7 @@ fn remedy(problem: &Problem, attempt: &Attempt) -> String {
         Some(Next::Finish) => "It was let pass.".to_owned(),
         None => String::new(),
     };
-    if problem.retries_spent {
+    if problem.retries_spent && !matches!(attempt.next, Some(Next::Stop { .. })) {
         said += " Its turn had spent its retries on it already.";
     }
     said
