@@ -22,7 +22,7 @@ pub(super) async fn approve(
     let (summary, run, entries) = open(home, name).await?;
     let (at, asked) = gate(&run, &entries, step.as_deref())?;
     if let Some(choice) = &choice
-        && !asked.choices.contains(choice)
+        && !asked.choices.iter().any(|known| is_named(known, choice))
     {
         let choices = one_line(&asked.choices.join(", "));
         return Err(Usage(format!(
@@ -32,6 +32,12 @@ pub(super) async fn approve(
     }
     let step = Some(at);
     post(home, &summary, &Letter::Answer { step, choice })
+}
+
+/// Whether a choice, which may be written with what it means, has that key.
+fn is_named(choice: &str, key: &str) -> bool {
+    let rest = choice.strip_prefix(key);
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(": "))
 }
 
 /// Has a run try again at once what it waits to try again.
