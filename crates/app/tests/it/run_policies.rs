@@ -119,16 +119,20 @@ fn delays_stay_at_their_cap_at_any_attempt() {
 
 #[test]
 fn a_stated_time_counts_before_the_schedule() {
-    let run = Outlast::new().pipeline(
+    let run = Outlast {
+        scale: "100",
+        ..Outlast::new()
+    }
+    .pipeline(
         "steps:
   - id: told
-    command: \"echo 'Error: 429 rate limit exceeded, try again in 20 seconds' >&2; exit 1\"
-    retry: {max_attempts: 2}
+    command: \"echo 'Error: 429 rate limit exceeded, try again in 80 seconds' >&2; exit 1\"
+    retry: {policy: patient, max_attempts: 2}
 ",
     );
     let (problem, waits) = (run.problem("told", 0), run.waits("told"));
     let next = &run.of("told", "attempt_ended")[0]["next"];
     assert_eq!(next["until"], problem["not_before"], "{}", run.dump());
     // The time counts from when the command had ended, which is seen a little later.
-    assert!(waits[0] > Duration::from_secs(1), "{waits:?}");
+    assert!(waits[0] > Duration::from_secs(20), "{waits:?}");
 }

@@ -46,6 +46,10 @@ steps:
     );
     let last = problem["last_events"].as_array().unwrap().last().unwrap();
     assert!(last.as_str().unwrap().ends_with("began"), "{problem}");
+    let report = outlast.run(&["runs", "report"]).stdout;
+    for part in ["stalled", "no activity for 20s", "began"] {
+        assert!(report.contains(part), "{part}\n{report}");
+    }
     let processes = outlast.notes("processes");
     assert_eq!(processes.len(), 4, "{processes:?}");
     let alive: Vec<&String> = processes
@@ -202,7 +206,7 @@ fn a_ceiling_that_is_reached_ends_the_run_and_nothing_is_tried_again() {
         let run = budget(said, steps);
         assert_eq!(
             (run.code, run.outcome()),
-            (1, "failed"),
+            (3, "failed"),
             "{said}\n{}",
             run.dump()
         );
@@ -249,5 +253,5 @@ fn a_run_whose_time_is_over_ends_and_does_not_wait_past_it() {
     );
     let reason = run.all("run_ended")[0]["reason"].as_str().unwrap();
     assert_eq!(reason, "the run's time of 10m is over");
-    assert_eq!(run.outcome(), "canceled");
+    assert_eq!((run.code, run.outcome()), (3, "canceled"));
 }
