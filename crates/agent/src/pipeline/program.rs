@@ -17,6 +17,7 @@ mod story;
 use super::definition::Agent;
 use super::watchdog::Sign;
 use crate::tools::output::Kept;
+use outlast_kernel::Timestamp;
 use outlast_kernel::budget::Cost;
 use outlast_kernel::event::Usage;
 use std::path::Path;
@@ -53,6 +54,8 @@ pub(crate) struct Answer {
     pub(crate) cost: Cost,
     /// What it says itself that went wrong; [`NO_RESULT`] when its answer has no end.
     pub(crate) error: Option<String>,
+    /// When a limit that it ran into ends, where it says so exactly.
+    pub(crate) not_before: Option<Timestamp>,
 }
 
 /// How that agent is asked.

@@ -183,12 +183,22 @@ async fn pi_is_asked_and_understood() {
 }
 
 #[tokio::test]
+async fn the_end_of_a_limit_is_known_to_the_second_where_the_agent_says_it() {
+    let played = play(&agent("claude", &[]), "claude-limited.jsonl", 1).await;
+    let end = Timestamp::from_millis(1_794_775_506_000);
+    assert_eq!(played.answer.not_before, Some(end));
+    let played = play(&agent("claude", &[]), "claude.jsonl", 0).await;
+    assert_eq!(played.answer.not_before, None);
+}
+
+#[tokio::test]
 async fn what_an_agent_says_that_went_wrong_decides_whatever_its_exit() {
     let table = [
         ("claude", "claude-refused.jsonl", 1, Cause::Auth),
         ("claude", "claude-overflow.jsonl", 1, Cause::ContextOverflow),
         ("claude", "claude-turns.jsonl", 1, Cause::CeilingReached),
         ("claude", "claude-budget.jsonl", 1, Cause::CeilingReached),
+        ("claude", "claude-limited.jsonl", 1, Cause::UsageLimit),
         ("codex", "codex-limited.jsonl", 1, Cause::RateLimited),
         ("codex", "codex-overflow.jsonl", 1, Cause::ContextOverflow),
         ("opencode", "opencode-refused.jsonl", 1, Cause::Auth),

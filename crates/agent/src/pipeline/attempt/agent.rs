@@ -6,6 +6,7 @@ use super::super::process::{Spec, Stream};
 use super::super::watchdog::Sign;
 use super::super::{failing, feedback, given, program, template};
 use super::{Job, Watched, Worked, command};
+use outlast_kernel::Timestamp;
 use outlast_kernel::budget::Cost;
 use outlast_kernel::verdict::Cause;
 use std::collections::BTreeMap;
@@ -56,18 +57,24 @@ pub(super) async fn run(
         Ok(ran) => {
             let now = job.means.clock.now();
             let is_explicit = job.step.retry.is_explicit;
-            Err(failing::agent_problem(
-                answer.error.as_deref(),
-                &ran,
-                is_explicit,
-                now,
-            ))
+            let error = answer.error.as_deref();
+            let problem = failing::agent_problem(error, &ran, is_explicit, now);
+            Err(until(problem, answer.not_before))
         }
     };
     Worked {
         output,
         usage: answer.usage,
         cost: answer.cost,
+    }
+}
+
+/// The problem, with the end of a limit as exactly as it is known.
+fn until(problem: Problem, end: Option<Timestamp>) -> Problem {
+    let is_limit = matches!(problem.cause, Cause::RateLimited | Cause::UsageLimit);
+    Problem {
+        not_before: end.filter(|_| is_limit).or(problem.not_before),
+        ..problem
     }
 }
 

@@ -1,6 +1,7 @@
 //! The lines of `claude -p --output-format stream-json`: messages as they come, and one `result` at the end.
 
 use super::story::{Story, cost, count};
+use outlast_kernel::Timestamp;
 use outlast_kernel::event::Usage;
 use serde_json::Value;
 
@@ -9,9 +10,19 @@ pub(super) fn take(story: &mut Story, event: &Value) {
         (Some("assistant"), _) => message(story, event),
         (Some("result"), subtype) => result(story, event, subtype.unwrap_or_default()),
         (Some("system"), Some("api_retry")) => story.waits(),
+        (Some("rate_limit_event"), _) => limit(story, &event["rate_limit_info"]),
         (Some("user"), _) => story.activity("a tool has ended"),
         (kind, subtype) => story.activity(subtype.or(kind).unwrap_or("something")),
     }
+}
+
+/// A plan's limit. Only here is its end said to the second; in words it is a time of day.
+fn limit(story: &mut Story, limit: &Value) {
+    let is_reached = limit["status"] == "rejected";
+    let end = limit["resetsAt"].as_u64().filter(|_| is_reached);
+    let end = end.map(|seconds| Timestamp::from_millis(seconds.saturating_mul(1000)));
+    story.not_before = story.not_before.max(end);
+    story.activity("a limit of the plan");
 }
 
 fn message(story: &mut Story, event: &Value) {

@@ -6,6 +6,7 @@ use super::doing::{self, Doing};
 use super::{Answer, Format, NO_RESULT, claude, codex, opencode, pi};
 use crate::pipeline::process::clean;
 use crate::pipeline::watchdog::Sign;
+use outlast_kernel::Timestamp;
 use outlast_kernel::budget::Cost;
 use outlast_kernel::event::Usage;
 use outlast_kernel::text;
@@ -20,6 +21,8 @@ pub(super) struct Story {
     pub(super) usage: Usage,
     pub(super) cost: Cost,
     pub(super) error: Option<String>,
+    /// When a limit that it ran into ends.
+    pub(super) not_before: Option<Timestamp>,
     /// Whether the answer has come to its end.
     pub(super) is_over: bool,
     /// What it was that used something last, where the same is said several times.
@@ -41,6 +44,7 @@ impl Story {
             },
             cost: Cost(0),
             error: None,
+            not_before: None,
             is_over: false,
             counted: None,
             signs: Vec::new(),
@@ -119,6 +123,7 @@ impl Story {
             usage: self.usage,
             cost: self.cost,
             error: self.error.or(lost),
+            not_before: self.not_before,
         }
     }
 }
