@@ -1,38 +1,43 @@
 //! `{{ name }}` in a prompt, and where it may not stand.
 
-use super::super::template;
 use super::log::Log;
 use super::names::nearest;
-use super::{Placed, shown};
+use super::{Place, Placed, shown};
+use crate::pipeline::template;
 use std::collections::BTreeSet;
 
 const OPEN: &str = "{{";
-/// The most of what cannot be read that is looked for in the file, in characters.
-const MOST_SOUGHT: usize = 20;
 
 /// Notes names in braces that nothing stands behind. `offset` is where the text begins in the file.
 pub(super) fn check(text: &Placed<String>, offset: usize, known: &[&str], log: &Log<'_>) {
-    let value = text.value.as_str();
-    let place_of = |piece: &str| log.find(piece, offset, text.place);
-    let names = match template::names(value) {
+    let place_of = |at: usize, len: usize| place(text, offset, (at, len), log);
+    let names = match template::names(&text.value) {
         Ok(names) => names,
         Err(error) => {
-            let rest = value.get(error.offset()..).unwrap_or_default();
-            let piece: String = rest.chars().take(MOST_SOUGHT).collect();
-            let place = place_of(piece.lines().next().unwrap_or(OPEN));
-            log.fault(place, error.to_string());
+            // With what follows in its line: there may be braces before that are closed.
+            let rest = text.value.get(error.offset()..).unwrap_or_default();
+            let len = rest.lines().next().map_or(0, str::len);
+            log.fault(place_of(error.offset(), len), error.to_string());
             return;
         }
     };
     let mut noted = BTreeSet::new();
-    for (at, name) in names {
+    for (at, name) in &names {
         // Each name once, and none that nobody will read of: finding its place takes time.
-        if !known.contains(&name.as_str()) && !log.is_full() && noted.insert(name.clone()) {
-            let start = value[..at].rfind(OPEN).unwrap_or(at);
-            let piece = &value[start..at + name.len()];
-            log.fault(place_of(piece), unknown(&name, known));
+        if !known.contains(&name.as_str()) && !log.is_full() && noted.insert(name) {
+            log.fault(place_of(*at, name.len()), unknown(name, known));
         }
     }
+}
+
+/// Where in the file the braces are that some bytes of a text are in.
+fn place(text: &Placed<String>, offset: usize, (at, len): (usize, usize), log: &Log<'_>) -> Place {
+    let value = &text.value;
+    let before = value.get(..(at + OPEN.len()).min(value.len()));
+    let open = before.and_then(|before| before.rfind(OPEN)).unwrap_or(at);
+    let end = (at + len).max(open + OPEN.len());
+    let piece = value.get(open..end).unwrap_or(OPEN);
+    log.find(piece, offset, text.place)
 }
 
 fn unknown(name: &str, known: &[&str]) -> String {
@@ -57,9 +62,7 @@ pub(super) fn refuse(text: &Placed<String>, log: &Log<'_>) -> Option<()> {
 /// Notes braces in what a person is asked.
 pub(super) fn refuse_in_message(text: &Placed<String>, log: &Log<'_>) {
     if text.value.contains(OPEN) {
-        log.fault(
-            text.place,
-            "a message is shown as it is; only prompts have `{{ }}`",
-        );
+        let message = "a message is shown as it is; only prompts have `{{ }}`";
+        log.fault(text.place, message);
     }
 }

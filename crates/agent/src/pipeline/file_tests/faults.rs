@@ -4,7 +4,7 @@ use super::faults_of;
 use std::fmt::Write;
 
 /// Steps, each list with something wrong in it.
-const STEPS: [&str; 78] = [
+const STEPS: [&str; 79] = [
     // Names.
     "{id: a, command: x}, {id: a, command: y}",
     "{id: _complete, command: x}",
@@ -37,7 +37,8 @@ const STEPS: [&str; 78] = [
     "{id: a, command: [echo, '{{ x }}']}",
     "{id: a, command: x, tools: true, model: m}",
     "{id: a, prompt: ' '}",
-    "{id: a, prompt: '{{ topik }} {{ x', inputs: {topic: b}}, {id: b, command: x}",
+    "{id: a, prompt: '{{ topik }} {{ topic }}', inputs: {topic: b}}, {id: b, command: x}",
+    "{id: a, prompt: 'Write {{ x'}",
     "{id: a, prompt: 'a {{ \"{{\" }} {{}}'}",
     "{id: a, prompt: x, allow: [wirte, all], tools: maybe}",
     "{id: a, prompt: x, allow: [write], tools: false}",

@@ -106,6 +106,30 @@ fn the_schema_and_the_reader_agree() {
 }
 
 #[test]
+fn the_examples_are_right() {
+    let schema: Value = serde_json::from_str(SCHEMA).unwrap();
+    let schema = jsonschema::validator_for(&schema).unwrap();
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
+    let mut seen = 0;
+    for example in std::fs::read_dir(folder).unwrap() {
+        let file = example.unwrap().path().join("pipeline.yaml");
+        if !file.exists() {
+            continue;
+        }
+        let source = std::fs::read_to_string(&file).unwrap();
+        read(&source, &file).unwrap_or_else(|faults| panic!("{faults}"));
+        let value = tree::parse(&source).unwrap().json();
+        let said: Vec<_> = schema
+            .iter_errors(&value)
+            .map(|it| it.to_string())
+            .collect();
+        assert_eq!(said, [""; 0], "{}", file.display());
+        seen += 1;
+    }
+    assert!(seen >= 3, "{seen}");
+}
+
+#[test]
 fn the_schema_has_the_names_that_the_reader_has() {
     let schema: Value = serde_json::from_str(SCHEMA).unwrap();
     let names_at = |pointer: &str| -> Vec<String> {
