@@ -73,15 +73,36 @@ fn completes(time: u64, step: &str, (visit, attempt): (u32, u32)) -> [(u64, Valu
 /// A run in which everything happens that can.
 #[expect(clippy::too_many_lines, reason = "what happens in a run is a table")]
 fn eventful() -> Run {
+    let entries = [prepared(), tested(), next_morning()].concat();
+    let mut run = run_of(&entries);
+    // What the session of `plan` waited for.
+    let waits = [
+        (200, 230, Cause::RateLimited),
+        (250, 370, Cause::Overloaded),
+    ];
+    let plan = &mut run.steps.get_mut("plan").unwrap().visits[0].attempts[0];
+    plan.warnings.push("the plan is long".to_owned());
+    plan.waits = waits
+        .map(|(since, until, cause)| Span {
+            since: at(since),
+            until: at(until),
+            ended: Some(at(until)),
+            cause: Some(cause),
+        })
+        .to_vec();
+    run
+}
+
+fn stop(why: &str) -> Value {
+    json!({"do": "stop", "why": why})
+}
+
+/// A wait, a step that cannot succeed, and one that is left out.
+fn prepared() -> Vec<(u64, Value)> {
     let transient =
         json!({"class": "transient", "cause": "network", "message": "connection reset by peer"});
-    let tests = json!({"class": "test_failure", "cause": "tests_failed", "message": "3 of 12 failed",
-        "violations": ["test a::b failed", "test <c> failed | really"]});
-    let stalled = json!({"class": "transient", "cause": "stalled", "message": "no activity for 30m",
-        "last_events": ["08:10:00 read src/main.rs", "08:10:05 thinks"], "retries_spent": true});
     let missing = json!({"class": "deterministic", "cause": "missing_binary", "message": "no such program: linter"});
     let wait = json!({"do": "wait", "since": at(65), "until": at(125)});
-    let stop = |why: &str| json!({"do": "stop", "why": why});
     let mut entries = vec![started()];
     entries.extend(begins(5, "fetch", 1));
     entries.push(fails(65, "fetch", (1, 1, transient, wait)));
@@ -100,6 +121,16 @@ fn eventful() -> Run {
         180,
         json!({"type": "step_ended", "step": "docs", "visit": 0, "outcome": "skipped"}),
     ));
+    entries
+}
+
+/// Tests that fail in every way, until another step makes good for them.
+fn tested() -> Vec<(u64, Value)> {
+    let tests = json!({"class": "test_failure", "cause": "tests_failed", "message": "3 of 12 failed",
+        "violations": ["test a::b failed", "test <c> failed | really"]});
+    let stalled = json!({"class": "transient", "cause": "stalled", "message": "no activity for 30m",
+        "last_events": ["08:10:00 read src/main.rs", "08:10:05 thinks"], "retries_spent": true});
+    let mut entries = Vec::new();
     entries.extend(completes(400, "plan", (1, 1)));
     entries.extend(begins(400, "test", 1));
     entries.push(fails(
@@ -124,8 +155,12 @@ fn eventful() -> Run {
         json!({"type": "rework_started", "step": "test", "by": "fix"}),
     ));
     entries.extend(begins(500, "fix", 1));
-    // The process dies, and is started again the next morning.
-    entries.push((40_000, json!({"type": "run_resumed"})));
+    entries
+}
+
+/// The process has died, and is started again.
+fn next_morning() -> Vec<(u64, Value)> {
+    let mut entries = vec![(40_000, json!({"type": "run_resumed"}))];
     entries.push(attempt(40_000, "fix", (1, 2)));
     entries.extend(completes(40_060, "fix", (1, 2)));
     entries.extend(begins(40_060, "test", 2));
@@ -150,23 +185,7 @@ fn eventful() -> Run {
     entries.extend(begins(40_290, "publish", 1));
     entries.extend(completes(40_320, "publish", (1, 1)));
     entries.push((40_320, json!({"type": "run_ended", "outcome": "completed"})));
-    let mut run = run_of(&entries);
-    // What the session of `plan` waited for.
-    let waits = [
-        (200, 230, Cause::RateLimited),
-        (250, 370, Cause::Overloaded),
-    ];
-    let plan = &mut run.steps.get_mut("plan").unwrap().visits[0].attempts[0];
-    plan.warnings.push("the plan is long".to_owned());
-    plan.waits = waits
-        .map(|(since, until, cause)| Span {
-            since: at(since),
-            until: at(until),
-            ended: Some(at(until)),
-            cause: Some(cause),
-        })
-        .to_vec();
-    run
+    entries
 }
 
 /// A picture is looked at as a file of its own.
@@ -254,17 +273,17 @@ fn two_hundred_steps_are_all_in_the_picture() {
 
 #[test]
 fn what_has_no_room_is_said_and_the_rest_is_bounded() {
-    let run = large(600, 25);
+    let run = large(510, 18);
     let picture = timeline_svg(&run, ID, at(50_000));
     assert!(
-        picture.contains("There is no room for 350 more steps and "),
+        picture.contains("There is no room for 260 more steps and "),
         "{}",
         &picture[picture.len() - 300..]
     );
     assert!(picture.len() < 4_000_000, "{}", picture.len());
     let page = html(&run, ID, at(50_000));
-    assert!(page.contains("Left out to keep this short: 100 steps."));
-    assert!(page.contains("Left out to keep this short: 14200 attempts that failed."));
+    assert!(page.contains("Left out to keep this short: 10 steps."));
+    assert!(page.contains("Left out to keep this short: 8470 attempts that failed."));
     assert!(page.len() < 6_000_000, "{}", page.len());
 }
 
