@@ -411,7 +411,7 @@ fn at_gates() -> Vec<(u64, Value)> {
         entries.push((
             1,
             json!({"type": "gate_opened", "step": step, "visit": 1, "message": "Ship it?",
-            "choices": ["y", "n"], "until": at(86_400)}),
+            "choices": ["y: Go on", "n: Stop"], "until": at(86_400)}),
         ));
     }
     entries.push((
@@ -471,7 +471,7 @@ fn what_means_nothing_to_a_run_is_refused() {
         (&["approve", FIRST, "cool"], "step cool asks nothing"),
         (
             &["approve", FIRST, "approve", "--choice", "x"],
-            "`x` is no answer to approve; there are: y, n",
+            "`x` is no answer to approve; there are: y: Go on, n: Stop",
         ),
         (&["retry-now", FIRST, "plan"], "step plan is not under way"),
         (

@@ -191,15 +191,16 @@ impl Picture {
             self.empty_visit(y, &name, visit);
         }
         if let Some(open) = measure::gate(visit, self.end) {
-            let answer = visit.choice.as_deref().map(line);
-            let said = answer.map_or("no answer".to_owned(), |answer| {
-                format!("answered {answer}")
-            });
+            let said = match (&visit.choice, visit.ended.is_some()) {
+                (Some(choice), _) => format!("answered {}", line(choice)),
+                (None, true) => "closed".to_owned(),
+                (None, false) => "open".to_owned(),
+            };
             let length = Span(open.length());
             let area = self.bar(
                 (y, open),
                 GATE,
-                &format!("{name}: gate, open for {length}, {said}"),
+                &format!("{name}: gate for {length}, {said}"),
             );
             self.inside(area, GATE_TEXT, &said);
         }
@@ -257,21 +258,31 @@ impl Picture {
                 .map_or("", outlast_kernel::verdict::Cause::phrase);
             let length = Span(waited.length());
             let title = format!("{name}: waited {length} from {}: {cause}", wait.since);
-            let area = self.bar((y, waited), WAIT, &title);
+            let mut area = self.area(y, waited);
+            if waited.from < whole.to {
+                // Above and below it stays to be seen how the attempt ended.
+                area.y += self.row / 9.0;
+                area.height -= self.row / 4.5;
+            }
+            self.drawing.rectangle(area, WAIT, &title);
             self.inside(area, INSIDE, cause);
         }
     }
 
     fn bar(&mut self, (y, time): (f64, Stretch), look: Look, title: &str) -> Area {
+        let area = self.area(y, time);
+        self.drawing.rectangle(area, look, title);
+        area
+    }
+
+    fn area(&self, y: f64, time: Stretch) -> Area {
         let (from, to) = (self.axis.place(time.from), self.axis.place(time.to));
-        let area = Area {
+        Area {
             x: from.min(RIGHT - NARROWEST),
             y: y + 4.0,
             width: (to - from).max(NARROWEST),
             height: self.row - 8.0,
-        };
-        self.drawing.rectangle(area, look, title);
-        area
+        }
     }
 
     /// A word within a bar, if there is room for it.
@@ -286,9 +297,9 @@ impl Picture {
             let width = room - 6.0;
             let under = Area {
                 x: centre.0 - width / 2.0,
-                y: area.y + 2.0,
+                y: area.y + 1.0,
                 width,
-                height: area.height - 4.0,
+                height: area.height - 2.0,
             };
             self.drawing
                 .rectangle(under, r##"rx="3" fill="#fff8e8""##, "");
