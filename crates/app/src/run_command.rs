@@ -104,6 +104,10 @@ fn carry_out<'a>(
     arguments: &'a RunArguments,
     begin: impl FnOnce(Files, Door) -> Beginning<'a>,
 ) -> anyhow::Result<Exit> {
+    let policy = arguments.flags.policy.as_deref().map(Policy::named);
+    policy
+        .transpose()
+        .map_err(|error| Usage(error.to_string()))?;
     let door = Door {
         clock: Arc::new(settings::clock()?),
         typed: typed(arguments),

@@ -266,7 +266,7 @@ async fn finish(
     watched: &Watched,
     done: &mut Done,
 ) -> Result<Made, Problem> {
-    let mut found = kept::collect(&job.step, &job.directory()).await?;
+    let mut found = kept::collect(&job.step, (&job.directory(), &job.folder)).await?;
     let context = kept::context(&output);
     found.insert(OUTPUT.to_owned(), output);
     watched
@@ -281,6 +281,10 @@ async fn finish(
         hidden_variables: job.means.host.hidden_variables(),
         ask: &judging,
         stop: &watched.stop,
+        on_output: &|bytes| {
+            let sign = command::sign(bytes);
+            watched.guard.sign(Sign::Progress(sign));
+        },
         clock: &*job.means.clock,
     };
     let checked = contract::check(&scene).await;

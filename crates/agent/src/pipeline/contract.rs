@@ -46,6 +46,8 @@ pub(crate) struct Scene<'a> {
     pub(crate) ask: &'a dyn Ask,
     /// Cancelled when the attempt is over.
     pub(crate) stop: &'a CancellationToken,
+    /// Is told what tests print, as it comes.
+    pub(crate) on_output: &'a (dyn Fn(&[u8]) + Send + Sync),
     /// What time it is.
     pub(crate) clock: &'a dyn Clock,
 }

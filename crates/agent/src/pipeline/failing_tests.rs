@@ -1,8 +1,8 @@
 use super::*;
 use Cause::{
-    Auth, Billing, CeilingReached, CommandFailed, ContextOverflow, Interrupted, InvalidRequest,
-    Misconfigured, MissingBinary, ModelNotFound, Network, Overloaded, Permission, RateLimited,
-    ServerError, TestsFailed, Timeout, TruncatedStream, Unknown, UsageLimit,
+    Auth, Billing, CeilingReached, CommandFailed, ContextOverflow, InvalidRequest, Misconfigured,
+    MissingBinary, ModelNotFound, Network, Overloaded, Permission, RateLimited, ServerError,
+    TestsFailed, Timeout, TruncatedStream, Unknown, UsageLimit,
 };
 
 const NOW: Timestamp = Timestamp::from_millis(1_800_000_000_000);
@@ -112,8 +112,8 @@ fn an_exit_code_that_is_known_settles_it() {
         ("timeout 5 ./work", 124, Timeout),
         ("./work", 124, RateLimited),
         ("./work", 75, RateLimited),
-        ("./work", 130, Interrupted),
-        ("./work", 143, Interrupted),
+        ("./work", 130, Unknown),
+        ("./work", 143, Unknown),
         ("go test ./...", 1, TestsFailed),
     ];
     for (line, code, expected) in table {
@@ -159,8 +159,8 @@ fn an_error_of_a_server_that_curl_reports_is_that_of_the_server() {
 #[test]
 fn a_signal_that_was_not_ours_says_who_sent_it() {
     let table = [
-        (2, Interrupted),
-        (15, Interrupted),
+        (2, Unknown),
+        (15, Unknown),
         (9, Misconfigured),
         (11, Unknown),
         (6, Unknown),
@@ -381,7 +381,7 @@ fn what_says_nothing_is_tried_again_only_where_the_step_says_so() {
             Misconfigured,
         ),
         (exit(127, ""), MissingBinary, MissingBinary),
-        (exit(130, ""), Interrupted, Interrupted),
+        (exit(130, ""), Unknown, CommandFailed),
     ];
     for (ran, silent, explicit) in table {
         let causes = [false, true]
@@ -438,5 +438,5 @@ fn the_error_that_an_agent_reports_decides_whatever_its_exit() {
         signal: Some(15),
         ..Ran::default()
     };
-    assert_eq!(agent_problem(None, &killed, true, NOW).cause, Interrupted);
+    assert_eq!(agent_problem(None, &killed, true, NOW).cause, CommandFailed);
 }

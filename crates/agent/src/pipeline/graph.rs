@@ -104,9 +104,18 @@ impl Graph {
         self.ready.remove(&place);
         match is {
             Phase::Ready => drop(self.ready.insert(place)),
-            Phase::Idle | Phase::Called => drop(self.stirred.insert(place)),
+            Phase::Idle | Phase::Called => self.stir(place),
             Phase::Ended(_) => self.stirred.extend(&self.dependents[place]),
             _ => {}
+        }
+    }
+
+    /// Has a step looked at again, and what is part of it.
+    fn stir(&mut self, place: usize) {
+        self.stirred.insert(place);
+        if let Work::Loop(inner) = &self.pipeline.steps[place].work {
+            let places = inner.steps.iter().filter_map(|step| self.places.get(step));
+            self.stirred.extend(places);
         }
     }
 
@@ -140,6 +149,9 @@ impl Graph {
             }));
             entries.push(self.attempt(place, run, visit));
             room -= 1;
+        }
+        if entries.is_empty() && is_stopping && self.working == 0 {
+            entries = self.left_waiting(run);
         }
         if entries.is_empty() && self.active == 0 {
             entries.push(self.end(run));
@@ -191,8 +203,7 @@ impl Graph {
         let pipeline = Arc::clone(&self.pipeline);
         let step = &pipeline.steps[place];
         let phase = run.phase(&step.id);
-        let waits_for_call = step.is_called && phase != Phase::Called;
-        if !matches!(phase, Phase::Idle | Phase::Called) || waits_for_call {
+        if !matches!(phase, Phase::Idle | Phase::Called) || self.waits_for_call(step, run) {
             return Vec::new();
         }
         match self.needs(step, run) {
@@ -229,10 +240,16 @@ impl Graph {
 
     fn needs<'a>(&self, step: &'a Step, run: &Run) -> Needs<'a> {
         let is_loop = matches!(step.work, Work::Loop(_));
+        let reworks = run
+            .steps
+            .get(&step.id)
+            .and_then(|state| state.reworks.as_ref());
         let mut met = Needs::Met;
         for need in &step.needs {
             let is_inside = is_loop && self.part_of(need) == Some(step.id.as_str());
             match run.phase(need) {
+                // That it failed is why this one is there.
+                Phase::Reworking if reworks == Some(need) => {}
                 Phase::Ended(Outcome::Completed | Outcome::Continued) => {}
                 // A loop looks at whatever came of its steps, and not at those that nothing led to.
                 Phase::Ended(_) if is_inside => {}
@@ -248,6 +265,13 @@ impl Graph {
             }
         }
         met
+    }
+
+    /// Whether a step begins only when something leads to it, or to the loop that it is part of, and nothing has.
+    fn waits_for_call(&self, step: &Step, run: &Run) -> bool {
+        let own = step.is_called && run.phase(&step.id) != Phase::Called;
+        let outer = step.part_of.as_deref().and_then(|outer| self.step(outer));
+        own || outer.is_some_and(|outer| self.waits_for_call(outer, run))
     }
 
     fn is_called(&self, step: &str) -> bool {

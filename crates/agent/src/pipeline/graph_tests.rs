@@ -222,6 +222,85 @@ fn a_rework_that_fails_as_well_fails_the_run() {
 }
 
 #[test]
+fn a_step_that_makes_good_for_another_may_need_it() {
+    let source = "steps: [{id: a, command: x, on_failure: rework, rework_step: r}, {id: r, rework_only: true, needs: [a], command: x}]";
+    let played = play(source, &|step, _, _| (step == "a").then_some(Cause::Auth));
+    assert_eq!(played.visited(), ["a", "r"]);
+    assert_eq!(played.outcome(), Outcome::Completed);
+}
+
+#[test]
+fn one_step_can_make_good_for_several_one_after_the_other() {
+    let source = "steps:
+  - {id: a, command: x, on_failure: rework, rework_step: r}
+  - {id: b, command: x, on_failure: rework, rework_step: r}
+  - {id: r, rework_only: true, command: x}
+  - {id: after, needs: [a, b], command: x}";
+    let played = play(source, &|step, _, _| {
+        (step < "after" || step == "b").then_some(Cause::Auth)
+    });
+    assert_eq!(played.run.visits("r"), 2);
+    assert_eq!(played.phase("after"), Phase::Ended(Outcome::Completed));
+}
+
+#[test]
+fn a_run_that_fails_does_not_wait_for_what_nobody_makes_good_any_more() {
+    let source = "runtime: {max_concurrency: 1}\nsteps:
+  - {id: a, command: x, on_failure: rework, rework_step: r}
+  - {id: b, command: x}
+  - {id: r, rework_only: true, needs: [b], command: x}";
+    let played = play(source, &|step, _, _| {
+        matches!(step, "a" | "b").then_some(Cause::Auth)
+    });
+    assert_eq!(played.outcome(), Outcome::Failed);
+    assert_eq!(played.phase("a"), Phase::Ended(Outcome::Failed));
+}
+
+#[test]
+fn a_step_that_made_good_for_another_can_lead_back_to_it() {
+    let source = "steps:
+  - {id: a, command: x, on_failure: rework, rework_step: r}
+  - {id: r, rework_only: true, command: x, edges: [{target: a}]}
+  - {id: after, needs: [a], command: x}";
+    let played = play(source, &|step, visit, _| {
+        (step == "a" && visit == 1).then_some(Cause::Auth)
+    });
+    assert_eq!(played.visited(), ["a", "r", "a", "after"]);
+    let fails: Fate<'_> = &|step, _, _| matches!(step, "a" | "r").then_some(Cause::Auth);
+    let edge_on_failure = source.replace(
+        "{target: a}",
+        "{target: _complete, condition: outcome=failure}",
+    );
+    assert_eq!(play(&edge_on_failure, fails).outcome(), Outcome::Failed);
+}
+
+#[test]
+fn a_loop_that_nothing_leads_to_does_not_begin_and_one_that_is_led_to_again_does() {
+    let source = "steps:
+  - {id: look, command: x, edges: [{target: again, condition: outcome=failure}]}
+  - id: again
+    loop: {max_iterations: 2, steps: [{id: inner, command: x}]}
+    edges: [{target: look}]";
+    assert_eq!(play(source, WELL).visited(), ["look"]);
+    let played = play(source, &|step, visit, _| {
+        (step == "look" && visit < 3).then(|| [Cause::Auth, Cause::Billing][visit as usize - 1])
+    });
+    let round = ["look", "inner", "inner", "again"];
+    assert_eq!(
+        played.visited(),
+        [&round[..], &round[..], &["look"]].concat()
+    );
+}
+
+#[test]
+fn what_somebody_else_ended_has_failed() {
+    let played = play("steps: [{id: a, command: x}]", &|_, _, _| {
+        Some(Cause::Interrupted)
+    });
+    assert_eq!(played.outcome(), Outcome::Failed);
+}
+
+#[test]
 fn an_edge_back_has_everything_run_again_that_was_made_of_it() {
     let source = "steps:
   - {id: implement, command: x}

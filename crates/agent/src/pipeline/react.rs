@@ -90,7 +90,10 @@ pub(super) fn attempt_done(
                 target: None,
             },
         ),
-        (Err(problem), _) if problem.class == Class::Canceled => vec![Graph::canceled(step, run)],
+        // What somebody else ended has failed.
+        (Err(problem), _) if problem.class == Class::Canceled && graph.is_canceled() => {
+            vec![Graph::canceled(step, run)]
+        }
         (Err(problem), Next::Stop { why }) => {
             graph.ended(step, run, Result::failed(reason(&problem, &why)))
         }

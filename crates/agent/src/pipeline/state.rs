@@ -211,8 +211,11 @@ impl Run {
             Entry::ReworkStarted { step, by } => {
                 self.step_mut(step).phase = Phase::Reworking;
                 let other = self.step_mut(by);
-                other.phase = Phase::Called;
-                other.reworks = Some(step.clone());
+                // One after the other: who comes later waits.
+                if other.reworks.is_none() {
+                    other.phase = Phase::Called;
+                    other.reworks = Some(step.clone());
+                }
             }
             _ => self.apply_to_step(time, entry),
         }
@@ -328,7 +331,6 @@ impl StepState {
             }
             Entry::LoopRepeated { iterations, .. } => {
                 self.iterations = *iterations;
-                self.phase = Phase::Idle;
             }
             Entry::StepEnded { .. } => self.end(time, entry),
             _ => {}

@@ -21,17 +21,18 @@ const LONGEST_FIELD: usize = 256;
 /// Reads the files that a step says it leaves behind.
 pub(super) async fn collect(
     step: &Step,
-    directory: &Path,
+    (directory, folder): (&Path, &Path),
 ) -> Result<BTreeMap<String, Vec<u8>>, Problem> {
     if step.outputs.is_empty() {
         return Ok(BTreeMap::new());
     }
     let (outputs, directory) = (step.outputs.clone(), directory.to_owned());
+    let folder = folder.canonicalize().unwrap_or(folder.to_owned());
     let read = move || {
         let mut found = BTreeMap::new();
         let mut missing = Vec::new();
         for output in outputs {
-            match read_file(&directory.join(&output.path)) {
+            match read_file(&directory.join(&output.path), &folder) {
                 Ok(bytes) => drop(found.insert(output.name, bytes)),
                 Err(why) => {
                     missing.push(format!(
@@ -57,11 +58,17 @@ pub(super) async fn collect(
     }
 }
 
-fn read_file(path: &Path) -> Result<Vec<u8>, String> {
-    let file = std::fs::File::open(path).map_err(|error| error.to_string())?;
-    if !file.metadata().is_ok_and(|found| found.is_file()) {
+fn read_file(path: &Path, folder: &Path) -> Result<Vec<u8>, String> {
+    let said = |error: std::io::Error| error.to_string();
+    let path = path.canonicalize().map_err(said)?;
+    if !path.starts_with(folder) {
+        return Err("it leads out of the folder of the run".to_owned());
+    }
+    // Asked first: a pipe that nobody writes into would be opened for ever.
+    if !path.metadata().map_err(said)?.is_file() {
         return Err("it is no file".to_owned());
     }
+    let file = std::fs::File::open(path).map_err(said)?;
     let mut bytes = Vec::new();
     let read = file.take(MOST_BYTES + 1).read_to_end(&mut bytes);
     read.map_err(|error| error.to_string())?;

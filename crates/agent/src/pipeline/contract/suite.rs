@@ -76,7 +76,10 @@ async fn run(
         };
         let watching = Watching {
             on_start: &mut |_, _| {},
-            on_output: &mut |_, bytes| kept.push(bytes),
+            on_output: &mut |_, bytes| {
+                (scene.on_output)(bytes);
+                kept.push(bytes);
+            },
         };
         let mut work = Box::pin(process::run(spec, watching, &stop));
         tokio::select! {

@@ -147,6 +147,7 @@ impl Place {
             hidden_variables: &["PATH_TO_KEYS".into()],
             ask,
             stop: &self.stop,
+            on_output: &|_| {},
             clock: &WallClock::default(),
         })
         .await

@@ -15,8 +15,8 @@ pub(super) enum Meaning {
 }
 
 use Cause::{
-    Auth, CommandFailed, Interrupted, InvalidRequest, Misconfigured, MissingBinary, Network,
-    Permission, Timeout, TruncatedStream, Unknown,
+    Auth, CommandFailed, InvalidRequest, Misconfigured, MissingBinary, Network, Permission,
+    Timeout, TruncatedStream, Unknown,
 };
 
 /// The program, the codes, and what they mean for it.
@@ -87,7 +87,7 @@ fn by_convention(code: i32) -> Option<Meaning> {
 pub(super) fn by_signal(signal: i32) -> Option<Meaning> {
     Some(match signal {
         // Somebody or the system asked it to end: no failure of what it does.
-        2 | 15 => Meaning::Settled(Interrupted),
+        2 | 15 => Meaning::Settled(Unknown),
         // Mostly the system, for want of memory. That seldom passes while everything else stays as it is, and each try
         // costs as much as the first: it is tried again only where somebody said so.
         9 => Meaning::Default(Misconfigured),

@@ -3,7 +3,7 @@
 use super::Graph;
 use crate::pipeline::definition::{Condition, OnFailure, Step, Target, Work};
 use crate::pipeline::entry::{Artifact, Entry, Outcome};
-use crate::pipeline::state::Run;
+use crate::pipeline::state::{Phase, Run};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// How a step ended, before anybody has asked what that means for the run.
@@ -47,6 +47,7 @@ impl Graph {
         let reason = result.reason.unwrap_or_default();
         if target.is_some() {
             let mut entries = vec![over(step, run, Outcome::Failed, &reason)];
+            entries.extend(self.not_made_good(step, run, (&reason, reworks)));
             entries.extend(self.taken(step, target));
             return entries;
         }
@@ -69,10 +70,12 @@ impl Graph {
             reason: result.reason.clone(),
         };
         let mut entries = vec![end(step)];
-        entries.extend(self.taken(step, target));
         if let Some(other) = reworks.and_then(|other| self.step(&other)) {
             entries.push(end(other));
+            entries.extend(self.next_to_rework(step, run, other));
         }
+        // Last, so that it can lead back to the step that was made good for.
+        entries.extend(self.taken(step, target));
         entries
     }
 
@@ -85,12 +88,10 @@ impl Graph {
         let is_in_loop = step.part_of.as_deref().and_then(|id| self.step(id));
         let is_looked_at = is_in_loop
             .is_some_and(|step| matches!(&step.work, Work::Loop(inner) if inner.until.is_some()));
-        if let Some(other) = reworks.and_then(|other| self.step(&other)) {
-            let reason_of_other = format!("`{}`, which was to make good for it: {reason}", step.id);
-            return vec![
-                over(step, run, Outcome::Failed, reason),
-                over(other, run, Outcome::Failed, &reason_of_other).failing(),
-            ];
+        if reworks.is_some() {
+            let mut entries = vec![over(step, run, Outcome::Failed, reason)];
+            entries.extend(self.not_made_good(step, run, (reason, reworks)));
+            return entries;
         }
         match &step.on_failure {
             _ if is_looked_at => vec![over(step, run, Outcome::Failed, reason)],
@@ -102,6 +103,51 @@ impl Graph {
                 by: by.clone(),
             }],
         }
+    }
+
+    /// The end of a step that another one was to make good for, and could not.
+    fn not_made_good(
+        &self,
+        step: &Step,
+        run: &Run,
+        (reason, reworks): (&str, Option<String>),
+    ) -> Vec<Entry> {
+        let Some(other) = reworks.and_then(|other| self.step(&other)) else {
+            return Vec::new();
+        };
+        let reason = format!("`{}`, which was to make good for it: {reason}", step.id);
+        let failed = over(other, run, Outcome::Failed, &reason).failing();
+        let next = self.next_to_rework(step, run, other);
+        std::iter::once(failed).chain(next).collect()
+    }
+
+    /// Another step that waits for the same one to make good for it.
+    fn next_to_rework(&self, by: &Step, run: &Run, done: &Step) -> Option<Entry> {
+        let waits = |step: &&Step| {
+            step.id != done.id
+                && run.phase(&step.id) == Phase::Reworking
+                && matches!(&step.on_failure, OnFailure::Rework { step } if *step == by.id)
+        };
+        let next = self.pipeline.steps.iter().find(waits)?;
+        Some(Entry::ReworkStarted {
+            step: next.id.clone(),
+            by: by.id.clone(),
+        })
+    }
+
+    /// Steps that wait to be made good for when nothing begins any more.
+    pub(super) fn left_waiting(&self, run: &Run) -> Vec<Entry> {
+        let begins = |by: &str| run.phase(by).is_active();
+        let waits = |step: &&Step| match &step.on_failure {
+            OnFailure::Rework { step: by } => {
+                run.phase(&step.id) == Phase::Reworking && !begins(by)
+            }
+            _ => false,
+        };
+        let why = "it failed, and the run was over before it could be made good for";
+        let left = self.pipeline.steps.iter().filter(waits);
+        left.map(|step| over(step, run, Outcome::Failed, why).failing())
+            .collect()
     }
 
     /// A step that may not even begin.
@@ -130,7 +176,8 @@ impl Graph {
         let (to, resets) = match target? {
             Target::Complete => (None, Vec::new()),
             Target::Step(to) => {
-                let resets = self.made_of(&to);
+                let mut resets = self.inside(&to);
+                resets.extend(self.made_of(&to));
                 (Some(to), resets)
             }
         };
@@ -139,6 +186,16 @@ impl Graph {
             to,
             resets,
         })
+    }
+
+    /// The steps of a loop, and of loops in it.
+    fn inside(&self, id: &str) -> Vec<String> {
+        let Some(Work::Loop(inner)) = self.step(id).map(|step| &step.work) else {
+            return Vec::new();
+        };
+        let all = inner.steps.iter();
+        all.flat_map(|id| std::iter::once(id.clone()).chain(self.inside(id)))
+            .collect()
     }
 
     /// All steps that need a step, or need one that does.
