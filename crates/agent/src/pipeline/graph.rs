@@ -217,7 +217,7 @@ impl Graph {
                 fails_run: false,
                 reason: Some(format!("`{need}`, which it needs, was left out")),
             }],
-            Needs::Met if run.visits(&step.id) >= step.max_visits.get() => {
+            Needs::Met if visits_of_late(run, &step.id) >= step.max_visits.get() => {
                 let most = step.max_visits;
                 let why = format!("it was visited {most} times, and may not be again (max_visits)");
                 self.give_up(step, run, &why)
@@ -358,6 +358,15 @@ fn open(step: &Step, gate: &Gate, run: &Run, now: Timestamp) -> [Entry; 2] {
             until: now + wait,
         },
     ]
+}
+
+/// How often a step was visited since the run was begun last: whoever begins it again wants to see it tried.
+fn visits_of_late(run: &Run, step: &str) -> u32 {
+    let visits = run.steps.get(step).map_or(&[][..], |state| &state.visits);
+    let late = visits
+        .iter()
+        .filter(|visit| visit.started >= run.begun_last);
+    u32::try_from(late.count()).unwrap_or(u32::MAX)
 }
 
 /// The steps that an entry may move.
