@@ -59,6 +59,8 @@ mod rpc_sessions;
 #[cfg(target_os = "linux")]
 mod rpc_streams;
 #[cfg(unix)]
+mod run_agents;
+#[cfg(unix)]
 mod run_breaker;
 #[cfg(unix)]
 mod run_classes;

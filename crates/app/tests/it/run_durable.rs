@@ -187,6 +187,46 @@ fn a_failed_run_is_resumed_with_what_failed_only() {
 }
 
 #[test]
+fn visits_are_counted_anew_when_a_run_is_begun_again() {
+    let outlast = Outlast::new();
+    let run = outlast.pipeline(
+        "steps:
+  - {id: a, command: test -e mended, max_visits: 1}
+",
+    );
+    assert_eq!((run.code, run.outcome()), (1, "failed"), "{}", run.dump());
+    let again = outlast.resume(&[run.id()]);
+    assert_eq!(again.attempts("a"), ["unknown: stop"], "{}", again.dump());
+    outlast.write("mended", "");
+    let again = outlast.resume(&[run.id()]);
+    assert_eq!(
+        (again.code, again.outcome()),
+        (0, "completed"),
+        "{}",
+        again.dump()
+    );
+    assert_eq!(again.of("a", "step_started")[0]["visit"], 3);
+}
+
+#[test]
+fn what_is_said_while_it_runs_is_what_is_written_down() {
+    let outlast = Outlast::new();
+    let run = outlast.pipeline(
+        "steps:
+  - {id: a, command: \"test $OUTLAST_ATTEMPT = 2 || { echo 'HTTP 429' >&2; exit 1; }\"}
+  - {id: b, needs: [a], prompt: hi}
+",
+    );
+    let said: Vec<_> = run
+        .lines
+        .iter()
+        .filter(|line| line["type"] != "session")
+        .collect();
+    let written = outlast.written();
+    assert_eq!(said, written.lines.iter().collect::<Vec<_>>());
+}
+
+#[test]
 fn what_may_be_begun_once_is_not_begun_again_after_a_crash() {
     let outlast = Outlast::in_real_time();
     let child =

@@ -304,6 +304,37 @@ fn what_may_be_begun_once_is_not_tried_again() {
     assert_eq!(outlast.notes("paid").len(), 1);
 }
 
+#[test]
+fn no_more_steps_work_at_a_time_than_is_said_and_those_that_wait_do_not_count() {
+    let run = Outlast::new().pipeline(
+        "runtime: {max_concurrency: 2}
+steps:
+  - {id: a, command: \"test $OUTLAST_ATTEMPT = 2 || { echo 'HTTP 429' >&2; exit 1; }\", retry: {base_delay: 20m, max_delay: 20m}}
+  - {id: b, command: sleep 0.1}
+  - {id: c, command: sleep 0.1}
+  - {id: d, command: sleep 0.1}
+  - {id: e, needs: [b, c, d], command: sleep 0.1}
+",
+    );
+    assert_eq!(run.code, 0, "{}", run.dump());
+    let (mut working, mut most) = (0, 0);
+    for line in &run.lines {
+        match line["type"].as_str() {
+            Some("attempt_started") => working += 1,
+            Some("attempt_ended") => working -= 1,
+            _ => {}
+        }
+        most = most.max(working);
+    }
+    assert_eq!((working, most), (0, 2), "{}", run.dump());
+    let number = |step: &str, kind: &str| run.of(step, kind)[0]["seq"].as_u64();
+    assert!(
+        number("e", "attempt_started") < number("a", "wait_ended"),
+        "{}",
+        run.dump()
+    );
+}
+
 const HOSTILE: &str = r#"$(touch pwned) `touch pwned` "; touch pwned; echo ' $HOME {{ topic }}"#;
 
 #[test]
