@@ -135,7 +135,8 @@ fn what_is_typed_wrong_begins_nothing() {
             "{arguments:?}"
         );
     }
-    assert!(!outlast.home().exists(), "something was begun");
+    let begun = outlast.run(&["runs", "list", "--json"]).stdout;
+    assert_eq!(begun, "[]\n", "something was begun");
     let ran = outlast.run(&["run", FILE, "--check"]);
     assert_eq!(
         (ran.code, ran.stdout.as_str()),
