@@ -13,7 +13,7 @@ use crate::run_host::RunHost;
 use crate::{complain, config, home, interrupt, knowledge, runtime, settings};
 use files::Files;
 use outlast_agent::pipeline::definition::Pipeline;
-use outlast_agent::pipeline::entry::Begun;
+use outlast_agent::pipeline::entry::{Begun, Outcome};
 use outlast_agent::pipeline::runner::Runner;
 use outlast_agent::pipeline::{file, history, plan};
 use outlast_engine::Clock;
@@ -118,7 +118,6 @@ fn carry_out<'a>(
     runtime::run(async {
         let signals = interrupt::signals();
         let Some(runner) = begin(files, door).await? else {
-            complain("There is no run to go on with.");
             return Ok(Exit::Success);
         };
         Box::pin(watch::watch(runner, arguments.json, (clock, signals))).await
@@ -241,6 +240,7 @@ async fn take_over(name: &str, runs: &Journal) -> anyhow::Result<Option<Hold>> {
 
 async fn resume(name: &str, files: Files, mut door: Door) -> anyhow::Result<Option<Runner>> {
     let Some(hold) = take_over(name, &files.runs).await? else {
+        complain("There is no run to go on with.");
         return Ok(None);
     };
     let id = hold.session().to_owned();
@@ -251,6 +251,15 @@ async fn resume(name: &str, files: Files, mut door: Door) -> anyhow::Result<Opti
             "nothing had happened in run {id} yet; begin it anew"
         ))
         .into());
+    }
+    if run
+        .ended
+        .as_ref()
+        .is_some_and(|ended| ended.outcome == Outcome::Completed)
+    {
+        files.runs.release(hold).await?;
+        complain(&format!("The run {id} has completed."));
+        return Ok(None);
     }
     let folder = PathBuf::from(&run.begun.folder);
     if !folder.is_dir() {

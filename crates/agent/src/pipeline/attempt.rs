@@ -20,6 +20,7 @@ use super::spent::Spent;
 use super::state::{Attempt, Run};
 use super::watchdog::{Sign, Watchdog};
 use inputs::Given;
+pub(super) use kept::clean_up;
 use outlast_engine::CancellationToken;
 use outlast_kernel::Timestamp;
 use outlast_kernel::budget::Cost;
@@ -209,7 +210,7 @@ pub(super) async fn run(job: Job, live: Live) -> Done {
     }
     // Tokens are counted while they are used.
     job.spent.add(Usage::default(), done.cost);
-    kept::clean_up(job.scratch()).await;
+    clean_up(job.scratch()).await;
     done
 }
 

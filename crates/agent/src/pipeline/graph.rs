@@ -170,10 +170,20 @@ impl Graph {
     }
 
     fn end(&self, run: &Run) -> Entry {
-        let (outcome, reason) = match (&self.canceled, &run.failed) {
-            (Some(why), _) => (Outcome::Canceled, Some(why.clone())),
-            (None, Some(why)) => (Outcome::Failed, Some(why.clone())),
-            (None, None) => (Outcome::Completed, None),
+        let is_led_to = |step: &&Step| run.phase(&step.id) == Phase::Called;
+        let stuck = match run.is_completing {
+            true => None,
+            false => self.pipeline.steps.iter().find(is_led_to),
+        };
+        let (outcome, reason) = match (&self.canceled, &run.failed, stuck) {
+            (Some(why), ..) => (Outcome::Canceled, Some(why.clone())),
+            (None, Some(why), _) => (Outcome::Failed, Some(why.clone())),
+            (None, None, Some(step)) => {
+                let id = &step.id;
+                let why = format!("step `{id}` was led to, and what it needs was never done");
+                (Outcome::Failed, Some(why))
+            }
+            (None, None, None) => (Outcome::Completed, None),
         };
         Entry::RunEnded { outcome, reason }
     }

@@ -293,6 +293,55 @@ fn a_loop_that_nothing_leads_to_does_not_begin_and_one_that_is_led_to_again_does
 }
 
 #[test]
+fn a_step_that_was_led_to_is_led_to_again_when_the_run_is_begun_again() {
+    let source = "steps:
+  - {id: look, command: x, edges: [{target: hard}]}
+  - {id: hard, command: x}
+  - {id: after, needs: [hard], command: x}";
+    let pipeline = pipeline(source);
+    let fails: Fate<'_> = &|step, _, _| (step == "hard").then_some(Cause::Auth);
+    let mut entries = play_from(&pipeline, fails, Vec::new(), usize::MAX).entries;
+    entries.push(Entry::RunStarted(Box::default()));
+    let again = play_from(&pipeline, WELL, entries, usize::MAX);
+    assert_eq!(again.visited(), ["look", "hard", "hard", "after"]);
+}
+
+#[test]
+fn what_is_at_work_on_what_changes_is_ended_and_made_anew() {
+    let source = "runtime: {max_concurrency: 3}\nsteps:
+  - {id: a, command: x}
+  - {id: check, needs: [a], command: x, edges: [{target: a, condition: outcome=failure}]}
+  - {id: slow, needs: [a], command: x}";
+    // What is heard first is what comes first in the alphabet: `check` fails while `slow` works.
+    let played = play(source, &|step, visit, _| {
+        (step == "check" && visit == 1).then_some(Cause::Auth)
+    });
+    assert_eq!(
+        played.visited(),
+        ["a", "check", "slow", "a", "check", "slow"]
+    );
+    let first = &played.run.steps["slow"].visits[0];
+    assert_eq!(first.ended.as_ref().unwrap().outcome, Outcome::Canceled);
+    assert_eq!(played.outcome(), Outcome::Completed);
+}
+
+#[test]
+fn a_run_that_could_not_go_where_it_was_led_has_failed() {
+    let source = "steps:
+  - {id: look, command: x, edges: [{target: hard}]}
+  - {id: never, rework_only: true, command: x}
+  - {id: other, command: x, on_failure: rework, rework_step: never}
+  - {id: hard, needs: [never], command: x}";
+    let played = play(source, WELL);
+    assert_eq!(played.outcome(), Outcome::Failed);
+    assert!(
+        played.reason().contains("`hard` was led to"),
+        "{}",
+        played.reason()
+    );
+}
+
+#[test]
 fn what_somebody_else_ended_has_failed() {
     let played = play("steps: [{id: a, command: x}]", &|_, _, _| {
         Some(Cause::Interrupted)

@@ -57,6 +57,9 @@ pub(super) fn attempt_done(
             graph.forgive(&step.id);
             Next::Finish
         }
+        Err(_) if graph.is_canceled() => Next::Stop {
+            why: step::Why::Canceled.to_string(),
+        },
         Err(problem) => {
             let standing = standing(step, visit, problem);
             let decided = decide(step, (problem, standing), visit, now);
@@ -90,10 +93,8 @@ pub(super) fn attempt_done(
                 target: None,
             },
         ),
-        // What somebody else ended has failed.
-        (Err(problem), _) if problem.class == Class::Canceled && graph.is_canceled() => {
-            vec![Graph::canceled(step, run)]
-        }
+        // Nothing is tried again in a run that ends; what somebody else ended has failed.
+        (Err(_), _) if graph.is_canceled() => vec![Graph::canceled(step, run)],
         (Err(problem), Next::Stop { why }) => {
             graph.ended(step, run, Result::failed(reason(&problem, &why)))
         }

@@ -4,21 +4,21 @@
 //! nothing is begun before the entry that says so is on the disk. When it cannot be written down, everything stops, and
 //! the run can be resumed.
 
+mod hearing;
 mod tasks;
 
-use super::definition::{Pipeline, Step, Work};
-use super::entry::{Begun, Entry, Next};
+use super::attempt::{self, Job};
+use super::definition::{Pipeline, Work};
+use super::entry::{Begun, Entry};
 use super::graph::Graph;
 use super::host::Means;
 use super::mailbox::Letter;
-use super::react::{self, Done, Now};
+use super::react::Done;
 use super::spent::Spent;
 use super::state::{Ended, Phase, Run};
 use outlast_engine::CancellationToken;
 use outlast_kernel::Timestamp;
 use outlast_kernel::event::Body;
-use outlast_kernel::time::Span;
-use outlast_kernel::verdict::Cause;
 use outlast_store::artifacts::Artifacts;
 use outlast_store::journal::{Hold, Line, NewSession};
 use std::sync::Arc;
@@ -28,8 +28,6 @@ use tokio::sync::mpsc;
 
 /// How often letters are looked for.
 const LOOK_FOR_LETTERS: Duration = Duration::from_millis(500);
-/// How many are heard before what follows is written down.
-const REPORTS_AT_ONCE: usize = 256;
 
 /// Something that a run could not do.
 #[derive(Debug, thiserror::Error)]
@@ -60,8 +58,6 @@ pub enum Said<'a> {
         time: Timestamp,
         /// It.
         entry: &'a Entry,
-        /// Where the run stands with it.
-        run: &'a Run,
     },
     /// Something that happened in the session of a step, pieces of text left out.
     Live {
@@ -99,6 +95,8 @@ pub struct Runner {
     entries: u64,
     /// What is written down first.
     opening: Vec<Entry>,
+    /// What was taken in and is not written down yet.
+    unwritten: Vec<(Timestamp, Entry)>,
     /// Says when to look for letters.
     postman: tokio::time::Interval,
     letters: (
@@ -161,6 +159,7 @@ impl Runner {
             run,
             entries,
             opening,
+            unwritten: Vec::new(),
         }
     }
 
@@ -189,53 +188,69 @@ impl Runner {
     pub async fn run(&mut self, stop: &CancellationToken, tell: Tell<'_>) -> Result<Ended, Error> {
         let mut tasks = Tasks::new(Arc::clone(&self.means.clock));
         let opening = std::mem::take(&mut self.opening);
-        self.commit(opening, tell, &mut tasks).await?;
+        self.take(opening);
+        self.write(tell, &mut tasks).await?;
+        // A run that is begun again has forgotten what was counted.
+        self.graph = Graph::new(Arc::clone(&self.pipeline), &self.run);
         self.take_up(&mut tasks);
         loop {
-            let now = self.means.clock.now();
-            let due = self.graph.due(&self.run, now);
-            let due = match (due.is_empty(), &self.run.ended) {
-                (false, _) => due,
-                (true, Some(ended)) => return Ok(ended.clone()),
-                (true, None) => self.listen(stop, tell, &mut tasks).await?,
-            };
-            self.commit(due, tell, &mut tasks).await?;
+            self.take_due();
+            self.write(tell, &mut tasks).await?;
+            if let Some(ended) = self.run.ended.clone() {
+                attempt::clean_up(self.means.scratch.join(&self.id)).await;
+                return Ok(ended);
+            }
+            for heard in self.listen(stop, &mut tasks).await? {
+                // One after the other: each is answered as things then stand.
+                let follows = self.follows(heard, tell, &tasks);
+                self.take(follows);
+            }
         }
     }
 
-    /// Writes entries down, all or none, and then has done what they say.
-    async fn commit(
-        &mut self,
-        mut entries: Vec<Entry>,
-        tell: Tell<'_>,
-        tasks: &mut Tasks,
-    ) -> Result<(), Error> {
+    /// Everything that has become possible.
+    fn take_due(&mut self) {
+        loop {
+            let due = self.graph.due(&self.run, self.means.clock.now());
+            if due.is_empty() {
+                return;
+            }
+            self.take(due);
+        }
+    }
+
+    /// Takes entries in. They count from here on, and nothing is done about them before they are written down.
+    fn take(&mut self, entries: Vec<Entry>) {
+        for mut entry in entries {
+            self.name_session(&mut entry);
+            let time = self.means.clock.now();
+            self.graph.apply(&mut self.run, time, &entry);
+            self.unwritten.push((time, entry));
+        }
+    }
+
+    /// Writes down what was taken in, all or nothing, and then does what it says.
+    async fn write(&mut self, tell: Tell<'_>, tasks: &mut Tasks) -> Result<(), Error> {
+        let entries = std::mem::take(&mut self.unwritten);
         if entries.is_empty() {
             return Ok(());
         }
-        entries
-            .iter_mut()
-            .for_each(|entry| self.name_session(entry));
-        let time = self.means.clock.now();
-        let turn = self.run.turn + u64::from(matches!(entries.first(), Some(Entry::RunStarted(_))));
         let mut lines = Vec::with_capacity(entries.len());
-        for entry in &entries {
+        for (time, entry) in &entries {
             lines.push(Line {
-                turn,
+                turn: self.run.turn,
                 kind: entry.kind().to_owned(),
-                time,
+                time: *time,
                 body: serde_json::to_string(entry)?,
             });
         }
         self.means.runs.append(&self.hold, lines).await?;
-        for entry in &entries {
-            self.graph.apply(&mut self.run, time, entry);
+        for (time, entry) in &entries {
             self.entries += 1;
             tell(Said::Entry {
                 seq: self.entries,
-                time,
+                time: *time,
                 entry,
-                run: &self.run,
             });
             self.act(entry, tasks);
         }
@@ -251,19 +266,21 @@ impl Runner {
         }
     }
 
-    /// Does what an entry says.
+    /// Does what an entry says, unless something else has happened to its step by now.
     fn act(&self, entry: &Entry, tasks: &mut Tasks) {
+        let phase = |step: &str| self.run.phase(step);
         match entry {
-            Entry::AttemptStarted { step, .. } => self.attempt(step, false, tasks),
-            Entry::AttemptEnded {
-                step,
-                next: Next::Wait { until, .. },
-                ..
-            } => tasks.wait(step, *until, || Report::WaitOver),
-            Entry::GateOpened { step, until, .. } => {
-                tasks.wait(step, *until, || Report::GateOver);
+            Entry::AttemptStarted { step, .. } if phase(step) == Phase::Working => {
+                self.attempt(step, false, tasks);
             }
-            Entry::StepEnded { step, .. } => tasks.forget(step),
+            Entry::AttemptEnded { step, .. } | Entry::GateOpened { step, .. } => {
+                match phase(step) {
+                    Phase::Waiting { until, .. } => tasks.wait(step, until, || Report::WaitOver),
+                    Phase::AtGate { until } => tasks.wait(step, until, || Report::GateOver),
+                    _ => {}
+                }
+            }
+            Entry::StepEnded { step, .. } if !phase(step).is_active() => tasks.forget(step),
             _ => {}
         }
     }
@@ -272,7 +289,7 @@ impl Runner {
         let Some(step) = self.graph.step(step) else {
             return;
         };
-        let job = super::attempt::Job::new(
+        let job = Job::new(
             (&self.id, &self.run),
             (&self.pipeline, step),
             (self.means.clone(), Arc::clone(&self.spent)),
@@ -295,46 +312,6 @@ impl Runner {
         }
     }
 
-    /// Waits until something is heard, and answers with what follows from it.
-    async fn listen(
-        &mut self,
-        stop: &CancellationToken,
-        tell: Tell<'_>,
-        tasks: &mut Tasks,
-    ) -> Result<Vec<Entry>, Error> {
-        let is_canceled = self.graph.is_canceled();
-        let deadline = self.deadline().filter(|_| !is_canceled);
-        let over = self
-            .means
-            .clock
-            .sleep_until(deadline.unwrap_or(Timestamp::LATEST));
-        let mut heard = Vec::new();
-        tokio::select! {
-            biased;
-            Some(why) = tasks.halted.recv() => return Err(Error::NotKept { why }),
-            () = stop.cancelled(), if !is_canceled => return Ok(self.cancel("it was cancelled", tasks)),
-            () = over, if deadline.is_some() => {
-                let time = self.pipeline.runtime.budget.time.unwrap_or_default();
-                return Ok(self.cancel(&format!("the run's time of {} is over", Span(time)), tasks));
-            }
-            _ = tasks.reports.recv_many(&mut heard, REPORTS_AT_ONCE) => {}
-            letter = self.letters.1.recv() => {
-                let follows = letter.map(|letter| self.letter(letter, tasks));
-                return Ok(follows.unwrap_or_default());
-            }
-            _ = self.postman.tick() => {
-                // What cannot be read says nothing.
-                let letters = self.means.mailbox.take(&self.id).unwrap_or_default();
-                let letters = letters.into_iter().flatten();
-                return Ok(letters.flat_map(|letter| self.letter(letter, tasks)).collect());
-            }
-        }
-        let heard = heard.into_iter();
-        Ok(heard
-            .flat_map(|(step, report)| self.heard(&step, report, tell))
-            .collect())
-    }
-
     /// Whether its time was over then.
     pub fn is_past_deadline(&self, at: Timestamp) -> bool {
         self.deadline().is_some_and(|deadline| at >= deadline)
@@ -343,99 +320,6 @@ impl Runner {
     fn deadline(&self) -> Option<Timestamp> {
         let time = self.pipeline.runtime.budget.time?;
         Some(self.run.begun_last + time)
-    }
-
-    fn heard(&mut self, name: &str, report: Report, tell: Tell<'_>) -> Vec<Entry> {
-        let phase = self.run.phase(name);
-        match report {
-            Report::Live(time, body) => {
-                tell(Said::Live {
-                    step: name,
-                    time,
-                    body: &body,
-                });
-                Vec::new()
-            }
-            Report::Process(pid, born) => vec![Entry::ProcessStarted {
-                step: name.to_owned(),
-                pid,
-                born,
-            }],
-            Report::Done(done) => self.done(name, *done),
-            Report::WaitOver if matches!(phase, Phase::Waiting { .. }) => vec![Entry::WaitEnded {
-                step: name.to_owned(),
-            }],
-            Report::GateOver if matches!(phase, Phase::AtGate { .. }) => {
-                let step = self.graph.step(name);
-                let answered = step.map(|step| react::answered(&self.graph, &self.run, step, None));
-                answered.unwrap_or_default()
-            }
-            // It was answered or cut short meanwhile.
-            Report::WaitOver | Report::GateOver => Vec::new(),
-        }
-    }
-
-    fn done(&mut self, step: &str, mut done: Done) -> Vec<Entry> {
-        let time = self.means.clock.now();
-        let deadline = self.deadline();
-        if let Err(problem) = &mut done.made
-            && problem.cause == Cause::Interrupted
-            && self.is_past_deadline(time)
-        {
-            problem.cause = Cause::DeadlinePassed;
-        }
-        let now = Now {
-            time,
-            deadline,
-            entropy: uuid::Uuid::now_v7().as_u64_pair().1,
-        };
-        react::attempt_done(&mut self.graph, &self.run, (step, done), now)
-    }
-
-    fn letter(&mut self, letter: Letter, tasks: &mut Tasks) -> Vec<Entry> {
-        match letter {
-            Letter::Cancel {} => self.cancel("it was cancelled", tasks),
-            Letter::RetryNow { step } => {
-                let waits = |name: &String| matches!(self.run.phase(name), Phase::Waiting { .. });
-                let steps = self.run.steps.keys();
-                let steps = steps.filter(|name| step.as_ref().is_none_or(|wanted| wanted == *name));
-                tasks.retry_now(step.as_deref());
-                steps
-                    .filter(|name| waits(name))
-                    .map(|step| Entry::WaitEnded { step: step.clone() })
-                    .collect()
-            }
-            Letter::Answer { step, choice } => self.answer(step.as_deref(), choice.as_deref()),
-        }
-    }
-
-    fn answer(&self, step: Option<&str>, choice: Option<&str>) -> Vec<Entry> {
-        let at_gate = |step: &&Step| matches!(self.run.phase(&step.id), Phase::AtGate { .. });
-        let named = |wanted: &Step| step.is_none_or(|step| step == wanted.id);
-        let mut steps = self.pipeline.steps.iter().filter(at_gate);
-        let Some(step) = steps.find(|step| named(step)) else {
-            return Vec::new();
-        };
-        match choice.or_else(|| react::first_choice(step)) {
-            Some(key) if react::is_choice(step, key) => {
-                react::answered(&self.graph, &self.run, step, Some(key))
-            }
-            _ => Vec::new(),
-        }
-    }
-
-    /// Ends everything: attempts are told, all else is over at once.
-    fn cancel(&mut self, why: &str, tasks: &mut Tasks) -> Vec<Entry> {
-        self.graph.cancel(why);
-        tasks.cancel();
-        let waits = |step: &&Step| {
-            let phase = self.run.phase(&step.id);
-            phase.is_active() && phase != Phase::Working
-        };
-        let waiting = self.pipeline.steps.iter().filter(waits);
-        waiting
-            .map(|step| Graph::canceled(step, &self.run))
-            .collect()
     }
 
     /// Lets go of the run: another process may take it up.

@@ -67,6 +67,8 @@ pub struct StepState {
     pub iterations: u32,
     /// The step that it makes good for, while it does.
     pub reworks: Option<String>,
+    /// Whether it was visited last to make good for another one.
+    pub is_rework: bool,
 }
 
 /// What a step is doing.
@@ -202,7 +204,8 @@ impl Run {
                 ..
             } => {
                 self.reset(resets);
-                self.step_mut(to).phase = Phase::Called;
+                let to = self.step_mut(to);
+                (to.phase, to.is_rework) = (Phase::Called, false);
             }
             Entry::LoopRepeated { resets, .. } => {
                 self.reset(resets);
@@ -215,6 +218,7 @@ impl Run {
                 if other.reworks.is_none() {
                     other.phase = Phase::Called;
                     other.reworks = Some(step.clone());
+                    other.is_rework = true;
                 }
             }
             _ => self.apply_to_step(time, entry),
@@ -262,7 +266,12 @@ impl Run {
                 step.phase,
                 Phase::Ended(Outcome::Completed | Outcome::Continued)
             ) {
-                step.phase = Phase::Idle;
+                // What was led to is led to still; who made good for another one waits to be asked again.
+                step.phase = match step.phase {
+                    Phase::Idle => Phase::Idle,
+                    _ if step.is_rework => Phase::Idle,
+                    _ => Phase::Called,
+                };
                 step.reworks = None;
                 step.iterations = 0;
             }
@@ -456,5 +465,9 @@ impl StepState {
             outcome: *outcome,
             reason: reason.clone(),
         });
+        // One that was ended in the middle says nothing more.
+        if let Some(attempt) = last.attempts.last_mut() {
+            attempt.ended.get_or_insert(time);
+        }
     }
 }

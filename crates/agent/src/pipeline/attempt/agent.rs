@@ -1,6 +1,6 @@
 //! An attempt of a step that runs an agent program.
 
-use super::super::definition::{Agent, CommandLine};
+use super::super::definition::{Agent, CommandLine, Work};
 use super::super::entry::Problem;
 use super::super::process::{Spec, Stream};
 use super::super::watchdog::Sign;
@@ -19,7 +19,7 @@ pub(super) async fn run(
 ) -> Worked {
     let stand_in = job.attempt.instead.as_ref().map(|name| Agent {
         name: name.clone(),
-        program: None,
+        program: program_of(name, job),
         // Another program does not know the models of the first.
         model: None,
         ..agent.clone()
@@ -76,6 +76,20 @@ fn until(problem: Problem, end: Option<Timestamp>) -> Problem {
         not_before: end.filter(|_| is_limit).or(problem.not_before),
         ..problem
     }
+}
+
+/// How the pipeline says that an agent of that name is started, if it does.
+fn program_of(name: &str, job: &Job) -> Option<Vec<String>> {
+    let agents = job
+        .pipeline
+        .steps
+        .iter()
+        .filter_map(|step| match &step.work {
+            Work::Agent(agent) => Some(agent),
+            _ => None,
+        });
+    let mut named = agents.filter(|agent| agent.name == name);
+    named.find_map(|agent| agent.program.clone())
 }
 
 type Prepared = (program::Invocation, Vec<(String, String)>);

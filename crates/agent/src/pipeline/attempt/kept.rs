@@ -122,8 +122,8 @@ pub(super) fn context(output: &[u8]) -> BTreeMap<String, String> {
         .collect()
 }
 
-/// Removes the files of an attempt; what stays behind is in nobody's way.
-pub(super) async fn clean_up(scratch: PathBuf) {
+/// Removes the files of an attempt, or of all of a run; what stays behind is in nobody's way.
+pub(in crate::pipeline) async fn clean_up(scratch: PathBuf) {
     if scratch.exists() {
         blocking(move || std::fs::remove_dir_all(scratch).ok())
             .await

@@ -48,7 +48,7 @@ impl Graph {
         if target.is_some() {
             let mut entries = vec![over(step, run, Outcome::Failed, &reason)];
             entries.extend(self.not_made_good(step, run, (&reason, reworks)));
-            entries.extend(self.taken(step, target));
+            entries.extend(self.taken(step, run, target));
             return entries;
         }
         self.failed(step, run, (&reason, reworks))
@@ -75,7 +75,7 @@ impl Graph {
             entries.extend(self.next_to_rework(step, run, other));
         }
         // Last, so that it can lead back to the step that was made good for.
-        entries.extend(self.taken(step, target));
+        entries.extend(self.taken(step, run, target));
         entries
     }
 
@@ -172,20 +172,30 @@ impl Graph {
         over(step, run, Outcome::Canceled, "it was cancelled")
     }
 
-    fn taken(&self, from: &Step, target: Option<Target>) -> Option<Entry> {
-        let (to, resets) = match target? {
-            Target::Complete => (None, Vec::new()),
-            Target::Step(to) => {
+    /// Where a step leads. What is at work on what will change is ended: it is made anew.
+    fn taken(&self, from: &Step, run: &Run, target: Option<Target>) -> Vec<Entry> {
+        let (to, resets) = match target {
+            None => return Vec::new(),
+            Some(Target::Complete) => (None, Vec::new()),
+            Some(Target::Step(to)) => {
                 let mut resets = self.inside(&to);
                 resets.extend(self.made_of(&to));
                 (Some(to), resets)
             }
         };
-        Some(Entry::EdgeTaken {
+        let is_at_work = |step: &&Step| step.id != from.id && run.phase(&step.id).is_active();
+        let affected = resets.iter().chain(&to).filter_map(|step| self.step(step));
+        let why = "what it was made of is made anew";
+        let mut entries: Vec<Entry> = affected
+            .filter(is_at_work)
+            .map(|step| over(step, run, Outcome::Canceled, why))
+            .collect();
+        entries.push(Entry::EdgeTaken {
             from: from.id.clone(),
             to,
             resets,
-        })
+        });
+        entries
     }
 
     /// The steps of a loop, and of loops in it.

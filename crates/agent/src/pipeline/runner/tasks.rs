@@ -20,16 +20,26 @@ const MOST_REPORTS: usize = 1024;
 /// The tasks of a run; all end when this is dropped.
 pub(super) struct Tasks {
     clock: Arc<dyn Clock>,
-    sender: mpsc::Sender<(String, Report)>,
+    sender: mpsc::Sender<(Of, Report)>,
     /// What they report.
-    pub(super) reports: mpsc::Receiver<(String, Report)>,
+    pub(super) reports: mpsc::Receiver<(Of, Report)>,
     /// Why something of ours cannot be written down.
     pub(super) halted: mpsc::UnboundedReceiver<String>,
     halt: mpsc::UnboundedSender<String>,
     steps: HashMap<String, Task>,
+    /// How many there were.
+    count: u64,
+}
+
+/// Which task of which step.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Of {
+    pub(super) step: String,
+    number: u64,
 }
 
 struct Task {
+    number: u64,
     stop: CancellationToken,
     retry_now: Arc<Notify>,
     _task: AbortOnDropHandle<()>,
@@ -46,16 +56,32 @@ impl Tasks {
             halted,
             halt,
             steps: HashMap::new(),
+            count: 0,
+        }
+    }
+
+    /// Whether that task is still the one of its step.
+    pub(super) fn is_under_way(&self, of: &Of) -> bool {
+        let task = self.steps.get(&of.step);
+        task.is_some_and(|task| task.number == of.number)
+    }
+
+    fn next(&mut self, step: &str) -> Of {
+        self.count += 1;
+        Of {
+            step: step.to_owned(),
+            number: self.count,
         }
     }
 
     pub(super) fn attempt(&mut self, step: &str, job: Job) {
         let (stop, retry_now) = (CancellationToken::new(), Arc::new(Notify::new()));
-        let (reports, name) = (self.sender.clone(), step.to_owned());
+        let of = self.next(step);
+        let (reports, number) = (self.sender.clone(), of.number);
         let live = Live {
             stop: stop.clone(),
             retry_now: Arc::clone(&retry_now),
-            tell: teller(self.sender.clone(), step),
+            tell: teller(self.sender.clone(), of.clone()),
             halt: self.halt.clone(),
         };
         let work = async move {
@@ -65,13 +91,11 @@ impl Tasks {
                 .await
                 .unwrap_or_else(|error| broken(&error.to_string()));
             // Nobody listens when the run is left.
-            reports
-                .send((name, Report::Done(Box::new(done))))
-                .await
-                .ok();
+            reports.send((of, Report::Done(Box::new(done)))).await.ok();
         };
         let task = AbortOnDropHandle::new(tokio::spawn(work));
         let task = Task {
+            number,
             stop,
             retry_now,
             _task: task,
@@ -80,16 +104,15 @@ impl Tasks {
     }
 
     pub(super) fn wait(&mut self, step: &str, until: Timestamp, over: fn() -> Report) {
-        let (reports, name, sleep) = (
-            self.sender.clone(),
-            step.to_owned(),
-            self.clock.sleep_until(until),
-        );
+        let of = self.next(step);
+        let number = of.number;
+        let (reports, sleep) = (self.sender.clone(), self.clock.sleep_until(until));
         let wait = async move {
             sleep.await;
-            reports.send((name, over())).await.ok();
+            reports.send((of, over())).await.ok();
         };
         let task = Task {
+            number,
             stop: CancellationToken::new(),
             retry_now: Arc::default(),
             _task: AbortOnDropHandle::new(tokio::spawn(wait)),
@@ -119,17 +142,13 @@ impl Tasks {
 }
 
 /// Passes on what happens in an attempt. What is only shown is left out when there is too much of it.
-fn teller(
-    reports: mpsc::Sender<(String, Report)>,
-    step: &str,
-) -> Arc<dyn Fn(attempt::News) + Send + Sync> {
-    let step = step.to_owned();
+fn teller(reports: mpsc::Sender<(Of, Report)>, of: Of) -> Arc<dyn Fn(attempt::News) + Send + Sync> {
     Arc::new(move |news| {
         let report = match news {
             attempt::News::Process(pid, born) => Report::Process(pid, born),
             attempt::News::Session(time, body) => Report::Live(time, Box::new(body)),
         };
-        reports.try_send((step.clone(), report)).ok();
+        reports.try_send((of.clone(), report)).ok();
     })
 }
 
