@@ -218,15 +218,7 @@ impl Graph {
         }
         match self.needs(step, run) {
             Needs::Open => Vec::new(),
-            Needs::Skipped(need) => vec![Entry::StepEnded {
-                step: step.id.clone(),
-                visit: 0,
-                outcome: Outcome::Skipped,
-                artifacts: BTreeMap::new(),
-                context: BTreeMap::new(),
-                fails_run: false,
-                reason: Some(format!("`{need}`, which it needs, was left out")),
-            }],
+            Needs::Skipped(need) => self.skip(step, run, need),
             Needs::Met if visits_of_late(run, &step.id) >= step.max_visits.get() => {
                 let most = step.max_visits;
                 let why = format!("it was visited {most} times, and may not be again (max_visits)");
@@ -246,6 +238,26 @@ impl Graph {
                 }
             }
         }
+    }
+
+    /// A step that is left out, because one that it needs was.
+    fn skip(&self, step: &Step, run: &Run, need: &str) -> Vec<Entry> {
+        let reason = format!("`{need}`, which it needs, was left out");
+        let reworks = run
+            .steps
+            .get(&step.id)
+            .and_then(|state| state.reworks.clone());
+        let not_made_good = self.not_made_good(step, run, (&reason, reworks));
+        let skipped = Entry::StepEnded {
+            step: step.id.clone(),
+            visit: 0,
+            outcome: Outcome::Skipped,
+            artifacts: BTreeMap::new(),
+            context: BTreeMap::new(),
+            fails_run: false,
+            reason: Some(reason),
+        };
+        std::iter::once(skipped).chain(not_made_good).collect()
     }
 
     fn needs<'a>(&self, step: &'a Step, run: &Run) -> Needs<'a> {

@@ -1,5 +1,8 @@
 //! Runs played without doing anything: what is due is decided, what comes of it is made up.
 
+#[path = "graph_tests/random.rs"]
+mod random;
+
 use super::*;
 use crate::pipeline::entry::Problem;
 use crate::pipeline::file;
@@ -7,7 +10,6 @@ use crate::pipeline::react::{self, Done, Made, Now};
 use outlast_kernel::budget::Cost;
 use outlast_kernel::event::Usage;
 use outlast_kernel::verdict::Cause;
-use proptest::prelude::*;
 use std::path::Path;
 
 /// What comes of an attempt: nothing wrong, or a cause; of that step, visit and attempt.
@@ -211,6 +213,18 @@ fn what_a_failure_does_to_the_run_is_the_steps_to_say() {
         outcome(rework),
         (over(Completed), over(Completed), Completed)
     );
+}
+
+#[test]
+fn a_rework_that_is_left_out_makes_nothing_good() {
+    let source = "steps:
+  - {id: a, command: x, on_failure: rework, rework_step: r}
+  - {id: s, command: x, on_failure: skip}
+  - {id: r, rework_only: true, needs: [s], command: x}";
+    let played = play(source, &|step, _, _| {
+        matches!(step, "a" | "s").then_some(Cause::Auth)
+    });
+    assert_eq!(played.outcome(), Outcome::Failed);
 }
 
 #[test]
@@ -504,100 +518,4 @@ fn a_gate_that_nobody_answers_takes_its_default_or_fails() {
     );
     assert_eq!(ends("{type: approval, message: Go?}"), Outcome::Failed);
     assert_eq!(ends("{type: timer, timeout: 10m}"), Outcome::Completed);
-}
-
-/// A pipeline of that many steps with needs that chance chooses, and a fate for each attempt.
-fn any_pipeline() -> impl Strategy<Value = (String, Vec<u8>, usize)> {
-    let needs = proptest::collection::vec(proptest::collection::vec(0usize..100, 0..3), 1..14);
-    let fates = proptest::collection::vec(0u8..12, 64);
-    (needs, fates, 1usize..5, 0usize..4).prop_map(|(needs, fates, room, mode)| {
-        let mode = [
-            "",
-            ", on_failure: skip",
-            ", on_failure: continue",
-            ", edges: [{target: s0, condition: outcome=failure}]",
-        ][mode];
-        let steps: Vec<String> = needs
-            .iter()
-            .enumerate()
-            .map(|(place, needs)| {
-                let needs: BTreeSet<String> = needs
-                    .iter()
-                    .filter(|_| place > 0)
-                    .map(|need| format!("s{}", need % place.max(1)))
-                    .collect();
-                let needs: Vec<String> = needs.into_iter().collect();
-                let mode = if place > 0 { mode } else { "" };
-                format!(
-                    "  - {{id: s{place}, needs: [{}], command: x{mode}}}",
-                    needs.join(", ")
-                )
-            })
-            .collect();
-        (
-            format!(
-                "runtime: {{max_concurrency: {room}}}\nsteps:\n{}",
-                steps.join("\n")
-            ),
-            fates,
-            room,
-        )
-    })
-}
-
-fn fated(fates: &[u8]) -> impl Fn(&str, u32, u32) -> Option<Cause> {
-    let fates = fates.to_vec();
-    move |step: &str, visit: u32, attempt: u32| {
-        let place: usize = step[1..].parse().unwrap();
-        match fates[(place * 7 + visit as usize * 3 + attempt as usize) % fates.len()] {
-            0 => Some(Cause::Auth),
-            1 => Some(Cause::TestsFailed),
-            2 => Some(Cause::RateLimited),
-            _ => None,
-        }
-    }
-}
-
-/// What a run comes to, whoever carried it out.
-fn sum(played: &Played) -> (Outcome, Vec<(String, String, usize)>) {
-    let steps = played.run.steps.iter();
-    let steps =
-        steps.map(|(name, step)| (name.clone(), format!("{:?}", step.phase), step.visits.len()));
-    (played.outcome(), steps.collect())
-}
-
-proptest! {
-    #[test]
-    fn every_run_ends_and_no_step_runs_before_what_it_needs((source, fates, room) in any_pipeline()) {
-        let pipeline = pipeline(&source);
-        let played = play_from(&pipeline, &fated(&fates), Vec::new(), usize::MAX);
-        prop_assert!(played.run.ended.is_some());
-        prop_assert!(played.most_working <= room);
-        let mut run = Run::default();
-        for entry in &played.entries {
-            if let Entry::StepStarted { step, .. } = entry {
-                for need in &pipeline.step(step).unwrap().needs {
-                    let phase = run.phase(need);
-                    prop_assert!(matches!(phase, Phase::Ended(Outcome::Completed | Outcome::Continued)), "{step} before {need}: {phase:?}");
-                }
-            }
-            run.apply(Timestamp::from_millis(0), entry);
-        }
-        let mut ends = BTreeSet::new();
-        for entry in &played.entries {
-            if let Entry::StepEnded { step, visit, .. } = entry && *visit > 0 {
-                prop_assert!(ends.insert((step.clone(), *visit)), "{step} ended twice");
-            }
-        }
-    }
-
-    #[test]
-    fn a_run_that_is_taken_up_anywhere_ends_as_it_would_have((source, fates, _) in any_pipeline(), cut in 1usize..60) {
-        let pipeline = pipeline(&source);
-        let fate = fated(&fates);
-        let whole = play_from(&pipeline, &fate, Vec::new(), usize::MAX);
-        let begun = play_from(&pipeline, &fate, Vec::new(), cut);
-        let resumed = play_from(&pipeline, &fate, begun.entries, usize::MAX);
-        prop_assert_eq!(sum(&whole), sum(&resumed), "{}", source);
-    }
 }

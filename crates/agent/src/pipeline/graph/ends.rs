@@ -106,7 +106,7 @@ impl Graph {
     }
 
     /// The end of a step that another one was to make good for, and could not.
-    fn not_made_good(
+    pub(super) fn not_made_good(
         &self,
         step: &Step,
         run: &Run,
