@@ -14,6 +14,7 @@ use crate::{complain, config, home, interrupt, knowledge, runtime, settings};
 use files::Files;
 use outlast_agent::pipeline::definition::Pipeline;
 use outlast_agent::pipeline::entry::{Begun, Outcome};
+use outlast_agent::pipeline::host::Means;
 use outlast_agent::pipeline::runner::Runner;
 use outlast_agent::pipeline::{file, history, plan};
 use outlast_engine::Clock;
@@ -207,7 +208,7 @@ async fn begin(
 ) -> anyhow::Result<Option<Runner>> {
     let folder = PathBuf::from(&begun.folder);
     let pipeline = door.with_policy(pipeline)?;
-    let means = door.means(files, folder).await?;
+    let means = door.means(files, (folder, &pipeline)).await?;
     Ok(Some(Runner::begin(means, pipeline, begun).await?))
 }
 
@@ -240,7 +241,9 @@ async fn take_over(name: &str, runs: &Journal) -> anyhow::Result<Option<Hold>> {
 
 async fn resume(name: &str, files: Files, mut door: Door) -> anyhow::Result<Option<Runner>> {
     let Some(hold) = take_over(name, &files.runs).await? else {
-        complain("There is no run to go on with.");
+        complain(
+            "There is no run that was interrupted; `outlast runs` lists all, and `outlast run --resume RUN` tries again what failed.",
+        );
         return Ok(None);
     };
     let id = hold.session().to_owned();
@@ -275,7 +278,7 @@ async fn resume(name: &str, files: Files, mut door: Door) -> anyhow::Result<Opti
         ))
     })?;
     let pipeline = door.with_policy(pipeline)?;
-    let means = door.means(files, folder).await?;
+    let means = door.means(files, (folder, &pipeline)).await?;
     let count = entries.last().map_or(0, |(seq, ..)| *seq);
     Ok(Some(Runner::resume(means, pipeline, hold, (run, count))))
 }
@@ -300,8 +303,8 @@ impl Door {
     async fn means(
         self,
         files: Files,
-        folder: PathBuf,
-    ) -> anyhow::Result<outlast_agent::pipeline::host::Means> {
+        (folder, pipeline): (PathBuf, &Pipeline),
+    ) -> anyhow::Result<Means> {
         // What is wrong with the settings is said before anything is begun.
         let settings = config::load_in(Some(&folder), &self.typed.overrides())?;
         let host = RunHost {
@@ -311,6 +314,7 @@ impl Door {
             hidden_variables: settings.key_variables,
             folder,
         };
+        host.check(pipeline)?;
         Ok(files.means(Arc::new(host), self.clock))
     }
 }

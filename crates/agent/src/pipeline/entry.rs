@@ -102,6 +102,9 @@ pub enum Entry {
         /// What was answered, if anything was.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         choice: Option<String>,
+        /// Whether nobody answered, and it is what counts then.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        by_default: bool,
     },
     /// A step that failed for good is made good for by another one.
     ReworkStarted {

@@ -150,8 +150,8 @@ impl Graph {
             entries.push(self.attempt(place, run, visit));
             room -= 1;
         }
-        if entries.is_empty() && is_stopping && self.working == 0 {
-            entries = self.left_waiting(run);
+        if entries.is_empty() {
+            entries = self.left_waiting(run, is_stopping);
         }
         if entries.is_empty() && self.active == 0 {
             entries.push(self.end(run));

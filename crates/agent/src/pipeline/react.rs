@@ -174,9 +174,11 @@ fn fallback<'a>(step: &'a Step, visit: &Visit) -> Option<&'a str> {
 
 /// What follows when a gate was answered, or nobody did in time.
 pub(super) fn answered(graph: &Graph, run: &Run, step: &Step, choice: Option<&str>) -> Vec<Entry> {
+    let is_answered = choice.is_some();
     let closed = |choice: Option<&str>| Entry::GateClosed {
         step: step.id.clone(),
         choice: choice.map(str::to_owned),
+        by_default: choice.is_some() && !is_answered,
     };
     let success = |context, target| Result {
         is_success: true,

@@ -71,7 +71,6 @@ fn completes(time: u64, step: &str, (visit, attempt): (u32, u32)) -> [(u64, Valu
 }
 
 /// A run in which everything happens that can.
-#[expect(clippy::too_many_lines, reason = "what happens in a run is a table")]
 fn eventful() -> Run {
     let entries = [prepared(), tested(), next_morning()].concat();
     let mut run = run_of(&entries);

@@ -130,6 +130,8 @@ pub struct Visit {
     pub gate: Option<Span>,
     /// What was answered there.
     pub choice: Option<String>,
+    /// Whether nobody answered, and that is what counts then.
+    pub is_by_default: bool,
 }
 
 /// One attempt of a visit.
@@ -330,9 +332,12 @@ impl StepState {
                 }
             }
             Entry::GateOpened { until, .. } => self.open_gate(time, *until),
-            Entry::GateClosed { choice, .. } => {
+            Entry::GateClosed {
+                choice, by_default, ..
+            } => {
                 if let Some(visit) = self.visits.last_mut() {
                     visit.choice.clone_from(choice);
+                    visit.is_by_default = *by_default;
                     if let Some(gate) = &mut visit.gate {
                         gate.ended = Some(time);
                     }
@@ -355,6 +360,7 @@ impl StepState {
             attempts: Vec::new(),
             gate: None,
             choice: None,
+            is_by_default: false,
         });
     }
 

@@ -26,11 +26,20 @@ impl News<'_> {
             Entry::RunStarted(_) if self.run.turn > 1 => {
                 "● what did not end well is tried anew".to_owned()
             }
+            Entry::RunStarted(begun) => {
+                let (name, id) = (one_line(&begun.name), self.run_id);
+                format!("● {name}: run {id}")
+            }
             Entry::RunResumed {} => self.resumed(),
             Entry::StepStarted { visit: 1, .. } => format!("▶ {step}"),
             Entry::StepStarted { visit, .. } => format!("▶ {step} (visit {visit})"),
             Entry::AttemptEnded { .. } => return self.attempt_ended(&step, entry),
             Entry::GateOpened { .. } => self.gate_opened(&step, entry),
+            Entry::GateClosed {
+                choice: Some(choice),
+                by_default: true,
+                ..
+            } => format!("● {step}: nobody answered, so {} counts", one_line(choice)),
             Entry::GateClosed {
                 choice: Some(choice),
                 ..

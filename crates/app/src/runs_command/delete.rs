@@ -3,7 +3,7 @@
 use super::find::{Home, said};
 use crate::config::duration;
 use crate::exit::{Exit, Usage};
-use crate::run_command::files::{ARTIFACTS, MAIL};
+use crate::run_command::files::{ARTIFACTS, MAIL, SCRATCH};
 use crate::{complain, settings};
 use outlast_agent::pipeline::history;
 use outlast_agent::pipeline::mailbox::Mailbox;
@@ -66,8 +66,9 @@ async fn remove(home: &Home, run: &Summary) -> anyhow::Result<()> {
         }
     }
     home.runs.delete(&run.id).await.map_err(said)?;
-    // Nobody will read what is left of its letters.
+    // Nobody will read what is left of its letters and of its attempts' files.
     drop(Mailbox::new(&home.folder.join(MAIL)).take(&run.id));
+    std::fs::remove_dir_all(home.folder.join(SCRATCH).join(&run.id)).ok();
     Ok(())
 }
 

@@ -16,25 +16,54 @@ pub(super) async fn show(home: &Home, run_id: &str, id: &str) -> anyhow::Result<
     let Some(step) = run.steps.get(id) else {
         return Err(Usage(unknown(&run, id)).into());
     };
+    print(&attempts(step))?;
     let sessions = sessions(step);
-    let Some(steps) = home.steps.as_ref().filter(|_| !sessions.is_empty()) else {
-        return output(home, id, step);
-    };
-    for session in sessions {
-        let summary = steps.summary(session).await?;
-        sessions_command::write_session(steps, &Head::from(&summary), Format::Plain).await?;
+    if let Some(steps) = &home.steps {
+        for session in &sessions {
+            // One whose process died before it was begun is not there.
+            if let Ok(summary) = steps.summary(session).await {
+                let head = Head::from(&summary);
+                sessions_command::write_session(steps, &head, Format::Plain).await?;
+            }
+        }
     }
-    Ok(Exit::Success)
+    match step.artifacts.get(OUTPUT) {
+        Some(artifact) if sessions.is_empty() => output(home, &artifact.hash),
+        _ => Ok(Exit::Success),
+    }
 }
 
-/// What a step has said that has asked no model.
-fn output(home: &Home, id: &str, step: &StepState) -> anyhow::Result<Exit> {
-    let Some(artifact) = step.artifacts.get(OUTPUT) else {
-        let problem = format!("step {id} has asked no model, and has said nothing yet");
-        return Err(Usage(problem).into());
-    };
+/// What its attempts came to, and what went wrong with them.
+fn attempts(step: &StepState) -> String {
+    let mut said = String::new();
+    for visit in &step.visits {
+        for attempt in &visit.attempts {
+            let (number, started) = (attempt.number, attempt.started);
+            said += &format!("Visit {}, attempt {number}, at {started}: ", visit.number);
+            let Some(problem) = &attempt.problem else {
+                said += match attempt.ended {
+                    Some(_) => "ended well\n",
+                    None => "not over\n",
+                };
+                continue;
+            };
+            said += &format!("{} ({})\n", problem.cause.phrase(), problem.cause);
+            let details = std::iter::once(&problem.message);
+            let details = details
+                .chain(&problem.violations)
+                .chain(&problem.last_events);
+            for line in details.flat_map(|text| text.lines()) {
+                said += &format!("  │ {}\n", text::plain(line));
+            }
+        }
+    }
+    said
+}
+
+/// What a step has said in the end that has asked no model.
+fn output(home: &Home, hash: &str) -> anyhow::Result<Exit> {
     let artifacts = Artifacts::open(&home.folder.join(ARTIFACTS))?;
-    let output = artifacts.get(&artifact.hash)?;
+    let output = artifacts.get(hash)?;
     print(&text::plain(&String::from_utf8_lossy(&output)))
 }
 

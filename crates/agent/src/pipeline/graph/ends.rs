@@ -135,17 +135,31 @@ impl Graph {
         })
     }
 
-    /// Steps that wait to be made good for when nothing begins any more.
-    pub(super) fn left_waiting(&self, run: &Run) -> Vec<Entry> {
-        let begins = |by: &str| run.phase(by).is_active();
-        let waits = |step: &&Step| match &step.on_failure {
-            OnFailure::Rework { step: by } => {
-                run.phase(&step.id) == Phase::Reworking && !begins(by)
+    /// The end of what waits in vain: for a person when the run ends anyway, and for another step to make good for it when
+    /// nothing goes on any more.
+    pub(super) fn left_waiting(&self, run: &Run, is_stopping: bool) -> Vec<Entry> {
+        let steps = || self.pipeline.steps.iter();
+        let phase = |step: &&Step| run.phase(&step.id);
+        if is_stopping {
+            let at_gate = |step: &&Step| matches!(phase(step), Phase::AtGate { .. });
+            let why = "the run was over before it was answered";
+            let closed = steps().filter(at_gate);
+            let closed: Vec<Entry> = closed
+                .map(|step| over(step, run, Outcome::Canceled, why))
+                .collect();
+            if !closed.is_empty() {
+                return closed;
             }
-            _ => false,
+        }
+        let goes_on = |step: &Step| {
+            let phase = run.phase(&step.id);
+            phase.is_active() && phase != Phase::Reworking
         };
-        let why = "it failed, and the run was over before it could be made good for";
-        let left = self.pipeline.steps.iter().filter(waits);
+        if self.active == 0 || steps().any(goes_on) {
+            return Vec::new();
+        }
+        let why = "it failed, and nothing could make good for it any more";
+        let left = steps().filter(|step| phase(step) == Phase::Reworking);
         left.map(|step| over(step, run, Outcome::Failed, why).failing())
             .collect()
     }

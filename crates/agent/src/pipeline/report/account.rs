@@ -97,8 +97,10 @@ impl Account {
                     .and_then(|gate| Some(gate.ended?.since(gate.since)));
                 let waited = Span(waited.unwrap_or_default());
                 let (id, choice) = (line(id), line(choice));
-                self.notes
-                    .push(format!("{id} was answered “{choice}” after {waited}."));
+                self.notes.push(match visit.is_by_default {
+                    true => format!("{id}: nobody answered within {waited}, so “{choice}” counts."),
+                    false => format!("{id} was answered “{choice}” after {waited}."),
+                });
             }
         }
     }

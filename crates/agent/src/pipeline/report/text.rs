@@ -15,10 +15,7 @@ pub(super) fn document(account: &Account, picture: &str) -> String {
     );
     let fact = |(name, value): &(&str, String)| format!("- {name}: {}\n", line(value));
     text.extend(account.facts.iter().map(fact));
-    text += &format!(
-        "\n![Timeline](data:image/svg+xml;base64,{})\n\n",
-        STANDARD.encode(picture)
-    );
+    text += "\n![Timeline][timeline]\n\n";
     text += "## Steps\n\n";
     text += "| step | outcome | visits | attempts | worked | waited | tokens | cost |\n";
     text += "|---|---|--:|--:|--:|--:|--:|--:|\n";
@@ -40,8 +37,9 @@ pub(super) fn document(account: &Account, picture: &str) -> String {
     for said in &account.left_out {
         text += &format!("{}\n\n", line(said));
     }
-    text.truncate(text.trim_end().len());
-    text.push('\n');
+    // At the end, where nobody has to read past it.
+    let picture = STANDARD.encode(picture);
+    text += &format!("[timeline]: data:image/svg+xml;base64,{picture}\n");
     text
 }
 

@@ -192,6 +192,9 @@ impl Picture {
         }
         if let Some(open) = measure::gate(visit, self.end) {
             let said = match (&visit.choice, visit.ended.is_some()) {
+                (Some(choice), _) if visit.is_by_default => {
+                    format!("nobody answered, {} counts", line(choice))
+                }
                 (Some(choice), _) => format!("answered {}", line(choice)),
                 (None, true) => "closed".to_owned(),
                 (None, false) => "open".to_owned(),
