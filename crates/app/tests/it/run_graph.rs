@@ -205,7 +205,7 @@ fn whoever_makes_good_for_a_step_is_told_what_was_wrong() {
         r#"steps:
   - {id: test, command: "echo '--- FAIL: TestA (0.01s)'; echo want 5; exit 1", retry: {policy: none}, on_failure: rework, rework_step: fix}
   - {id: fix, rework_only: true, prompt: Repair it}
-  - {id: hopeless, command: "exit 3", on_failure: rework, rework_step: useless}
+  - {id: hopeless, needs: [test], command: "exit 3", on_failure: rework, rework_step: useless}
   - {id: useless, rework_only: true, command: "exit 4"}
 "#,
     );
@@ -221,6 +221,20 @@ fn whoever_makes_good_for_a_step_is_told_what_was_wrong() {
         "{}",
         run.dump()
     );
+}
+
+#[test]
+fn a_run_that_has_failed_ends_whatever_was_still_to_be_made_good_for() {
+    let outlast = Outlast::new();
+    let run = outlast.pipeline(
+        "steps:
+  - {id: quick, command: exit 3}
+  - {id: slow, command: sleep 0.5; exit 4, on_failure: rework, rework_step: fix}
+  - {id: fix, rework_only: true, command: echo x >> fixed}
+",
+    );
+    assert_eq!((run.code, run.outcome()), (1, "failed"), "{}", run.dump());
+    assert_eq!(outlast.notes("fixed").len(), 0);
 }
 
 #[test]
