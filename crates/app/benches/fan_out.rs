@@ -7,6 +7,7 @@
     clippy::unwrap_used,
     clippy::panic,
     clippy::print_stdout,
+    clippy::disallowed_methods,
     reason = "it is a benchmark"
 )]
 
