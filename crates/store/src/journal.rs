@@ -15,7 +15,7 @@ pub use read::{Page, State, Summary};
 
 use crate::Error;
 use crate::database::{self, JOURNAL};
-use crate::worker::Worker;
+use crate::worker::{IfLeft, Worker};
 use outlast_kernel::Timestamp;
 use owner::Owner;
 use rusqlite::Connection;
@@ -86,16 +86,17 @@ impl Journal {
         })
     }
 
-    /// Runs a change as one transaction. Once this has returned it is carried out, whoever still waits for it.
+    /// Makes a change, as a whole or not at all. Once this has returned it is carried out, whoever still waits for it.
     fn change<R: Send + 'static>(
         &self,
         change: impl FnOnce(&Connection) -> Result<R, Error> + Send + 'static,
     ) -> impl Future<Output = Result<R, Error>> + Send + 'static {
         let place = Arc::clone(&self.place);
-        self.worker.run_anyway(move |connection| {
+        let change = move |connection: &Connection| {
             place.check()?;
-            database::transact(connection, change)
-        })
+            change(connection)
+        };
+        self.worker.change(IfLeft::Do, change, |made| made)
     }
 
     /// Reads without changing anything.

@@ -2,7 +2,10 @@
 
 use super::{Hold, Journal, Line, NewSession, Page, read};
 use crate::Error;
+use crate::worker::IfLeft;
 use outlast_kernel::Timestamp;
+use rusqlite::Connection;
+use std::sync::mpsc;
 use tempfile::TempDir;
 use tokio::time::Instant;
 
@@ -68,6 +71,86 @@ async fn a_full_disk_takes_nothing_and_leaves_everything() {
     let read = journal.read("s", ALL).await.unwrap();
     let numbers: Vec<u64> = read.iter().map(|entry| entry.seq).collect();
     assert_eq!(numbers, (1..=22).collect::<Vec<u64>>());
+    journal.check().await.unwrap();
+}
+
+impl Journal {
+    /// Keeps the file busy until something is sent, so that what is handed in meanwhile waits.
+    fn pause(&self) -> (mpsc::Sender<()>, impl Future<Output = Result<(), Error>>) {
+        let (go_on, waits) = mpsc::channel();
+        let pause = move |_: &Connection| {
+            waits.recv().ok();
+            Ok(())
+        };
+        (go_on, self.worker.change(IfLeft::Do, pause, |()| ()))
+    }
+}
+
+#[tokio::test]
+async fn changes_that_wait_for_each_other_are_carried_out_together_and_fail_alone() {
+    const MANY: u64 = 50;
+    let folder = TempDir::new().unwrap();
+    let (journal, hold) = begin(&folder).await;
+    let first = vec![line(1, "prompt", 10)];
+    journal.append(&hold, first).await.unwrap();
+    let log = folder.path().join("journal.db-wal");
+    let before = std::fs::metadata(&log).unwrap().len();
+
+    let (go_on, pause) = journal.pause();
+    let appends = (0..MANY).map(|number| {
+        // Half of each bad one could be written, if it stood alone.
+        let bad = || vec![line(1, "message", 1), line(1, "prompt", 1)];
+        let good = || vec![line(1, "message", 1)];
+        let lines = if number % 5 == 4 { bad() } else { good() };
+        journal.append(&hold, lines)
+    });
+    let appends: Vec<_> = appends.collect();
+    go_on.send(()).unwrap();
+    pause.await.unwrap();
+    for (number, append) in (0..MANY).zip(appends) {
+        match (number % 5, append.await) {
+            (4, Err(Error::Repeated { .. })) | (0..4, Ok(())) => {}
+            (_, other) => panic!("{number}: {other:?}"),
+        }
+    }
+    let read = journal.read("s", ALL).await.unwrap();
+    let numbers: Vec<u64> = read.iter().map(|entry| entry.seq).collect();
+    assert_eq!(numbers, (1..=1 + MANY * 4 / 5).collect::<Vec<u64>>());
+    // Each alone would write the pages that it changes.
+    let grown = std::fs::metadata(&log).unwrap().len() - before;
+    assert!(grown < MANY * 4096, "{grown}");
+    journal.check().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_full_disk_takes_nothing_of_changes_that_are_carried_out_together() {
+    let folder = TempDir::new().unwrap();
+    let (journal, hold) = begin(&folder).await;
+    journal.limit(3).await;
+    let (go_on, pause) = journal.pause();
+    let appends: Vec<_> = (0..20)
+        .map(|_| journal.append(&hold, vec![line(1, "message", 3000)]))
+        .collect();
+    go_on.send(()).unwrap();
+    // It is one of them.
+    drop(pause.await);
+    let mut written = 0;
+    for append in appends {
+        match append.await {
+            Ok(()) => written += 1,
+            Err(Error::Full { .. }) => {}
+            Err(other) => panic!("{other:?}"),
+        }
+    }
+    // Who was told that it is written finds it, and nobody finds more.
+    assert!(written < 20);
+    assert_eq!(journal.read("s", ALL).await.unwrap().len(), written);
+    journal.limit(1000).await;
+    journal
+        .append(&hold, vec![line(1, "message", 3000)])
+        .await
+        .unwrap();
+    assert_eq!(journal.read("s", ALL).await.unwrap().len(), written + 1);
     journal.check().await.unwrap();
 }
 

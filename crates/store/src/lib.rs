@@ -17,6 +17,7 @@ mod gates;
 pub mod journal;
 mod line;
 mod seats;
+mod shared;
 mod worker;
 
 pub use artifacts::Artifacts;

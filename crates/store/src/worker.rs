@@ -1,6 +1,7 @@
 //! The one thread of this process that touches the file.
 
 use crate::Error;
+use crate::shared::{self, Change, Failure};
 use rusqlite::Connection;
 use std::path::Path;
 use std::sync::{Arc, mpsc};
@@ -10,31 +11,32 @@ use tokio::sync::oneshot;
 type Seen = i64;
 type Job = Box<dyn FnOnce(&mut Connection, &mut Seen) + Send>;
 
+enum Work {
+    Job(Job),
+    /// May be carried out together with others.
+    Change(Box<dyn Change>),
+}
+
 /// What becomes of work whose caller has left before it was begun.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum IfLeft {
+pub(crate) enum IfLeft {
     Drop,
     Do,
 }
 
 #[derive(Clone, Debug)]
 pub(crate) struct Worker {
-    jobs: mpsc::Sender<Job>,
+    jobs: mpsc::Sender<Work>,
     path: Arc<Path>,
 }
 
 impl Worker {
     /// Starts the thread for the file at that path; it ends when the last clone is gone.
-    pub(crate) fn start(path: &Path, mut connection: Connection) -> Result<Self, Error> {
-        let (jobs, received) = mpsc::channel::<Job>();
+    pub(crate) fn start(path: &Path, connection: Connection) -> Result<Self, Error> {
+        let (jobs, received) = mpsc::channel();
         std::thread::Builder::new()
             .name("outlast-store".to_owned())
-            .spawn(move || {
-                let mut seen = Seen::default();
-                while let Ok(job) = received.recv() {
-                    job(&mut connection, &mut seen);
-                }
-            })
+            .spawn(move || work(connection, &received))
             .map_err(Error::Thread)?;
         let path = path.into();
         Ok(Self { jobs, path })
@@ -45,34 +47,105 @@ impl Worker {
         &self,
         work: impl FnOnce(&mut Connection, &mut Seen) -> Result<R, Error> + Send + 'static,
     ) -> Result<R, Error> {
-        let answered = self.hand_in(IfLeft::Drop, work)?;
-        answered.await.map_err(|_| Error::Gone)?
-    }
-
-    /// Has a piece of work done, in its turn, even if nobody waits for it any more.
-    pub(crate) fn run_anyway<R: Send + 'static>(
-        &self,
-        work: impl FnOnce(&mut Connection) -> Result<R, Error> + Send + 'static,
-    ) -> impl Future<Output = Result<R, Error>> + Send + 'static {
-        let handed_in = self.hand_in(IfLeft::Do, |connection, _| work(connection));
-        async { handed_in?.await.map_err(|_| Error::Gone)? }
-    }
-
-    fn hand_in<R: Send + 'static>(
-        &self,
-        if_left: IfLeft,
-        work: impl FnOnce(&mut Connection, &mut Seen) -> Result<R, Error> + Send + 'static,
-    ) -> Result<oneshot::Receiver<Result<R, Error>>, Error> {
         let (answer, answered) = oneshot::channel();
         let path = Arc::clone(&self.path);
         let job: Job = Box::new(move |connection, seen| {
-            if if_left == IfLeft::Do || !answer.is_closed() {
+            if !answer.is_closed() {
                 let done = work(connection, seen).map_err(|error| error.of(&path));
                 // Nobody may be waiting any more; what was done is done.
                 answer.send(done).ok();
             }
         });
-        self.jobs.send(job).map_err(|_| Error::Gone)?;
-        Ok(answered)
+        self.jobs.send(Work::Job(job)).map_err(|_| Error::Gone)?;
+        answered.await.map_err(|_| Error::Gone)?
+    }
+
+    /// Has a change made, in its turn, as a whole or not at all. What is answered is made of what it gives once it is on the
+    /// disk.
+    pub(crate) fn change<R: Send + 'static, T: Send + 'static>(
+        &self,
+        if_left: IfLeft,
+        change: impl FnOnce(&Connection) -> Result<R, Error> + Send + 'static,
+        then: impl FnOnce(R) -> T + Send + 'static,
+    ) -> impl Future<Output = Result<T, Error>> + Send + 'static {
+        let (answer, answered) = oneshot::channel();
+        let pending = Pending {
+            if_left,
+            change: Some(change),
+            made: None,
+            then,
+            answer,
+            path: Arc::clone(&self.path),
+        };
+        let handed_in = self.jobs.send(Work::Change(Box::new(pending)));
+        let handed_in = handed_in.map_err(|_| Error::Gone);
+        async {
+            handed_in?;
+            answered.await.map_err(|_| Error::Gone)?
+        }
+    }
+}
+
+fn work(mut connection: Connection, received: &mpsc::Receiver<Work>) {
+    let mut seen = Seen::default();
+    // What came while changes were carried out, and is none.
+    let mut waiting = None;
+    while let Some(work) = waiting.take().or_else(|| received.recv().ok()) {
+        match work {
+            Work::Job(job) => job(&mut connection, &mut seen),
+            Work::Change(first) => {
+                let next = || match received.try_recv().ok()? {
+                    Work::Change(change) => Some(change),
+                    job @ Work::Job(_) => {
+                        waiting = Some(job);
+                        None
+                    }
+                };
+                shared::carry_out(&mut connection, first, next);
+            }
+        }
+    }
+}
+
+/// A change that somebody waits for.
+struct Pending<R, T, C, Then> {
+    if_left: IfLeft,
+    change: Option<C>,
+    made: Option<Result<R, Error>>,
+    then: Then,
+    answer: oneshot::Sender<Result<T, Error>>,
+    path: Arc<Path>,
+}
+
+impl<R, T, C, Then> Change for Pending<R, T, C, Then>
+where
+    R: Send,
+    T: Send,
+    C: FnOnce(&Connection) -> Result<R, Error> + Send,
+    Then: FnOnce(R) -> T + Send,
+{
+    fn make(&mut self, connection: &Connection) -> Result<(), Failure> {
+        let is_wanted = self.if_left == IfLeft::Do || !self.answer.is_closed();
+        let Some(change) = self.change.take().filter(|_| is_wanted) else {
+            return Ok(());
+        };
+        let made = change(connection);
+        let failed = made.as_ref().err().map(Failure::of);
+        self.made = Some(made);
+        failed.map_or(Ok(()), Err)
+    }
+
+    fn tell(self: Box<Self>, kept: Result<(), Failure>) {
+        let result = match (self.made, kept) {
+            (Some(Err(error)), _) => Err(error),
+            (_, Err(failure)) => Err(failure.into()),
+            (Some(Ok(made)), Ok(())) => Ok((self.then)(made)),
+            // Its caller has left.
+            (None, Ok(())) => return,
+        };
+        // Nobody may be waiting any more; what was done is done.
+        self.answer
+            .send(result.map_err(|error| error.of(&self.path)))
+            .ok();
     }
 }

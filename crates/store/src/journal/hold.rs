@@ -5,8 +5,9 @@
 
 use super::Journal;
 use super::owner::{Life, Owner};
+use crate::Error;
 use crate::line::millis;
-use crate::{Error, database};
+use crate::worker::IfLeft;
 use outlast_kernel::Timestamp;
 use rusqlite::{Connection, OptionalExtension, params};
 use std::sync::Arc;
@@ -157,23 +158,22 @@ impl Journal {
         session: String,
         own: impl FnOnce(&Connection, &Owner) -> Result<(i64, String), Error> + Send + 'static,
     ) -> Result<Hold, Error> {
-        let journal = self.clone();
-        let work = self.worker.run(move |connection, _| {
-            journal.place.check()?;
-            let owner = Arc::clone(&journal.owner);
-            let owned = database::transact(connection, |connection| own(connection, &owner));
-            let (fence, owner) = owned?;
-            // Made here: should the caller have left, it is dropped, and the session let go of.
-            Ok(Hold {
-                key: Key {
-                    session,
-                    fence,
-                    owner,
-                },
-                journal: Some(journal),
-            })
-        });
-        work.await
+        let (journal, place) = (self.clone(), Arc::clone(&self.place));
+        let owner = Arc::clone(&self.owner);
+        let change = move |connection: &Connection| {
+            place.check()?;
+            own(connection, &owner)
+        };
+        // Made when it is on the disk: should the caller have left, it is dropped, and the session let go of.
+        let hold = move |(fence, owner)| Hold {
+            key: Key {
+                session,
+                fence,
+                owner,
+            },
+            journal: Some(journal),
+        };
+        self.worker.change(IfLeft::Drop, change, hold).await
     }
 }
 
