@@ -24,7 +24,7 @@ use outlast_store::journal::{Hold, State};
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// The most that a pipeline's file may have.
@@ -312,6 +312,7 @@ impl Door {
             clock: Arc::clone(&self.clock),
             typed: self.typed,
             hidden_variables: settings.key_variables,
+            read: Mutex::default(),
             folder,
         };
         host.check(pipeline)?;

@@ -1,8 +1,8 @@
 //! Where the sessions of a pipeline's steps come from: the settings, what was typed, and what the step says.
 
 use crate::assemble::{Attendance, Parts};
-use crate::config;
 use crate::config::list::SEPARATOR;
+use crate::config::{self, Settings};
 use crate::exit::Usage;
 use crate::options::Options;
 use anyhow::Context;
@@ -11,8 +11,14 @@ use outlast_agent::pipeline::host::{Host, Wanted};
 use outlast_agent::session::Setup;
 use outlast_engine::knowledge::Knowledge;
 use outlast_engine::{BoxFuture, Clock};
+use outlast_kernel::Timestamp;
+use std::collections::HashMap;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+/// For how long settings count that were read.
+const MOMENT: Duration = Duration::from_secs(1);
 
 pub(crate) struct RunHost {
     pub(crate) clock: Arc<dyn Clock>,
@@ -22,6 +28,15 @@ pub(crate) struct RunHost {
     /// Where the run works.
     pub(crate) folder: PathBuf,
     pub(crate) hidden_variables: Vec<String>,
+    /// What was read a moment ago.
+    pub(crate) read: Mutex<Read>,
+}
+
+/// Settings by what they were read with, and since when they count.
+#[derive(Default)]
+pub(crate) struct Read {
+    since: Timestamp,
+    settings: HashMap<Vec<(String, String)>, Settings>,
 }
 
 impl RunHost {
@@ -58,7 +73,7 @@ impl RunHost {
 
     fn has_price(&self, wanted: Wanted<'_>) -> anyhow::Result<bool> {
         let options = self.options(wanted);
-        let settings = config::load_in_silence(&self.folder, &options.overrides())?;
+        let settings = self.settings(&options)?;
         let has_price = settings.price.is_some();
         Parts::new(settings, &options, Arc::clone(&self.clock))?;
         Ok(has_price)
@@ -66,10 +81,30 @@ impl RunHost {
 
     async fn make(&self, wanted: Wanted<'_>) -> anyhow::Result<Setup> {
         let options = self.options(wanted);
-        let settings = config::load_in_silence(&self.folder, &options.overrides())?;
+        let settings = self.settings(&options)?;
         let parts = Parts::new(settings, &options, Arc::clone(&self.clock))?;
         let place = (wanted.directory, Attendance::Unattended);
         Ok(Box::pin(parts.setup(&options, &self.knowledge, place)).await)
+    }
+
+    /// The settings as they are now, or were a moment ago: many steps that begin together read them once.
+    fn settings(&self, options: &Options) -> anyhow::Result<Settings> {
+        let (now, overrides) = (self.clock.now(), options.overrides());
+        let owned = |(path, value): &(&str, &str)| ((*path).to_owned(), (*value).to_owned());
+        let key: Vec<(String, String)> = overrides.iter().map(owned).collect();
+        let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
+        if now.since(read.since) >= MOMENT {
+            *read = Read {
+                since: now,
+                settings: HashMap::new(),
+            };
+        }
+        if let Some(settings) = read.settings.get(&key) {
+            return Ok(settings.clone());
+        }
+        let settings = config::load_in_silence(&self.folder, &overrides)?;
+        read.settings.insert(key, settings.clone());
+        Ok(settings)
     }
 
     fn options(&self, wanted: Wanted<'_>) -> Options {

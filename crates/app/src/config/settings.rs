@@ -33,7 +33,7 @@ pub(crate) enum Provider {
 }
 
 /// The settings that count, for one provider and model.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Settings {
     pub(crate) provider: Option<Provider>,
     pub(crate) model: Option<String>,
@@ -67,7 +67,7 @@ pub(crate) struct Settings {
     pub(crate) accounts: Vec<AccountSettings>,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Retry {
     pub(crate) enabled: bool,
     /// The named policy with `wait_for_reset` applied.
@@ -102,7 +102,7 @@ pub(crate) struct ToolSettings {
     pub(crate) timeout: Duration,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Proxy {
     /// For `http://` addresses.
     pub(crate) http: Option<ProxyUrl>,
