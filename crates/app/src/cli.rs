@@ -68,6 +68,7 @@ pub(crate) enum Command {
     /// Be driven by another program over stdin and stdout: commands in, events out
     Rpc(RpcArguments),
     /// Run a pipeline: steps of models, commands and agent programs, from a YAML file
+    #[command(mut_arg("policy", |policy| policy.help("The retry policy of steps that have no `retry` [default: standard]")))]
     Run(Box<RunArguments>),
     /// Carry on what a crash, a reboot or a signal has interrupted
     Resume(ResumeArguments),

@@ -47,6 +47,9 @@ async fn carry_out(home: &Home, command: RunsCommand, clock: &WallClock) -> anyh
             ..
         } => delete::delete_older(home, &age).await,
         RunsCommand::Report { run, format } => report(home, run.as_deref(), (format, clock)).await,
+        RunsCommand::Output { run, step, name } => {
+            step::output(home, (&run, &step), name.as_deref()).await
+        }
         RunsCommand::Approve { run, step, choice } => {
             letters::approve(home, &run, (step, choice)).await
         }

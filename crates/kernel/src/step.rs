@@ -86,7 +86,7 @@ impl fmt::Display for Why {
             }
             Self::AttemptsSpent(1) => f.write_str("the one attempt that it has is made"),
             Self::AttemptsSpent(attempts) => write!(f, "all {attempts} attempts are made"),
-            Self::RetriesSpent => f.write_str("its turn has spent its retries"),
+            Self::RetriesSpent => f.write_str("its turn could not outlast it"),
             Self::StatedWaitTooLong { stated, longest } => write!(
                 f,
                 "the stated wait of {} is longer than the policy's {}",

@@ -133,10 +133,9 @@ impl Graph {
         }
         let room = self.pipeline.runtime.max_concurrency.get();
         let mut room = room.saturating_sub(self.working);
-        while room > 0 && self.canceled.is_none() {
+        while room > 0 && !is_stopping {
             let (place, visit) = match self.ready.pop_first() {
                 Some(place) => (place, None),
-                None if is_stopping => break,
                 None => match self.startable.pop_first() {
                     Some(place) => (place, Some(run.visits(self.id(place)) + 1)),
                     None => break,

@@ -11,7 +11,7 @@ use outlast_kernel::budget::Cost;
 use outlast_kernel::event::Usage;
 use outlast_kernel::step::{self, Failed, Standing};
 use outlast_kernel::time::Span;
-use outlast_kernel::verdict::Class;
+use outlast_kernel::verdict::{Cause, Class};
 use std::collections::BTreeMap;
 
 /// What came of an attempt.
@@ -150,6 +150,11 @@ fn decide(step: &Step, (problem, standing): (&Problem, Standing), visit: &Visit,
                 why: step::Why::NothingToFallBackTo.to_string(),
             },
         },
+        step::Next::Stop(_) if problem.cause == Cause::Unknown && !step.retry.is_explicit => {
+            Next::Stop {
+                why: "it says nothing about itself, and the step has no `retry`".to_owned(),
+            }
+        }
         step::Next::Stop(why) => Next::Stop {
             why: why.to_string(),
         },

@@ -39,6 +39,15 @@ pub(crate) enum RunsCommand {
         #[arg(long, value_enum, default_value = "markdown")]
         format: ReportFormat,
     },
+    /// Print what a step of a run has made
+    Output {
+        /// The run's id, or the beginning of it
+        run: String,
+        /// The step
+        step: String,
+        /// Which of its outputs [default: what it said in the end]
+        name: Option<String>,
+    },
     /// Answer what a run asks
     Approve {
         /// Its id, or the beginning of it

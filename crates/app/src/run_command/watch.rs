@@ -16,6 +16,7 @@ use outlast_agent::pipeline::entry::{Entry, Outcome};
 use outlast_agent::pipeline::runner::{Runner, Said};
 use outlast_agent::pipeline::state::Ended;
 use outlast_engine::{CancellationToken, Clock};
+use outlast_kernel::Timestamp;
 use outlast_kernel::verdict::{Cause, Class};
 use serde_json::{Value, json};
 use std::io::{IsTerminal, Write};
@@ -70,7 +71,7 @@ async fn follow(
             ended = &mut run => return Ok(End::Ended(ended?)),
             _ = ticks.tick() => {
                 let mut view = lock(view);
-                view.painter.tick(clock.now());
+                view.tick(clock.now());
                 // To go on would spend money for nothing.
                 if view.lost_stdout.is_some() {
                     return Ok(End::Left(Exit::Failed));
@@ -134,6 +135,14 @@ impl View {
             json,
             lost_stdout: None,
         }
+    }
+
+    fn tick(&mut self, now: Timestamp) {
+        let said = self.answers.as_ref().map(Answers::take_said);
+        for line in said.unwrap_or_default() {
+            self.painter.print(&line);
+        }
+        self.painter.tick(now);
     }
 
     fn said(&mut self, said: &Said<'_>) {

@@ -69,7 +69,9 @@ impl News<'_> {
     fn resumed(&self) -> String {
         let over = self.run.steps.values().filter(|step| step.phase.is_over());
         let (over, all) = (over.count(), self.steps.len());
-        format!("● taken up again: {over} of {all} steps are over")
+        let (name, id) = (one_line(&self.run.begun.name), self.run_id);
+        let folder = one_line(&self.run.begun.folder);
+        format!("● {name}: run {id} is taken up again in {folder}; {over} of {all} steps are over")
     }
 
     fn attempt_ended(&self, step: &str, entry: &Entry) -> Vec<String> {
@@ -83,6 +85,11 @@ impl News<'_> {
         else {
             return Vec::new();
         };
+        // That it was cancelled is said of the step.
+        let is_canceled = |problem: &Problem| problem.class == Class::Canceled;
+        if problem.as_ref().is_some_and(is_canceled) {
+            return Vec::new();
+        }
         let warning = |warning: &String| format!("warning: {step}: {}", one_line(warning));
         let mut lines: Vec<String> = warnings.iter().map(warning).collect();
         if let Some(problem) = problem {

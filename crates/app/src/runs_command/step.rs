@@ -10,6 +10,7 @@ use outlast_agent::pipeline::state::{Run, StepState};
 use outlast_agent::transcript::{Format, Head};
 use outlast_kernel::text;
 use outlast_store::Artifacts;
+use std::io::{IsTerminal, Write};
 
 pub(super) async fn show(home: &Home, run_id: &str, id: &str) -> anyhow::Result<Exit> {
     let (run, _) = home.read(run_id).await?;
@@ -28,7 +29,10 @@ pub(super) async fn show(home: &Home, run_id: &str, id: &str) -> anyhow::Result<
         }
     }
     match step.artifacts.get(OUTPUT) {
-        Some(artifact) if sessions.is_empty() => output(home, &artifact.hash),
+        Some(artifact) if sessions.is_empty() => {
+            let output = Artifacts::open(&home.folder.join(ARTIFACTS))?.get(&artifact.hash)?;
+            print(&text::plain(&String::from_utf8_lossy(&output)))
+        }
         _ => Ok(Exit::Success),
     }
 }
@@ -60,11 +64,33 @@ fn attempts(step: &StepState) -> String {
     said
 }
 
-/// What a step has said in the end that has asked no model.
-fn output(home: &Home, hash: &str) -> anyhow::Result<Exit> {
-    let artifacts = Artifacts::open(&home.folder.join(ARTIFACTS))?;
-    let output = artifacts.get(hash)?;
-    print(&text::plain(&String::from_utf8_lossy(&output)))
+/// Prints something that a step has made, byte for byte unless a terminal would obey it.
+pub(super) async fn output(
+    home: &Home,
+    (run, id): (&str, &str),
+    name: Option<&str>,
+) -> anyhow::Result<Exit> {
+    let run_id = home.find_or_newest(Some(run)).await?.id;
+    let (run, _) = home.read(&run_id).await?;
+    let Some(step) = run.steps.get(id) else {
+        return Err(Usage(unknown(&run, id)).into());
+    };
+    let name = name.unwrap_or(OUTPUT);
+    let Some(artifact) = step.artifacts.get(name) else {
+        let names: Vec<&str> = step.artifacts.keys().map(String::as_str).collect();
+        let made = match names.is_empty() {
+            true => "it has made nothing".to_owned(),
+            false => format!("there are: {}", names.join(", ")),
+        };
+        return Err(Usage(format!("step {id} has no output `{name}`; {made}")).into());
+    };
+    let bytes = Artifacts::open(&home.folder.join(ARTIFACTS))?.get(&artifact.hash)?;
+    let mut stdout = std::io::stdout();
+    if stdout.is_terminal() {
+        return print(&text::plain(&String::from_utf8_lossy(&bytes)));
+    }
+    stdout.write_all(&bytes)?;
+    Ok(Exit::Success)
 }
 
 /// The sessions of a step, in order.

@@ -223,7 +223,7 @@ fn worked(ended: Ended) -> Worked {
             Err(Problem {
                 not_before: verdict.hint.as_ref().map(|hint| hint.not_before),
                 retries_spent: true,
-                ..Problem::new(cause, &judged.failure.message)
+                ..Problem::new(cause, format!("{} ({why})", judged.failure.message))
             })
         }
         (Seal::Error, None) => Err(Problem::new(Cause::Unknown, "its turn failed")),
@@ -253,7 +253,10 @@ async fn earlier(job: &Job, session: &Session) -> Worked {
         }
         (_, Some(problem)) => Err(Problem {
             retries_spent: true,
-            ..Problem::new(problem.cause, &problem.message)
+            ..Problem::new(
+                problem.cause,
+                format!("{} ({})", problem.message, problem.reason),
+            )
         }),
         (_, None) => Err(Problem::new(Cause::Unknown, "its turn failed")),
     };

@@ -50,8 +50,6 @@ fn fingerprint(step: &str, problem: &Problem) -> Fingerprint {
 }
 
 pub(super) fn refused(trip: &Trip) -> String {
-    let (count, until) = (trip.count, trip.until);
-    format!(
-        "the circuit breaker ended it: the same failure came {count} times (it may run again at {until})"
-    )
+    let count = trip.count;
+    format!("the circuit breaker ended it: the same failure came {count} times")
 }

@@ -135,20 +135,25 @@ impl Graph {
         })
     }
 
-    /// The end of what waits in vain: for a person when the run ends anyway, and for another step to make good for it when
+    /// The end of what waits in vain: for anything when the run ends anyway, and for another step to make good for it when
     /// nothing goes on any more.
     pub(super) fn left_waiting(&self, run: &Run, is_stopping: bool) -> Vec<Entry> {
         let steps = || self.pipeline.steps.iter();
         let phase = |step: &&Step| run.phase(&step.id);
         if is_stopping {
-            let at_gate = |step: &&Step| matches!(phase(step), Phase::AtGate { .. });
-            let why = "the run was over before it was answered";
-            let closed = steps().filter(at_gate);
-            let closed: Vec<Entry> = closed
+            let waits = |step: &&Step| {
+                matches!(
+                    phase(step),
+                    Phase::Ready | Phase::Waiting { .. } | Phase::AtGate { .. }
+                )
+            };
+            let why = "the run was over before it went on";
+            let waiting = steps().filter(waits);
+            let ended: Vec<Entry> = waiting
                 .map(|step| over(step, run, Outcome::Canceled, why))
                 .collect();
-            if !closed.is_empty() {
-                return closed;
+            if !ended.is_empty() {
+                return ended;
             }
         }
         let goes_on = |step: &Step| {

@@ -67,7 +67,7 @@ impl Runner {
             // What it was about has ended meanwhile.
             Heard::Report(..) => Vec::new(),
             Heard::Letter(letter) => self.letter(letter, tasks),
-            Heard::Stop => self.cancel("it was cancelled", tasks),
+            Heard::Stop => self.cancel("it was interrupted", tasks),
             Heard::TimeIsOver => {
                 let time = self.pipeline.runtime.budget.time.unwrap_or_default();
                 self.cancel(&format!("the run's time of {} is over", Span(time)), tasks)
@@ -118,7 +118,7 @@ impl Runner {
 
     fn letter(&mut self, letter: Letter, tasks: &Tasks) -> Vec<Entry> {
         match letter {
-            Letter::Cancel {} => self.cancel("it was cancelled", tasks),
+            Letter::Cancel {} => self.cancel("another process wanted it", tasks),
             Letter::RetryNow { step } => {
                 tasks.retry_now(step.as_deref());
                 let is_meant = |name: &&String| step.as_ref().is_none_or(|step| step == *name);

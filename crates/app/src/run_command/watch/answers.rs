@@ -1,6 +1,5 @@
 //! The person at the terminal answers what a gate asks.
 
-use crate::complain;
 use outlast_agent::pipeline::entry::Entry;
 use outlast_agent::pipeline::mailbox::Letter;
 use std::io::BufRead;
@@ -14,6 +13,8 @@ type Open = (String, Vec<String>);
 pub(super) struct Answers {
     letters: UnboundedSender<Letter>,
     open: Arc<Mutex<Vec<Open>>>,
+    /// What is to be said to the person.
+    said: Arc<Mutex<Vec<String>>>,
     is_reading: bool,
 }
 
@@ -22,6 +23,7 @@ impl Answers {
         Self {
             letters,
             open: Arc::default(),
+            said: Arc::default(),
             is_reading: false,
         }
     }
@@ -30,13 +32,19 @@ impl Answers {
         match entry {
             Entry::GateOpened { step, choices, .. } if !choices.is_empty() => {
                 let keys = choices.iter().filter_map(|choice| choice.split_once(':'));
-                let keys = keys.map(|(key, _)| key.to_owned()).collect();
+                let keys: Vec<String> = keys.map(|(key, _)| key.to_owned()).collect();
+                lock(&self.said).push(wanted(step, &keys));
                 lock(&self.open).push((step.clone(), keys));
                 self.read();
             }
             Entry::GateClosed { step, .. } => lock(&self.open).retain(|(open, _)| open != step),
             _ => {}
         }
+    }
+
+    /// What is to be said since this was asked last.
+    pub(super) fn take_said(&self) -> Vec<String> {
+        std::mem::take(&mut *lock(&self.said))
     }
 
     /// Reads from now on. What was typed before is no answer.
@@ -46,22 +54,26 @@ impl Answers {
         }
         crate::approval::forget_what_was_typed();
         let (letters, open) = (self.letters.clone(), Arc::clone(&self.open));
+        let said = Arc::clone(&self.said);
         // A thread that may wait for ever, and is left behind at the end.
         std::thread::spawn(move || {
             for line in std::io::stdin().lock().lines().map_while(Result::ok) {
-                answer(line.trim(), &lock(&open), &letters);
+                let complaint = answer(line.trim(), &lock(&open), &letters);
+                lock(&said).extend(complaint);
             }
         });
     }
 }
 
-fn answer(typed: &str, open: &[Open], letters: &UnboundedSender<Letter>) {
-    let Some((step, keys)) = open.first() else {
-        return;
-    };
+fn wanted(step: &str, keys: &[String]) -> String {
+    format!("  {step}: type {} and Enter", keys.join(" or "))
+}
+
+/// Hands an answer in; what cannot be one is answered with what can.
+fn answer(typed: &str, open: &[Open], letters: &UnboundedSender<Letter>) -> Option<String> {
+    let (step, keys) = open.first()?;
     if !keys.iter().any(|key| key == typed) {
-        complain(&format!("{step}: type one of {}", keys.join(", ")));
-        return;
+        return Some(wanted(step, keys));
     }
     let letter = Letter::Answer {
         step: Some(step.clone()),
@@ -69,8 +81,9 @@ fn answer(typed: &str, open: &[Open], letters: &UnboundedSender<Letter>) {
     };
     // A run that has ended needs no answer.
     letters.send(letter).ok();
+    None
 }
 
-fn lock(open: &Mutex<Vec<Open>>) -> MutexGuard<'_, Vec<Open>> {
-    open.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
