@@ -102,3 +102,13 @@ fn a_thousand_steps_in_a_row_are_a_thousand_layers() {
     let pipeline = file::read(&source, Path::new("x.yaml")).unwrap();
     assert!(plan(&pipeline).contains("├ 1000\n│ s999 "));
 }
+
+#[test]
+fn a_step_comes_after_the_longest_way_to_it() {
+    let source = "steps: [{id: a, command: x}, {id: b, command: x}, {id: c, command: x, needs: [b]}, \
+                  {id: d, command: x, needs: [c, a]}]";
+    let plan = plan(&file::read(source, Path::new("x.yaml")).unwrap());
+    let lines: Vec<_> = plan.lines().collect();
+    let at = |beginning: &str| lines.iter().position(|line| line.starts_with(beginning));
+    assert_eq!(at("│ d "), at("├ 3").map(|line| line + 1), "{plan}");
+}

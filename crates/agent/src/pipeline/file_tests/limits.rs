@@ -116,6 +116,10 @@ fn a_hundred_faults_are_shown_and_the_rest_counted() {
     let faults = faults_of(&source);
     assert_eq!(faults.lines().count(), 101);
     assert!(faults.ends_with("p.yaml: and 50 more"), "{faults}");
+    // What an alias repeats is none of the rest.
+    let again = "{id: a b, command: x}, ".repeat(99);
+    let faults = faults_of(&format!("steps: [&x {{id: a b, command: x}}, {again} *x]"));
+    assert_eq!(faults.lines().count(), 100, "{faults}");
     // Each of them is long to find, and there are many.
     let names = (0..50_000).map(|name| format!("{{{{n{name}}}}}"));
     let prompt: String = names.collect();
