@@ -10,6 +10,9 @@ use std::path::Path;
 /// How many faults are kept; the rest is counted.
 const MOST_FAULTS: usize = 100;
 
+/// What ends a line in YAML, alone or both together.
+const BREAKS: [char; 2] = ['\n', '\r'];
+
 /// The faults of a file, and its text to find places in.
 pub(super) struct Log<'a> {
     source: &'a str,
@@ -56,10 +59,10 @@ impl<'a> Log<'a> {
             return place;
         };
         let before = &self.source[..found];
-        let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
+        let line_start = before.rfind(BREAKS).map_or(0, |newline| newline + 1);
         let number = |count: usize| u32::try_from(count).unwrap_or(u32::MAX).saturating_add(1);
         Place {
-            line: number(before.matches('\n').count()),
+            line: number(before.matches(BREAKS).count() - before.matches("\r\n").count()),
             column: number(before[line_start..].chars().count()),
         }
     }

@@ -139,10 +139,12 @@ fn all_that_is_wrong_is_said_at_once() {
 #[test]
 fn a_name_in_braces_is_found_in_its_own_line() {
     let source = "steps:\n  - id: a\n    prompt: |\n      Write about\n\n      é {{ topik }}, and\n      {{ topik }} again.\n";
-    assert_eq!(
-        faults_of(source),
-        "p.yaml:6:9: there is no input `topik`; name it under `inputs` of the step or of the pipeline"
-    );
+    for newline in ["\n", "\r\n", "\r"] {
+        assert_eq!(
+            faults_of(&source.replace('\n', newline)),
+            "p.yaml:6:9: there is no input `topik`; name it under `inputs` of the step or of the pipeline"
+        );
+    }
 }
 
 #[test]
