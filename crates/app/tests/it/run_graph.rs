@@ -421,3 +421,27 @@ fn said(outlast: &Outlast, run: &Run, step: &str) -> String {
     }
     panic!("nothing is kept of {step}")
 }
+
+#[test]
+fn what_a_step_made_and_what_failed_in_it_can_be_read_afterwards() {
+    let outlast = Outlast::new();
+    outlast.write(
+        "p.yaml",
+        "steps:\n  - {id: made, command: \"echo hello; echo plan > plan.md\", outputs: [{name: plan, path: plan.md}]}\n  - {id: broken, command: \"echo it is broken >&2; exit 9\", on_failure: continue}\n",
+    );
+    let ran = outlast.run(&["run", "p.yaml"]);
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    let list = outlast.run(&["runs"]).stdout;
+    let id = list.split_whitespace().next().unwrap();
+    let said = |arguments: &[&str]| {
+        let ran = outlast.run(&[&["runs", "output", id], arguments].concat());
+        (ran.code, ran.stdout + &ran.stderr)
+    };
+    assert_eq!(said(&["made"]), (0, "hello\n".to_owned()));
+    assert_eq!(said(&["made", "plan"]), (0, "plan\n".to_owned()));
+    let (code, refused) = said(&["made", "paln"]);
+    assert_eq!(code, 2);
+    assert!(refused.contains("there are: output, plan"), "{refused}");
+    let shown = outlast.run(&["runs", "show", "--step", "broken"]).stdout;
+    assert!(shown.contains("it is broken"), "{shown}");
+}

@@ -265,19 +265,11 @@ fn a_step_is_shown_by_its_session() {
         "{}",
         ran.stdout
     );
-    for (step, problem) in [
-        (
-            "test",
-            "error: step test has asked no model, and has said nothing yet\n",
-        ),
-        (
-            "paln",
-            "error: no step paln has begun; there are: plan, test\n",
-        ),
-    ] {
-        let ran = outlast.run(&["runs", "show", "--step", step]);
-        assert_eq!((ran.code, ran.stderr.as_str()), (2, problem));
-    }
+    let ran = outlast.run(&["runs", "show", "--step", "test"]);
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    let ran = outlast.run(&["runs", "show", "--step", "paln"]);
+    let problem = "error: no step paln has begun; there are: plan, test\n";
+    assert_eq!((ran.code, ran.stderr.as_str()), (2, problem));
 }
 
 #[test]
