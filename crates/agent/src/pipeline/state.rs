@@ -293,8 +293,11 @@ impl Run {
         } = entry
         {
             let reason = reason.as_deref().unwrap_or("it failed");
-            self.failed = Some(format!("step `{name}`: {reason}"));
-            self.failed_step = Some(name.to_owned());
+            // What failed first is why.
+            if self.failed.is_none() {
+                self.failed = Some(format!("step `{name}`: {reason}"));
+                self.failed_step = Some(name.to_owned());
+            }
         }
         self.step_mut(name).apply(time, entry);
     }
