@@ -341,7 +341,7 @@ impl Graph {
         vec![Entry::LoopRepeated {
             step: step.id.clone(),
             iterations,
-            resets: inner.steps.clone(),
+            resets: self.inside(&step.id),
         }]
     }
 }

@@ -2,6 +2,8 @@
 
 #[path = "graph_tests/random.rs"]
 mod random;
+#[path = "graph_tests/ways.rs"]
+mod ways;
 
 use super::*;
 use crate::pipeline::entry::Problem;

@@ -218,7 +218,7 @@ impl Graph {
     }
 
     /// The steps of a loop, and of loops in it.
-    fn inside(&self, id: &str) -> Vec<String> {
+    pub(super) fn inside(&self, id: &str) -> Vec<String> {
         let Some(Work::Loop(inner)) = self.step(id).map(|step| &step.work) else {
             return Vec::new();
         };
