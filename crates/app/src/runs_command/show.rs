@@ -195,20 +195,21 @@ pub(super) fn document(
 }
 
 fn head(summary: &Summary, run: &Run) -> String {
-    let mut text = format!("Run      {}\n", summary.id);
+    let mut head = format!("Run      {}\n", summary.id);
     for (name, value) in [("File", &run.begun.file), ("Folder", &run.begun.folder)] {
         // What cannot be written to a string does not exist.
-        writeln!(text, "{name:<8} {}", one_line(value)).ok();
+        writeln!(head, "{name:<8} {}", one_line(value)).ok();
     }
     for (name, value) in &run.begun.inputs {
-        writeln!(text, "Input    {}: {}", one_line(name), one_line(value)).ok();
+        let value = text::without_secrets(value);
+        writeln!(head, "Input    {}: {}", one_line(name), one_line(&value)).ok();
     }
-    writeln!(text, "Begun    {}", run.started).ok();
+    writeln!(head, "Begun    {}", run.started).ok();
     for time in last(&run.resumed) {
-        writeln!(text, "Resumed  {time}").ok();
+        writeln!(head, "Resumed  {time}").ok();
     }
-    text.push('\n');
-    text
+    head.push('\n');
+    head
 }
 
 /// The last few of many.
