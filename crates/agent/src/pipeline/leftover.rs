@@ -6,11 +6,14 @@
 //! it away in `TRIES` times `PAUSE`. Where the system does not show environments, the number that was written down has to do.
 
 use super::process;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// How long the system gets to take away what was killed.
 const PAUSE: Duration = Duration::from_millis(5);
 const TRIES: usize = 400;
+/// How often it is looked for processes, while there is one that is just becoming another program.
+const LOOKS: usize = 40;
 
 /// Ends what is left of an attempt: its process that was written down, if one was, and all that carry its marks.
 pub(super) async fn end(known: Option<(u32, u64)>, marks: &[(String, String)]) {
@@ -40,8 +43,19 @@ async fn find(marks: &[(String, String)]) -> Vec<(u32, u64)> {
     let marks: Vec<String> = marks
         .map(|(name, value)| format!("{name}={value}"))
         .collect();
-    let found = tokio::task::spawn_blocking(move || system::marked(&marks)).await;
-    found.unwrap_or_default()
+    let marks = Arc::new(marks);
+    let mut found = Vec::new();
+    for _ in 0..LOOKS {
+        let marks = Arc::clone(&marks);
+        let looked = tokio::task::spawn_blocking(move || system::marked(&marks)).await;
+        let is_clear;
+        (found, is_clear) = looked.unwrap_or_default();
+        if is_clear || !found.is_empty() {
+            break;
+        }
+        tokio::time::sleep(PAUSE).await;
+    }
+    found
 }
 
 /// Whether it is that one still, and not about to be taken away.
@@ -66,43 +80,69 @@ fn kill(_: u32) {}
 mod system {
     use std::fs;
 
-    /// The processes, with when they were born, in whose environment all of these are.
-    pub(super) fn marked(marks: &[String]) -> Vec<(u32, u64)> {
+    /// The system counts births in hundredths of a second.
+    const TICKS: u64 = 100;
+    /// Who is older, in seconds, has long become what it is.
+    const YOUNG: u64 = 5;
+
+    /// The processes, with when they were born, in whose environment all of these are; and whether that can be said of all.
+    pub(super) fn marked(marks: &[String]) -> (Vec<(u32, u64)>, bool) {
         let Ok(processes) = fs::read_dir("/proc") else {
-            return Vec::new();
+            return (Vec::new(), true);
         };
         let names = processes.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
-        let numbers = names.filter_map(|name| name.parse().ok());
-        let is_marked = |process: &u32| {
-            // Those of others, and those that have ended, show nothing.
-            let environment = fs::read(format!("/proc/{process}/environ")).unwrap_or_default();
+        let (mut found, mut is_clear) = (Vec::new(), true);
+        for process in names.filter_map(|name| name.parse().ok()) {
+            // Those of others cannot be read.
+            let Ok(environment) = fs::read(format!("/proc/{process}/environ")) else {
+                continue;
+            };
             let variables = || environment.split(|byte| *byte == 0);
             let has = |mark: &String| variables().any(|variable| variable == mark.as_bytes());
-            !environment.is_empty() && marks.iter().all(has)
-        };
-        let numbers = numbers.filter(is_marked);
-        numbers
-            .filter_map(|process| Some((process, standing(process)?.1)))
-            .collect()
+            match environment.is_empty() {
+                true => is_clear &= !is_becoming_another(process),
+                false if marks.iter().all(has) => {
+                    found.extend(standing(process).map(|(_, born)| (process, born)));
+                }
+                false => {}
+            }
+        }
+        (found, is_clear)
+    }
+
+    /// Whether a process that shows no environment may be about to: it is young, has memory, and lives.
+    fn is_becoming_another(process: u32) -> bool {
+        let uptime = fs::read_to_string("/proc/uptime").unwrap_or_default();
+        let seconds = uptime.split('.').next().and_then(|text| text.parse().ok());
+        let age = |born: u64| seconds.map(|now: u64| now.saturating_sub(born / TICKS));
+        fields(process).is_some_and(|(state, born, memory)| {
+            !matches!(state, 'Z' | 'X') && memory > 0 && age(born) < Some(YOUNG)
+        })
     }
 
     /// What a process is doing, as a letter, and when it was born.
     pub(super) fn standing(process: u32) -> Option<(char, u64)> {
+        fields(process).map(|(state, born, _)| (state, born))
+    }
+
+    /// What a process is doing, when it was born, and how much memory it has.
+    fn fields(process: u32) -> Option<(char, u64, u64)> {
         let stat = fs::read(format!("/proc/{process}/stat")).ok()?;
         let stat = String::from_utf8_lossy(&stat);
         // The name, which may hold anything, is the second field.
         let (_, fields) = stat.rsplit_once(')')?;
         let mut fields = fields.split_whitespace();
         let state = fields.next()?.chars().next()?;
-        Some((state, fields.nth(18)?.parse().ok()?))
+        let born = fields.nth(18)?.parse().ok()?;
+        Some((state, born, fields.next()?.parse().ok()?))
     }
 }
 
 /// Other systems do not show what we need.
 #[cfg(not(target_os = "linux"))]
 mod system {
-    pub(super) const fn marked(_: &[String]) -> Vec<(u32, u64)> {
-        Vec::new()
+    pub(super) const fn marked(_: &[String]) -> (Vec<(u32, u64)>, bool) {
+        (Vec::new(), true)
     }
 
     pub(super) const fn standing(_: u32) -> Option<(char, u64)> {
