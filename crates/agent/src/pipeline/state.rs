@@ -216,8 +216,8 @@ impl Run {
             Entry::ReworkStarted { step, by } => {
                 self.step_mut(step).phase = Phase::Reworking;
                 let other = self.step_mut(by);
-                // One after the other: who comes later waits.
-                if other.reworks.is_none() {
+                // One after the other: who comes later waits, also for what an edge has led to.
+                if matches!(other.phase, Phase::Idle | Phase::Ended(_)) {
                     other.phase = Phase::Called;
                     other.reworks = Some(step.clone());
                     other.is_rework = true;

@@ -47,7 +47,10 @@ impl Graph {
         let reason = result.reason.unwrap_or_default();
         if target.is_some() {
             let mut entries = vec![over(step, run, Outcome::Failed, &reason)];
-            entries.extend(self.not_made_good(step, run, (&reason, reworks)));
+            // It says itself what is done about its failure, and so for the step that it was to make good for.
+            let reworked = reworks.and_then(|other| self.step(&other));
+            entries.extend(reworked.map(|other| over(other, run, Outcome::Failed, &reason)));
+            entries.extend(self.next_to_rework(step, run, reworked));
             entries.extend(self.taken(step, run, target));
             return entries;
         }
@@ -70,10 +73,9 @@ impl Graph {
             reason: result.reason.clone(),
         };
         let mut entries = vec![end(step)];
-        if let Some(other) = reworks.and_then(|other| self.step(&other)) {
-            entries.push(end(other));
-            entries.extend(self.next_to_rework(step, run, other));
-        }
+        let reworked = reworks.and_then(|other| self.step(&other));
+        entries.extend(reworked.map(end));
+        entries.extend(self.next_to_rework(step, run, reworked));
         // Last, so that it can lead back to the step that was made good for.
         entries.extend(self.taken(step, run, target));
         entries
@@ -116,15 +118,17 @@ impl Graph {
             return Vec::new();
         };
         let reason = format!("`{}`, which was to make good for it: {reason}", step.id);
-        let failed = over(other, run, Outcome::Failed, &reason).failing();
-        let next = self.next_to_rework(step, run, other);
-        std::iter::once(failed).chain(next).collect()
+        vec![over(other, run, Outcome::Failed, &reason).failing()]
     }
 
     /// Another step that waits for the same one to make good for it.
-    fn next_to_rework(&self, by: &Step, run: &Run, done: &Step) -> Option<Entry> {
+    fn next_to_rework(&self, by: &Step, run: &Run, done: Option<&Step>) -> Option<Entry> {
+        // Nearly always, and then nobody has to be asked.
+        if self.reworking == 0 {
+            return None;
+        }
         let waits = |step: &&Step| {
-            step.id != done.id
+            done.is_none_or(|done| step.id != done.id)
                 && run.phase(&step.id) == Phase::Reworking
                 && matches!(&step.on_failure, OnFailure::Rework { step } if *step == by.id)
         };
@@ -156,11 +160,7 @@ impl Graph {
                 return ended;
             }
         }
-        let goes_on = |step: &Step| {
-            let phase = run.phase(&step.id);
-            phase.is_active() && phase != Phase::Reworking
-        };
-        if self.active == 0 || steps().any(goes_on) {
+        if self.active > self.reworking || self.reworking == 0 {
             return Vec::new();
         }
         let why = "it failed, and nothing could make good for it any more";

@@ -17,3 +17,22 @@ fn a_loop_inside_of_another_runs_all_of_its_iterations_each_time() {
     assert_eq!((visits("n"), visits("m"), visits("l")), (6, 3, 1));
     assert_eq!(played.visited().last(), Some(&"z"));
 }
+
+#[test]
+fn a_step_that_is_at_work_for_an_edge_makes_good_for_another_afterwards() {
+    let source = "steps: [{id: a, command: x, edges: [{target: fix}]}, {id: b, command: x, on_failure: rework, rework_step: fix}, {id: fix, command: x}]";
+    let played = play_failing(source, &["b"]);
+    let visits = &played.run.steps["fix"].visits;
+    let ended: Vec<bool> = visits.iter().map(|visit| visit.ended.is_some()).collect();
+    assert_eq!(ended, [true, true]);
+    assert_eq!(played.phase("b"), Phase::Ended(Outcome::Completed));
+}
+
+#[test]
+fn what_was_to_make_good_for_a_step_can_fail_and_lead_elsewhere() {
+    let source = "steps: [{id: a, command: x, on_failure: rework, rework_step: r}, {id: r, rework_only: true, command: x, edges: [{target: c, condition: outcome=failure}]}, {id: c, command: x}]";
+    let played = play_failing(source, &["a", "r"]);
+    assert_eq!(played.visited(), ["a", "r", "c"]);
+    assert_eq!(played.phase("a"), Phase::Ended(Outcome::Failed));
+    assert_eq!(played.outcome(), Outcome::Completed);
+}
