@@ -47,10 +47,10 @@ impl Graph {
         let reason = result.reason.unwrap_or_default();
         if target.is_some() {
             let mut entries = vec![over(step, run, Outcome::Failed, &reason)];
-            // It says itself what is done about its failure, and so for the step that it was to make good for.
-            let reworked = reworks.and_then(|other| self.step(&other));
-            entries.extend(reworked.map(|other| over(other, run, Outcome::Failed, &reason)));
-            entries.extend(self.next_to_rework(step, run, reworked));
+            entries.extend(match reworks {
+                None => self.next_to_rework(step, run, None).into_iter().collect(),
+                reworks => self.not_made_good(step, run, (&reason, reworks)),
+            });
             entries.extend(self.taken(step, run, target));
             return entries;
         }

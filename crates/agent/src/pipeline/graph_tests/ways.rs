@@ -27,12 +27,3 @@ fn a_step_that_is_at_work_for_an_edge_makes_good_for_another_afterwards() {
     assert_eq!(ended, [true, true]);
     assert_eq!(played.phase("b"), Phase::Ended(Outcome::Completed));
 }
-
-#[test]
-fn what_was_to_make_good_for_a_step_can_fail_and_lead_elsewhere() {
-    let source = "steps: [{id: a, command: x, on_failure: rework, rework_step: r}, {id: r, rework_only: true, command: x, edges: [{target: c, condition: outcome=failure}]}, {id: c, command: x}]";
-    let played = play_failing(source, &["a", "r"]);
-    assert_eq!(played.visited(), ["a", "r", "c"]);
-    assert_eq!(played.phase("a"), Phase::Ended(Outcome::Failed));
-    assert_eq!(played.outcome(), Outcome::Completed);
-}
