@@ -34,9 +34,8 @@ pub(super) struct Graph {
     ready: BTreeSet<usize>,
     working: usize,
     active: usize,
-    /// How many of those wait for another step to make good for them, and how many for an answer or a time.
+    /// How many of those wait for another step to make good for them.
     reworking: usize,
-    at_gates: usize,
     /// Why nothing more is to begin, once somebody wants that.
     canceled: Option<String>,
     breaker: Breaker,
@@ -60,7 +59,6 @@ impl Graph {
             working: 0,
             active: 0,
             reworking: 0,
-            at_gates: 0,
             canceled: None,
             breaker: breaker(&pipeline, run),
             dependents,
@@ -72,7 +70,6 @@ impl Graph {
             graph.active += usize::from(phase.is_active());
             graph.working += usize::from(phase == Phase::Working);
             graph.reworking += usize::from(phase == Phase::Reworking);
-            graph.at_gates += usize::from(is_at_gate(phase));
             if phase == Phase::Ready {
                 graph.ready.insert(place);
             }
@@ -109,8 +106,6 @@ impl Graph {
         self.working -= usize::from(was == Phase::Working);
         self.reworking += usize::from(is == Phase::Reworking);
         self.reworking -= usize::from(was == Phase::Reworking);
-        self.at_gates += usize::from(is_at_gate(is));
-        self.at_gates -= usize::from(is_at_gate(was));
         self.startable.remove(&place);
         self.ready.remove(&place);
         match is {
@@ -361,10 +356,6 @@ enum Needs<'a> {
     Met,
     Open,
     Skipped(&'a str),
-}
-
-const fn is_at_gate(phase: Phase) -> bool {
-    matches!(phase, Phase::AtGate { .. })
 }
 
 fn open(step: &Step, gate: &Gate, run: &Run, now: Timestamp) -> [Entry; 2] {

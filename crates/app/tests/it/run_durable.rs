@@ -284,3 +284,28 @@ fn a_folder_that_is_gone_is_said() {
         ran.stderr
     );
 }
+
+#[test]
+fn what_cannot_be_kept_is_no_failure_of_the_step_and_the_run_can_be_resumed() {
+    let outlast = Outlast::new();
+    // The step takes the place away in which its own output would be kept, once.
+    let source = "steps:
+  - id: a
+    command: 'if [ ! -e tried ]; then touch tried; mv home/artifacts away; touch home/artifacts; fi; echo made'
+  - {id: b, needs: [a], command: echo done}
+";
+    outlast.write("p.yaml", source);
+    let stopped = outlast.run(&["run", "p.yaml"]);
+    assert_eq!(stopped.code, 1, "{}", stopped.stderr);
+    assert!(stopped.stderr.contains("--resume"), "{}", stopped.stderr);
+    let folder = outlast.folder.path();
+    std::fs::remove_file(folder.join("home/artifacts")).unwrap();
+    std::fs::rename(folder.join("away"), folder.join("home/artifacts")).unwrap();
+    let resumed = outlast.run(&["run", "--resume"]);
+    assert_eq!(
+        (resumed.code, resumed.stdout.as_str()),
+        (0, "done\n"),
+        "{}",
+        resumed.stderr
+    );
+}
