@@ -55,38 +55,6 @@ impl Artifacts {
         Ok((hash, size))
     }
 
-    /// Keeps the content that a regular file has now: what it is known by, and its size.
-    pub fn put_file(&self, path: &Path) -> Result<(String, u64), Error> {
-        let failed = |error| Error::file(path, error);
-        let mut source = open_regular(path).map_err(failed)?;
-        if source.metadata().map_err(failed)?.len() > LARGEST {
-            return Err(too_large(&path.to_string_lossy()));
-        }
-        let _lock = self.lock(File::lock_shared)?;
-        let (mut draft, mut hash, mut size) = (Draft::new(&self.folder)?, Sha256::new(), 0);
-        let mut buffer = vec![0; 256 * 1024];
-        // Read once, and not first for the hash and then for the content: it may change in between.
-        loop {
-            let length = match source.read(&mut buffer) {
-                Ok(0) => break,
-                Ok(length) => length,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                Err(error) => return Err(failed(error)),
-            };
-            size += length as u64;
-            if size > LARGEST {
-                return Err(too_large(&path.to_string_lossy()));
-            }
-            hash.update(&buffer[..length]);
-            draft.write(&buffer[..length])?;
-        }
-        let hash = hexadecimal(&hash.finalize());
-        if !self.is_kept(&hash, size)? {
-            self.keep(draft, &hash)?;
-        }
-        Ok((hash, size))
-    }
-
     /// The content that is known by that.
     pub fn get(&self, hash: &str) -> Result<Vec<u8>, Error> {
         let path = self.path(hash)?;

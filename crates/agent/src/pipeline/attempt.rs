@@ -11,7 +11,7 @@ mod kept;
 mod prompt;
 
 use super::contract::{self, Scene};
-use super::definition::{OUTPUT, Pipeline, Step, Work};
+use super::definition::{Contract, OUTPUT, Pipeline, Rule, Step, Work};
 use super::entry::{Artifact, Problem};
 use super::host::Means;
 use super::leftover;
@@ -215,16 +215,13 @@ pub(super) async fn run(job: Job, live: Live) -> Done {
 }
 
 async fn work_and_check(job: &Job, watched: &Watched) -> Done {
+    let mut inputs = BTreeMap::new();
     let worked = match begin(job).await {
         Err(problem) => problem.into(),
-        Ok(inputs) => match &job.step.work {
-            Work::Prompt(prompt) => prompt::run(job, prompt, &inputs, watched).await,
-            Work::Command(line) => command::run(job, line, &inputs, watched).await,
-            Work::Agent(agent) => agent::run(job, agent, &inputs, watched).await,
-            Work::Gate(_) | Work::Loop(_) => {
-                Problem::new(Cause::Internal, "it has nothing to do").into()
-            }
-        },
+        Ok(given) => {
+            inputs = given;
+            work(job, &inputs, watched).await
+        }
     };
     let mut done = Done {
         made: Ok(Made::default()),
@@ -233,10 +230,21 @@ async fn work_and_check(job: &Job, watched: &Watched) -> Done {
         warnings: Vec::new(),
     };
     done.made = match worked.output {
-        Ok(output) => finish(job, output, watched, &mut done).await,
+        Ok(output) => finish(job, (output, &inputs), watched, &mut done).await,
         Err(problem) => Err(problem),
     };
     done
+}
+
+async fn work(job: &Job, inputs: &BTreeMap<String, Vec<u8>>, watched: &Watched) -> Worked {
+    match &job.step.work {
+        Work::Prompt(prompt) => prompt::run(job, prompt, inputs, watched).await,
+        Work::Command(line) => command::run(job, line, inputs, watched).await,
+        Work::Agent(agent) => agent::run(job, agent, inputs, watched).await,
+        Work::Gate(_) | Work::Loop(_) => {
+            Problem::new(Cause::Internal, "it has nothing to do").into()
+        }
+    }
 }
 
 /// Sees to what an earlier process left, and reads what the step is given.
@@ -263,10 +271,20 @@ async fn begin(job: &Job) -> Result<BTreeMap<String, Vec<u8>>, Problem> {
 /// Looks at what the work has left behind, and keeps it.
 async fn finish(
     job: &Job,
-    output: Vec<u8>,
+    (output, inputs): (Vec<u8>, &BTreeMap<String, Vec<u8>>),
     watched: &Watched,
     done: &mut Done,
 ) -> Result<Made, Problem> {
+    let is_suite = |contract: &Contract| matches!(contract.rule, Rule::TestSuite { .. });
+    let env = match job.step.contracts.iter().any(is_suite) {
+        true => {
+            watched
+                .live
+                .written(command::variables(job, inputs))
+                .await?
+        }
+        false => Vec::new(),
+    };
     let mut found = kept::collect(&job.step, (&job.directory(), &job.folder)).await?;
     let context = kept::context(&output);
     found.insert(OUTPUT.to_owned(), output);
@@ -278,7 +296,7 @@ async fn finish(
         step: &job.step,
         artifacts: &found,
         directory: &job.directory(),
-        env: &command::own_variables(job),
+        env: &env,
         hidden_variables: job.means.host.hidden_variables(),
         ask: &judging,
         stop: &watched.stop,

@@ -445,3 +445,19 @@ fn what_a_step_made_and_what_failed_in_it_can_be_read_afterwards() {
     let shown = outlast.run(&["runs", "show", "--step", "broken"]).stdout;
     assert!(shown.contains("it is broken"), "{shown}");
 }
+
+#[test]
+fn the_tests_of_a_contract_find_the_inputs_of_the_step() {
+    let outlast = Outlast::new();
+    outlast.write(
+        "p.yaml",
+        "inputs: {wanted: hello}\nsteps:\n  - {id: a, command: echo hello, contracts: [{type: test_suite, command: 'test \"$INPUT_WANTED\" = hello'}]}\n",
+    );
+    let ran = outlast.run(&["run", "p.yaml"]);
+    assert_eq!(
+        (ran.code, ran.stdout.as_str()),
+        (0, "hello\n"),
+        "{}",
+        ran.stderr
+    );
+}

@@ -1,7 +1,7 @@
 //! Artifacts: what is kept is what is found, whoever writes at the same time and whatever becomes of the disk.
 
+use outlast_store::Artifacts;
 use outlast_store::Error;
-use outlast_store::artifacts::{Artifacts, LARGEST};
 use std::collections::HashSet;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -48,51 +48,6 @@ fn what_was_kept_is_found_by_its_hash() {
     let again = Artifacts::open(&folder.path().join("artifacts")).unwrap();
     assert_eq!(again.get(ABC).unwrap(), b"abc");
     assert_eq!(everything_in(folder.path()).len(), 2);
-}
-
-#[test]
-fn a_file_is_kept_as_it_is_now() {
-    let (folder, artifacts) = kept();
-    let path = folder.path().join("plan.md");
-    let long = b"0123456789abcdef".repeat(100_000);
-    for content in [&b"abc"[..], b"", &long] {
-        fs::write(&path, content).unwrap();
-        let (hash, size) = artifacts.put_file(&path).unwrap();
-        assert_eq!(size, content.len() as u64);
-        assert_eq!((hash.clone(), size), artifacts.put(content).unwrap());
-        assert_eq!(artifacts.get(&hash).unwrap(), content);
-    }
-    fs::remove_file(&path).unwrap();
-    assert_eq!(artifacts.get(ABC).unwrap(), b"abc");
-    assert_eq!(everything_in(folder.path()).len(), 3);
-}
-
-#[cfg(unix)]
-#[test]
-fn what_is_not_a_file_is_refused_at_once() {
-    let (folder, artifacts) = kept();
-    // A pipe that nobody writes to would be waited for.
-    let pipe = folder.path().join("pipe");
-    let made = std::process::Command::new("mkfifo").arg(&pipe).status();
-    assert!(made.unwrap().success());
-    for path in [&pipe, folder.path(), Path::new("/dev/zero")] {
-        let error = artifacts.put_file(path).unwrap_err().to_string();
-        assert!(error.contains("not a regular file"), "{error}");
-    }
-    let missing = artifacts.put_file(&folder.path().join("nothing"));
-    assert!(matches!(missing, Err(Error::File { .. })), "{missing:?}");
-}
-
-#[test]
-fn a_file_without_measure_is_refused_before_it_is_read() {
-    let (folder, artifacts) = kept();
-    let path = folder.path().join("huge");
-    // It has a length, and no content.
-    File::create(&path).unwrap().set_len(LARGEST + 1).unwrap();
-    let error = artifacts.put_file(&path).unwrap_err();
-    assert!(matches!(error, Error::TooLarge { .. }), "{error}");
-    assert!(error.to_string().contains("huge"), "{error}");
-    assert_eq!(everything_in(&folder.path().join("artifacts")).len(), 0);
 }
 
 #[test]
@@ -213,9 +168,6 @@ fn a_process_that_can_write_little() {
     let large = vec![b'x'; 1_000_000];
     let error = artifacts.put(&large).unwrap_err();
     assert!(matches!(error, Error::File { .. }), "{error}");
-    let source = Path::new(&place).join("large");
-    let error = artifacts.put_file(&source).unwrap_err();
-    assert!(matches!(error, Error::File { .. }), "{error}");
     artifacts.put(b"abc").unwrap();
 }
 
@@ -224,7 +176,6 @@ fn a_process_that_can_write_little() {
 fn a_write_that_fails_midway_leaves_nothing_behind_and_the_next_one_works() {
     let (folder, artifacts) = kept();
     let place = folder.path().join("artifacts");
-    fs::write(place.join("large"), vec![b'y'; 1_000_000]).unwrap();
     let child = std::process::Command::new("sh")
         // The signal that a file grows too long is not for us: the write is to fail instead.
         .args(["-c", r#"trap "" 25; ulimit -f 64; exec "$@""#, "sh"])
@@ -236,7 +187,6 @@ fn a_write_that_fails_midway_leaves_nothing_behind_and_the_next_one_works() {
     assert!(child.status.success(), "{child:?}");
     let said = String::from_utf8_lossy(&child.stdout);
     assert!(said.contains("1 passed"), "{said}");
-    fs::remove_file(place.join("large")).unwrap();
     assert_eq!(everything_in(&place), [artifacts.path(ABC).unwrap()]);
     assert_eq!(artifacts.get(ABC).unwrap(), b"abc");
 }

@@ -27,3 +27,131 @@ fn a_step_that_is_at_work_for_an_edge_makes_good_for_another_afterwards() {
     assert_eq!(ended, [true, true]);
     assert_eq!(played.phase("b"), Phase::Ended(Outcome::Completed));
 }
+
+#[test]
+fn a_step_that_makes_good_for_another_may_need_it() {
+    let source = "steps: [{id: a, command: x, on_failure: rework, rework_step: r}, {id: r, rework_only: true, needs: [a], command: x}]";
+    let played = play(source, &|step, _, _| (step == "a").then_some(Cause::Auth));
+    assert_eq!(played.visited(), ["a", "r"]);
+    assert_eq!(played.outcome(), Outcome::Completed);
+}
+
+#[test]
+fn one_step_can_make_good_for_several_one_after_the_other() {
+    let source = "steps:
+  - {id: a, command: x, on_failure: rework, rework_step: r}
+  - {id: b, command: x, on_failure: rework, rework_step: r}
+  - {id: r, rework_only: true, command: x}
+  - {id: after, needs: [a, b], command: x}";
+    let played = play(source, &|step, _, _| {
+        (step < "after" || step == "b").then_some(Cause::Auth)
+    });
+    assert_eq!(played.run.visits("r"), 2);
+    assert_eq!(played.phase("after"), Phase::Ended(Outcome::Completed));
+}
+
+#[test]
+fn a_run_that_fails_does_not_wait_for_what_nobody_makes_good_any_more() {
+    let source = "runtime: {max_concurrency: 1}\nsteps:
+  - {id: a, command: x, on_failure: rework, rework_step: r}
+  - {id: b, command: x}
+  - {id: r, rework_only: true, needs: [b], command: x}";
+    let played = play(source, &|step, _, _| {
+        matches!(step, "a" | "b").then_some(Cause::Auth)
+    });
+    assert_eq!(played.outcome(), Outcome::Failed);
+    assert_eq!(played.phase("a"), Phase::Ended(Outcome::Failed));
+}
+
+#[test]
+fn a_step_that_made_good_for_another_can_lead_back_to_it() {
+    let source = "steps:
+  - {id: a, command: x, on_failure: rework, rework_step: r}
+  - {id: r, rework_only: true, command: x, edges: [{target: a}]}
+  - {id: after, needs: [a], command: x}";
+    let played = play(source, &|step, visit, _| {
+        (step == "a" && visit == 1).then_some(Cause::Auth)
+    });
+    assert_eq!(played.visited(), ["a", "r", "a", "after"]);
+    let fails: Fate<'_> = &|step, _, _| matches!(step, "a" | "r").then_some(Cause::Auth);
+    let edge_on_failure = source.replace(
+        "{target: a}",
+        "{target: _complete, condition: outcome=failure}",
+    );
+    assert_eq!(play(&edge_on_failure, fails).outcome(), Outcome::Failed);
+}
+
+#[test]
+fn a_loop_that_nothing_leads_to_does_not_begin_and_one_that_is_led_to_again_does() {
+    let source = "steps:
+  - {id: look, command: x, edges: [{target: again, condition: outcome=failure}]}
+  - id: again
+    loop: {max_iterations: 2, steps: [{id: inner, command: x}]}
+    edges: [{target: look}]";
+    assert_eq!(play(source, WELL).visited(), ["look"]);
+    let played = play(source, &|step, visit, _| {
+        (step == "look" && visit < 3).then(|| [Cause::Auth, Cause::Billing][visit as usize - 1])
+    });
+    let round = ["look", "inner", "inner", "again"];
+    assert_eq!(
+        played.visited(),
+        [&round[..], &round[..], &["look"]].concat()
+    );
+}
+
+#[test]
+fn a_step_that_was_led_to_is_led_to_again_when_the_run_is_begun_again() {
+    let source = "steps:
+  - {id: look, command: x, edges: [{target: hard}]}
+  - {id: hard, command: x}
+  - {id: after, needs: [hard], command: x}";
+    let pipeline = pipeline(source);
+    let fails: Fate<'_> = &|step, _, _| (step == "hard").then_some(Cause::Auth);
+    let mut entries = play_from(&pipeline, fails, Vec::new(), usize::MAX).entries;
+    entries.push(Entry::RunStarted(Box::default()));
+    let again = play_from(&pipeline, WELL, entries, usize::MAX);
+    assert_eq!(again.visited(), ["look", "hard", "hard", "after"]);
+}
+
+#[test]
+fn what_is_at_work_on_what_changes_is_ended_and_made_anew() {
+    let source = "runtime: {max_concurrency: 3}\nsteps:
+  - {id: a, command: x}
+  - {id: check, needs: [a], command: x, edges: [{target: a, condition: outcome=failure}]}
+  - {id: slow, needs: [a], command: x}";
+    // What is heard first is what comes first in the alphabet: `check` fails while `slow` works.
+    let played = play(source, &|step, visit, _| {
+        (step == "check" && visit == 1).then_some(Cause::Auth)
+    });
+    assert_eq!(
+        played.visited(),
+        ["a", "check", "slow", "a", "check", "slow"]
+    );
+    let first = &played.run.steps["slow"].visits[0];
+    assert_eq!(first.ended.as_ref().unwrap().outcome, Outcome::Canceled);
+    assert_eq!(played.outcome(), Outcome::Completed);
+}
+
+#[test]
+fn a_run_that_could_not_go_where_it_was_led_has_failed() {
+    let source = "steps:
+  - {id: look, command: x, edges: [{target: hard}]}
+  - {id: never, rework_only: true, command: x}
+  - {id: other, command: x, on_failure: rework, rework_step: never}
+  - {id: hard, needs: [never], command: x}";
+    let played = play(source, WELL);
+    assert_eq!(played.outcome(), Outcome::Failed);
+    assert!(
+        played.reason().contains("`hard` was led to"),
+        "{}",
+        played.reason()
+    );
+}
+
+#[test]
+fn what_somebody_else_ended_has_failed() {
+    let played = play("steps: [{id: a, command: x}]", &|_, _, _| {
+        Some(Cause::Interrupted)
+    });
+    assert_eq!(played.outcome(), Outcome::Failed);
+}
