@@ -73,7 +73,8 @@ fn invalid(problem: String) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, problem)
 }
 
-fn make_private(folder: &Path) -> io::Result<()> {
+/// Makes a folder that nobody else can look into. Also one that is there already is private from here on.
+pub(crate) fn make_private(folder: &Path) -> io::Result<()> {
     let mut builder = DirBuilder::new();
     builder.recursive(true);
     #[cfg(unix)]

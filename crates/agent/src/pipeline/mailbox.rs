@@ -5,8 +5,9 @@
 //! at most once: an answer that came twice might approve what was not asked yet. What cannot be read is said and
 //! removed, so that it does not stand in the way. Blocks for as long as the disk takes.
 
+use super::given::make_private;
 use serde::{Deserialize, Serialize};
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use uuid::Uuid;
@@ -242,21 +243,6 @@ fn remove(path: &Path) -> io::Result<()> {
         true => fs::remove_dir_all(path),
         false => fs::remove_file(path),
     }
-}
-
-/// Also one that is there already, and that others may read, is private from here on.
-fn make_private(folder: &Path) -> io::Result<()> {
-    let mut builder = DirBuilder::new();
-    builder.recursive(true);
-    #[cfg(unix)]
-    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-    builder.create(folder)?;
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::PermissionsExt;
-        fs::set_permissions(folder, fs::Permissions::from_mode(0o700))?;
-    }
-    Ok(())
 }
 
 #[cfg(test)]
