@@ -63,18 +63,19 @@ impl Graph {
         run: &Run,
         (result, target, reworks): (Result, Option<Target>, Option<String>),
     ) -> Vec<Entry> {
-        let end = |step: &Step| Entry::StepEnded {
+        let end = |step: &Step, reason| Entry::StepEnded {
             step: step.id.clone(),
             visit: visit(step, run),
             outcome: Outcome::Completed,
             artifacts: result.artifacts.clone(),
             context: result.context.clone(),
             fails_run: false,
-            reason: result.reason.clone(),
+            reason,
         };
-        let mut entries = vec![end(step)];
+        let mut entries = vec![end(step, result.reason.clone())];
         let reworked = reworks.and_then(|other| self.step(&other));
-        entries.extend(reworked.map(end));
+        let made_good = || Some(format!("`{}` has made good for it", step.id));
+        entries.extend(reworked.map(|other| end(other, made_good())));
         entries.extend(self.next_to_rework(step, run, reworked));
         // Last, so that it can lead back to the step that was made good for.
         entries.extend(self.taken(step, run, target));

@@ -91,6 +91,12 @@ impl Account {
                 let warning = |warning: &String| format!("{}: {}", line(id), line(warning));
                 self.notes.extend(attempt.warnings.iter().map(warning));
             }
+            if let Some(ended) = &visit.ended
+                && ended.outcome == Outcome::Completed
+                && let Some(reason) = &ended.reason
+            {
+                self.notes.push(format!("{}: {}.", line(id), line(reason)));
+            }
             if let Some(choice) = &visit.choice {
                 let waited = visit
                     .gate
@@ -177,6 +183,17 @@ fn facts(run: &Run, id: &str) -> Vec<(&'static str, String)> {
 }
 
 /// How it ended, and what it took.
+/// What failed in a run that completed all the same.
+fn although(steps: &[(&String, &StepState)]) -> String {
+    let failed = |step: &StepState| step.phase == Phase::Ended(Outcome::Continued);
+    let failed = steps.iter().filter(|(_, step)| failed(step));
+    let names: Vec<String> = failed.map(|(id, _)| line(id)).collect();
+    match names.is_empty() {
+        true => String::new(),
+        false => format!(", although these failed: {}", names.join(", ")),
+    }
+}
+
 fn verdict(run: &Run, steps: &[(&String, &StepState)], end: Timestamp) -> String {
     let took = Span(end.since(run.started));
     let mut said = match &run.ended {
@@ -185,7 +202,9 @@ fn verdict(run: &Run, steps: &[(&String, &StepState)], end: Timestamp) -> String
             let reason = ended.reason.as_deref().map(line);
             let reason = reason.map_or(String::new(), |reason| format!(": {reason}"));
             match ended.outcome {
-                Outcome::Completed | Outcome::Continued => format!("Completed in {took}."),
+                Outcome::Completed | Outcome::Continued => {
+                    format!("Completed in {took}{}.", although(steps))
+                }
                 Outcome::Canceled => format!("Cancelled after {took}{reason}."),
                 Outcome::Failed | Outcome::Skipped => format!("Failed after {took}{reason}."),
             }
