@@ -104,8 +104,9 @@ fn a_killed_wait_of_a_turn_goes_on_in_the_same_session_and_nothing_is_said_twice
     );
     outlast.wait_for_entry("ask", "attempt_started");
     let shown = || outlast.run(&["runs", "show", "--step", "ask"]);
-    wait_for("prompt", || shown().stdout.contains("What is the time?"));
-    std::thread::sleep(Duration::from_millis(700));
+    wait_for("the wait of its turn", || {
+        shown().stdout.contains("A wait from")
+    });
     kill(child);
     let run = outlast.resume(&[]);
     assert_eq!(

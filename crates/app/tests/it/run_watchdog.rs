@@ -1,5 +1,6 @@
 //! Steps from which nothing more comes: stalls, time-outs and ceilings end them, and waiting for a retry is none of these.
 
+use crate::mock_server::wait_for;
 use crate::run_driver::{Run, ended, seconds, signal};
 use crate::support::Outlast;
 use std::fs;
@@ -157,7 +158,10 @@ fn an_interrupt_ends_a_wait_of_an_hour_at_once() {
     ] {
         outlast.wait_for_entry(step, kind);
     }
-    std::thread::sleep(Duration::from_millis(300));
+    let shown = || outlast.run(&["runs", "show", "--step", "prompt"]);
+    wait_for("the wait of its turn", || {
+        shown().stdout.contains("A wait from")
+    });
     let sent = SystemTime::now();
     signal("-INT", &child);
     let run = ended(child);
