@@ -16,6 +16,7 @@ pub mod in_band;
 mod lenient;
 pub mod openai_chat;
 pub mod openai_responses;
+pub mod relay;
 mod request;
 pub mod sse;
 #[cfg(test)]

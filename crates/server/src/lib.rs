@@ -1,6 +1,7 @@
 //! Serves: a session to programs, over the protocols that they speak.
 #![warn(missing_docs)]
 
+pub mod gateway;
 pub mod host;
 pub mod lines;
 pub mod native;

@@ -14,6 +14,7 @@ mod blocks;
 mod database;
 mod error;
 mod gates;
+pub mod holds;
 pub mod journal;
 mod line;
 mod seats;

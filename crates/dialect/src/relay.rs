@@ -1,0 +1,1 @@
+//! One streamed answer on its way through a proxy.

@@ -1,0 +1,1 @@
+//! Who the client is, and what keeps it alive through a long wait.

@@ -1,0 +1,1 @@
+//! Requests that are held, and those whose client has left.

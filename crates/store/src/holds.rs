@@ -1,0 +1,1 @@
+//! The waits of a gateway.
