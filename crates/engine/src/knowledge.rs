@@ -11,7 +11,7 @@ mod poller;
 use crate::Clock;
 use outlast_kernel::Timestamp;
 use outlast_kernel::account::{Block, Blocks};
-use outlast_kernel::gate::{Answer, Waiter, WaiterId};
+use outlast_kernel::gate::{Answer, Gate, Pass, Waiter, WaiterId};
 use outlast_kernel::verdict::Cause;
 use outlast_store::{Claim, Error, Scene, Seat, Store};
 use std::collections::HashMap;
@@ -140,11 +140,11 @@ impl Knowledge {
                     scene.gate = state;
                     match answer {
                         Answer::Hold(_) => scene.line.wait(waiter.clone()),
-                        _ => scene.line.leave(waiter),
+                        Answer::TooLate => scene.line.leave(waiter),
+                        Answer::Go(_) | Answer::Probe(_) => scene.line.let_through(waiter),
                     }
                 });
-                self.0
-                    .remember(gate, waiter, matches!(answer, Answer::Hold(_)));
+                self.0.remember_after(gate, waiter, answer);
                 return answer;
             }
         }
@@ -152,9 +152,16 @@ impl Knowledge {
             let Scene { gate, line, .. } = scene;
             line.ask(gate, waiter.clone(), now)
         });
-        self.0
-            .remember(gate, waiter, matches!(answer, Answer::Hold(_)));
+        self.0.remember_after(gate, waiter, answer);
         answer
+    }
+
+    /// The right to make a call, if nothing is wrong at that gate; costs no access to the store.
+    pub fn pass_if_closed(&self, gate: &str) -> Option<Pass> {
+        match lock(&self.0.scenes).get(gate) {
+            Some(scene) => scene.gate.pass_if_closed(),
+            None => Gate::default().pass_if_closed(),
+        }
     }
 
     /// Where nothing is wrong there is nothing to ask.
@@ -411,6 +418,17 @@ impl Inner {
         did
     }
 
+    /// Keeps in mind who waits after that answer.
+    fn remember_after(&self, gate: &str, waiter: &Waiter, answer: Answer) {
+        match (answer, waiter.rest()) {
+            (Answer::Hold(_), _) => self.remember(gate, waiter, true),
+            (Answer::Go(_) | Answer::Probe(_), Some(rest)) => self.remember(gate, &rest, true),
+            (Answer::Go(_) | Answer::Probe(_) | Answer::TooLate, _) => {
+                self.remember(gate, waiter, false)
+            }
+        };
+    }
+
     fn count(&self, gate: &str) {
         let mut carried = lock(&self.carried);
         let count = carried.entry(gate.to_owned()).or_default();
@@ -421,6 +439,19 @@ impl Inner {
         self.changed
             .send_modify(|count| *count = count.wrapping_add(1));
     }
+}
+
+/// Whether others will meet the same.
+pub(crate) fn is_shared(cause: Cause) -> bool {
+    matches!(
+        cause,
+        Cause::Overloaded
+            | Cause::RateLimited
+            | Cause::UsageLimit
+            | Cause::ServerError
+            | Cause::Network
+            | Cause::Timeout
+    )
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -10,6 +10,7 @@ pub mod accounts;
 pub mod clock;
 pub mod compaction;
 pub mod credential;
+pub mod desk;
 pub mod inbox;
 pub mod journal;
 pub mod knowledge;

@@ -3,12 +3,16 @@
 //! Invariant: a transport makes exactly one request. It does not retry, follow redirects or hide what went wrong.
 
 #[cfg(feature = "http")]
+mod forward;
+#[cfg(feature = "http")]
 mod http;
 
 use crate::{BoxFuture, BoxStream};
 use bytes::Bytes;
 use outlast_kernel::failure::IoKind;
 
+#[cfg(feature = "http")]
+pub use forward::{Forwarded, Forwarder};
 #[cfg(feature = "http")]
 pub use http::{Http, HttpSettings, Proxies, SettingError};
 

@@ -70,6 +70,27 @@ pub struct Waiter {
     pub own_wake: Timestamp,
     /// When its prompt must be over.
     pub deadline: Option<Timestamp>,
+    /// How many calls of its process it stands for, itself included; `None` means that it stands for itself and keeps
+    /// its own schedule. A crowd of one has none: the gate probes for it.
+    #[serde(default)]
+    pub crowd: Option<u32>,
+}
+
+impl Waiter {
+    /// How many calls wait with it, itself included.
+    pub fn count(&self) -> u32 {
+        self.crowd.unwrap_or(1).max(1)
+    }
+
+    /// Who is left in line when one call of its crowd was let through.
+    #[must_use]
+    pub fn rest(&self) -> Option<Self> {
+        let left = self.crowd?.checked_sub(1).filter(|left| *left > 0)?;
+        Some(Self {
+            crowd: Some(left),
+            ..self.clone()
+        })
+    }
 }
 
 /// Where a caller stands, as whoever keeps the line knows it.
@@ -138,8 +159,9 @@ impl Gate {
         }
     }
 
-    /// Asks to make a call, from a place in line. Whoever is let through has left the line, and so have those ahead of
-    /// it unless the gate was closed: they did not come when it was their turn, and are back when they ask again.
+    /// Asks to make a call, from a place in line. Whoever is let through has left the line (the rest of its crowd stays),
+    /// and so have those ahead of it unless the gate was closed: they did not come when it was their turn, and are back
+    /// when they ask again.
     pub fn ask(&mut self, waiter: &Waiter, place: Place, now: Timestamp) -> Answer {
         let deadline = waiter.deadline.unwrap_or(Timestamp::LATEST);
         if waiter.deadline.is_some() && now >= deadline {
@@ -164,6 +186,11 @@ impl Gate {
         self.turn(waiter, place).min(deadline)
     }
 
+    /// The right to make a call, if everyone may pass.
+    pub fn pass_if_closed(&self) -> Option<Pass> {
+        self.is_closed().then(|| self.pass(0))
+    }
+
     /// Whether everyone may pass.
     pub fn is_closed(&self) -> bool {
         self.stage == Stage::Closed
@@ -173,7 +200,7 @@ impl Gate {
     fn turn(&self, waiter: &Waiter, place: Place) -> Timestamp {
         let own_wake = waiter.own_wake;
         let standby = STANDBY * place.ahead.min(MOST_STOOD_BY_FOR);
-        let alone = place.waiting == 1 && !self.config.probe_for_one;
+        let alone = place.waiting == 1 && waiter.crowd.is_none() && !self.config.probe_for_one;
         let allowed = |time: Timestamp| time.max(self.not_before);
         match &self.stage {
             Stage::Closed => own_wake,

@@ -24,6 +24,7 @@ fn waiter(name: &str, since: u64) -> Waiter {
         since: at(since),
         own_wake: at(1000),
         deadline: None,
+        crowd: None,
     }
 }
 
@@ -1186,6 +1187,7 @@ impl World {
                 since: ms(n * setting.apart),
                 own_wake: ms(n * setting.apart),
                 deadline: None,
+                crowd: None,
             },
             retries: 0,
             call: None,

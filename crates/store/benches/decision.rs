@@ -29,6 +29,7 @@ fn waiter(number: u64) -> Waiter {
         since: at(number),
         own_wake: at(100_000),
         deadline: None,
+        crowd: None,
     }
 }
 

@@ -20,7 +20,7 @@ pub(crate) struct Format {
 
 /// What is known of providers. It can be learned again, so no write waits for the disk.
 pub(crate) const KNOWLEDGE: Format = Format {
-    steps: &[include_str!("schema/1.sql")],
+    steps: &[include_str!("schema/1.sql"), include_str!("schema/2.sql")],
     writing: "PRAGMA synchronous = normal",
     patience: Duration::from_secs(2),
 };

@@ -37,11 +37,16 @@ impl Store {
             let answer = gate.ask(&waiter, place, now);
             match answer {
                 Answer::Hold(_) => {}
-                Answer::Go(_) | Answer::Probe(_) if !everyone_passes => {
-                    line::leave_with_those_ahead(connection, key, &waiter)?;
-                }
-                Answer::Go(_) | Answer::Probe(_) | Answer::TooLate => {
-                    line::leave(connection, key, &waiter)?;
+                Answer::TooLate => line::leave(connection, key, &waiter)?,
+                Answer::Go(_) | Answer::Probe(_) => {
+                    if everyone_passes {
+                        line::leave(connection, key, &waiter)?;
+                    } else {
+                        line::leave_with_those_ahead(connection, key, &waiter)?;
+                    }
+                    if let Some(rest) = waiter.rest() {
+                        line::join(connection, key, &rest, now)?;
+                    }
                 }
             }
             Ok(answer)

@@ -18,10 +18,11 @@ pub(crate) fn join(
 ) -> Result<(), Error> {
     connection
         .prepare_cached(
-            "INSERT INTO waiters (gate, since, id, own_wake, deadline, expires)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6)
+            "INSERT INTO waiters (gate, since, id, own_wake, deadline, expires, crowd)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
              ON CONFLICT (gate, since, id) DO UPDATE SET
-                 own_wake = excluded.own_wake, deadline = excluded.deadline, expires = excluded.expires",
+                 own_wake = excluded.own_wake, deadline = excluded.deadline, expires = excluded.expires,
+                 crowd = excluded.crowd",
         )?
         .execute(params![
             gate,
@@ -30,6 +31,7 @@ pub(crate) fn join(
             millis(waiter.own_wake),
             waiter.deadline.map(millis),
             millis(now + LIFE_SIGN),
+            waiter.crowd,
         ])?;
     Ok(())
 }
@@ -89,14 +91,14 @@ pub(crate) fn bury(connection: &Connection, now: Timestamp) -> Result<(), Error>
 /// How many wait.
 pub(crate) fn waiting(connection: &Connection, gate: &str) -> Result<u32, Error> {
     let mut statement =
-        connection.prepare_cached("SELECT count(*) FROM waiters WHERE gate = ?1")?;
+        connection.prepare_cached("SELECT ifnull(sum(ifnull(crowd, 1)), 0) FROM waiters WHERE gate = ?1")?;
     Ok(statement.query_row([gate], |row| row.get(0))?)
 }
 
 /// Where a caller stands.
 pub(crate) fn place(connection: &Connection, gate: &str, waiter: &Waiter) -> Result<Place, Error> {
     let mut statement = connection.prepare_cached(
-        "SELECT count(*) FROM waiters WHERE gate = ?1 AND (since, id) < (?2, ?3)",
+        "SELECT ifnull(sum(ifnull(crowd, 1)), 0) FROM waiters WHERE gate = ?1 AND (since, id) < (?2, ?3)",
     )?;
     let key = params![gate, millis(waiter.since), waiter.id.0];
     Ok(Place {
@@ -108,7 +110,7 @@ pub(crate) fn place(connection: &Connection, gate: &str, waiter: &Waiter) -> Res
 /// Everyone who waits and lives.
 pub(crate) fn all(connection: &Connection, gate: &str, now: Timestamp) -> Result<Line, Error> {
     let mut statement = connection.prepare_cached(
-        "SELECT since, id, own_wake, deadline FROM waiters WHERE gate = ?1 AND expires > ?2
+        "SELECT since, id, own_wake, deadline, crowd FROM waiters WHERE gate = ?1 AND expires > ?2
          ORDER BY since, id",
     )?;
     let mut line = Line::default();
@@ -125,6 +127,7 @@ fn read(row: &Row<'_>) -> rusqlite::Result<Waiter> {
         id: WaiterId(row.get(1)?),
         own_wake: timestamp(row.get(2)?),
         deadline: deadline.map(timestamp),
+        crowd: row.get(4)?,
     })
 }
 

@@ -202,6 +202,7 @@ mod tests {
             since: now,
             own_wake: now + Duration::from_secs(3600),
             deadline: None,
+            crowd: None,
         };
         let Answer::Go(pass) = knowledge.ask(GATE, &waiter).await else {
             panic!("nothing is wrong yet");

@@ -4,7 +4,7 @@
 //! key would follow them; nothing is read from the environment; no header value is printed. Time limits other than
 //! that of the connection are the caller's.
 
-mod broken;
+pub(super) mod broken;
 
 use super::{Error, Method, Request, Response, Transport};
 use crate::BoxFuture;
@@ -85,57 +85,14 @@ impl Http {
     /// A transport to that provider.
     pub fn new(settings: &HttpSettings) -> Result<Self, SettingError> {
         let base = base_url(&settings.base_url)?;
-        // Another part of the process may have chosen one already; ours then is not needed.
-        rustls::crypto::ring::default_provider()
-            .install_default()
-            .ok();
-        let mut client = Client::builder()
-            .user_agent(USER_AGENT)
-            .retry(reqwest::retry::never())
-            .redirect(reqwest::redirect::Policy::none())
-            .referer(false)
-            .default_headers(headers(&settings.headers)?)
-            .no_proxy();
-        if !settings.connect_timeout.is_zero() {
-            client = client.connect_timeout(settings.connect_timeout);
-        }
-        client = with_proxies(client, &settings.proxies)?;
-        client = with_certificates(client, settings, &base)?;
-        let client = client
-            .build()
-            .map_err(|error| SettingError::Tls(broken::chain(&error.without_url())))?;
+        let client = build(client(settings, &base)?.user_agent(USER_AGENT))?;
         Ok(Self { client, base })
-    }
-
-    /// The address of a path. A version that the base brings along replaces the path's own, a query stays beside it.
-    fn url(&self, path: &str) -> Url {
-        let (path, query) = match path.split_once('?') {
-            Some((path, query)) => (path, Some(query)),
-            None => (path, None),
-        };
-        let base = self.base.path().trim_end_matches('/');
-        let is_version = |segment: &str| {
-            let digits = segment.strip_prefix('v').unwrap_or_default();
-            digits.starts_with(|c: char| c.is_ascii_digit())
-        };
-        let versioned = base.rsplit('/').next().is_some_and(is_version);
-        let path = match path.strip_prefix("/v1") {
-            Some(rest) if versioned => rest,
-            _ => path,
-        };
-        let mut url = self.base.clone();
-        url.set_path(&format!("{base}{path}"));
-        if let Some(query) = query {
-            let queries: Vec<&str> = self.base.query().into_iter().chain([query]).collect();
-            url.set_query(Some(&queries.join("&")));
-        }
-        url
     }
 }
 
 impl Transport for Http {
     fn send(&self, request: Request) -> BoxFuture<'static, Result<Response, Error>> {
-        let url = self.url(&request.path);
+        let url = address(&self.base, &request.path);
         let call = match request.method {
             Method::Get => self.client.get(url),
             Method::Post => self.client.post(url).body(request.body),
@@ -156,6 +113,56 @@ impl Transport for Http {
     }
 }
 
+/// A client that makes one request for each call, through what stands between us and the provider.
+pub(super) fn client(settings: &HttpSettings, base: &Url) -> Result<ClientBuilder, SettingError> {
+    // Another part of the process may have chosen one already; ours then is not needed.
+    rustls::crypto::ring::default_provider()
+        .install_default()
+        .ok();
+    let mut client = Client::builder()
+        .retry(reqwest::retry::never())
+        .redirect(reqwest::redirect::Policy::none())
+        .referer(false)
+        .default_headers(headers(&settings.headers)?)
+        .no_proxy();
+    if !settings.connect_timeout.is_zero() {
+        client = client.connect_timeout(settings.connect_timeout);
+    }
+    client = with_proxies(client, &settings.proxies)?;
+    with_certificates(client, settings, base)
+}
+
+pub(super) fn build(client: ClientBuilder) -> Result<Client, SettingError> {
+    client
+        .build()
+        .map_err(|error| SettingError::Tls(broken::chain(&error.without_url())))
+}
+
+/// The address of a path. A version that the base brings along replaces the path's own, a query stays beside it.
+pub(super) fn address(base: &Url, path: &str) -> Url {
+    let (path, query) = match path.split_once('?') {
+        Some((path, query)) => (path, Some(query)),
+        None => (path, None),
+    };
+    let prefix = base.path().trim_end_matches('/');
+    let is_version = |segment: &str| {
+        let digits = segment.strip_prefix('v').unwrap_or_default();
+        digits.starts_with(|c: char| c.is_ascii_digit())
+    };
+    let versioned = prefix.rsplit('/').next().is_some_and(is_version);
+    let path = match path.strip_prefix("/v1") {
+        Some(rest) if versioned => rest,
+        _ => path,
+    };
+    let mut url = base.clone();
+    url.set_path(&format!("{prefix}{path}"));
+    if let Some(query) = query {
+        let queries: Vec<&str> = base.query().into_iter().chain([query]).collect();
+        url.set_query(Some(&queries.join("&")));
+    }
+    url
+}
+
 fn read(response: reqwest::Response) -> Response {
     let text = |value: &HeaderValue| String::from_utf8_lossy(value.as_bytes()).into_owned();
     let headers = response.headers().iter();
@@ -171,7 +178,7 @@ fn read(response: reqwest::Response) -> Response {
     }
 }
 
-fn base_url(text: &str) -> Result<Url, SettingError> {
+pub(super) fn base_url(text: &str) -> Result<Url, SettingError> {
     let wrong = |problem| {
         // What stands before an `@` or after a `?` may be a secret.
         let url = text.rsplit('@').next().unwrap_or_default();

@@ -3,7 +3,7 @@
 //! Not here: the rules (see the kernel's `gate`) and the events (see `turn`).
 
 use crate::Clock;
-use crate::knowledge::{Knowledge, Report};
+use crate::knowledge::{Knowledge, Report, is_shared};
 use outlast_kernel::Timestamp;
 use outlast_kernel::failure::Judged;
 use outlast_kernel::gate::{Answer, Pass, Waiter, WaiterId};
@@ -48,6 +48,7 @@ impl<'a> AtGate<'a> {
             since: now,
             own_wake: now,
             deadline: None,
+            crowd: None,
         };
         Self {
             knowledge,
@@ -142,7 +143,7 @@ impl<'a> AtGate<'a> {
 
     /// The call failed. `waits_until` is when its own schedule would have it try again.
     pub(super) async fn failed(&mut self, judged: &Judged, waits_until: Option<Timestamp>) {
-        if !is_shared(judged) {
+        if !is_shared(judged.verdict.cause) {
             // Whatever was wrong with it, the provider was there, unless nothing came of it.
             let nothing_came = matches!(judged.verdict.class(), Class::Transient | Class::Canceled);
             if nothing_came || self.admission.is_none() {
@@ -200,17 +201,4 @@ impl<'a> AtGate<'a> {
             self.knowledge.report(&self.key, abandoned).await;
         }
     }
-}
-
-/// Whether others will meet the same.
-fn is_shared(judged: &Judged) -> bool {
-    matches!(
-        judged.verdict.cause,
-        Cause::Overloaded
-            | Cause::RateLimited
-            | Cause::UsageLimit
-            | Cause::ServerError
-            | Cause::Network
-            | Cause::Timeout
-    )
 }

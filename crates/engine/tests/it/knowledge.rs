@@ -42,6 +42,7 @@ impl Process {
             since: now,
             own_wake: now + Duration::from_secs(3600),
             deadline: None,
+            crowd: None,
         }
     }
 

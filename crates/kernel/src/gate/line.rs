@@ -22,11 +22,16 @@ impl Line {
         let answer = gate.ask(&self.waiters[index], self.place(index), now);
         match answer {
             Answer::Hold(_) => {}
-            Answer::Go(_) | Answer::Probe(_) if !everyone_passes => {
-                self.waiters.drain(..=index);
-            }
-            Answer::Go(_) | Answer::Probe(_) | Answer::TooLate => {
+            Answer::TooLate => {
                 self.waiters.remove(index);
+            }
+            Answer::Go(_) | Answer::Probe(_) => {
+                let rest = self.waiters[index].rest();
+                let first = if everyone_passes { index } else { 0 };
+                self.waiters.drain(first..=index);
+                if let Some(rest) = rest {
+                    self.insert(rest);
+                }
             }
         }
         answer
@@ -55,9 +60,17 @@ impl Line {
         Some(gate.wake_time(&self.waiters[index], self.place(index)))
     }
 
+    /// Takes a caller that was let through out of line; the rest of its crowd stays.
+    pub fn let_through(&mut self, waiter: &Waiter) {
+        self.leave(waiter);
+        if let Some(rest) = waiter.rest() {
+            self.insert(rest);
+        }
+    }
+
     /// How many are in line.
     pub fn len(&self) -> u32 {
-        count(self.waiters.len())
+        count(self.waiters.iter())
     }
 
     /// Whether nobody is in line.
@@ -72,7 +85,7 @@ impl Line {
 
     fn place(&self, index: usize) -> Place {
         Place {
-            ahead: count(index),
+            ahead: count(self.waiters.iter().take(index)),
             waiting: self.len(),
         }
     }
@@ -97,6 +110,6 @@ impl Line {
     }
 }
 
-fn count(waiters: usize) -> u32 {
-    u32::try_from(waiters).unwrap_or(u32::MAX)
+fn count<'a>(waiters: impl Iterator<Item = &'a Waiter>) -> u32 {
+    waiters.fold(0, |all, waiter| all.saturating_add(waiter.count()))
 }

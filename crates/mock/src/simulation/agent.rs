@@ -73,6 +73,7 @@ impl Agent {
                 since: Timestamp::default(),
                 own_wake: Timestamp::default(),
                 deadline: None,
+                crowd: None,
             },
             pass: None,
             reply: Reply::Accepted,

@@ -22,6 +22,7 @@ fn waiter(name: &str) -> Waiter {
         since: at(1),
         own_wake: at(100),
         deadline: None,
+        crowd: None,
     }
 }
 

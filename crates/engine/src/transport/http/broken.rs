@@ -1,6 +1,6 @@
 //! What happened to a connection, from the errors of the client.
 
-use super::super::Error;
+use crate::transport::Error;
 use outlast_kernel::failure::IoKind;
 use std::error::Error as StdError;
 use std::io::ErrorKind;
@@ -8,7 +8,7 @@ use std::io::ErrorKind;
 const MOST_CAUSES: usize = 8;
 
 /// The client's error as facts. Its address is left out: it may hold what nobody should read.
-pub(super) fn error(error: &reqwest::Error) -> Error {
+pub(in crate::transport) fn error(error: &reqwest::Error) -> Error {
     Error {
         io: kind(error),
         message: chain_without_url(error),
@@ -16,7 +16,7 @@ pub(super) fn error(error: &reqwest::Error) -> Error {
 }
 
 /// An error and its causes, in words.
-pub(super) fn chain(error: &(dyn StdError + 'static)) -> String {
+pub(in crate::transport) fn chain(error: &(dyn StdError + 'static)) -> String {
     let mut said: Vec<String> = Vec::new();
     for cause in causes(error) {
         let words = cause.to_string();

@@ -1,0 +1,329 @@
+//! The desk: many calls of one process before the gates that they share with other processes.
+//!
+//! However many wait, one of them speaks for all at the gate, so that a held call costs neither a timer nor an access to
+//! the store. First come, first served, by when their trouble began.
+//!
+//! Invariants: a call is made with an admission, and what came of it is reported once: said, or given up when it is
+//! dropped. Whoever drops its place has left the line.
+//! Not here: the rules (see the kernel's `gate`) and what other processes know (see `knowledge`).
+
+use crate::knowledge::{Knowledge, Report, is_shared};
+use crate::Clock;
+use outlast_kernel::Timestamp;
+use outlast_kernel::failure::Judged;
+use outlast_kernel::gate::{Answer, Pass, Waiter, WaiterId};
+use outlast_kernel::verdict::{Authority, Class};
+use std::collections::{BTreeMap, HashMap};
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
+use std::time::Duration;
+use tokio::sync::{Notify, oneshot};
+
+/// How often the holder of a probe shows that it lives: well within its lease.
+const RENEW_EVERY: Duration = Duration::from_secs(20);
+
+/// The desk of a process. Clones share it.
+#[derive(Clone)]
+pub struct Desk(Arc<Inner>);
+
+struct Inner {
+    knowledge: Knowledge,
+    clock: Arc<dyn Clock>,
+    /// What tells our speakers from those of other processes.
+    name: String,
+    lines: Mutex<HashMap<Arc<str>, Line>>,
+}
+
+/// Who waits before one gate, in order of when their trouble began.
+#[derive(Default)]
+struct Line {
+    waiting: BTreeMap<Key, oneshot::Sender<Admission>>,
+    joined: u64,
+    /// Wakes the speaker, while there is one.
+    speaker: Option<Arc<Notify>>,
+    /// When the gate will be asked next.
+    next_ask: Option<Timestamp>,
+}
+
+type Key = (Timestamp, u64);
+
+/// The right to make one call.
+pub struct Admission {
+    desk: Desk,
+    gate: Arc<str>,
+    pass: Option<Pass>,
+    /// Shows that the holder of a probe lives.
+    renewing: Option<tokio::task::AbortHandle>,
+}
+
+/// A place in line; a future that is ready when the call may be made.
+pub struct Place {
+    desk: Desk,
+    gate: Arc<str>,
+    key: Key,
+    admission: oneshot::Receiver<Admission>,
+}
+
+impl Desk {
+    /// A desk that asks the gates of that knowledge.
+    pub fn new(knowledge: Knowledge, clock: Arc<dyn Clock>) -> Self {
+        Self(Arc::new(Inner {
+            knowledge,
+            clock,
+            name: uuid::Uuid::now_v7().to_string(),
+            lines: Mutex::default(),
+        }))
+    }
+
+    /// What this desk knows.
+    pub fn knowledge(&self) -> &Knowledge {
+        &self.0.knowledge
+    }
+
+    /// The right to make a call now, where nobody waits; else the place to wait at.
+    pub fn ask(&self, gate: &Arc<str>, since: Timestamp) -> Result<Admission, Place> {
+        if self.0.lines().contains_key(gate) {
+            return Err(self.stand_in_line(gate, since));
+        }
+        match self.0.knowledge.pass_if_closed(gate) {
+            Some(pass) => Ok(self.admission(gate, pass)),
+            None => Err(self.stand_in_line(gate, since)),
+        }
+    }
+
+    /// A place in line for a call whose trouble began then.
+    pub fn stand_in_line(&self, gate: &Arc<str>, since: Timestamp) -> Place {
+        let (sender, admission) = oneshot::channel();
+        let mut lines = self.0.lines();
+        let line = lines.entry(Arc::clone(gate)).or_default();
+        line.joined += 1;
+        let key = (since, line.joined);
+        line.waiting.insert(key, sender);
+        if line.speaker.is_none() {
+            let notify = Arc::new(Notify::new());
+            line.speaker = Some(Arc::clone(&notify));
+            let speaker = Speaker {
+                desk: self.clone(),
+                gate: Arc::clone(gate),
+                since,
+                notify,
+            };
+            tokio::spawn(speaker.speak());
+        }
+        drop(lines);
+        Place {
+            desk: self.clone(),
+            gate: Arc::clone(gate),
+            key,
+            admission,
+        }
+    }
+
+    /// When the first in line will be let through or try, as far as that is known.
+    pub fn next_ask(&self, gate: &str) -> Option<Timestamp> {
+        self.0.lines().get(gate)?.next_ask
+    }
+
+    fn admission(&self, gate: &Arc<str>, pass: Pass) -> Admission {
+        Admission {
+            desk: self.clone(),
+            gate: Arc::clone(gate),
+            pass: Some(pass),
+            renewing: None,
+        }
+    }
+
+    fn probe(&self, gate: &Arc<str>, pass: Pass) -> Admission {
+        let (inner, name) = (Arc::clone(&self.0), Arc::clone(gate));
+        let renewing = tokio::spawn(async move {
+            loop {
+                inner.clock.sleep_until(inner.clock.now() + RENEW_EVERY).await;
+                inner.knowledge.report(&name, Report::Alive(pass)).await;
+            }
+        });
+        let mut admission = self.admission(gate, pass);
+        admission.renewing = Some(renewing.abort_handle());
+        admission
+    }
+}
+
+impl Inner {
+    fn lines(&self) -> MutexGuard<'_, HashMap<Arc<str>, Line>> {
+        self.lines.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+// --- the one who speaks for all ---
+
+struct Speaker {
+    desk: Desk,
+    gate: Arc<str>,
+    since: Timestamp,
+    notify: Arc<Notify>,
+}
+
+impl Speaker {
+    /// Asks the gate for those in line, one after the other, until nobody is left.
+    async fn speak(self) {
+        let mut changes = self.desk.0.knowledge.changes();
+        loop {
+            changes.mark_unchanged();
+            let Some(waiter) = self.waiter() else {
+                return;
+            };
+            match self.desk.0.knowledge.ask(&self.gate, &waiter).await {
+                Answer::Go(pass) => self.hand_on(self.desk.admission(&self.gate, pass)),
+                Answer::Probe(pass) => self.hand_on(self.desk.probe(&self.gate, pass)),
+                Answer::Hold(until) => {
+                    self.note(until);
+                    tokio::select! {
+                        () = self.desk.0.clock.sleep_until(until) => {}
+                        _ = changes.changed() => {}
+                        () = self.notify.notified() => self.leave_if_empty(&waiter).await,
+                    }
+                }
+                // A speaker has no deadline.
+                Answer::TooLate => return,
+            }
+        }
+    }
+
+    /// Who stands before the gate for all; `None` when nobody waits, and then there is no speaker any more.
+    fn waiter(&self) -> Option<Waiter> {
+        let mut lines = self.desk.0.lines();
+        let line = lines.get_mut(&self.gate)?;
+        let Ok(crowd) = u32::try_from(line.waiting.len()) else {
+            return None;
+        };
+        if crowd == 0 {
+            lines.remove(&self.gate);
+            return None;
+        }
+        Some(Waiter {
+            id: WaiterId(self.desk.0.name.clone()),
+            since: self.since,
+            own_wake: self.desk.0.clock.now(),
+            deadline: None,
+            crowd: Some(crowd),
+        })
+    }
+
+    /// The first in line may call; when all have left, nobody does.
+    fn hand_on(&self, admission: Admission) {
+        let mut admission = admission;
+        loop {
+            let first = {
+                let mut lines = self.desk.0.lines();
+                lines
+                    .get_mut(&self.gate)
+                    .and_then(|line| line.waiting.pop_first())
+            };
+            let Some((_, first)) = first else { return };
+            match first.send(admission) {
+                Ok(()) => return,
+                Err(returned) => admission = returned,
+            }
+        }
+    }
+
+    fn note(&self, until: Timestamp) {
+        if let Some(line) = self.desk.0.lines().get_mut(&self.gate) {
+            line.next_ask = Some(until);
+        }
+    }
+
+    async fn leave_if_empty(&self, waiter: &Waiter) {
+        let is_empty = {
+            let lines = self.desk.0.lines();
+            lines.get(&self.gate).is_none_or(|line| line.waiting.is_empty())
+        };
+        if is_empty {
+            self.desk.0.knowledge.leave(&self.gate, waiter).await;
+        }
+    }
+}
+
+// --- a place in line ---
+
+impl Future for Place {
+    type Output = Admission;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Admission> {
+        match Pin::new(&mut self.admission).poll(context) {
+            Poll::Ready(Ok(admission)) => Poll::Ready(admission),
+            // The speaker is gone only when the runtime is: nobody is let through any more.
+            Poll::Ready(Err(_)) | Poll::Pending => Poll::Pending,
+        }
+    }
+}
+
+impl Place {
+    /// When the gate will be asked next for those in line.
+    pub fn next_ask(&self) -> Option<Timestamp> {
+        self.desk.next_ask(&self.gate)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut lines = self.desk.0.lines();
+        let Some(line) = lines.get_mut(&self.gate) else {
+            return;
+        };
+        line.waiting.remove(&self.key);
+        if let (true, Some(speaker)) = (line.waiting.is_empty(), &line.speaker) {
+            speaker.notify_one();
+        }
+    }
+}
+
+// --- what came of a call ---
+
+impl Admission {
+    /// The provider took the call; everyone may know.
+    pub async fn accepted(mut self) {
+        if let Some(pass) = self.pass.take() {
+            let succeeded = Report::Succeeded(pass);
+            self.desk.0.knowledge.report(&self.gate, succeeded).await;
+        }
+    }
+
+    /// The call failed.
+    pub async fn failed(mut self, judged: &Judged) {
+        let Some(pass) = self.pass.take() else { return };
+        let class = judged.verdict.class();
+        let report = if is_shared(judged.verdict.cause) {
+            let hint = judged.verdict.hint.as_ref();
+            let stated = hint.filter(|hint| hint.authority == Authority::Stated);
+            Report::Failed {
+                pass,
+                cause: judged.verdict.cause,
+                stated: stated.map(|hint| hint.not_before),
+                waiter: None,
+            }
+        } else if matches!(class, Class::Transient | Class::Canceled) {
+            Report::Abandoned(pass)
+        } else {
+            // Whatever was wrong with it, the provider was there.
+            Report::Succeeded(pass)
+        };
+        self.desk.0.knowledge.report(&self.gate, report).await;
+    }
+}
+
+impl Drop for Admission {
+    fn drop(&mut self) {
+        if let Some(renewing) = self.renewing.take() {
+            renewing.abort();
+        }
+        if let Some(pass) = self.pass.take() {
+            let (inner, gate) = (Arc::clone(&self.desk.0), Arc::clone(&self.gate));
+            if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+                runtime.spawn(async move {
+                    inner.knowledge.report(&gate, Report::Abandoned(pass)).await;
+                });
+            }
+        }
+    }
+}
