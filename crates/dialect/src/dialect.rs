@@ -15,8 +15,8 @@ pub enum Dialect {
     OpenaiResponses,
 }
 
-/// What a frame was good for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// What a frame was good for; the better, the greater.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Sign {
     /// A sign of life and nothing more.
     Alive,

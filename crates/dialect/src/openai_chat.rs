@@ -9,6 +9,7 @@ mod calls;
 mod read;
 pub(crate) mod write;
 
+pub(crate) use read::finishes;
 pub use read::{Stream, read_whole};
 
 /// The path of the inference endpoint.

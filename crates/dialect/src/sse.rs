@@ -304,7 +304,7 @@ impl Decoder {
 
 /// A line's field and value. No colon is looked for behind the longest field, which keeps long lines cheap: what has none
 /// by then is no field.
-fn split(line: &[u8]) -> (&[u8], &[u8]) {
+pub(crate) fn split(line: &[u8]) -> (&[u8], &[u8]) {
     let head = &line[..line.len().min(LONGEST_FIELD + 1)];
     match head.iter().position(|byte| *byte == b':') {
         Some(colon) => {

@@ -249,6 +249,12 @@ fn choice(chunk: &Value) -> &Value {
     first.unwrap_or(&Value::Null)
 }
 
+/// Whether a chunk ends a choice, whichever it is.
+pub(crate) fn finishes(chunk: &Value) -> bool {
+    let choices = chunk["choices"].as_array().into_iter().flatten();
+    choices.filter_map(finish_reason).next().is_some()
+}
+
 fn finish_reason(choice: &Value) -> Option<StopReason> {
     match choice["finish_reason"].as_str()? {
         "" | "null" => None,

@@ -1,0 +1,70 @@
+//! What content is: text, reasoning, a tool call, a refusal. All else only announces it or keeps the line warm.
+
+use crate::Dialect;
+use crate::in_band::says;
+use serde_json::Value;
+
+/// The fields of a block that may bring its content along.
+const IN_BLOCK: [&str; 5] = ["text", "thinking", "data", "input", "content"];
+/// The fields of a chat's delta that are the answer.
+const IN_DELTA: [&str; 10] = [
+    "content",
+    "reasoning_content",
+    "reasoning",
+    "reasoning_details",
+    "thinking",
+    "refusal",
+    "tool_calls",
+    "function_call",
+    "audio",
+    "images",
+];
+/// The fields in which an event that ends a part repeats it.
+const IN_DONE: [&str; 7] = [
+    "text",
+    "refusal",
+    "arguments",
+    "input",
+    "code",
+    "part",
+    "transcript",
+];
+
+/// Whether a frame carries content; `name` is that of its event.
+pub(super) fn is_content(dialect: Dialect, name: &str, frame: &Value) -> bool {
+    let kind = frame["type"].as_str().unwrap_or(name);
+    match dialect {
+        Dialect::Anthropic => match kind {
+            "content_block_start" => block(&frame["content_block"]),
+            "content_block_delta" => delta(&frame["delta"]),
+            _ => false,
+        },
+        Dialect::OpenaiChat => {
+            let choices = frame["choices"].as_array().into_iter().flatten();
+            let mut messages = choices.flat_map(|choice| [&choice["delta"], &choice["message"]]);
+            messages.any(|message| any(message, &IN_DELTA))
+        }
+        Dialect::OpenaiResponses => match kind.rsplit_once('.') {
+            _ if kind == "response.output_item.done" => true,
+            Some((_, "delta")) => says(&frame["delta"]),
+            Some((_, "done")) => any(frame, &IN_DONE),
+            _ => false,
+        },
+    }
+}
+
+/// Most blocks begin empty.
+fn block(block: &Value) -> bool {
+    block["type"] == "redacted_thinking" || any(block, &IN_BLOCK)
+}
+
+fn delta(delta: &Value) -> bool {
+    let fields = delta.as_object().into_iter().flatten();
+    fields
+        .filter(|(name, _)| *name != "type")
+        .any(|(_, value)| says(value))
+}
+
+fn any(object: &Value, fields: &[&str]) -> bool {
+    fields.iter().any(|field| says(&object[*field]))
+}

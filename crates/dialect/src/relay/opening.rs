@@ -1,0 +1,113 @@
+//! The part of an answer before its content: held back, and read frame by frame.
+//!
+//! The reader that any answer is read with judges the frames, so that errors are what they are everywhere else.
+
+use super::course::Course;
+use super::{HELD_BYTES, content};
+use crate::lenient::Lenient;
+use crate::{Delta, Reader, Sign, in_band, sse};
+use bytes::Bytes;
+use outlast_kernel::Timestamp;
+use outlast_kernel::failure::Failure;
+
+#[derive(Debug)]
+pub(super) struct Opening {
+    frames: sse::Decoder,
+    reader: Reader,
+    held: Vec<u8>,
+    has_begun: bool,
+}
+
+/// What is to be done with an opening.
+pub(super) enum Then {
+    /// To hold it back.
+    Wait,
+    /// To send it on: its last frame has content, and so many of the bytes that came lie behind it.
+    Content { behind: usize },
+    /// To send it on: there is no more to come.
+    Complete { behind: usize },
+    /// To send it on: it is too long to be held back, with what was not read yet.
+    Full { unread: Bytes },
+}
+
+impl Opening {
+    pub(super) fn new(reader: Reader) -> Self {
+        Self {
+            frames: sse::Decoder::new(usize::MAX),
+            reader,
+            held: Vec::new(),
+            has_begun: false,
+        }
+    }
+
+    /// Takes in bytes up to the first frame with content.
+    pub(super) fn push(
+        &mut self,
+        bytes: &[u8],
+        course: &mut Course,
+        now: Timestamp,
+    ) -> Result<(Sign, Then), Box<Failure>> {
+        let mut best = Sign::Alive;
+        self.frames.push(bytes);
+        while let Ok(Some(frame)) = self.frames.next_frame() {
+            if self.held.len() + frame.raw.len() > HELD_BYTES {
+                let mut unread = frame.raw.to_vec();
+                unread.extend_from_slice(self.frames.rest());
+                let unread = Bytes::from(unread);
+                return Ok((best, Then::Full { unread }));
+            }
+            self.held.extend_from_slice(frame.raw);
+            let Some(event) = frame.event else { continue };
+            let (sign, has_content) = self.event(&event, course, now)?;
+            best = best.max(sign);
+            let behind = self.frames.rest().len();
+            if has_content || course.is_complete {
+                let then = match has_content {
+                    true => Then::Content { behind },
+                    false => Then::Complete { behind },
+                };
+                return Ok((best, then));
+            }
+        }
+        if self.held.len() + self.frames.rest().len() > HELD_BYTES {
+            let unread = Bytes::copy_from_slice(self.frames.rest());
+            return Ok((best, Then::Full { unread }));
+        }
+        Ok((best, Then::Wait))
+    }
+
+    /// What an event is good for, and whether it has content.
+    fn event(
+        &mut self,
+        event: &sse::Event,
+        course: &mut Course,
+        now: Timestamp,
+    ) -> Result<(Sign, bool), Box<Failure>> {
+        let mut deltas = Vec::new();
+        let sign = self.reader.read(event, now, &mut deltas)?;
+        self.has_begun |= sign != Sign::Alive;
+        let frame = Lenient::default().parse(&event.data).unwrap_or_default();
+        let has_content = content::is_content(course.dialect, &event.name, &frame);
+        course.note_finish(&frame, has_content);
+        let is_end = |delta: &Delta| matches!(delta, Delta::Stopped(_));
+        course.is_complete |= deltas.iter().any(is_end);
+        Ok((sign, has_content))
+    }
+
+    pub(super) fn take_held(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.held)
+    }
+
+    /// The beginning of a frame whose end did not come.
+    pub(super) fn take_rest(&mut self) -> Vec<u8> {
+        self.frames.rest().to_vec()
+    }
+
+    /// The failure that an end here is: what came may be no stream at all.
+    pub(super) fn cut_off(&self, provider: &str, now: Timestamp) -> Box<Failure> {
+        match self.frames.stray() {
+            stray if self.has_begun || stray.is_empty() => in_band::cut_off(provider, now),
+            stray => in_band::no_stream(provider, &stray, now),
+        }
+    }
+}

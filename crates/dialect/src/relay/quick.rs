@@ -1,0 +1,102 @@
+//! Most frames at a glance: the pieces of an answer, each known by its first bytes or by a few words.
+//!
+//! A word in quotes that is looked for cannot be the model's: inside a string its quotes are escaped. Where that leaves
+//! a doubt there is no answer here, and the frame is parsed.
+
+use super::wire::Said;
+use crate::{Dialect, Sign};
+use memchr::memchr;
+use memchr::memmem::Finder;
+use std::sync::LazyLock;
+
+static DELTA: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"\"delta\""));
+static ERROR: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"\"error\""));
+static FINISH: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"\"finish_reason\""));
+/// No delta has more fields.
+const MOST_FIELDS: usize = 8;
+
+/// What a frame is good for that neither ends the answer nor is an error; `None` when a glance does not tell.
+pub(super) fn sign(dialect: Dialect, said: &Said<'_>) -> Option<Sign> {
+    let Some(data) = said.data else {
+        return Some(Sign::Alive);
+    };
+    match dialect {
+        _ if said.has_more => None,
+        Dialect::Anthropic => match kind(said)? {
+            b"content_block_delta"
+            | b"content_block_start"
+            | b"content_block_stop"
+            | b"message_delta" => Some(Sign::Progress),
+            b"ping" => Some(Sign::Alive),
+            _ => None,
+        },
+        Dialect::OpenaiChat => chunk(said.name, data).then_some(Sign::Progress),
+        Dialect::OpenaiResponses => {
+            let kind = kind(said)?;
+            let is_piece = kind.starts_with(b"response.") && kind.ends_with(b".delta");
+            is_piece.then_some(Sign::Progress)
+        }
+    }
+}
+
+/// The type of an event: its name, and what its data begins with.
+pub(super) fn kind<'a>(said: &Said<'a>) -> Option<&'a [u8]> {
+    match (said.name, leading_type(said.data?)) {
+        (b"", kind) => kind,
+        (name, None) => Some(name),
+        (name, Some(kind)) => (name == kind).then_some(kind),
+    }
+}
+
+fn leading_type(data: &[u8]) -> Option<&[u8]> {
+    let value = after(after(after(data, b"{")?, b"\"type\"")?, b":")?;
+    string(value).map(|(kind, _)| kind)
+}
+
+/// Whether this is a chunk that says something and ends nothing.
+fn chunk(name: &[u8], data: &[u8]) -> bool {
+    let is_null = |at: usize, word: &[u8]| {
+        let value = after(&data[at + word.len()..], b":");
+        value.and_then(|value| after(value, b"null")).is_some()
+    };
+    let are_null = |word: &Finder<'_>| {
+        let mut found = word.find_iter(data);
+        found.all(|at| is_null(at, word.needle()))
+    };
+    let delta = || DELTA.find(data).map(|at| &data[at + DELTA.needle().len()..]);
+    name.is_empty()
+        && delta().is_some_and(|rest| speaks(rest).is_some())
+        && are_null(&ERROR)
+        && are_null(&FINISH)
+}
+
+/// Whether a delta has anything but whose it is; `rest` begins behind its name.
+fn speaks(rest: &[u8]) -> Option<()> {
+    let mut rest = after(after(rest, b":")?, b"{")?;
+    for _ in 0..MOST_FIELDS {
+        let (name, value) = string(rest)?;
+        let value = after(value, b":")?.trim_ascii_start();
+        let behind = match value {
+            [b'[', inside @ ..] => return after(inside, b"]").is_none().then_some(()),
+            [b'{', inside @ ..] => return after(inside, b"}").is_none().then_some(()),
+            [b'"', b'"', behind @ ..] => behind,
+            [b'"', ..] if name != b"role" => return Some(()),
+            [b'"', ..] => string(value)?.1,
+            _ => after(value, b"null")?,
+        };
+        rest = after(behind, b",")?;
+    }
+    None
+}
+
+/// The string that comes next, if there is nothing to unescape in it, and what is behind it.
+fn string(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+    let inside = after(bytes, b"\"")?;
+    let end = memchr(b'"', inside)?;
+    let (string, behind) = (&inside[..end], &inside[end + 1..]);
+    (!string.ends_with(b"\\")).then_some((string, behind))
+}
+
+fn after<'a>(bytes: &'a [u8], token: &[u8]) -> Option<&'a [u8]> {
+    bytes.trim_ascii_start().strip_prefix(token)
+}
