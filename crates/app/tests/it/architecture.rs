@@ -66,7 +66,10 @@ const KERNEL_MAY_USE: [&str; 7] = [
 const RESERVED: [(&str, &[&str]); 9] = [
     ("reqwest", &["outlast-engine"]),
     ("rustls", &["outlast-engine"]),
-    ("hyper", &["outlast-engine", "outlast-mock", "outlast-server"]),
+    (
+        "hyper",
+        &["outlast-engine", "outlast-mock", "outlast-server"],
+    ),
     ("hyper-util", &["outlast-mock", "outlast-server"]),
     ("rusqlite", &["outlast-store"]),
     ("clap", &["outlast-app"]),

@@ -1,1 +1,247 @@
-//! Who may ask at all: the names by which we are reached, and the token.
+//! Who may ask at all: the names by which we are reached, the pages that may ask, and the secrets that open more.
+//!
+//! A browser is the danger of a server on loopback: a page from anywhere can have it send requests. It cannot choose
+//! what stands in `Host`, `Origin` and `Sec-Fetch-Site`, so these are checked on every request, whatever it asks for.
+//! Invariant: a name that was not configured is refused, so a page that lets its own name resolve to us gets nowhere.
+//! Not here: what is behind the token (see `control`), and which requests use stored accounts (see the call).
+
+mod secret;
+
+pub use secret::{ClientKeys, Token, TokenError};
+
+use http::header::{HOST, HeaderName, ORIGIN};
+use http::{HeaderMap, HeaderValue, Uri};
+use outlast_kernel::text;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// Set by browsers alone: how the page that asks is related to us.
+const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
+/// The most of a stranger's text that a refusal repeats, in bytes.
+const REPEATED: usize = 100;
+
+/// How far a listener can be reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reach {
+    /// From this machine only.
+    Loopback,
+    /// From others, too.
+    Beyond,
+}
+
+impl Reach {
+    /// How far a listener at that address can be reached. The peer's address says nothing: what comes from elsewhere
+    /// through a proxy on this machine comes from loopback.
+    pub fn of(address: IpAddr) -> Self {
+        if address.to_canonical().is_loopback() {
+            Self::Loopback
+        } else {
+            Self::Beyond
+        }
+    }
+}
+
+/// By which names we may be reached, and which pages may ask, beside those that are always right: addresses, `localhost`
+/// and pages of our own.
+#[derive(Clone, Debug, Default)]
+pub struct Names {
+    hosts: Vec<String>,
+    origins: Vec<String>,
+}
+
+impl Names {
+    /// Host names without a port, and origins as browsers write them (`https://example.com`).
+    pub fn new(
+        hosts: impl IntoIterator<Item = String>,
+        origins: impl IntoIterator<Item = String>,
+    ) -> Self {
+        Self {
+            hosts: hosts.into_iter().collect(),
+            origins: origins.into_iter().collect(),
+        }
+    }
+
+    fn has_host(&self, host: &str) -> bool {
+        let is_address = match host.strip_prefix('[').and_then(|h| h.strip_suffix(']')) {
+            Some(inner) => inner.parse::<Ipv6Addr>().is_ok(),
+            None => host.parse::<Ipv4Addr>().is_ok(),
+        };
+        let is = |name: &str| host.eq_ignore_ascii_case(name);
+        is_address || is("localhost") || self.hosts.iter().any(|name| is(name))
+    }
+
+    fn has_origin(&self, origin: &str) -> bool {
+        let is = |known: &String| origin.eq_ignore_ascii_case(known);
+        self.origins.iter().any(is)
+    }
+}
+
+/// Why a request is not answered. Its text is for whoever sent it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Refused {
+    /// It does not say whom it wants to reach, says it twice, or in a way that cannot be read.
+    #[error("the request needs exactly one Host header that names a host")]
+    NoHost,
+    /// It is for a name that is not ours.
+    #[error(
+        "`{host}` is not a name of this gateway; reach it by its address or as localhost, or add the name to gateway.names"
+    )]
+    Host {
+        /// The name.
+        host: String,
+    },
+    /// It comes from a page that is not ours.
+    #[error("pages of `{origin}` may not use this gateway; add it to gateway.origins to let them")]
+    Origin {
+        /// Where the page is from.
+        origin: String,
+    },
+    /// A browser says that it comes from a page of another site.
+    #[error("pages of other sites may not use this gateway")]
+    CrossSite,
+    /// It lacks the token.
+    #[error("this needs the gateway's token, as `Authorization: Bearer …` or `x-outlast-token`")]
+    Token,
+    /// It lacks a key of a client.
+    #[error(
+        "this gateway is reachable from other machines and uses stored accounts, so it needs a client key of its own, as `x-api-key` or `Authorization: Bearer …`"
+    )]
+    ClientKey,
+}
+
+impl Refused {
+    /// The status that says so.
+    pub fn status(&self) -> u16 {
+        match self {
+            Self::NoHost => 400,
+            Self::Host { .. } | Self::Origin { .. } | Self::CrossSite => 403,
+            Self::Token | Self::ClientKey => 401,
+        }
+    }
+
+    /// One word for programs, logs and metrics.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::NoHost => "no_host",
+            Self::Host { .. } => "unknown_host",
+            Self::Origin { .. } => "unknown_origin",
+            Self::CrossSite => "cross_site",
+            Self::Token => "token_required",
+            Self::ClientKey => "client_key_required",
+        }
+    }
+
+    /// What `WWW-Authenticate` says, which a 401 must have.
+    pub fn challenge(&self) -> Option<HeaderValue> {
+        let bearer = HeaderValue::from_static("Bearer realm=\"outlast\"");
+        (self.status() == 401).then_some(bearer)
+    }
+
+    /// The body of the refusal, in JSON.
+    pub fn body(&self) -> String {
+        problem(self.kind(), &self.to_string())
+    }
+}
+
+/// An error of our own making, as JSON that clients of all dialects read as an error.
+pub fn problem(kind: &str, message: &str) -> String {
+    let error = serde_json::json!({ "type": kind, "code": kind, "message": message });
+    serde_json::json!({ "type": "error", "error": error }).to_string()
+}
+
+/// Checks that a request is meant for us, and that no page of somebody else's has sent it.
+pub fn check(headers: &HeaderMap, uri: &Uri, names: &Names) -> Result<(), Refused> {
+    let target = uri.authority().map(http::uri::Authority::as_str);
+    let host = known(only_host(headers)?, names)?;
+    let target = target.map(|target| known(target, names)).transpose()?;
+    // With both, the target is the one that counts; whoever sends two names is up to something.
+    if target.is_some_and(|target| !target.is(&host)) {
+        return Err(Refused::NoHost);
+    }
+    check_pages(headers, &host, names)
+}
+
+/// The value of the one `Host`.
+fn only_host(headers: &HeaderMap) -> Result<&str, Refused> {
+    let mut hosts = headers.get_all(HOST).iter();
+    match (hosts.next(), hosts.next()) {
+        (Some(host), None) => host.to_str().map_err(|_| Refused::NoHost),
+        _ => Err(Refused::NoHost),
+    }
+}
+
+fn known<'a>(authority: &'a str, names: &Names) -> Result<Place<'a>, Refused> {
+    let place = Place::read(authority).ok_or(Refused::NoHost)?;
+    if names.has_host(place.host) {
+        return Ok(place);
+    }
+    Err(Refused::Host {
+        host: repeated(place.host),
+    })
+}
+
+fn check_pages(headers: &HeaderMap, host: &Place<'_>, names: &Names) -> Result<(), Refused> {
+    let mut is_configured = false;
+    for origin in headers.get_all(ORIGIN) {
+        let origin = String::from_utf8_lossy(origin.as_bytes());
+        is_configured = names.has_origin(&origin);
+        if !is_configured && !is_own_page(&origin, host) {
+            return Err(Refused::Origin {
+                origin: repeated(&origin),
+            });
+        }
+    }
+    let is_foreign = |site: &HeaderValue| site == "cross-site" || site == "same-site";
+    let mut sites = headers.get_all(SEC_FETCH_SITE).iter();
+    if !is_configured && sites.any(is_foreign) {
+        return Err(Refused::CrossSite);
+    }
+    Ok(())
+}
+
+/// Whether that is the origin of pages at this host, which has been found to be ours.
+fn is_own_page(origin: &str, host: &Place<'_>) -> bool {
+    let (default_port, place) = if let Some(place) = origin.strip_prefix("http://") {
+        (80, place)
+    } else if let Some(place) = origin.strip_prefix("https://") {
+        (443, place)
+    } else {
+        return false;
+    };
+    let port = |place: &Place<'_>| place.port.unwrap_or(default_port);
+    Place::read(place)
+        .is_some_and(|page| page.host.eq_ignore_ascii_case(host.host) && port(&page) == port(host))
+}
+
+fn repeated(text: &str) -> String {
+    text::bounded(&text::plain(text), REPEATED).into_owned()
+}
+
+/// A host and perhaps a port.
+#[derive(Clone, Copy, Debug)]
+struct Place<'a> {
+    host: &'a str,
+    port: Option<u16>,
+}
+
+impl<'a> Place<'a> {
+    fn read(authority: &'a str) -> Option<Self> {
+        let end_of_address = authority.rfind(']').map_or(0, |at| at + 1);
+        let (host, port) = match authority[end_of_address..].find(':') {
+            Some(colon) => {
+                let (host, port) = authority.split_at(end_of_address + colon);
+                (host, Some(port[1..].parse().ok()?))
+            }
+            None => (authority, None),
+        };
+        (!host.is_empty()).then_some(Self { host, port })
+    }
+
+    fn is(&self, other: &Self) -> bool {
+        self.host.eq_ignore_ascii_case(other.host) && self.port == other.port
+    }
+}
+
+#[cfg(test)]
+#[path = "guard_tests.rs"]
+mod tests;

@@ -1,0 +1,325 @@
+//! Tests of who may ask.
+
+use super::*;
+use http::header::{AUTHORIZATION, HeaderName};
+use secrecy::SecretString;
+use std::fs;
+
+fn headers(all: &[(&'static str, &str)]) -> HeaderMap {
+    let pair = |&(name, value): &(&'static str, &str)| {
+        let value = HeaderValue::from_str(value).unwrap();
+        (HeaderName::from_static(name), value)
+    };
+    all.iter().map(pair).collect()
+}
+
+fn names() -> Names {
+    Names::new(
+        ["agents.example".to_owned()],
+        ["https://page.example".to_owned()],
+    )
+}
+
+fn check_at(uri: &str, all: &[(&'static str, &str)]) -> Result<(), &'static str> {
+    let checked = check(&headers(all), &uri.parse().unwrap(), &names());
+    checked.map_err(|refused| refused.kind())
+}
+
+#[test]
+fn addresses_localhost_and_configured_names_are_ours() {
+    let ours = [
+        "127.0.0.1",
+        "127.0.0.1:8080",
+        "192.168.1.7:80",
+        "[::1]",
+        "[::1]:8080",
+        "localhost:1",
+        "LocalHost",
+        "agents.example",
+        "Agents.Example:443",
+    ];
+    for host in ours {
+        assert_eq!(
+            check_at("/v1/messages", &[("host", host)]),
+            Ok(()),
+            "{host}"
+        );
+    }
+}
+
+#[test]
+fn a_name_that_merely_resolves_to_us_is_refused() {
+    let strange = [
+        "evil.example",
+        "evil.example:8080",
+        "127.0.0.1.evil.example",
+        "localhost.evil.example",
+        "localhost.",
+        "127.1",
+        "0x7f000001",
+        "::1",
+        "[::1",
+        "[::1]x",
+        "[fe80::1%25eth0]",
+        "user@localhost",
+        "localhost/",
+        "127.0.0.1 ",
+    ];
+    for host in strange {
+        // A header of a real request has lost the blanks around it; one within is no name either.
+        let checked = check_at("/", &[("host", host)]);
+        assert!(checked.is_err(), "{host}");
+    }
+    assert_eq!(
+        check_at("/", &[("host", "evil.example")]),
+        Err("unknown_host")
+    );
+}
+
+#[test]
+fn there_must_be_one_host_that_can_be_read() {
+    for all in [
+        &[][..],
+        &[("host", "")],
+        &[("host", ":80")],
+        &[("host", "localhost:")],
+        &[("host", "localhost:99999")],
+        &[("host", "localhost"), ("host", "127.0.0.1")],
+    ] {
+        assert_eq!(check_at("/", all), Err("no_host"), "{all:?}");
+    }
+    let mut binary = HeaderMap::new();
+    binary.insert("host", HeaderValue::from_bytes(b"local\xffhost").unwrap());
+    let checked = check(&binary, &Uri::from_static("/"), &names());
+    assert_eq!(checked, Err(Refused::NoHost));
+}
+
+#[test]
+fn the_authority_of_a_target_is_checked_like_host() {
+    let at = |uri: &str, host: &str| check_at(uri, &[("host", host)]);
+    assert_eq!(at("http://localhost:8080/v1", "localhost:8080"), Ok(()));
+    assert_eq!(at("http://LOCALHOST:8080/v1", "localhost:8080"), Ok(()));
+    assert_eq!(
+        at("http://evil.example/v1", "localhost"),
+        Err("unknown_host")
+    );
+    assert_eq!(
+        at("http://localhost/v1", "evil.example"),
+        Err("unknown_host")
+    );
+    assert_eq!(at("http://127.0.0.1/v1", "localhost"), Err("no_host"));
+    assert_eq!(check_at("http://localhost/v1", &[]), Err("no_host"));
+}
+
+#[test]
+fn only_pages_of_our_own_and_configured_ones_may_ask() {
+    let from = |host: &str, origin: &str| check_at("/", &[("host", host), ("origin", origin)]);
+    for (host, origin) in [
+        ("localhost:8080", "http://localhost:8080"),
+        ("LOCALHOST:8080", "http://localhost:8080"),
+        ("[::1]:8080", "http://[::1]:8080"),
+        ("127.0.0.1", "http://127.0.0.1:80"),
+        ("agents.example", "https://agents.example"),
+        ("localhost:8080", "https://page.example"),
+    ] {
+        assert_eq!(from(host, origin), Ok(()), "{host} {origin}");
+    }
+    for (host, origin) in [
+        ("localhost:8080", "http://localhost:3000"),
+        ("localhost:8080", "http://127.0.0.1:8080"),
+        ("localhost:8080", "http://evil.example"),
+        ("localhost:8080", "http://localhost:8080.evil.example"),
+        ("localhost:8080", "http://localhost:8080/"),
+        ("localhost:8080", "chrome-extension://localhost:8080"),
+        ("localhost:8080", "http://page.example"),
+        ("localhost:8080", "null"),
+        ("localhost:8080", ""),
+        ("agents.example", "https://agents.example:80"),
+    ] {
+        assert_eq!(from(host, origin), Err("unknown_origin"), "{host} {origin}");
+    }
+    let both = [
+        ("host", "localhost"),
+        ("origin", "http://localhost"),
+        ("origin", "http://evil.example"),
+    ];
+    assert_eq!(check_at("/", &both), Err("unknown_origin"));
+}
+
+#[test]
+fn what_a_browser_calls_another_site_is_refused_even_without_an_origin() {
+    let site = |site: &str| check_at("/", &[("host", "localhost"), ("sec-fetch-site", site)]);
+    assert_eq!(site("cross-site"), Err("cross_site"));
+    assert_eq!(site("same-site"), Err("cross_site"));
+    assert_eq!(site("same-origin"), Ok(()));
+    assert_eq!(site("none"), Ok(()));
+    let configured = [
+        ("host", "localhost"),
+        ("origin", "https://page.example"),
+        ("sec-fetch-site", "cross-site"),
+    ];
+    assert_eq!(check_at("/", &configured), Ok(()));
+}
+
+#[test]
+fn a_refusal_is_json_that_repeats_little_and_no_escapes() {
+    let host = format!("evil\u{9b}31m{}", "x".repeat(5000));
+    let mut all = HeaderMap::new();
+    all.insert("host", HeaderValue::from_bytes(host.as_bytes()).unwrap());
+    let binary = check(&all, &Uri::from_static("/"), &names()).unwrap_err();
+    assert_eq!(binary, Refused::NoHost);
+    all.insert("host", HeaderValue::from_str(&"x".repeat(5000)).unwrap());
+    let long = check(&all, &Uri::from_static("/"), &names()).unwrap_err();
+    assert_eq!((long.status(), long.challenge()), (403, None));
+    let body: serde_json::Value = serde_json::from_str(&long.body()).unwrap();
+    assert_eq!(body["error"]["type"], "unknown_host");
+    assert!(body["error"]["message"].as_str().unwrap().len() < 300);
+}
+
+#[test]
+fn reach_is_that_of_the_listener() {
+    for (address, reach) in [
+        ("127.0.0.1", Reach::Loopback),
+        ("127.8.8.8", Reach::Loopback),
+        ("::1", Reach::Loopback),
+        ("::ffff:127.0.0.1", Reach::Loopback),
+        ("0.0.0.0", Reach::Beyond),
+        ("::", Reach::Beyond),
+        ("192.168.1.7", Reach::Beyond),
+    ] {
+        assert_eq!(Reach::of(address.parse().unwrap()), reach, "{address}");
+    }
+}
+
+// --- secrets ---
+
+fn bearer(key: &str) -> HeaderMap {
+    headers(&[("authorization", &format!("bearer  {key}"))])
+}
+
+#[test]
+fn a_token_is_made_once_and_is_private() {
+    let home = tempfile::tempdir().unwrap();
+    assert!(Token::left_in(home.path()).unwrap().is_none());
+    let first = Token::kept_in(home.path()).unwrap();
+    let second = Token::kept_in(home.path()).unwrap();
+    let left = Token::left_in(home.path()).unwrap().unwrap();
+    assert_eq!(first.reveal().len(), 64);
+    assert_eq!(first.reveal(), second.reveal());
+    assert_eq!(first.reveal(), left.reveal());
+    let files: Vec<_> = fs::read_dir(home.path()).unwrap().collect();
+    assert_eq!(files.len(), 1, "no draft is left: {files:?}");
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt;
+        let found = fs::metadata(home.path().join("gateway.token")).unwrap();
+        assert_eq!(found.permissions().mode() & 0o777, 0o600);
+    }
+    let elsewhere = tempfile::tempdir().unwrap();
+    let other = Token::kept_in(elsewhere.path()).unwrap();
+    assert_ne!(first.reveal(), other.reveal());
+    assert!(!format!("{first:?}").contains(first.reveal()));
+}
+
+#[test]
+fn a_token_that_is_cut_off_is_made_anew() {
+    let home = tempfile::tempdir().unwrap();
+    let file = home.path().join("gateway.token");
+    for broken in ["", "abc", &"g".repeat(64)] {
+        fs::write(&file, broken).unwrap();
+        make_private(&file);
+        assert_eq!(Token::kept_in(home.path()).unwrap().reveal().len(), 64);
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn a_token_that_others_could_read_is_made_anew() {
+    use std::os::unix::fs::PermissionsExt;
+    let home = tempfile::tempdir().unwrap();
+    let file = home.path().join("gateway.token");
+    let known = Token::kept_in(home.path()).unwrap();
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).unwrap();
+    assert!(Token::left_in(home.path()).unwrap().is_none());
+    let fresh = Token::kept_in(home.path()).unwrap();
+    assert_ne!(known.reveal(), fresh.reveal());
+    let mode = fs::metadata(&file).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+}
+
+fn make_private(file: &std::path::Path) {
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt;
+        fs::set_permissions(file, fs::Permissions::from_mode(0o600)).unwrap();
+    }
+    assert!(file.exists());
+}
+
+#[test]
+fn all_who_come_at_once_get_the_same_token() {
+    let home = tempfile::tempdir().unwrap();
+    let tokens: Vec<String> = std::thread::scope(|scope| {
+        let make = || Token::kept_in(home.path()).unwrap().reveal().to_owned();
+        let threads: Vec<_> = (0..8).map(|_| scope.spawn(make)).collect();
+        threads.into_iter().map(|t| t.join().unwrap()).collect()
+    });
+    assert!(tokens.iter().all(|token| *token == tokens[0]), "{tokens:?}");
+}
+
+#[test]
+fn a_folder_that_is_not_there_is_named() {
+    let home = tempfile::tempdir().unwrap();
+    let error = Token::kept_in(&home.path().join("nowhere")).unwrap_err();
+    assert!(error.to_string().contains("gateway.token"), "{error}");
+}
+
+#[test]
+fn the_token_is_taken_from_two_headers_and_nothing_less_will_do() {
+    let home = tempfile::tempdir().unwrap();
+    let token = Token::kept_in(home.path()).unwrap();
+    let key = token.reveal();
+    assert!(token.is_in(&bearer(key)));
+    assert!(token.is_in(&headers(&[("x-outlast-token", key)])));
+    let mut both = bearer("sk-of-the-provider");
+    both.append(
+        AUTHORIZATION,
+        HeaderValue::from_str(&format!("Bearer {key}")).unwrap(),
+    );
+    assert!(token.is_in(&both));
+    for wrong in [
+        HeaderMap::new(),
+        bearer(""),
+        bearer(&key[1..]),
+        bearer(&format!("{key}0")),
+        bearer(&key.to_uppercase().replace(char::is_numeric, "0")),
+        headers(&[("authorization", key)]),
+        headers(&[("authorization", &format!("Basic {key}"))]),
+        headers(&[("x-api-key", key)]),
+    ] {
+        assert!(!token.is_in(&wrong), "{wrong:?}");
+    }
+}
+
+#[test]
+fn client_keys_are_the_configured_ones_or_else_the_token() {
+    let home = tempfile::tempdir().unwrap();
+    let token = Token::kept_in(home.path()).unwrap();
+    let key = |key: &str| SecretString::from(key.to_owned());
+    let fallback = ClientKeys::new(vec![key("")], &token);
+    assert_eq!(
+        fallback.check(&headers(&[("x-api-key", token.reveal())])),
+        Ok(())
+    );
+    assert!(fallback.check(&headers(&[("x-api-key", "")])).is_err());
+    let keys = ClientKeys::new(vec![key("one"), key("two")], &token);
+    assert_eq!(keys.check(&bearer("one")), Ok(()));
+    assert_eq!(keys.check(&headers(&[("x-api-key", "two")])), Ok(()));
+    let refused = keys.check(&bearer(token.reveal())).unwrap_err();
+    assert_eq!(
+        (refused.status(), refused.kind()),
+        (401, "client_key_required")
+    );
+    assert!(refused.challenge().is_some());
+    assert!(keys.check(&HeaderMap::new()).is_err());
+}
