@@ -1,1 +1,370 @@
 //! Numbers for Prometheus.
+//!
+//! Invariants: the number of series is bounded whatever clients send (a model is no label, and a client is one of a
+//! fixed table or `other`); counting in the course of a request allocates nothing once a series is there.
+//! Not here: who asks for them (see `control`), and single requests (see `log`).
+
+mod table;
+
+use super::log::{Outcome, Record};
+use outlast_dialect::Dialect;
+use outlast_kernel::verdict::Cause;
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::metrics::info::Info;
+use prometheus_client::registry::Registry;
+use serde::{Deserialize, Serialize};
+use std::time::Duration;
+use table::{Table, Words};
+
+/// What a scraper is told about the text.
+pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+const PREFIX: &str = "outlast_gateway";
+/// What a client is called that is not in the table.
+const OTHER: &str = "other";
+/// Up to the eight hours that a request may be held, and a client's re-sends beyond.
+const WAITED: [f64; 11] = [
+    1.0, 5.0, 15.0, 60.0, 180.0, 600.0, 1800.0, 3600.0, 7200.0, 14_400.0, 28_800.0,
+];
+const FIRST_BYTE: [f64; 12] = [
+    0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 120.0, 600.0, 3600.0,
+];
+const DURATION: [f64; 13] = [
+    0.05, 0.1, 0.5, 1.0, 5.0, 15.0, 60.0, 180.0, 600.0, 1800.0, 3600.0, 14_400.0, 28_800.0,
+];
+
+/// All numbers of one gateway.
+pub struct Metrics {
+    registry: Registry,
+    dialects: Words,
+    clients: Words,
+    causes: Words,
+    outcomes: Words,
+    requests: Table<3, Counter>,
+    attempts_failed: Table<2, Counter>,
+    retries: Table<1, Counter>,
+    resent: Table<1, Counter>,
+    taken_up: Table<1, Counter>,
+    refused: Family<Kind, Counter>,
+    all_refused: Counter,
+    connections: Gauge,
+    in_flight: Gauge,
+    held: Gauge,
+    spooled: Gauge,
+    blocked: Gauge,
+    sent_upstream: Counter,
+    received_upstream: Counter,
+    beats: Counter,
+    interims: Counter,
+    waited: Table<1, Histogram>,
+    first_byte: Table<1, Histogram>,
+    duration: Table<1, Histogram>,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct Kind {
+    kind: &'static str,
+}
+
+/// The sums of a few counters, and the gauges, for those who do not scrape.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Counters {
+    /// Requests that are over.
+    pub requests: u64,
+    /// Those that ended with the provider's answer.
+    pub answered: u64,
+    /// Attempts that failed before content.
+    pub attempts_failed: u64,
+    /// Attempts after the first.
+    pub retries: u64,
+    /// Requests that went on where an earlier one of the same client had left.
+    pub taken_up: u64,
+    /// Requests that were not taken.
+    pub refused: u64,
+    /// Connections that are open.
+    pub connections: u64,
+    /// Requests that are being answered.
+    pub in_flight: u64,
+    /// Those of them that wait.
+    pub held: u64,
+}
+
+/// One thing that is counted for as long as this lives.
+pub struct Counted {
+    gauge: Gauge,
+    by: i64,
+}
+
+impl Counted {
+    fn new(gauge: &Gauge, by: i64) -> Self {
+        gauge.inc_by(by);
+        Self {
+            gauge: gauge.clone(),
+            by,
+        }
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.gauge.dec_by(self.by);
+    }
+}
+
+// --- making them ---
+
+impl Metrics {
+    /// All at zero. `clients` are the names that are told apart.
+    pub fn new(clients: &[&'static str]) -> Self {
+        let mut registry = Registry::with_prefix(PREFIX);
+        let dialects = Words::new("dialect", Dialect::ALL.map(Dialect::name), OTHER);
+        let clients = Words::new("client", clients.iter().copied(), OTHER);
+        let causes = Words::new(
+            "cause",
+            Cause::ALL.iter().map(|cause| cause.as_str()),
+            OTHER,
+        );
+        let outcomes = Words::new("outcome", Outcome::ALL.map(Outcome::as_str), OTHER);
+        let version = vec![("version", env!("CARGO_PKG_VERSION"))];
+        registry.register("build", "The program", Info::new(version));
+        let counter = Counter::default;
+        let requests = Table::new([&dialects, &clients, &outcomes], counter);
+        let attempts_failed = Table::new([&dialects, &causes], counter);
+        let [retries, resent, taken_up] = [
+            Table::new([&dialects], counter),
+            Table::new([&clients], counter),
+            Table::new([&clients], counter),
+        ];
+        let [waited, first_byte, duration] = [
+            Table::new([&dialects], || Histogram::new(WAITED)),
+            Table::new([&dialects], || Histogram::new(FIRST_BYTE)),
+            Table::new([&dialects], || Histogram::new(DURATION)),
+        ];
+        let mut made = Self {
+            registry,
+            requests,
+            attempts_failed,
+            retries,
+            resent,
+            taken_up,
+            waited,
+            first_byte,
+            duration,
+            dialects,
+            clients,
+            causes,
+            outcomes,
+            refused: Family::default(),
+            all_refused: Counter::default(),
+            connections: Gauge::default(),
+            in_flight: Gauge::default(),
+            held: Gauge::default(),
+            spooled: Gauge::default(),
+            blocked: Gauge::default(),
+            sent_upstream: Counter::default(),
+            received_upstream: Counter::default(),
+            beats: Counter::default(),
+            interims: Counter::default(),
+        };
+        made.register_counters();
+        made.register_gauges();
+        made.register_times();
+        made
+    }
+
+    fn register_counters(&mut self) {
+        let registry = &mut self.registry;
+        self.requests
+            .register(registry, "requests", "Requests that are over");
+        let help = "Attempts that failed before content";
+        self.attempts_failed
+            .register(registry, "attempts_failed", help);
+        let help = "Attempts after the first";
+        self.retries.register(registry, "retries", help);
+        let help = "Requests that their client had sent before";
+        self.resent.register(registry, "resent", help);
+        let help = "Requests that went on where an earlier one had left";
+        self.taken_up.register(registry, "taken_up", help);
+        let help = "Requests that were not taken";
+        registry.register("refused", help, self.refused.clone());
+        let help = "Bytes of bodies sent to providers";
+        registry.register("upstream_sent_bytes", help, self.sent_upstream.clone());
+        let help = "Bytes of bodies received from providers";
+        registry.register(
+            "upstream_received_bytes",
+            help,
+            self.received_upstream.clone(),
+        );
+        let help = "Frames sent to keep clients alive";
+        registry.register("beats", help, self.beats.clone());
+        let help = "Interim responses sent to keep clients alive";
+        registry.register("interims", help, self.interims.clone());
+    }
+
+    fn register_gauges(&mut self) {
+        for (name, help, gauge) in [
+            ("connections", "Connections of clients", &self.connections),
+            ("in_flight", "Requests being answered", &self.in_flight),
+            ("held", "Requests that wait", &self.held),
+            ("spooled_bytes", "Bodies kept in files", &self.spooled),
+            ("accounts_blocked", "Accounts not in use", &self.blocked),
+        ] {
+            self.registry.register(name, help, gauge.clone());
+        }
+    }
+
+    fn register_times(&mut self) {
+        let registry = &mut self.registry;
+        let help = "How long requests waited that had to";
+        self.waited.register(registry, "waited_seconds", help);
+        let help = "From a request to the first byte of its answer";
+        self.first_byte
+            .register(registry, "first_byte_seconds", help);
+        let help = "From a request to its end";
+        self.duration.register(registry, "duration_seconds", help);
+    }
+}
+
+// --- counting ---
+
+impl Metrics {
+    /// A connection was made.
+    pub fn connection(&self) -> Counted {
+        Counted::new(&self.connections, 1)
+    }
+
+    /// A request is being answered.
+    pub fn in_flight(&self) -> Counted {
+        Counted::new(&self.in_flight, 1)
+    }
+
+    /// A request waits.
+    pub fn held(&self) -> Counted {
+        Counted::new(&self.held, 1)
+    }
+
+    /// A body of that size is kept in a file.
+    pub fn spooled(&self, bytes: u64) -> Counted {
+        Counted::new(&self.spooled, i64::try_from(bytes).unwrap_or(i64::MAX))
+    }
+
+    /// An attempt failed before content.
+    pub fn attempt_failed(&self, dialect: Option<Dialect>, cause: Cause) {
+        let cause = self.causes.place_of(cause.as_str());
+        let place = [self.dialect(dialect), cause];
+        self.attempts_failed.at(place).inc();
+    }
+
+    /// An attempt after the first is made.
+    pub fn retry(&self, dialect: Option<Dialect>) {
+        self.retries.at([self.dialect(dialect)]).inc();
+    }
+
+    /// A client says, or it is known, that it has sent this request before.
+    pub fn resent(&self, client: &'static str) {
+        self.resent.at([self.clients.place_of(client)]).inc();
+    }
+
+    /// Such a request goes on where the earlier one had left.
+    pub fn taken_up(&self, client: &'static str) {
+        self.taken_up.at([self.clients.place_of(client)]).inc();
+    }
+
+    /// A request was not taken; `kind` is one word of our own for why.
+    pub fn refused(&self, kind: &'static str) {
+        self.refused.get_or_create(&Kind { kind }).inc();
+        self.all_refused.inc();
+    }
+
+    /// So much of a body was sent to a provider.
+    pub fn sent_upstream(&self, bytes: u64) {
+        self.sent_upstream.inc_by(bytes);
+    }
+
+    /// So much of an answer came from a provider.
+    pub fn received_upstream(&self, bytes: u64) {
+        self.received_upstream.inc_by(bytes);
+    }
+
+    /// A frame was sent to keep a client alive.
+    pub fn beat(&self) {
+        self.beats.inc();
+    }
+
+    /// An interim response was sent to keep a client alive.
+    pub fn interim(&self) {
+        self.interims.inc();
+    }
+
+    /// So many accounts are not in use now.
+    pub fn accounts_blocked(&self, number: usize) {
+        self.blocked.set(i64::try_from(number).unwrap_or(i64::MAX));
+    }
+
+    /// A request is over.
+    pub fn finished(&self, record: &Record<'_>) {
+        let dialect = self.dialect(record.dialect);
+        let client = self.clients.place_of(record.client);
+        let outcome = self.outcomes.place_of(record.outcome.as_str());
+        self.requests.at([dialect, client, outcome]).inc();
+        self.duration
+            .at([dialect])
+            .observe(record.duration.as_secs_f64());
+        if record.waited > Duration::ZERO {
+            self.waited
+                .at([dialect])
+                .observe(record.waited.as_secs_f64());
+        }
+        if let Some(first_byte) = record.first_byte {
+            self.first_byte
+                .at([dialect])
+                .observe(first_byte.as_secs_f64());
+        }
+    }
+
+    fn dialect(&self, dialect: Option<Dialect>) -> usize {
+        let name = dialect.map_or(OTHER, Dialect::name);
+        self.dialects.place_of(name)
+    }
+}
+
+// --- reading ---
+
+impl Metrics {
+    /// Everything as a scraper reads it, in [`CONTENT_TYPE`].
+    pub fn text(&self) -> String {
+        let mut text = String::new();
+        // Writing to a string does not fail; should a metric, what was written so far is still of use.
+        match prometheus_client::encoding::text::encode(&mut text, &self.registry) {
+            Ok(()) | Err(std::fmt::Error) => text,
+        }
+    }
+
+    /// A few sums.
+    pub fn counters(&self) -> Counters {
+        let answered = self.outcomes.place_of(Outcome::Answered.as_str());
+        Counters {
+            requests: self.requests.sum(|_| true),
+            answered: self.requests.sum(|outcome| outcome == answered),
+            attempts_failed: self.attempts_failed.sum(|_| true),
+            retries: self.retries.sum(|_| true),
+            taken_up: self.taken_up.sum(|_| true),
+            refused: self.all_refused.get(),
+            connections: now(&self.connections),
+            in_flight: now(&self.in_flight),
+            held: now(&self.held),
+        }
+    }
+}
+
+fn now(gauge: &Gauge) -> u64 {
+    u64::try_from(gauge.get()).unwrap_or_default()
+}
+
+#[cfg(test)]
+#[path = "metrics_tests.rs"]
+mod tests;

@@ -1,0 +1,177 @@
+//! Events as lines of JSON, written by a thread of their own.
+//!
+//! Invariants: a line is written whole; whoever says something never waits for the reader; what is not read yet takes
+//! at most [`WAITING_LIMIT`], beyond which events are left out, and their number is said.
+
+use super::{Event, Level, Sink, What, clean_option};
+use outlast_kernel::Timestamp;
+use serde::Serialize;
+use std::io::Write;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// The most that waits to be written, in bytes.
+const WAITING_LIMIT: usize = 1024 * 1024;
+/// How long the end of the program waits for a reader that is slow.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+
+/// A sink that writes one JSON object a line.
+pub struct JsonLines {
+    shared: Arc<Shared>,
+    lowest: Level,
+}
+
+#[derive(Default)]
+struct Shared {
+    state: Mutex<State>,
+    /// There is something to write, or the end has come.
+    filled: Condvar,
+    /// All that there was is written.
+    emptied: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    waiting: Vec<u8>,
+    left_out: u64,
+    is_writing: bool,
+    is_over: bool,
+}
+
+/// One line. `level` and `time` stand first, so that lines can be read by eye.
+#[derive(Serialize)]
+struct Line<'a, Said: Serialize> {
+    time: Timestamp,
+    level: Level,
+    #[serde(
+        serialize_with = "clean_option",
+        skip_serializing_if = "Option::is_none"
+    )]
+    request: Option<&'a str>,
+    #[serde(flatten)]
+    what: Said,
+}
+
+#[derive(Serialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+enum Own {
+    LeftOut { events: u64 },
+}
+
+impl JsonLines {
+    /// Writes events of that level and above. The writer is used by one thread, which ends with this sink.
+    pub fn new(writer: impl Write + Send + 'static, lowest: Level) -> std::io::Result<Self> {
+        let shared = Arc::<Shared>::default();
+        let write = {
+            let shared = Arc::clone(&shared);
+            move || shared.write_all(writer)
+        };
+        let name = "gateway log".to_owned();
+        std::thread::Builder::new().name(name).spawn(write)?;
+        Ok(Self { shared, lowest })
+    }
+}
+
+impl Sink for JsonLines {
+    fn say(&self, event: &Event<'_>) {
+        let level = event.what.level();
+        if level < self.lowest {
+            return;
+        }
+        let line = Line::<&What<'_>> {
+            time: event.at,
+            level,
+            request: event.request,
+            what: &event.what,
+        };
+        self.shared.put(&line);
+    }
+}
+
+impl Drop for JsonLines {
+    fn drop(&mut self) {
+        let mut state = self.shared.state();
+        state.is_over = true;
+        self.shared.filled.notify_one();
+        let is_busy = |state: &mut State| !state.waiting.is_empty() || state.is_writing;
+        // A reader that has stopped reading must not keep the program from ending.
+        let emptied = &self.shared.emptied;
+        let waited = emptied.wait_timeout_while(state, LAST_WORDS, is_busy);
+        drop(waited);
+    }
+}
+
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn put<Said: Serialize>(&self, line: &Line<'_, Said>) {
+        let mut state = self.state();
+        if state.waiting.len() >= WAITING_LIMIT || state.is_over {
+            state.left_out += 1;
+            return;
+        }
+        let was_empty = state.waiting.is_empty();
+        if state.left_out > 0 {
+            let events = std::mem::take(&mut state.left_out);
+            state.append(&Line {
+                time: line.time,
+                level: Level::Warn,
+                request: None,
+                what: Own::LeftOut { events },
+            });
+        }
+        state.append(line);
+        drop(state);
+        if was_empty {
+            self.filled.notify_one();
+        }
+    }
+
+    /// Writes what comes until the end, or until the writer fails.
+    fn write_all(&self, mut writer: impl Write) {
+        let mut taken = Vec::new();
+        loop {
+            let mut state = self.state();
+            state.is_writing = false;
+            if state.waiting.is_empty() {
+                self.emptied.notify_all();
+            }
+            let has_nothing = |state: &mut State| state.waiting.is_empty() && !state.is_over;
+            let waited = self.filled.wait_while(state, has_nothing);
+            let mut state = waited.unwrap_or_else(PoisonError::into_inner);
+            if state.waiting.is_empty() {
+                return;
+            }
+            taken.clear();
+            std::mem::swap(&mut taken, &mut state.waiting);
+            state.is_writing = true;
+            drop(state);
+            let written = writer.write_all(&taken).and_then(|()| writer.flush());
+            if written.is_err() {
+                self.give_up();
+                return;
+            }
+        }
+    }
+
+    /// Nobody reads any more: nothing is kept for them.
+    fn give_up(&self) {
+        let mut state = self.state();
+        state.waiting = Vec::new();
+        state.is_writing = false;
+        state.is_over = true;
+        self.emptied.notify_all();
+    }
+}
+
+impl State {
+    fn append<Said: Serialize>(&mut self, line: &Line<'_, Said>) {
+        let before = self.waiting.len();
+        match serde_json::to_writer(&mut self.waiting, line) {
+            Ok(()) => self.waiting.push(b'\n'),
+            Err(_) => self.waiting.truncate(before),
+        }
+    }
+}

@@ -1,0 +1,276 @@
+//! Tests of what is written down, and of whom it makes wait.
+
+use super::sample::record;
+use super::*;
+use serde_json::{Value, json};
+use std::io::{self, Write};
+use std::sync::{Arc, Mutex, mpsc};
+
+#[derive(Clone, Default)]
+struct Paper(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Paper {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Paper {
+    fn lines(&self) -> Vec<Value> {
+        let text = String::from_utf8(self.0.lock().unwrap().clone()).unwrap();
+        let lines = text.lines();
+        lines
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect()
+    }
+}
+
+fn at() -> Timestamp {
+    Timestamp::from_millis(1_794_715_200_123)
+}
+
+fn written(lowest: Level, all: &[What<'_>]) -> Vec<Value> {
+    let paper = Paper::default();
+    let sink = JsonLines::new(paper.clone(), lowest).unwrap();
+    for what in all {
+        sink.say(&Event {
+            at: at(),
+            request: Some("r-1"),
+            what: *what,
+        });
+    }
+    drop(sink);
+    paper.lines()
+}
+
+#[test]
+fn each_event_is_one_line_with_time_level_name_and_request() {
+    let record = record();
+    let lines = written(
+        Level::Info,
+        &[
+            What::Listening {
+                address: "127.0.0.1:8080".parse().unwrap(),
+                version: "0.1.0",
+            },
+            What::AttemptFailed {
+                cause: Cause::Overloaded,
+                attempt: 1,
+                status: Some(529),
+                account: None,
+                message: "Overloaded",
+            },
+            What::Waiting {
+                cause: Cause::Overloaded,
+                attempt: 1,
+                wake: Some(at() + Duration::from_secs(5)),
+            },
+            What::TakenUp {
+                attempts: 4,
+                resent: 1,
+                since: at(),
+            },
+            What::Finished(&record),
+            What::Refused {
+                status: 403,
+                kind: "unknown_host",
+                message: "no",
+            },
+            What::Reload { problem: None },
+            What::Drain {
+                in_flight: 3,
+                held: 2,
+            },
+        ],
+    );
+    let seen: Vec<_> = lines
+        .iter()
+        .map(|line| {
+            (
+                line["event"].as_str().unwrap(),
+                line["level"].as_str().unwrap(),
+            )
+        })
+        .collect();
+    assert_eq!(
+        seen,
+        [
+            ("listening", "info"),
+            ("attempt_failed", "warn"),
+            ("waiting", "warn"),
+            ("taken_up", "info"),
+            ("finished", "info"),
+            ("refused", "warn"),
+            ("reload", "info"),
+            ("drain", "info"),
+        ]
+    );
+    for line in &lines {
+        assert_eq!(line["time"], "2026-11-15T04:00:00.123Z");
+        assert_eq!(line["request"], "r-1");
+    }
+    assert_eq!(lines[2]["wake"], "2026-11-15T04:00:05.123Z");
+    assert_eq!(
+        lines[4],
+        json!({
+            "time": "2026-11-15T04:00:00.123Z", "level": "info", "request": "r-1", "event": "finished",
+            "client": "claude-code", "dialect": "anthropic", "model": "claude-opus-5", "account": "work",
+            "method": "POST", "path": "/v1/messages", "status": 200, "attempts": 3, "waited_ms": 15_000,
+            "duration_ms": 21_500, "first_byte_ms": 16_250, "bytes_in": 4096, "bytes_out": 12_345,
+            "outcome": "answered",
+        })
+    );
+}
+
+#[test]
+fn texts_from_outside_are_cleaned_and_bounded() {
+    let message = format!(
+        "\u{1b}[31mIncorrect API key provided: sk-proj-abcdefghijklmnop1234\n{}",
+        "x".repeat(1_000_000)
+    );
+    let lines = written(
+        Level::Info,
+        &[What::AttemptFailed {
+            cause: Cause::Auth,
+            attempt: 1,
+            status: Some(401),
+            account: Some("a\u{1b}[2Jb"),
+            message: &message,
+        }],
+    );
+    assert_eq!(lines.len(), 1, "a line break within stays within");
+    let kept = lines[0]["message"].as_str().unwrap();
+    assert!(
+        kept.starts_with("Incorrect API key provided: [secret]\nxxx"),
+        "{kept}"
+    );
+    assert!(kept.len() <= TEXT_LIMIT);
+    assert_eq!(lines[0]["account"], "ab");
+}
+
+#[test]
+fn the_level_follows_from_how_a_request_ended() {
+    let levels: Vec<_> = Outcome::ALL
+        .into_iter()
+        .map(|outcome| Record {
+            outcome,
+            ..record()
+        })
+        .map(|record| (record.outcome, What::Finished(&record).level()))
+        .collect();
+    let worse = |level| {
+        let at_level = levels.iter().filter(|(_, found)| *found == level);
+        at_level.map(|(outcome, _)| *outcome).collect::<Vec<_>>()
+    };
+    assert_eq!(worse(Level::Error), [Outcome::Failed, Outcome::Broken]);
+    assert_eq!(worse(Level::Warn), [Outcome::SentBack]);
+    let broken = Some("outlast.toml:3: no such setting");
+    assert_eq!(What::Reload { problem: broken }.level(), Level::Error);
+}
+
+#[test]
+fn events_below_the_wanted_level_are_not_written() {
+    let record = record();
+    let quiet = What::Finished(&record);
+    let loud = What::Refused {
+        status: 403,
+        kind: "cross_site",
+        message: "no",
+    };
+    let lines = written(Level::Warn, &[quiet, loud, quiet]);
+    assert_eq!(lines.len(), 1);
+    assert_eq!(lines[0]["kind"], "cross_site");
+}
+
+#[test]
+fn the_names_of_outcomes_are_the_same_everywhere() {
+    for outcome in Outcome::ALL {
+        assert_eq!(json!(outcome), outcome.as_str());
+    }
+}
+
+/// Blocks until it is let go, like a pipe that nobody reads.
+struct Stuck(mpsc::Receiver<()>, Paper);
+
+impl Write for Stuck {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.recv().ok();
+        self.1.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn a_reader_that_does_not_read_makes_nobody_wait_and_costs_bounded_memory() {
+    let (let_go, wait) = mpsc::channel();
+    let paper = Paper::default();
+    let sink = JsonLines::new(Stuck(wait, paper.clone()), Level::Info).unwrap();
+    let event = Event {
+        at: at(),
+        request: None,
+        what: What::Reload { problem: None },
+    };
+    // More than can wait; what the writer has taken already comes on top.
+    let said: u64 = 60_000;
+    for _ in 0..said {
+        sink.say(&event);
+    }
+    drop(let_go);
+    // Once there is room again, the number of those that were left out is said.
+    loop {
+        sink.say(&event);
+        if paper.lines().iter().any(|line| line["event"] == "left_out") {
+            break;
+        }
+        std::thread::yield_now();
+    }
+    drop(sink);
+    let lines = paper.lines();
+    let left_out = lines
+        .iter()
+        .find(|line| line["event"] == "left_out")
+        .unwrap();
+    let kept = lines
+        .iter()
+        .filter(|line| line["event"] == "reload")
+        .count();
+    assert!(
+        left_out["events"].as_u64().unwrap() > said / 10,
+        "{left_out}"
+    );
+    assert!(kept > 1000, "{kept}");
+}
+
+/// A pipe whose reader is gone.
+struct Closed;
+
+impl Write for Closed {
+    fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+        Err(io::ErrorKind::BrokenPipe.into())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn a_reader_that_is_gone_hurts_nobody() {
+    let sink = JsonLines::new(Closed, Level::Info).unwrap();
+    for _ in 0..1000 {
+        sink.say(&Event {
+            at: at(),
+            request: None,
+            what: What::Reload { problem: None },
+        });
+    }
+    drop(sink);
+}

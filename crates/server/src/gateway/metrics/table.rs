@@ -1,0 +1,87 @@
+//! Series that are found by number instead of by hashing their labels.
+//!
+//! A series is made when it is first counted, so that what never happened takes no line; from then on finding it is one
+//! load. Invariant: the words of each label are known from the beginning, so the number of series is bounded.
+
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::registry::{Metric, Registry};
+use std::sync::{Arc, OnceLock};
+
+/// A label and all that it may say. Clones share the words.
+#[derive(Clone, Debug)]
+pub(super) struct Words {
+    label: &'static str,
+    /// The last one stands for everything else.
+    words: Arc<[&'static str]>,
+}
+
+impl Words {
+    pub(super) fn new(
+        label: &'static str,
+        words: impl IntoIterator<Item = &'static str>,
+        other: &'static str,
+    ) -> Self {
+        let mut all: Vec<_> = words.into_iter().filter(|word| *word != other).collect();
+        all.push(other);
+        let words = all.into();
+        Self { label, words }
+    }
+
+    /// The number of that word, or of the one for everything else.
+    pub(super) fn place_of(&self, word: &str) -> usize {
+        let last = self.words.len() - 1;
+        let found = self.words.iter().position(|known| *known == word);
+        found.unwrap_or(last)
+    }
+}
+
+type Labels<const N: usize> = [(&'static str, &'static str); N];
+
+/// The series of one metric with `N` labels.
+pub(super) struct Table<const N: usize, M> {
+    labels: [Words; N],
+    family: Family<Labels<N>, M>,
+    cells: Box<[OnceLock<M>]>,
+}
+
+impl<const N: usize, M: Clone> Table<N, M> {
+    pub(super) fn new(labels: [&Words; N], make: fn() -> M) -> Self {
+        let labels = labels.map(Words::clone);
+        let number = labels.iter().map(|words| words.words.len()).product();
+        Self {
+            labels,
+            family: Family::new_with_constructor(make),
+            cells: std::iter::repeat_with(OnceLock::new).take(number).collect(),
+        }
+    }
+
+    /// The series at that place: for each label the number of its word.
+    pub(super) fn at(&self, place: [usize; N]) -> &M {
+        let words = |at: usize| &self.labels[at].words;
+        let cell = (0..N).fold(0, |cell, at| cell * words(at).len() + place[at]);
+        self.cells[cell].get_or_init(|| {
+            let label = |at: usize| (self.labels[at].label, words(at)[place[at]]);
+            self.family.get_or_create_owned(&std::array::from_fn(label))
+        })
+    }
+}
+
+impl<const N: usize, M> Table<N, M>
+where
+    Family<Labels<N>, M>: Metric + Clone,
+{
+    pub(super) fn register(&self, registry: &mut Registry, name: &str, help: &str) {
+        registry.register(name, help, self.family.clone());
+    }
+}
+
+impl<const N: usize> Table<N, Counter> {
+    /// The sum of all series whose last label is one of these, by its number.
+    pub(super) fn sum(&self, wanted: impl Fn(usize) -> bool) -> u64 {
+        let last = self.labels.last().map_or(1, |words| words.words.len());
+        let all = self.cells.iter().enumerate();
+        let chosen = all.filter(|(cell, _)| wanted(cell % last));
+        chosen.filter_map(|(_, cell)| Some(cell.get()?.get())).sum()
+    }
+}
