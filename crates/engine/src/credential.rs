@@ -41,6 +41,21 @@ impl Credential {
         }
     }
 
+    /// Puts it in the place of whatever credential a request has.
+    #[cfg(feature = "http")]
+    pub fn replace_in(&self, headers: &mut http::HeaderMap, dialect: Dialect) {
+        for name in ["authorization", "x-api-key", "api-key", "x-goog-api-key"] {
+            headers.remove(name);
+        }
+        let (name, value) = self.header(dialect);
+        let name = http::HeaderName::try_from(name);
+        // A key that no header can hold is no key; the provider will say so.
+        if let (Ok(name), Ok(mut value)) = (name, http::HeaderValue::try_from(value)) {
+            value.set_sensitive(true);
+            headers.insert(name, value);
+        }
+    }
+
     /// Takes it out of what a provider said: some send back what they were sent.
     pub(crate) fn scrub(&self, failure: &mut Failure) {
         let key = self.0.expose_secret();

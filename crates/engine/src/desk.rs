@@ -120,6 +120,11 @@ impl Desk {
         }
     }
 
+    /// The provider answered a call that had not asked.
+    pub async fn proved(&self, gate: &str) {
+        self.0.knowledge.report(gate, Report::Proved).await;
+    }
+
     /// When the first in line will be let through or try, as far as that is known.
     pub fn next_ask(&self, gate: &str) -> Option<Timestamp> {
         self.0.lines().get(gate)?.next_ask

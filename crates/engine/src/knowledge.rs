@@ -245,6 +245,13 @@ impl Knowledge {
         lock(&self.0.scenes).get(gate)?.cause
     }
 
+    /// Until when the provider said not to come, if something is wrong at that gate.
+    pub fn stated_end(&self, gate: &str) -> Option<Timestamp> {
+        let scenes = lock(&self.0.scenes);
+        let gate = &scenes.get(gate).filter(|scene| !scene.gate.is_closed())?.gate;
+        Some(gate.not_before())
+    }
+
     /// When a caller in line should ask. `None` when it may ask at once.
     pub fn wake_time(&self, gate: &str, waiter: &Waiter) -> Option<Timestamp> {
         let scenes = lock(&self.0.scenes);
@@ -442,7 +449,7 @@ impl Inner {
 }
 
 /// Whether others will meet the same.
-pub(crate) fn is_shared(cause: Cause) -> bool {
+pub fn is_shared(cause: Cause) -> bool {
     matches!(
         cause,
         Cause::Overloaded

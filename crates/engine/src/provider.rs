@@ -16,6 +16,7 @@ use std::time::Duration;
 pub use adapter::Adapter;
 pub use answer::Frame;
 pub use check::Checked;
+pub use watchdog::Watchdog;
 
 /// Something that answers requests with a stream.
 pub trait Provider: Send + Sync {
@@ -64,7 +65,7 @@ const SYSTEM_CONNECT: Duration = Duration::from_secs(150);
 
 impl Timeouts {
     /// From asking for a connection to the headers; nobody tells when it stood.
-    pub(crate) fn until_headers(&self) -> Duration {
+    pub fn until_headers(&self) -> Duration {
         match (self.headers.is_zero(), self.connect.is_zero()) {
             (true, _) => Duration::ZERO,
             (false, true) => self.headers + SYSTEM_CONNECT,

@@ -191,6 +191,11 @@ impl Gate {
         self.is_closed().then(|| self.pass(0))
     }
 
+    /// The latest time that the provider stated.
+    pub const fn not_before(&self) -> Timestamp {
+        self.not_before
+    }
+
     /// Whether everyone may pass.
     pub fn is_closed(&self) -> bool {
         self.stage == Stage::Closed

@@ -9,8 +9,9 @@ use std::time::Duration;
 
 const BREATHS: u32 = 3;
 
+/// Watches over one answer.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Watchdog {
+pub struct Watchdog {
     timeouts: Timeouts,
     announced: bool,
     begun: bool,
@@ -20,7 +21,7 @@ pub(super) struct Watchdog {
 
 impl Watchdog {
     /// Watches a response whose headers came at `now`.
-    pub(super) fn new(timeouts: Timeouts, now: Timestamp) -> Self {
+    pub fn new(timeouts: Timeouts, now: Timestamp) -> Self {
         Self {
             timeouts,
             announced: false,
@@ -30,30 +31,32 @@ impl Watchdog {
         }
     }
 
-    pub(super) fn alive(&mut self, now: Timestamp) {
+    /// Somebody is there.
+    pub fn alive(&mut self, now: Timestamp) {
         self.alive_at = now;
     }
 
     /// The answer was announced: what is waited for is still its first event.
-    pub(super) fn opening(&mut self, now: Timestamp) {
+    pub fn opening(&mut self, now: Timestamp) {
         self.announced = true;
         self.progress_at = now;
         self.alive_at = now;
     }
 
-    pub(super) fn progress(&mut self, now: Timestamp) {
+    /// The answer moved on.
+    pub fn progress(&mut self, now: Timestamp) {
         self.begun = true;
         self.progress_at = now;
         self.alive_at = now;
     }
 
     /// Whether there was any event at all.
-    pub(super) fn has_begun(&self) -> bool {
+    pub fn has_begun(&self) -> bool {
         self.announced || self.begun
     }
 
     /// Until when it waits, if there is a limit.
-    pub(super) fn deadline(&self) -> Option<Timestamp> {
+    pub fn deadline(&self) -> Option<Timestamp> {
         let limit = self.limit();
         let silent = self.alive_at + limit;
         let breaths = match self.timeouts.idle {
@@ -65,7 +68,7 @@ impl Watchdog {
     }
 
     /// The limit that is in force.
-    pub(super) fn limit(&self) -> Duration {
+    pub fn limit(&self) -> Duration {
         if self.begun {
             self.timeouts.idle
         } else {
@@ -74,7 +77,7 @@ impl Watchdog {
     }
 
     /// How long the answer will not have moved on when patience ends.
-    pub(super) fn standstill(&self) -> Duration {
+    pub fn standstill(&self) -> Duration {
         let end = self.deadline().unwrap_or(self.alive_at);
         end.since(self.progress_at)
     }

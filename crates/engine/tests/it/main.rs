@@ -7,6 +7,7 @@
     reason = "a test may stop at once, and its tables are long"
 )]
 
+mod desk;
 mod accounts;
 mod adapter;
 mod conservative_streams;

@@ -1,4 +1,4 @@
-//! The server from outside, on a paused clock.
+//! The server from outside.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
@@ -7,6 +7,7 @@
     reason = "a test may stop at once, and its tables are long"
 )]
 
+mod gateway;
 mod kinds;
 mod native;
 mod schema;

@@ -1,0 +1,293 @@
+//! What a client asks: its request, and what it says about itself.
+
+use super::client::{self, Form, Profile};
+use super::route::{Kind, Route};
+use super::spool::Body;
+use super::upstreams::Upstreams;
+use bytes::Bytes;
+use http::header::{self, HeaderName};
+use http::{HeaderMap, HeaderValue, Method};
+use outlast_dialect::Dialect;
+use outlast_kernel::Timestamp;
+use outlast_kernel::policy::Policy;
+use sha2::{Digest, Sha256};
+
+/// Names the policy of a request.
+const POLICY: &str = "x-outlast-policy";
+/// Names the client, where it is not recognised.
+const CLIENT: &str = "x-outlast-client";
+/// Headers of ours are not passed on.
+const OURS: &str = "x-outlast-";
+
+/// Headers that are between us and the client only.
+const HOP_BY_HOP: [HeaderName; 10] = [
+    header::CONNECTION,
+    HeaderName::from_static("keep-alive"),
+    header::PROXY_AUTHENTICATE,
+    header::PROXY_AUTHORIZATION,
+    HeaderName::from_static("proxy-connection"),
+    header::TE,
+    header::TRAILER,
+    header::TRANSFER_ENCODING,
+    header::UPGRADE,
+    header::CONTENT_LENGTH,
+];
+
+/// A request that is to be answered.
+pub(super) struct Asked {
+    pub(super) id: String,
+    pub(super) begun: Timestamp,
+    pub(super) method: Method,
+    /// The path with its query.
+    pub(super) target: String,
+    head: Head,
+    pub(super) body: Body,
+    pub(super) route: Route,
+    pub(super) profile: &'static Profile,
+    pub(super) is_streamed: bool,
+    pub(super) model: Box<str>,
+    /// By which the client's credential is told from others; not the credential.
+    pub(super) mark: Box<str>,
+    pub(super) policy: Policy,
+}
+
+/// The headers, as they are passed on.
+enum Head {
+    Open(HeaderMap),
+    /// Without the buffers from which they were read, for a long wait.
+    Packed(Box<[u8]>),
+}
+
+/// A policy that does not exist was asked for.
+#[derive(Debug, thiserror::Error)]
+#[error("the header x-outlast-policy: {0}")]
+pub(super) struct BadPolicy(String);
+
+impl Asked {
+    /// What that request asks.
+    pub(super) fn new(
+        parts: http::request::Parts,
+        body: Body,
+        (upstreams, begun): (&Upstreams, Timestamp),
+    ) -> Result<Self, BadPolicy> {
+        let path = parts.uri.path();
+        let route = Route::of(&parts.method, path, &parts.headers);
+        let target = parts.uri.path_and_query();
+        let target = target.map_or(path, |target| target.as_str()).to_owned();
+        let text = |name: &str| parts.headers.get(name)?.to_str().ok();
+        let forced = text(CLIENT).or(upstreams.client.as_deref());
+        let profile = client::recognise(&parts.headers, forced);
+        let policy = match text(POLICY) {
+            Some(name) => Policy::named(name).map_err(|error| BadPolicy(error.to_string()))?,
+            None => upstreams.policy(path).clone(),
+        };
+        let (model, is_streamed) = match (&body, route.kind) {
+            (Body::Memory(bytes), Kind::Inference | Kind::Lookup) => said(bytes),
+            // One that is as large as this is not read again for its model.
+            (Body::File { .. }, Kind::Inference) => ("".into(), accepts_events(&parts.headers)),
+            _ => ("".into(), false),
+        };
+        Ok(Self {
+            id: uuid::Uuid::now_v7().to_string(),
+            begun,
+            target,
+            body,
+            route,
+            profile,
+            is_streamed,
+            model,
+            mark: mark(&parts.headers),
+            policy,
+            method: parts.method,
+            head: Head::Open(passed_on(parts.headers, route.kind)),
+        })
+    }
+
+    /// What the client expects to be answered with.
+    pub(super) fn form(&self) -> Form {
+        match self.is_streamed {
+            true => Form::Streamed(self.route.dialect),
+            false => Form::Whole,
+        }
+    }
+
+    /// The headers for the provider.
+    pub(super) fn headers(&self) -> HeaderMap {
+        match &self.head {
+            Head::Open(headers) => headers.clone(),
+            Head::Packed(packed) => unpacked(packed),
+        }
+    }
+
+    /// Lets go of the buffers from which it was read.
+    pub(super) fn pack(&mut self) {
+        if let Head::Open(headers) = &self.head {
+            self.head = Head::Packed(packed(headers));
+        }
+    }
+
+    pub(super) fn dialect(&self) -> Dialect {
+        self.route.dialect
+    }
+
+    /// Whether a model is asked, in one way or another.
+    pub(super) fn asks_a_model(&self) -> bool {
+        self.route.kind != Kind::Other
+    }
+
+    /// The path without its query.
+    pub(super) fn path(&self) -> &str {
+        self.target.split('?').next().unwrap_or_default()
+    }
+}
+
+fn said(body: &Bytes) -> (Box<str>, bool) {
+    let asked = Dialect::asked(body);
+    let model = asked.model.unwrap_or_default();
+    let model = outlast_kernel::text::bounded(&model, 200);
+    (model.into_owned().into(), asked.stream)
+}
+
+fn accepts_events(headers: &HeaderMap) -> bool {
+    let accept = headers.get(header::ACCEPT);
+    accept.is_some_and(|accept| accept.as_bytes().starts_with(b"text/event-stream"))
+}
+
+/// A few characters by which credentials are told apart, and from which none can be guessed.
+fn mark(headers: &HeaderMap) -> Box<str> {
+    let mut hash = Sha256::new();
+    let mut any = false;
+    for name in ["x-api-key", "authorization", "api-key", "x-goog-api-key"] {
+        if let Some(value) = headers.get(name) {
+            any = true;
+            hash.update(value.as_bytes());
+            hash.update([0]);
+        }
+    }
+    if !any {
+        return "no-key".into();
+    }
+    let hash = hash.finalize();
+    let mark = hash.iter().take(5).map(|byte| format!("{byte:02x}"));
+    format!("key-{}", mark.collect::<String>()).into()
+}
+
+/// The headers that go on to the provider. Where the answer is looked at, it may not be compressed.
+fn passed_on(mut headers: HeaderMap, kind: Kind) -> HeaderMap {
+    let named: Vec<HeaderName> = headers
+        .get_all(header::CONNECTION)
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(','))
+        .filter_map(|name| HeaderName::from_bytes(name.trim().as_bytes()).ok())
+        .collect();
+    let ours = headers
+        .keys()
+        .filter(|name| name.as_str().starts_with(OURS));
+    let ours: Vec<HeaderName> = ours.cloned().collect();
+    for name in named.iter().chain(&ours).chain(&HOP_BY_HOP) {
+        headers.remove(name);
+    }
+    headers.remove(header::HOST);
+    headers.remove(header::EXPECT);
+    if kind != Kind::Other {
+        headers.insert(header::ACCEPT_ENCODING, HeaderValue::from_static("identity"));
+    }
+    headers
+}
+
+/// The headers of a response that go on to the client.
+pub(super) fn passed_back(mut headers: HeaderMap) -> HeaderMap {
+    for name in &HOP_BY_HOP {
+        headers.remove(name);
+    }
+    headers
+}
+
+/// Names and values, each behind its length.
+fn packed(headers: &HeaderMap) -> Box<[u8]> {
+    let mut packed = Vec::with_capacity(headers.len() * 48);
+    for (name, value) in headers {
+        for piece in [name.as_str().as_bytes(), value.as_bytes()] {
+            packed.extend_from_slice(&u32::try_from(piece.len()).unwrap_or(0).to_le_bytes());
+            packed.extend_from_slice(piece);
+        }
+    }
+    packed.into_boxed_slice()
+}
+
+fn unpacked(packed: &[u8]) -> HeaderMap {
+    let mut headers = HeaderMap::new();
+    let mut rest = packed;
+    while let (Some(name), Some(value)) = (piece(&mut rest), piece(&mut rest)) {
+        let name = HeaderName::from_bytes(name);
+        if let (Ok(name), Ok(value)) = (name, HeaderValue::from_bytes(value)) {
+            headers.append(name, value);
+        }
+    }
+    headers
+}
+
+fn piece<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
+    let (length, after) = rest.split_first_chunk::<4>()?;
+    let length = usize::try_from(u32::from_le_bytes(*length)).ok()?;
+    let (piece, after) = after.split_at_checked(length)?;
+    *rest = after;
+    Some(piece)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn headers(list: &[(&str, &str)]) -> HeaderMap {
+        let parse = |(name, value): &(&str, &str)| {
+            let name: HeaderName = name.parse().unwrap();
+            (name, value.parse().unwrap())
+        };
+        let mut headers = HeaderMap::new();
+        for (name, value) in list.iter().map(parse) {
+            headers.append(name, value);
+        }
+        headers
+    }
+
+    #[test]
+    fn what_is_between_us_and_the_client_is_not_passed_on() {
+        let sent = headers(&[
+            ("host", "localhost"),
+            ("connection", "keep-alive, x-private"),
+            ("x-private", "1"),
+            ("x-outlast-policy", "none"),
+            ("expect", "100-continue"),
+            ("accept-encoding", "gzip, br"),
+            ("x-unknown", "a"),
+            ("x-unknown", "b"),
+        ]);
+        let passed = passed_on(sent.clone(), Kind::Inference);
+        let expected = headers(&[
+            ("accept-encoding", "identity"),
+            ("x-unknown", "a"),
+            ("x-unknown", "b"),
+        ]);
+        assert_eq!(passed, expected);
+        assert_eq!(passed_on(sent, Kind::Other)["accept-encoding"], "gzip, br");
+    }
+
+    #[test]
+    fn packed_headers_come_back_as_they_were() {
+        let mut all = headers(&[("x-a", "1"), ("x-a", "2"), ("x-empty", "")]);
+        all.append("x-odd", HeaderValue::from_bytes(b"caf\xe9").unwrap());
+        assert_eq!(unpacked(&packed(&all)), all);
+    }
+
+    #[test]
+    fn credentials_are_told_apart_without_being_shown() {
+        let one = mark(&headers(&[("x-api-key", "planted-one")]));
+        let other = mark(&headers(&[("authorization", "Bearer planted-one")]));
+        assert_ne!(one, other);
+        assert!(!one.contains("planted") && one.len() == 14);
+        assert_eq!(&*mark(&HeaderMap::new()), "no-key");
+    }
+}
+impl Asked { pub(super) fn identity(&self, _: &Bytes) -> super::holds::Identity { super::holds::Identity::stub() } }

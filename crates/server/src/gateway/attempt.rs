@@ -1,0 +1,354 @@
+//! One request to the provider, up to the first content of its answer or to what went wrong.
+//!
+//! Invariants: nothing of an answer is handed on before its first content, so that until then it can be asked for again;
+//! every wait has its limit; what is kept is bounded.
+
+use super::alarms::Alarms;
+use super::asked::{Asked, passed_back};
+use super::route::Kind;
+use super::upstreams::Upstreams;
+use bytes::{Bytes, BytesMut};
+use http::{HeaderMap, StatusCode, header};
+use outlast_dialect::error_body::{self, Seen};
+use outlast_dialect::relay::{self, Looks, Relay};
+use outlast_dialect::Sign;
+use outlast_engine::Clock;
+use outlast_engine::credential::Credential;
+use outlast_engine::provider::Watchdog;
+use outlast_engine::transport::{self, Forwarded};
+use outlast_kernel::Timestamp;
+use outlast_kernel::failure::{Failure, IoKind, Phase, Transport};
+use outlast_kernel::time::Span;
+use std::time::Duration;
+
+const MAX_ERROR_BYTES: usize = 64 << 10;
+const ERROR_BODY_TIME: Duration = Duration::from_secs(5);
+/// An answer that comes as a whole is looked at as a whole, unless it is longer than this.
+const MAX_WHOLE_BYTES: usize = 16 << 20;
+
+/// Who is asked, by when and what for.
+pub(super) struct Attempt<'a> {
+    pub(super) asked: &'a Asked,
+    pub(super) upstreams: &'a Upstreams,
+    pub(super) credential: Option<&'a Credential>,
+    pub(super) clock: &'a dyn Clock,
+    pub(super) alarms: &'a Alarms,
+}
+
+/// An answer whose first content has come, or all of it.
+pub(super) struct Answer {
+    pub(super) status: StatusCode,
+    pub(super) headers: HeaderMap,
+    pub(super) body: AnswerBody,
+}
+
+/// The body of an answer.
+pub(super) enum AnswerBody {
+    /// All of it.
+    Whole(Bytes),
+    /// A stream of events that is followed.
+    Events(Box<Events>),
+    /// Something that is passed on without being looked at: what has come of it, and the rest.
+    Opaque(Vec<Bytes>, Forwarded),
+}
+
+/// A stream of events.
+pub(super) struct Events {
+    pub(super) relay: Relay,
+    pub(super) upstream: Forwarded,
+    pub(super) watchdog: Watchdog,
+    /// What may be sent on and was not yet.
+    pub(super) ready: Vec<Bytes>,
+    /// The body has ended.
+    pub(super) is_over: bool,
+}
+
+/// A request that failed before content.
+pub(super) struct Failed {
+    pub(super) failure: Failure,
+    /// What the provider answered, if it did.
+    pub(super) refusal: Option<Refusal>,
+}
+
+/// An error response of the provider.
+pub(super) struct Refusal {
+    pub(super) status: StatusCode,
+    pub(super) headers: HeaderMap,
+    pub(super) body: Bytes,
+    /// What did not fit.
+    pub(super) rest: Option<Forwarded>,
+}
+
+type Outcome = Result<Answer, Box<Failed>>;
+
+impl Attempt<'_> {
+    /// Makes the request and follows the answer up to its first content.
+    pub(super) async fn make(&self) -> Outcome {
+        let upstream = self.upstreams.of(self.asked.route);
+        let body = self.asked.body.bytes().await;
+        let body = body.map_err(|error| {
+            let message = format!("the request cannot be read back: {error}");
+            Box::new(self.raised(IoKind::Misconfigured, &message))
+        })?;
+        let mut headers = self.asked.headers();
+        if let Some(credential) = self.credential {
+            credential.replace_in(&mut headers, self.asked.dialect());
+        }
+        let what = (self.asked.method.clone(), self.asked.target.as_str());
+        let sending = upstream.forward.send(what, headers, body);
+        let limit = self.upstreams.timeouts.until_headers();
+        let deadline = (!limit.is_zero()).then(|| self.clock.now() + limit);
+        let response = tokio::select! {
+            biased;
+            response = sending => response.map_err(|error| self.broken(&error))?,
+            () = self.alarms.at(deadline) => {
+                let message = format!("no response came for {}", Span(limit));
+                return Err(Box::new(self.raised(IoKind::Timeout, &message)));
+            }
+        };
+        self.look_at(response).await
+    }
+
+    async fn look_at(&self, mut response: Forwarded) -> Outcome {
+        let (status, headers) = (response.status, std::mem::take(&mut response.headers));
+        if !self.asked.route.is_retried() {
+            let body = AnswerBody::Opaque(Vec::new(), response);
+            return Ok(self.answer(status, headers, body));
+        }
+        if !status.is_success() {
+            return Err(self.refused(status, headers, response).await);
+        }
+        let compressed = headers
+            .get(header::CONTENT_ENCODING)
+            .is_some_and(|encoding| encoding != "identity");
+        if compressed {
+            // Nobody asked for it; what cannot be read is passed on.
+            let body = AnswerBody::Opaque(Vec::new(), response);
+            return Ok(self.answer(status, headers, body));
+        }
+        let body = if self.asked.is_streamed && self.asked.route.kind == Kind::Inference {
+            self.stream(&headers, response).await
+        } else {
+            self.whole(&headers, response, BytesMut::new()).await
+        };
+        Ok(self.answer(status, headers, body?))
+    }
+
+    fn answer(&self, status: StatusCode, headers: HeaderMap, body: AnswerBody) -> Answer {
+        Answer {
+            status,
+            headers: passed_back(headers),
+            body,
+        }
+    }
+
+    /// Follows a stream of events up to its first content. Its first bytes say whether it is one, whatever its headers
+    /// call it.
+    async fn stream(
+        &self,
+        headers: &HeaderMap,
+        mut upstream: Forwarded,
+    ) -> Result<AnswerBody, Box<Failed>> {
+        let mut watchdog = Watchdog::new(self.upstreams.timeouts, self.clock.now());
+        let mut head = BytesMut::new();
+        loop {
+            match relay::looks_like(&head) {
+                Some(Looks::Events) => break,
+                Some(Looks::Json | Looks::Page) => {
+                    return self.whole(headers, upstream, head).await;
+                }
+                None => {}
+            }
+            match self.next(&mut upstream, &watchdog).await? {
+                Some(bytes) => {
+                    watchdog.alive(self.clock.now());
+                    head.extend_from_slice(&bytes);
+                }
+                None => break,
+            }
+        }
+        let mut events = Events {
+            relay: self.asked.dialect().relay(self.provider()),
+            upstream,
+            watchdog,
+            ready: Vec::new(),
+            is_over: false,
+        };
+        self.until_content(&mut events, head.freeze())
+            .await
+            .map_err(|failed| with_headers(failed, headers))?;
+        Ok(AnswerBody::Events(Box::new(events)))
+    }
+
+    async fn until_content(&self, events: &mut Events, head: Bytes) -> Result<(), Box<Failed>> {
+        let mut bytes = Some(head);
+        while let Some(piece) = bytes {
+            events.take_in(piece, self.clock.now()).map_err(before_content)?;
+            if events.relay.has_content() || events.relay.is_complete() {
+                return Ok(());
+            }
+            bytes = self.next(&mut events.upstream, &events.watchdog).await?;
+        }
+        events.end(self.clock.now()).map_err(before_content)
+    }
+
+    /// The next piece of the body, within the time that the watchdog gives it.
+    async fn next(
+        &self,
+        upstream: &mut Forwarded,
+        watchdog: &Watchdog,
+    ) -> Result<Option<Bytes>, Box<Failed>> {
+        tokio::select! {
+            biased;
+            chunk = upstream.chunk() => chunk.map_err(|error| {
+                let mut failed = self.broken(&error);
+                failed.failure.phase = Phase::BeforeContent;
+                failed
+            }),
+            () = self.alarms.at(watchdog.deadline()) => {
+                let message = format!("the stream stood still for {}", Span(watchdog.standstill()));
+                let mut failed = self.raised(IoKind::Idle, &message);
+                failed.failure.phase = Phase::BeforeContent;
+                Err(Box::new(failed))
+            }
+        }
+    }
+
+    /// Reads an answer that comes as a whole. One that is too long to be kept is passed on as it comes.
+    async fn whole(
+        &self,
+        headers: &HeaderMap,
+        mut upstream: Forwarded,
+        head: BytesMut,
+    ) -> Result<AnswerBody, Box<Failed>> {
+        let mut watchdog = Watchdog::new(self.upstreams.timeouts, self.clock.now());
+        let mut body = head;
+        let mut first = None;
+        while let Some(piece) = self.next(&mut upstream, &watchdog).await? {
+            watchdog.progress(self.clock.now());
+            match (first.take(), body.is_empty()) {
+                // Most come in one piece, which need not be copied.
+                (None, true) => first = Some(piece),
+                (before, _) => {
+                    body.extend_from_slice(&before.unwrap_or_default());
+                    body.extend_from_slice(&piece);
+                }
+            }
+            if body.len() > MAX_WHOLE_BYTES {
+                return Ok(AnswerBody::Opaque(vec![body.freeze()], upstream));
+            }
+        }
+        let body = first.unwrap_or_else(|| body.freeze());
+        if self.asked.route.kind == Kind::Inference {
+            let now = self.clock.now();
+            let checked = self.asked.dialect().check_whole(self.provider(), &body, now);
+            checked.map_err(|failure| with_headers(before_content(failure), headers))?;
+        }
+        Ok(AnswerBody::Whole(body))
+    }
+
+    /// Reads an error response within bounds: a slow or endless one must not hide the status.
+    async fn refused(
+        &self,
+        status: StatusCode,
+        headers: HeaderMap,
+        mut upstream: Forwarded,
+    ) -> Box<Failed> {
+        let mut body = BytesMut::new();
+        let mut ended = false;
+        let reading = async {
+            while body.len() < MAX_ERROR_BYTES {
+                match upstream.chunk().await {
+                    Ok(Some(piece)) => body.extend_from_slice(&piece),
+                    Ok(None) | Err(_) => {
+                        ended = true;
+                        return;
+                    }
+                }
+            }
+        };
+        let deadline = self.clock.now() + ERROR_BODY_TIME;
+        tokio::select! {
+            biased;
+            () = reading => {}
+            () = self.alarms.at(Some(deadline)) => ended = true,
+        }
+        let body = body.freeze();
+        let failure = error_body::read(Seen {
+            provider: self.provider(),
+            transport: Transport::Http,
+            status: Some(status.as_u16()),
+            headers: &texts(&headers),
+            body: &String::from_utf8_lossy(&body),
+            at: self.clock.now(),
+        });
+        let refusal = Some(Refusal {
+            status,
+            headers: passed_back(headers),
+            body,
+            rest: (!ended).then_some(upstream),
+        });
+        Box::new(Failed { failure, refusal })
+    }
+
+    fn provider(&self) -> &str {
+        &self.upstreams.of(self.asked.route).name
+    }
+
+    fn broken(&self, error: &transport::Error) -> Box<Failed> {
+        Box::new(self.raised(error.io, &error.message))
+    }
+
+    fn raised(&self, io: IoKind, message: &str) -> Failed {
+        let failure = Failure::thrown(self.provider(), message, self.clock.now());
+        Failed {
+            failure: failure.with_io(io),
+            refusal: None,
+        }
+    }
+}
+
+impl Events {
+    /// Takes in a piece of the body.
+    pub(super) fn take_in(&mut self, bytes: Bytes, now: Timestamp) -> Result<(), Box<Failure>> {
+        match self.relay.push(bytes, now, &mut self.ready)? {
+            Sign::Progress => self.watchdog.progress(now),
+            Sign::Opening => self.watchdog.opening(now),
+            Sign::Alive => self.watchdog.alive(now),
+        }
+        Ok(())
+    }
+
+    /// The body has ended.
+    pub(super) fn end(&mut self, now: Timestamp) -> Result<(), Box<Failure>> {
+        self.is_over = true;
+        self.relay.end(now, &mut self.ready)
+    }
+}
+
+fn before_content(failure: Box<Failure>) -> Box<Failed> {
+    let mut failure = *failure;
+    failure.phase = Phase::BeforeContent;
+    Box::new(Failed {
+        failure,
+        refusal: None,
+    })
+}
+
+/// When to come back may stand in the headers of a response that went well until then.
+fn with_headers(mut failed: Box<Failed>, headers: &HeaderMap) -> Box<Failed> {
+    if failed.failure.headers.is_empty() {
+        let all = texts(headers);
+        let all = all.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+        failed.failure = failed.failure.with_headers(all);
+    }
+    failed
+}
+
+fn texts(headers: &HeaderMap) -> Vec<(String, String)> {
+    let text = |value: &[u8]| String::from_utf8_lossy(value).into_owned();
+    let headers = headers.iter();
+    headers
+        .map(|(name, value)| (name.as_str().to_owned(), text(value.as_bytes())))
+        .collect()
+}

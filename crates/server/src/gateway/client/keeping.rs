@@ -1,0 +1,239 @@
+//! One held request: what keeps its client, and when.
+//!
+//! A state machine without a clock: [`Keeping::next`] says what is to be done and when, [`Keeping::done`] that it was.
+//! Invariant: a hold ends before the client's own timers would end it, and in a way after which it comes back; between
+//! two acts there is never more time than the client bears.
+//! Not here: whether to wait at all (see the kernel), and writing (see `reply`).
+
+use super::profile::{Headers, Limit, Profile};
+use super::{Act, Ending, Form};
+use outlast_dialect::Dialect;
+use outlast_kernel::Timestamp;
+use std::time::Duration;
+
+/// What keeps the client of one request that is under way.
+#[derive(Clone, Debug)]
+pub struct Keeping {
+    profile: &'static Profile,
+    form: Form,
+    since: Timestamp,
+    /// When the client last got something that counts.
+    last: Timestamp,
+    /// Beats since something real was sent.
+    beats: u32,
+    stage: Stage,
+    wake: Option<Timestamp>,
+    is_troubled: bool,
+    /// The time limit that the client stated.
+    stated: Option<Duration>,
+}
+
+/// How far the response has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    Open,
+    Committed,
+    Content,
+    Ended,
+}
+
+impl Keeping {
+    /// A request that came at `since`: the client's timers run from there, not from the first failure.
+    pub fn new(profile: &'static Profile, form: Form, since: Timestamp) -> Self {
+        Self {
+            profile,
+            form,
+            since,
+            last: since,
+            beats: 0,
+            stage: Stage::Open,
+            wake: None,
+            is_troubled: false,
+            stated: None,
+        }
+    }
+
+    /// Takes the time limit into account that the client stated, see [`stated_timeout`](super::stated_timeout).
+    pub fn limited_to(mut self, stated: Option<Duration>) -> Self {
+        self.stated = stated.filter(|_| self.profile.limit != Limit::Unstated);
+        self
+    }
+
+    /// What is to be done next and when; `None`: nothing, it can wait as it is.
+    ///
+    /// What it says can change with every call of another method: whoever sleeps until then asks again before acting.
+    pub fn next(&self) -> Option<(Timestamp, Act)> {
+        match self.stage {
+            Stage::Ended => None,
+            Stage::Content => self.beat(),
+            Stage::Committed => earliest(self.end(), self.beat()),
+            Stage::Open => earliest(self.end(), earliest(self.commit(), self.interim())),
+        }
+    }
+
+    /// Takes what is due, if something is: it counts as done.
+    pub fn due(&mut self, now: Timestamp) -> Option<Act> {
+        let (_, act) = self.next().filter(|(at, _)| *at <= now)?;
+        self.done(now);
+        Some(act)
+    }
+
+    /// The act that [`next`](Self::next) named was carried out; nothing may have been told to `self` in between.
+    pub fn done(&mut self, now: Timestamp) {
+        match self.next() {
+            None => return,
+            Some((_, Act::Interim)) => {}
+            Some((_, Act::Commit)) => self.stage = Stage::Committed,
+            Some((_, Act::Beat(_))) => self.beats = self.beats.saturating_add(1),
+            Some((_, Act::End(_))) => self.stage = Stage::Ended,
+        }
+        self.last = self.last.max(now);
+    }
+
+    /// When the next attempt is expected. A time means that an attempt has failed.
+    pub fn expects(&mut self, wake: Option<Timestamp>) {
+        self.is_troubled |= wake.is_some();
+        self.wake = wake;
+    }
+
+    /// The headers went out with a part of the answer: from here on a hold never ends by itself, and beats only fill
+    /// the silences that the client would not bear.
+    pub fn content_sent(&mut self) {
+        if self.stage != Stage::Ended {
+            self.stage = Stage::Content;
+        }
+    }
+
+    /// Something real was sent to the client: a silence begins anew. Cheap enough for every frame.
+    pub fn passed(&mut self, now: Timestamp) {
+        self.beats = 0;
+        self.last = self.last.max(now);
+    }
+
+    /// Whether a status has been sent, so that another one cannot be any more.
+    pub fn is_committed(&self) -> bool {
+        matches!(self.stage, Stage::Committed | Stage::Content)
+    }
+
+    /// How this hold ends when it has to end now, so that its client comes back by itself.
+    pub fn ending(&self, now: Timestamp) -> Ending {
+        let retry_after = self
+            .profile
+            .return_after(self.wake.map(|wake| wake.since(now)));
+        if !self.is_committed() {
+            return Ending::Status {
+                status: self.profile.status,
+                retry_after,
+            };
+        }
+        match self.form {
+            Form::Streamed(Dialect::OpenaiResponses) => Ending::Frame(responses_frame(retry_after)),
+            Form::Streamed(Dialect::OpenaiChat) => Ending::Frame(chat_frame(retry_after)),
+            Form::Streamed(Dialect::Anthropic) | Form::Gemini | Form::Whole | Form::Opaque => {
+                Ending::Drop
+            }
+        }
+    }
+
+    // --- when ---
+
+    fn interim(&self) -> Option<(Timestamp, Act)> {
+        let pause = self.profile.wait(self.form).interim?;
+        Some((self.last + self.bearable(pause), Act::Interim))
+    }
+
+    fn commit(&self) -> Option<(Timestamp, Act)> {
+        let wait = self.profile.wait(self.form);
+        let Headers::By { troubled, latest } = wait.headers else {
+            return None;
+        };
+        if self.form == Form::Opaque {
+            return None;
+        }
+        let after = if self.is_troubled { troubled } else { latest };
+        let after = match (self.profile.limit, self.stated) {
+            (Limit::Headers, Some(stated)) => nearly(stated),
+            (Limit::Silence, Some(stated)) if wait.interim.is_none() => after.min(nearly(stated)),
+            _ => after,
+        };
+        Some((self.since + after, Act::Commit))
+    }
+
+    fn beat(&self) -> Option<(Timestamp, Act)> {
+        let beat = self.profile.wait(self.form).beat;
+        let is_content_of_json = self.form == Form::Whole && self.stage == Stage::Content;
+        if beat.is_spent(self.beats) || is_content_of_json {
+            return None;
+        }
+        let frame = self.profile.frames.of(self.form)?;
+        // In a silence amid an answer there is nobody to reassure: the slow pace will do from the start.
+        let pause = match self.stage {
+            Stage::Content => beat.slowly,
+            _ => beat.pause(self.beats),
+        };
+        Some((self.last + self.bearable(pause), Act::Beat(frame)))
+    }
+
+    fn end(&self) -> Option<(Timestamp, Act)> {
+        let wait = self.profile.wait(self.form);
+        let limit = match (self.profile.limit, self.stated) {
+            (Limit::Headers, Some(stated)) => wait.at_most.map(|_| nearly(stated)),
+            _ => wait.at_most,
+        };
+        let is_out_of_beats = self.stage == Stage::Committed && wait.beat.is_spent(self.beats);
+        let at = if is_out_of_beats {
+            let watchdog = self.last + wait.beat.slowly;
+            limit.map_or(watchdog, |limit| watchdog.min(self.since + limit))
+        } else {
+            self.since + limit?
+        };
+        Some((at, Act::End(self.ending(at))))
+    }
+
+    /// A pause that leaves room for two tries within the silence that the client stated.
+    fn bearable(&self, pause: Duration) -> Duration {
+        match (self.profile.limit, self.stated) {
+            (Limit::Silence, Some(stated)) => pause.min(stated / 3),
+            _ => pause,
+        }
+    }
+}
+
+/// The one that comes first; at the same time the former.
+fn earliest(
+    one: Option<(Timestamp, Act)>,
+    other: Option<(Timestamp, Act)>,
+) -> Option<(Timestamp, Act)> {
+    match (one, other) {
+        (Some(one), Some(other)) => Some(if other.0 < one.0 { other } else { one }),
+        (one, other) => one.or(other),
+    }
+}
+
+/// Most of a time limit, so that what has to happen within it does.
+fn nearly(limit: Duration) -> Duration {
+    limit * 9 / 10
+}
+
+fn responses_frame(retry_after: Duration) -> String {
+    let message = try_again(retry_after);
+    format!(
+        "event: response.failed\ndata: {{\"type\":\"response.failed\",\"response\":{{\"id\":\"resp_outlast\",\
+         \"object\":\"response\",\"status\":\"failed\",\"error\":{{\"code\":\"rate_limit_exceeded\",\
+         \"message\":\"{message}\"}}}}}}\n\n"
+    )
+}
+
+fn chat_frame(retry_after: Duration) -> String {
+    let message = try_again(retry_after);
+    format!(
+        "data: {{\"error\":{{\"message\":\"{message}\",\"type\":\"rate_limit_error\",\
+         \"code\":\"rate_limit_exceeded\"}}}}\n\n"
+    )
+}
+
+/// The wording that clients look for.
+fn try_again(retry_after: Duration) -> String {
+    let seconds = retry_after.as_secs();
+    format!("The provider is not available. Please try again in {seconds}s.")
+}

@@ -1,0 +1,370 @@
+//! A client as its timers show it, in virtual time, so that hours of waiting take no time to test.
+//!
+//! The numbers are those of the clients themselves and are written down a second time on purpose: nothing here reads
+//! the table that is tested with it.
+
+mod rows;
+
+use super::{Act, Ending, Form, Keeping, Profile};
+use outlast_kernel::Timestamp;
+use std::time::Duration;
+
+pub(super) use rows::{ALL, CLAUDE_CODE, named};
+
+/// What a client bears, and what it does when it does not.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Model {
+    pub(super) name: &'static str,
+    /// The row that is meant for it.
+    pub(super) profile: &'static str,
+    pub(super) form: Form,
+    /// How long it waits for headers.
+    pub(super) before_headers: Option<u64>,
+    /// Whether an interim response begins that time anew; `Err` when it takes one for the answer.
+    pub(super) interim: Result<bool, ()>,
+    /// How long it waits for headers whatever comes.
+    pub(super) until_headers: Option<u64>,
+    /// How long a silence it bears after the headers.
+    pub(super) idle: Option<u64>,
+    /// What ends a silence.
+    pub(super) counts: Counts,
+    /// How many signs of life in a row count.
+    pub(super) budget: Option<u32>,
+    /// How long one request may take.
+    pub(super) total: Option<u64>,
+    /// How often it sends the request again.
+    pub(super) resends: u32,
+    /// How long it waits before the n-th of these, in milliseconds.
+    pub(super) backoff: fn(u32) -> u64,
+    /// The longest `Retry-After` that it obeys, and what it does with a longer one.
+    pub(super) obeys: u64,
+    pub(super) longer: Longer,
+    /// What it does when an answer breaks off after its headers.
+    pub(super) broken: Broken,
+    /// Whether these bytes break it.
+    pub(super) chokes: fn(&[u8]) -> bool,
+    /// The longest outage that it can be kept through at all; `None`: any.
+    pub(super) bears: Option<u64>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Counts {
+    Bytes,
+    Events,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Longer {
+    Ignored,
+    Fatal,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Broken {
+    Resends,
+    Fails,
+    /// Claude Code: a dropped connection is asked for again, but after two silences it stops to stream, and bears 300 s.
+    StopsStreaming,
+}
+
+/// What stands between the client and its provider.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Way {
+    /// What is tested; whether it is told of failures.
+    Kept(&'static Profile, Told),
+    /// Nothing at all.
+    Held,
+    /// Headers, and then nothing.
+    Silent,
+    /// Headers, and then this frame, every so many seconds.
+    Frames(&'static [u8], u64),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Told {
+    Trouble,
+    Nothing,
+}
+
+/// When the provider answers.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Answer {
+    /// From that second on.
+    From(u64),
+    /// Every request so many seconds after it came.
+    After(u64),
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Outcome {
+    /// When it was answered, in seconds; `None`: it gave up.
+    pub(super) served: Option<f64>,
+    pub(super) gave_up: Option<f64>,
+    pub(super) sends: u32,
+    /// How often something was written only to keep it.
+    pub(super) acts: u32,
+    /// The shortest time between two of these.
+    pub(super) pace: f64,
+}
+
+/// How one request ended.
+enum End {
+    Served,
+    /// Its own timers ended it, before or after the headers.
+    Left {
+        had_headers: bool,
+    },
+    Refused {
+        retry_after: Duration,
+        status: u16,
+    },
+    Dropped,
+    Framed(String),
+    Choked,
+}
+
+/// A gateway with much to do is that late with everything.
+const LATE: Duration = Duration::from_secs(5);
+
+impl Model {
+    /// Asks, and asks again, until it is answered or gives up.
+    pub(super) fn run(mut self, way: Way, answer: Answer) -> Outcome {
+        let mut now = Timestamp::default();
+        let mut outcome = Outcome {
+            served: None,
+            gave_up: None,
+            sends: 0,
+            acts: 0,
+            pace: f64::INFINITY,
+        };
+        let mut silences = 0;
+        loop {
+            outcome.sends += 1;
+            let (end, at) = self.send(way, answer, now, &mut outcome);
+            let seconds = at.since(Timestamp::default()).as_secs_f64();
+            if matches!(end, End::Served) {
+                outcome.served = Some(seconds);
+                return outcome;
+            }
+            if matches!(end, End::Left { had_headers: true }) {
+                silences += 1;
+            }
+            let pause = self.pause(&end, outcome.sends);
+            let (Some(pause), true) = (pause, outcome.sends <= self.resends) else {
+                outcome.gave_up = Some(seconds);
+                return outcome;
+            };
+            if self.broken == Broken::StopsStreaming && silences == 2 {
+                self.form = Form::Whole;
+                self.total = Some(300);
+            }
+            now = at + pause;
+        }
+    }
+
+    /// How long it waits after that end; `None`: it does not ask again.
+    fn pause(&self, end: &End, sends: u32) -> Option<Duration> {
+        let own = Duration::from_millis((self.backoff)(sends));
+        match end {
+            End::Served | End::Choked => None,
+            End::Left { had_headers: false } => Some(own),
+            End::Left { had_headers: true } | End::Dropped => {
+                (self.broken != Broken::Fails).then_some(own)
+            }
+            End::Refused { status: 529, .. } => None,
+            End::Refused { retry_after, .. } => {
+                match (retry_after.as_secs() <= self.obeys, self.longer) {
+                    (true, _) => Some(own.max(*retry_after)),
+                    (false, Longer::Ignored) => Some(own),
+                    (false, Longer::Fatal) => None,
+                }
+            }
+            End::Framed(frame) => frame.contains("Please try again in ").then_some(own),
+        }
+    }
+
+    fn send(
+        &self,
+        way: Way,
+        answer: Answer,
+        start: Timestamp,
+        outcome: &mut Outcome,
+    ) -> (End, Timestamp) {
+        let answered = match answer {
+            Answer::From(second) => start.max(at(second)),
+            Answer::After(seconds) => start + Duration::from_secs(seconds),
+        };
+        let mut gateway = Gateway::new(way, self.form, start);
+        let mut watch = Watch::new(start);
+        let mut acted = None;
+        loop {
+            let next = gateway.next();
+            let deadline = watch.deadline(self);
+            let act_at = next.as_ref().map(|(at, _)| *at);
+            let first = [Some(answered), deadline, act_at]
+                .into_iter()
+                .flatten()
+                .min();
+            if first == deadline {
+                let had_headers = watch.headers;
+                return (End::Left { had_headers }, first.unwrap_or(answered));
+            }
+            let Some((at, act)) = next.filter(|(at, _)| *at < answered) else {
+                return (End::Served, answered);
+            };
+            if let Some(last) = acted.replace(at) {
+                outcome.pace = outcome.pace.min(at.since(last).as_secs_f64());
+            }
+            gateway.done(at);
+            outcome.acts += 1;
+            if let Some(end) = watch.take(self, act, at) {
+                return (end, at);
+            }
+        }
+    }
+}
+
+/// The timers of a client for one request.
+struct Watch {
+    start: Timestamp,
+    last: Timestamp,
+    headers: bool,
+    signs: u32,
+}
+
+impl Watch {
+    fn new(start: Timestamp) -> Self {
+        Self {
+            start,
+            last: start,
+            headers: false,
+            signs: 0,
+        }
+    }
+
+    fn deadline(&self, model: &Model) -> Option<Timestamp> {
+        let after = |from: Timestamp, limit: Option<u64>| Some(from + Duration::from_secs(limit?));
+        let timers = if self.headers {
+            [after(self.last, model.idle), None]
+        } else {
+            [
+                after(self.last, model.before_headers),
+                after(self.start, model.until_headers),
+            ]
+        };
+        timers
+            .into_iter()
+            .chain([after(self.start, model.total)])
+            .flatten()
+            .min()
+    }
+
+    /// Takes what the gateway sends; the end, when it is one.
+    fn take(&mut self, model: &Model, act: Act, now: Timestamp) -> Option<End> {
+        match act {
+            Act::Interim => match model.interim {
+                Ok(counts) if counts => self.last = now,
+                Ok(_) => {}
+                Err(()) => return Some(End::Choked),
+            },
+            Act::Commit => {
+                assert!(!self.headers, "{}: headers twice", model.name);
+                self.headers = true;
+                self.last = now;
+            }
+            Act::Beat(bytes) => return self.beat(model, bytes, now),
+            Act::End(ending) => return Some(self.end(model, ending)),
+        }
+        None
+    }
+
+    fn beat(&mut self, model: &Model, bytes: &[u8], now: Timestamp) -> Option<End> {
+        assert!(self.headers, "{}: a beat before headers", model.name);
+        if (model.chokes)(bytes) {
+            return Some(End::Choked);
+        }
+        let is_event = bytes.starts_with(b"data:") || bytes.windows(6).any(|w| w == b"\ndata:");
+        self.signs += 1;
+        let counts = model.counts == Counts::Bytes || is_event;
+        if counts && model.budget.is_none_or(|budget| self.signs <= budget) {
+            self.last = now;
+        }
+        None
+    }
+
+    fn end(&self, model: &Model, ending: Ending) -> End {
+        match ending {
+            Ending::Drop => End::Dropped,
+            Ending::Frame(frame) => End::Framed(frame),
+            Ending::Status {
+                status,
+                retry_after,
+            } => {
+                assert!(!self.headers, "{}: a second status", model.name);
+                End::Refused {
+                    retry_after,
+                    status,
+                }
+            }
+        }
+    }
+}
+
+/// What acts for the client.
+enum Gateway {
+    Kept(Box<Keeping>),
+    Other {
+        way: Way,
+        last: Timestamp,
+        headers: bool,
+    },
+}
+
+impl Gateway {
+    fn new(way: Way, form: Form, start: Timestamp) -> Self {
+        let Way::Kept(profile, told) = way else {
+            return Self::Other {
+                way,
+                last: start,
+                headers: false,
+            };
+        };
+        let mut keeping = Keeping::new(profile, form, start);
+        if told == Told::Trouble {
+            keeping.expects(Some(start + Duration::from_secs(1800)));
+        }
+        Self::Kept(Box::new(keeping))
+    }
+
+    fn next(&self) -> Option<(Timestamp, Act)> {
+        match self {
+            Self::Kept(keeping) => keeping.next().map(|(at, act)| (at + LATE, act)),
+            Self::Other { way: Way::Held, .. } => None,
+            Self::Other {
+                headers: false,
+                last,
+                ..
+            } => Some((*last, Act::Commit)),
+            Self::Other {
+                way: Way::Frames(frame, pace),
+                last,
+                ..
+            } => Some((*last + Duration::from_secs(*pace), Act::Beat(frame))),
+            Self::Other { .. } => None,
+        }
+    }
+
+    fn done(&mut self, now: Timestamp) {
+        match self {
+            Self::Kept(keeping) => keeping.done(now),
+            Self::Other { last, headers, .. } => {
+                *last = now;
+                *headers = true;
+            }
+        }
+    }
+}
+
+fn at(second: u64) -> Timestamp {
+    Timestamp::default() + Duration::from_secs(second)
+}

@@ -1,0 +1,258 @@
+//! How a request ends without an answer: with the provider's own refusal, with an error of ours, or so that the client
+//! comes back.
+
+use super::attempt::Refusal;
+use super::call::{Call, End};
+use super::client::{Ending, rewrite_retry_headers};
+use super::log::{Outcome, Record, What};
+use super::socket::Socket;
+use bytes::Bytes;
+use http::{HeaderMap, HeaderValue, StatusCode, header};
+use outlast_kernel::decision::GiveUp;
+use outlast_kernel::failure::{Failure, IoKind, Judged};
+use outlast_kernel::verdict::Cause;
+use std::io;
+use std::time::Duration;
+
+/// When too many wait already.
+const COME_BACK: Duration = Duration::from_secs(30);
+
+impl Call {
+    /// Ends the request that way; what is left is the connection, if another request may come over it.
+    pub(super) async fn end(mut self, end: End) -> Option<Socket> {
+        match end {
+            End::Gone => {
+                self.leave();
+                self.finished(Outcome::Left, None);
+                None
+            }
+            End::Back(ending) => {
+                self.leave();
+                self.send_back(ending).await.ok()?
+            }
+            End::Full => {
+                self.settle();
+                let message = "too many requests wait already; raise gateway.max_waiting or come back later";
+                let ending = Ending::Status {
+                    status: 503,
+                    retry_after: COME_BACK,
+                };
+                self.answer_with(ending, message).await.ok()?
+            }
+            End::Cancelled => {
+                self.settle();
+                let message = "the request was cancelled at the gateway";
+                self.refuse(Outcome::Cancelled, StatusCode::SERVICE_UNAVAILABLE, message)
+                    .await
+                    .ok()?
+            }
+            End::Final(why) => {
+                self.settle();
+                self.fail(why).await.ok()?
+            }
+        }
+    }
+
+    /// Ends a hold so that its client comes back by itself.
+    async fn send_back(mut self, ending: Ending) -> io::Result<Option<Socket>> {
+        match ending {
+            Ending::Drop => {
+                self.finished(Outcome::SentBack, None);
+                self.reply.reset();
+                Ok(None)
+            }
+            Ending::Frame(frame) => {
+                self.finished(Outcome::SentBack, Some(200));
+                self.reply.data(&[Bytes::from(frame)]).await?;
+                self.reply.end().await
+            }
+            status @ Ending::Status { .. } => {
+                let cause = self.trouble.cause.unwrap_or(Cause::Overloaded);
+                let message = format!("{}; please try again", cause.phrase());
+                self.answer_with(status, &message).await
+            }
+        }
+    }
+
+    /// An error response that makes the client come back.
+    async fn answer_with(self, ending: Ending, message: &str) -> io::Result<Option<Socket>> {
+        let Ending::Status {
+            status,
+            retry_after,
+        } = ending
+        else {
+            self.reply.reset();
+            return Ok(None);
+        };
+        if self.reply.has_begun() {
+            self.finished(Outcome::SentBack, Some(200));
+            self.reply.reset();
+            return Ok(None);
+        }
+        let status = StatusCode::from_u16(status).unwrap_or(StatusCode::SERVICE_UNAVAILABLE);
+        let mut headers = self.own_headers();
+        let seconds = retry_after.as_secs().max(1);
+        headers.insert(header::RETRY_AFTER, seconds.into());
+        headers.insert("x-should-retry", HeaderValue::from_static("true"));
+        self.finished(Outcome::SentBack, Some(status.as_u16()));
+        let kind = kind_of(status);
+        let body = self.asked.dialect().error_body(kind, message);
+        self.reply.whole(status, &headers, Bytes::from(body)).await
+    }
+
+    /// An error of ours that nothing can be done about.
+    async fn refuse(
+        self,
+        outcome: Outcome,
+        status: StatusCode,
+        message: &str,
+    ) -> io::Result<Option<Socket>> {
+        let kind = kind_of(status);
+        if self.reply.has_begun() {
+            self.finished(outcome, Some(200));
+            return self.end_begun(kind, status, message, None).await;
+        }
+        let mut headers = self.own_headers();
+        headers.insert("x-should-retry", HeaderValue::from_static("false"));
+        self.finished(outcome, Some(status.as_u16()));
+        let body = self.asked.dialect().error_body(kind, message);
+        self.reply.whole(status, &headers, Bytes::from(body)).await
+    }
+
+    /// The failure is final: the provider's own words, where there are some.
+    async fn fail(mut self, why: GiveUp) -> io::Result<Option<Socket>> {
+        let Some(failed) = self.trouble.last.take() else {
+            // It waited for others and never failed itself.
+            let message = format!("the provider did not recover: {why}");
+            return self
+                .refuse(Outcome::Failed, StatusCode::SERVICE_UNAVAILABLE, &message)
+                .await;
+        };
+        let failure = failed.failure;
+        let Some(refusal) = failed.refusal else {
+            let message = self.explained(&failure, why);
+            return self.refuse(Outcome::Failed, status_of(&failure), &message).await;
+        };
+        if self.reply.has_begun() {
+            self.finished(Outcome::Failed, Some(200));
+            let message = self.explained(&failure, why);
+            let (kind, status) = (kind_of(refusal.status), refusal.status);
+            return self.end_begun(kind, status, &message, Some(refusal.body)).await;
+        }
+        self.pass_refusal(refusal, &failure, why).await
+    }
+
+    /// The provider's own status and body; when to come back is put as this client can use it.
+    async fn pass_refusal(
+        mut self,
+        refusal: Refusal,
+        failure: &Failure,
+        why: GiveUp,
+    ) -> io::Result<Option<Socket>> {
+        let mut headers = refusal.headers;
+        if why.is_budget() {
+            let now = self.shared.now();
+            let hint = Judged::new(failure.clone()).verdict.hint.clone();
+            let wait = hint.map(|hint| hint.wait(now));
+            rewrite_retry_headers(self.asked.profile, &mut headers, wait, false);
+        }
+        headers.extend(self.said());
+        self.finished(Outcome::Failed, Some(refusal.status.as_u16()));
+        let length = refusal.body.len() as u64;
+        let length = refusal.rest.is_none().then_some(length);
+        self.reply.head(refusal.status, &headers, length);
+        self.reply.data(&[refusal.body]).await?;
+        if let Some(mut rest) = refusal.rest {
+            loop {
+                match rest.chunk().await {
+                    Ok(Some(bytes)) => self.reply.data(&[bytes]).await?,
+                    Ok(None) => break,
+                    Err(_) => {
+                        self.reply.reset();
+                        return Ok(None);
+                    }
+                }
+            }
+        }
+        self.reply.end().await
+    }
+
+    /// The status is told already: the error comes in the body.
+    async fn end_begun(
+        mut self,
+        kind: &str,
+        status: StatusCode,
+        message: &str,
+        body: Option<Bytes>,
+    ) -> io::Result<Option<Socket>> {
+        let dialect = self.asked.dialect();
+        let body = match (self.asked.is_streamed, body) {
+            (true, _) => Bytes::from(dialect.final_error_frame(kind, status.as_u16(), message)),
+            (false, Some(body)) => body,
+            (false, None) => Bytes::from(dialect.error_body(kind, message)),
+        };
+        self.reply.data(&[body]).await?;
+        self.reply.end().await
+    }
+
+    fn explained(&self, failure: &Failure, why: GiveUp) -> String {
+        match why {
+            GiveUp::NotRetryable | GiveUp::ContentSent => failure.message.clone(),
+            why => format!("{} ({why})", failure.message),
+        }
+    }
+
+    fn own_headers(&self) -> HeaderMap {
+        let mut headers = self.said();
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        headers
+    }
+
+    /// Takes note of the request's end, for the log and the metrics.
+    pub(super) fn finished(&self, outcome: Outcome, status: Option<u16>) {
+        let now = self.shared.now();
+        let record = Record {
+            id: &self.asked.id,
+            begun: self.asked.begun,
+            client: self.asked.profile.name,
+            dialect: self.asked.asks_a_model().then(|| self.asked.dialect()),
+            model: Some(&*self.asked.model).filter(|model| !model.is_empty()),
+            account: self.account.as_ref().map(|account| account.name.as_str()),
+            method: self.asked.method.as_str(),
+            path: self.asked.path(),
+            status,
+            attempts: self.trouble.attempts,
+            waited: self.trouble.waited,
+            duration: now.since(self.asked.begun),
+            first_byte: self.first_byte,
+            bytes_in: self.asked.body.len() as u64,
+            bytes_out: self.reply.sent(),
+            outcome,
+            cause: self.trouble.cause.filter(|_| outcome != Outcome::Answered),
+        };
+        self.shared.metrics.finished(&record);
+        self.say(What::Finished(&record));
+    }
+}
+
+/// The status that says what happened to a connection.
+fn status_of(failure: &Failure) -> StatusCode {
+    match failure.io {
+        Some(IoKind::Timeout | IoKind::Idle) => StatusCode::GATEWAY_TIMEOUT,
+        _ => StatusCode::BAD_GATEWAY,
+    }
+}
+
+/// The word for a status that clients know.
+fn kind_of(status: StatusCode) -> &'static str {
+    match status.as_u16() {
+        429 => "rate_limit_error",
+        529 | 503 => "overloaded_error",
+        504 => "timeout_error",
+        400 => "invalid_request_error",
+        401 => "authentication_error",
+        403 => "permission_error",
+        404 => "not_found_error",
+        _ => "api_error",
+    }
+}

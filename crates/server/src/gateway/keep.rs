@@ -1,0 +1,85 @@
+//! Keeping a client while something takes its time.
+
+use super::client::{Act, Ending, Keeping};
+use super::reply::Reply;
+use super::shared::Shared;
+use bytes::Bytes;
+use http::{HeaderMap, HeaderValue, StatusCode, header};
+use std::io;
+use std::pin::pin;
+
+/// How it ended.
+pub(super) enum Kept<T> {
+    /// The work is done.
+    Done(T),
+    /// The client has hung up.
+    Gone,
+    /// The client cannot be kept any longer, and this makes it come back.
+    Ended(Ending),
+}
+
+/// A client that is being kept.
+pub(super) struct Keeper<'a> {
+    pub(super) reply: &'a mut Reply,
+    pub(super) keeping: &'a mut Keeping,
+    /// What the head says of this request when it has to be sent early.
+    pub(super) headers: &'a HeaderMap,
+    pub(super) is_streamed: bool,
+    pub(super) shared: &'a Shared,
+}
+
+impl Keeper<'_> {
+    /// Does what keeps the client until the work is done.
+    pub(super) async fn keep<T>(&mut self, work: impl Future<Output = T>) -> Kept<T> {
+        let mut work = pin!(work);
+        loop {
+            let next = self.keeping.next();
+            let at = next.as_ref().map(|(at, _)| *at);
+            tokio::select! {
+                biased;
+                done = &mut work => return Kept::Done(done),
+                () = self.reply.gone() => return Kept::Gone,
+                () = self.shared.alarms.at(at) => {}
+            }
+            let Some((_, act)) = next else { continue };
+            match self.act(act).await {
+                Ok(None) => self.keeping.done(self.shared.clock.now()),
+                Ok(Some(ending)) => return Kept::Ended(ending),
+                Err(_) => return Kept::Gone,
+            }
+        }
+    }
+
+    async fn act(&mut self, act: Act) -> io::Result<Option<Ending>> {
+        match act {
+            Act::Interim => {
+                self.shared.metrics.interim();
+                self.reply.interim().await?;
+            }
+            Act::Commit => {
+                let headers = early_headers(self.headers, self.is_streamed);
+                self.reply.head(StatusCode::OK, &headers, None);
+                self.reply.flush().await?;
+            }
+            Act::Beat(bytes) => {
+                self.shared.metrics.beat();
+                self.reply.data(&[Bytes::from_static(bytes)]).await?;
+            }
+            Act::End(ending) => return Ok(Some(ending)),
+        }
+        Ok(None)
+    }
+}
+
+/// The head of a response of which nothing is known yet but its form.
+fn early_headers(ours: &HeaderMap, is_streamed: bool) -> HeaderMap {
+    let mut headers = ours.clone();
+    let form = match is_streamed {
+        true => "text/event-stream; charset=utf-8",
+        false => "application/json",
+    };
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(form));
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+    headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
+    headers
+}

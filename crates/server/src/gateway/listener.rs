@@ -1,0 +1,229 @@
+//! Taking connections and their requests, and letting them end.
+
+use super::asked::Asked;
+use super::call::Call;
+use super::control;
+use super::guard::{self, Reach, Refused};
+use super::log::{Event, What};
+use super::receive::{self, Received, Unreadable};
+use super::reply::Reply;
+use super::shared::Shared;
+use super::socket::Socket;
+use bytes::Bytes;
+use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::task::JoinSet;
+
+/// How long a connection may lie idle between two requests. Longer than clients keep theirs, so that it is they who end
+/// them.
+const IDLE: Duration = Duration::from_secs(600);
+/// How long a machine without room for a connection is left alone.
+const BREATH: Duration = Duration::from_millis(100);
+
+/// Takes connections until it is told to stop; answers that are under way then have some time to end.
+pub(super) async fn serve(listener: TcpListener, shared: Arc<Shared>) {
+    let places = Arc::new(Semaphore::new(shared.limits.connections));
+    let mut connections = JoinSet::new();
+    loop {
+        let accepted = tokio::select! {
+            () = shared.stopping.cancelled() => break,
+            accepted = listener.accept() => accepted,
+        };
+        while connections.try_join_next().is_some() {}
+        let Ok((stream, _)) = accepted else {
+            // The machine has no room for it; a moment later it may.
+            tokio::time::sleep(BREATH).await;
+            continue;
+        };
+        match Arc::clone(&places).try_acquire_owned() {
+            Ok(place) => drop(connections.spawn(connection(stream, Arc::clone(&shared), place))),
+            Err(_) => drop(connections.spawn(turn_away(stream))),
+        }
+    }
+    drop(listener);
+    drain(connections, &shared).await;
+}
+
+async fn drain(mut connections: JoinSet<()>, shared: &Shared) {
+    shared.log.say(&Event {
+        at: shared.now(),
+        request: None,
+        what: What::Drain {
+            in_flight: shared.metrics.counters().in_flight,
+            held: u64::try_from(shared.holds.live()).unwrap_or(u64::MAX),
+        },
+    });
+    let all_ended = async { while connections.join_next().await.is_some() {} };
+    tokio::select! {
+        () = all_ended => {}
+        () = shared.clock.sleep_until(shared.now() + shared.limits.drain) => {}
+    }
+    connections.shutdown().await;
+}
+
+/// There are as many connections as there may be.
+async fn turn_away(stream: TcpStream) {
+    let message = "too many connections; raise gateway.max_connections or come back later";
+    let body = guard::problem("overloaded_error", message);
+    let head = format!(
+        "HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\nretry-after: 5\r\ncontent-length: {}\r\nconnection: close\r\n\r\n",
+        body.len()
+    );
+    let mut socket = Socket::new(stream);
+    let pieces = &mut [
+        std::io::IoSlice::new(head.as_bytes()),
+        std::io::IoSlice::new(body.as_bytes()),
+    ];
+    socket.write_all(pieces).await.ok();
+    tokio::io::AsyncWriteExt::shutdown(&mut socket).await.ok();
+}
+
+/// Answers the requests of one connection, one after the other.
+async fn connection(stream: TcpStream, shared: Arc<Shared>, _place: OwnedSemaphorePermit) {
+    let _counted = shared.metrics.connection();
+    let mut socket = Socket::new(stream);
+    loop {
+        tokio::select! {
+            biased;
+            () = socket.readable() => {}
+            () = shared.stopping.cancelled() => return,
+            () = tokio::time::sleep(IDLE) => return,
+        }
+        let received = Box::pin(receive::next(socket, shared.limits.body, &shared.spool)).await;
+        let Some((received, rest)) = received else {
+            return;
+        };
+        match Box::pin(answer(&shared, received, rest)).await {
+            Some(next) => socket = next,
+            None => return,
+        }
+    }
+}
+
+/// Answers one request; what is left is the connection, if another may come over it.
+async fn answer(shared: &Arc<Shared>, received: Received, socket: Socket) -> Option<Socket> {
+    let Received { parts, body } = received;
+    let mut reply = Reply::new(socket, &parts);
+    if shared.stopping.is_cancelled() {
+        reply.close_afterwards();
+    }
+    if let Err(refused) = shared.check(&parts) {
+        return turn_down(shared, reply, &refused).await;
+    }
+    let body = match body {
+        Ok(body) => body,
+        Err(problem) => return unreadable(shared, reply, problem).await,
+    };
+    if wants_websocket(&parts.headers) {
+        let message = "this gateway speaks HTTP only; send the request as a POST";
+        return refuse(shared, reply, (426, "upgrade_required"), message).await;
+    }
+    if parts.method == Method::CONNECT {
+        let message = "this is a gateway to providers, not a proxy; set it as the base URL";
+        return refuse(shared, reply, (405, "method_not_allowed"), message).await;
+    }
+    if control::is_ours(parts.uri.path()) {
+        let bytes = body.bytes().await.ok()?;
+        let answered = control::answer(&**shared, &parts, &bytes).await;
+        return send(reply, answered).await;
+    }
+    let upstreams = shared.upstreams();
+    let asked = match Asked::new(parts, body, (&upstreams, shared.now())) {
+        Ok(asked) => asked,
+        Err(problem) => {
+            let problem = problem.to_string();
+            return refuse(shared, reply, (400, "invalid_request_error"), &problem).await;
+        }
+    };
+    let _counted = shared.metrics.in_flight();
+    Call::new(Arc::clone(shared), upstreams, asked, reply).run().await
+}
+
+impl Shared {
+    /// Whether a request may ask at all.
+    fn check(&self, parts: &http::request::Parts) -> Result<(), Refused> {
+        guard::check(&parts.headers, &parts.uri, &self.guard.names)?;
+        let upstreams = self.upstreams();
+        let uses_ours = upstreams.anthropic.accounts.is_some() || upstreams.openai.accounts.is_some();
+        match &self.guard.keys {
+            Some(keys) if uses_ours && self.guard.reach == Reach::Beyond => keys.check(&parts.headers),
+            _ => Ok(()),
+        }
+    }
+}
+
+fn wants_websocket(headers: &HeaderMap) -> bool {
+    let upgrade = headers.get(header::UPGRADE);
+    upgrade.is_some_and(|upgrade| upgrade.as_bytes().eq_ignore_ascii_case(b"websocket"))
+}
+
+async fn unreadable(shared: &Shared, mut reply: Reply, problem: Unreadable) -> Option<Socket> {
+    // What is left of the body would be taken for another request.
+    reply.close_afterwards();
+    let (status, kind, message) = match problem {
+        Unreadable::TooLarge => (
+            413,
+            "request_too_large",
+            "the request is longer than gateway.max_body allows",
+        ),
+        Unreadable::TooSlow => (408, "timeout_error", "the request took too long to come"),
+        Unreadable::Broken => (400, "invalid_request_error", "the request could not be read to its end"),
+    };
+    refuse(shared, reply, (status, kind), message).await
+}
+
+async fn turn_down(shared: &Shared, mut reply: Reply, refused: &Refused) -> Option<Socket> {
+    reply.close_afterwards();
+    shared.note_refusal(refused.status(), refused.kind(), &refused.to_string());
+    let mut headers = json();
+    if let Some(challenge) = refused.challenge() {
+        headers.insert(header::WWW_AUTHENTICATE, challenge);
+    }
+    let status = StatusCode::from_u16(refused.status()).unwrap_or(StatusCode::FORBIDDEN);
+    let body = Bytes::from(refused.body());
+    reply.whole(status, &headers, body).await.ok()?
+}
+
+async fn refuse(
+    shared: &Shared,
+    reply: Reply,
+    (status, kind): (u16, &'static str),
+    message: &str,
+) -> Option<Socket> {
+    shared.note_refusal(status, kind, message);
+    let status = StatusCode::from_u16(status).unwrap_or(StatusCode::BAD_REQUEST);
+    let body = Bytes::from(guard::problem(kind, message));
+    reply.whole(status, &json(), body).await.ok()?
+}
+
+async fn send(reply: Reply, answered: control::Response) -> Option<Socket> {
+    let mut headers = HeaderMap::new();
+    let form = HeaderValue::from_static(answered.content_type);
+    headers.insert(header::CONTENT_TYPE, form);
+    headers.extend(answered.headers);
+    let status = StatusCode::from_u16(answered.status).unwrap_or(StatusCode::OK);
+    reply.whole(status, &headers, answered.body.into()).await.ok()?
+}
+
+fn json() -> HeaderMap {
+    let form = HeaderValue::from_static("application/json");
+    HeaderMap::from_iter([(header::CONTENT_TYPE, form)])
+}
+
+impl Shared {
+    fn note_refusal(&self, status: u16, kind: &'static str, message: &str) {
+        self.metrics.refused(kind);
+        self.log.say(&Event {
+            at: self.now(),
+            request: None,
+            what: What::Refused {
+                status,
+                kind,
+                message,
+            },
+        });
+    }
+}

@@ -1,0 +1,94 @@
+//! What a request is for: which dialect it speaks, and which provider it goes to.
+
+use http::{HeaderMap, Method};
+use outlast_dialect::Dialect;
+
+/// What a path means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Route {
+    pub(super) kind: Kind,
+    /// The dialect in which it is spoken, errors of ours included.
+    pub(super) dialect: Dialect,
+}
+
+/// How a request is treated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// A model is asked: held, retried, watched.
+    Inference,
+    /// Something small is asked that costs nothing to ask again: held and retried.
+    Lookup,
+    /// Passed on once, as it is.
+    Other,
+}
+
+impl Route {
+    /// The route of a request.
+    pub(super) fn of(method: &Method, path: &str, headers: &HeaderMap) -> Self {
+        let path = path.trim_end_matches('/');
+        let ends = |end: &str| method == Method::POST && path.ends_with(end);
+        let (kind, dialect) = if ends("/messages") {
+            (Kind::Inference, Dialect::Anthropic)
+        } else if ends("/chat/completions") {
+            (Kind::Inference, Dialect::OpenaiChat)
+        } else if ends("/responses") {
+            (Kind::Inference, Dialect::OpenaiResponses)
+        } else if ends("/messages/count_tokens") {
+            (Kind::Lookup, Dialect::Anthropic)
+        } else if ends("/embeddings") {
+            (Kind::Lookup, Dialect::OpenaiChat)
+        } else {
+            (Kind::Other, spoken(path, headers))
+        };
+        Self { kind, dialect }
+    }
+
+    /// Whether a failed request is held and sent again.
+    pub(super) fn is_retried(self) -> bool {
+        self.kind != Kind::Other
+    }
+}
+
+/// Where the path does not say it, the headers do.
+fn spoken(path: &str, headers: &HeaderMap) -> Dialect {
+    let is_anthropic = path.contains("/messages")
+        || headers.contains_key("anthropic-version")
+        || headers.contains_key("x-api-key");
+    match is_anthropic {
+        true => Dialect::Anthropic,
+        false if path.contains("/responses") => Dialect::OpenaiResponses,
+        false => Dialect::OpenaiChat,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_and_headers_say_who_is_asked_and_how_it_is_treated() {
+        let anthropic = HeaderMap::from_iter([(
+            "anthropic-version".parse().unwrap(),
+            "2023-06-01".parse().unwrap(),
+        )]);
+        let none = HeaderMap::new();
+        let table = [
+            ("POST", "/v1/messages", &none, Kind::Inference, Dialect::Anthropic),
+            ("POST", "/v1/messages/count_tokens", &none, Kind::Lookup, Dialect::Anthropic),
+            ("POST", "/v1/chat/completions/", &none, Kind::Inference, Dialect::OpenaiChat),
+            ("POST", "/v1/responses", &none, Kind::Inference, Dialect::OpenaiResponses),
+            ("GET", "/v1/responses/resp_1", &none, Kind::Other, Dialect::OpenaiResponses),
+            ("POST", "/v1/embeddings", &none, Kind::Lookup, Dialect::OpenaiChat),
+            ("GET", "/v1/models", &none, Kind::Other, Dialect::OpenaiChat),
+            ("GET", "/v1/models", &anthropic, Kind::Other, Dialect::Anthropic),
+            ("GET", "/v1/messages", &none, Kind::Other, Dialect::Anthropic),
+            ("POST", "/v1/messages/batches", &none, Kind::Other, Dialect::Anthropic),
+            ("POST", "/v1/files", &none, Kind::Other, Dialect::OpenaiChat),
+        ];
+        for (method, path, headers, kind, dialect) in table {
+            let method = method.parse().unwrap();
+            let route = Route::of(&method, path, headers);
+            assert_eq!(route, Route { kind, dialect }, "{method} {path}");
+        }
+    }
+}

@@ -1,0 +1,74 @@
+//! What all requests of a gateway have in common.
+
+use super::alarms::Alarms;
+use super::guard::{ClientKeys, Names, Reach, Token};
+use super::holds::Holds;
+use super::log::Sink;
+use super::metrics::Metrics;
+use super::spool::Spool;
+use super::upstreams::Upstreams;
+use outlast_engine::desk::Desk;
+use outlast_engine::{CancellationToken, Clock};
+use outlast_kernel::Timestamp;
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+
+/// How much of everything there may be.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// The longest body of a request.
+    pub body: usize,
+    /// Connections at once.
+    pub connections: usize,
+    /// Requests that wait at once.
+    pub waiting: usize,
+    /// How long answers may take to end when the gateway stops.
+    pub drain: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            body: 64 << 20,
+            connections: 20_000,
+            waiting: 10_000,
+            drain: Duration::from_secs(30),
+        }
+    }
+}
+
+/// Who may ask what.
+pub(super) struct Guard {
+    pub(super) names: Names,
+    pub(super) token: Option<Token>,
+    pub(super) keys: Option<ClientKeys>,
+    pub(super) reach: Reach,
+}
+
+pub(super) struct Shared {
+    pub(super) clock: Arc<dyn Clock>,
+    pub(super) alarms: Alarms,
+    pub(super) desk: Desk,
+    pub(super) holds: Holds,
+    pub(super) metrics: Metrics,
+    pub(super) log: Arc<dyn Sink>,
+    pub(super) guard: Guard,
+    pub(super) limits: Limits,
+    pub(super) spool: Spool,
+    pub(super) upstreams: RwLock<Arc<Upstreams>>,
+    /// No new request is taken, and who waits is told to come back.
+    pub(super) stopping: CancellationToken,
+    pub(super) since: Timestamp,
+}
+
+impl Shared {
+    /// The providers as they are now.
+    pub(super) fn upstreams(&self) -> Arc<Upstreams> {
+        let upstreams = self.upstreams.read();
+        Arc::clone(&upstreams.unwrap_or_else(PoisonError::into_inner))
+    }
+
+    pub(super) fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+}

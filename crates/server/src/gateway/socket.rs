@@ -1,0 +1,120 @@
+//! The connection of a client: read by a library that knows the protocol, and by us in between.
+
+use bytes::{Buf, Bytes};
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+
+/// A client that sends more than this before it was answered is not read any further.
+const MOST_AHEAD: usize = 64 << 10;
+
+/// A connection, and what was read of it ahead of time.
+#[derive(Debug)]
+pub(super) struct Socket {
+    stream: TcpStream,
+    ahead: Bytes,
+}
+
+impl Socket {
+    pub(super) fn new(stream: TcpStream) -> Self {
+        // Frames are small and go out one by one.
+        stream.set_nodelay(true).ok();
+        Self {
+            stream,
+            ahead: Bytes::new(),
+        }
+    }
+
+    /// The same connection; this was read of it and belongs to what comes next.
+    pub(super) fn with_ahead(mut self, ahead: Bytes) -> Self {
+        if self.ahead.is_empty() {
+            // A piece of a large buffer would keep all of it.
+            self.ahead = Bytes::copy_from_slice(&ahead);
+        }
+        self
+    }
+
+    /// Comes when there is something to read, or nothing ever again.
+    pub(super) async fn readable(&self) {
+        if self.ahead.is_empty() {
+            // What is wrong with it is told when it is read.
+            self.stream.readable().await.ok();
+        }
+    }
+
+    /// Comes when the client has hung up. What it sends meanwhile is kept for later.
+    pub(super) async fn gone(&mut self) {
+        let mut piece = [0_u8; 1024];
+        while self.ahead.len() < MOST_AHEAD {
+            if self.stream.readable().await.is_err() {
+                return;
+            }
+            match self.stream.try_read(&mut piece) {
+                Ok(0) => return,
+                Ok(length) => {
+                    self.ahead = [&self.ahead, &piece[..length]].concat().into();
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(_) => return,
+            }
+        }
+        std::future::pending::<()>().await;
+    }
+
+    /// Writes all of these, in order.
+    pub(super) async fn write_all(&mut self, pieces: &mut [IoSlice<'_>]) -> io::Result<()> {
+        let mut pieces = pieces;
+        IoSlice::advance_slices(&mut pieces, 0);
+        while !pieces.is_empty() {
+            let written = std::future::poll_fn(|context| {
+                Pin::new(&mut self.stream).poll_write_vectored(context, pieces)
+            });
+            match written.await? {
+                0 => return Err(io::ErrorKind::WriteZero.into()),
+                written => IoSlice::advance_slices(&mut pieces, written),
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends the connection so that the client cannot take what it got for all of it.
+    pub(super) fn reset(self) {
+        self.stream.set_zero_linger().ok();
+    }
+}
+
+impl AsyncRead for Socket {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        if self.ahead.is_empty() {
+            return Pin::new(&mut self.stream).poll_read(context, buffer);
+        }
+        let length = self.ahead.len().min(buffer.remaining());
+        buffer.put_slice(&self.ahead[..length]);
+        self.ahead.advance(length);
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for Socket {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(context, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+}
