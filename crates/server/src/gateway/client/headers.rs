@@ -63,3 +63,140 @@ fn seconds(value: &HeaderValue) -> Option<Duration> {
     let seconds: f64 = value.to_str().ok()?.trim().parse().ok()?;
     Duration::try_from_secs_f64(seconds).ok()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::named;
+    use super::*;
+
+    fn headers(pairs: &[(&'static str, &'static str)]) -> HeaderMap {
+        pairs
+            .iter()
+            .map(|(name, value)| {
+                (
+                    HeaderName::from_static(name),
+                    HeaderValue::from_static(value),
+                )
+            })
+            .collect()
+    }
+
+    /// What a client of that name sees of `Retry-After` when it is to come back.
+    fn rewritten(name: &str, given: &[(&'static str, &'static str)], wait: Option<u64>) -> String {
+        let mut headers = headers(given);
+        let wait = wait.map(Duration::from_secs);
+        rewrite_retry_headers(named(name).unwrap(), &mut headers, wait, true);
+        assert_eq!(headers["x-should-retry"], "true", "{name}");
+        let value = headers.get(RETRY_AFTER);
+        value.map_or("-".into(), |value| value.to_str().unwrap().into())
+    }
+
+    #[test]
+    fn each_client_is_told_a_time_that_it_obeys() {
+        for (name, short, long, longest) in [
+            ("claude-code", "12", "60", "60"),
+            ("anthropic-sdk-python", "12", "60", "60"),
+            ("anthropic-sdk-ts", "12", "90", "18000"),
+            ("openai-sdk-python", "12", "90", "120"),
+            ("openai-sdk-node", "12", "60", "60"),
+            ("codex", "12", "90", "120"),
+            ("opencode", "12", "90", "18000"),
+            ("ai-sdk", "12", "59", "59"),
+            ("pi", "12", "60", "60"),
+            ("aider", "12", "60", "60"),
+            ("unknown", "12", "60", "60"),
+        ] {
+            let provider = [("retry-after", "90")];
+            assert_eq!(rewritten(name, &provider, Some(12)), short, "{name}");
+            assert_eq!(rewritten(name, &provider, None), long, "{name}");
+            assert_eq!(rewritten(name, &provider, Some(18_000)), longest, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_time_that_no_timer_can_hold_is_cut() {
+        let month = Some(30 * 86_400);
+        assert_eq!(rewritten("opencode", &[], month), "2073600");
+        assert_eq!(rewritten("anthropic-sdk-ts", &[], month), "2073600");
+    }
+
+    #[test]
+    fn codex_is_told_a_time_even_when_none_is_known() {
+        assert_eq!(rewritten("codex", &[], None), "15");
+        assert_eq!(rewritten("claude-code", &[], None), "-");
+    }
+
+    #[test]
+    fn whole_seconds_are_stated_and_never_none() {
+        let mut headers = HeaderMap::new();
+        let codex = named("codex").unwrap();
+        for (millis, stated) in [(0, "1"), (400, "1"), (1_000, "1"), (1_001, "2")] {
+            let wait = Some(Duration::from_millis(millis));
+            rewrite_retry_headers(codex, &mut headers, wait, true);
+            assert_eq!(headers[RETRY_AFTER], stated, "{millis} ms");
+        }
+    }
+
+    #[test]
+    fn what_the_provider_says_is_read_and_not_left_beside_it() {
+        let millis = [("retry-after-ms", "250000"), ("retry-after", "1")];
+        assert_eq!(rewritten("codex", &millis, None), "120");
+        let mut rest = headers(&millis);
+        rewrite_retry_headers(named("claude-code").unwrap(), &mut rest, None, true);
+        assert!(!rest.contains_key(RETRY_AFTER_MS));
+        let date = [("retry-after", "Sun, 15 Nov 2026 22:00:00 GMT")];
+        assert_eq!(rewritten("claude-code", &date, None), "-");
+        for strange in ["-5", "NaN", "inf", "1e300", "soon", ""] {
+            assert_eq!(
+                rewritten("claude-code", &[("retry-after", strange)], None),
+                "-"
+            );
+        }
+    }
+
+    #[test]
+    fn a_client_that_reads_the_body_keeps_its_headers() {
+        let given = [("retry-after", "300"), ("retry-after-ms", "300000")];
+        assert_eq!(rewritten("gemini-cli", &given, Some(5)), "300");
+    }
+
+    #[test]
+    fn a_client_that_is_not_to_come_back_is_told_so_and_no_time() {
+        for name in ["claude-code", "codex", "opencode", "openai-sdk-python"] {
+            let mut headers = headers(&[
+                ("retry-after", "30"),
+                ("retry-after-ms", "30000"),
+                ("x-should-retry", "true"),
+            ]);
+            let wait = Some(Duration::from_secs(30));
+            rewrite_retry_headers(named(name).unwrap(), &mut headers, wait, false);
+            assert_eq!(headers["x-should-retry"], "false", "{name}");
+            assert_eq!(headers.len(), 1, "{name}: {headers:?}");
+        }
+    }
+
+    #[test]
+    fn a_time_limit_is_read_where_the_client_states_one() {
+        let stated = |name: &str, header: &'static str, value: &'static str| {
+            stated_timeout(named(name).unwrap(), &headers(&[(header, value)]))
+        };
+        let read = "x-stainless-read-timeout";
+        let until_headers = "x-stainless-timeout";
+        let seconds = |seconds| Some(Duration::from_secs(seconds));
+        assert_eq!(stated("openai-sdk-python", read, "45"), seconds(45));
+        assert_eq!(stated("openai-sdk-python", read, "600.0"), seconds(600));
+        assert_eq!(
+            stated("anthropic-sdk-ts", until_headers, "600"),
+            seconds(600)
+        );
+        for (name, header, value) in [
+            ("anthropic-sdk-python", until_headers, "600"),
+            ("anthropic-sdk-python", read, "NOT_GIVEN"),
+            ("anthropic-sdk-python", read, "0"),
+            ("anthropic-sdk-python", read, "-1"),
+            ("claude-code", until_headers, "600"),
+        ] {
+            assert_eq!(stated(name, header, value), None, "{name} {header} {value}");
+        }
+    }
+}

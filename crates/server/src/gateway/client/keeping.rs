@@ -175,19 +175,29 @@ impl Keeping {
     }
 
     fn end(&self) -> Option<(Timestamp, Act)> {
-        let wait = self.profile.wait(self.form);
-        let limit = match (self.profile.limit, self.stated) {
-            (Limit::Headers, Some(stated)) => wait.at_most.map(|_| nearly(stated)),
-            _ => wait.at_most,
-        };
-        let is_out_of_beats = self.stage == Stage::Committed && wait.beat.is_spent(self.beats);
-        let at = if is_out_of_beats {
-            let watchdog = self.last + wait.beat.slowly;
-            limit.map_or(watchdog, |limit| watchdog.min(self.since + limit))
-        } else {
-            self.since + limit?
-        };
+        let (limit, watchdog) = (self.limit(), self.watchdog());
+        let at = limit.into_iter().chain(watchdog).min()?;
         Some((at, Act::End(self.ending(at))))
+    }
+
+    /// When the client would not wait any longer whatever it gets.
+    ///
+    /// As long as nothing has failed it is left to find that out by itself, as it would without us: what it asked for
+    /// may still come in time.
+    fn limit(&self) -> Option<Timestamp> {
+        let at_most = self.profile.wait(self.form).at_most?;
+        let at_most = match (self.profile.limit, self.stated) {
+            (Limit::Headers, Some(stated)) => nearly(stated),
+            _ => at_most,
+        };
+        self.is_troubled.then_some(self.since + at_most)
+    }
+
+    /// When the client would end a silence that no beat of ours fills any more.
+    fn watchdog(&self) -> Option<Timestamp> {
+        let beat = self.profile.wait(self.form).beat;
+        let is_out_of_beats = self.stage == Stage::Committed && beat.is_spent(self.beats);
+        is_out_of_beats.then_some(self.last + beat.slowly)
     }
 
     /// A pause that leaves room for two tries within the silence that the client stated.
@@ -237,3 +247,7 @@ fn try_again(retry_after: Duration) -> String {
     let seconds = retry_after.as_secs();
     format!("The provider is not available. Please try again in {seconds}s.")
 }
+
+#[cfg(test)]
+#[path = "keeping_tests.rs"]
+mod tests;

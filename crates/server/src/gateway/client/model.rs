@@ -140,7 +140,12 @@ impl Model {
         let mut silences = 0;
         loop {
             outcome.sends += 1;
-            let (end, at) = self.send(way, answer, now, &mut outcome);
+            let request = Request {
+                answered: answer.to(now),
+                gateway: Gateway::new(way, self.form, now),
+                watch: Watch::new(now),
+            };
+            let (end, at) = self.send(request, &mut outcome);
             let seconds = at.since(Timestamp::default()).as_secs_f64();
             if matches!(end, End::Served) {
                 outcome.served = Some(seconds);
@@ -183,19 +188,12 @@ impl Model {
         }
     }
 
-    fn send(
-        &self,
-        way: Way,
-        answer: Answer,
-        start: Timestamp,
-        outcome: &mut Outcome,
-    ) -> (End, Timestamp) {
-        let answered = match answer {
-            Answer::From(second) => start.max(at(second)),
-            Answer::After(seconds) => start + Duration::from_secs(seconds),
-        };
-        let mut gateway = Gateway::new(way, self.form, start);
-        let mut watch = Watch::new(start);
+    fn send(&self, request: Request, outcome: &mut Outcome) -> (End, Timestamp) {
+        let Request {
+            answered,
+            mut gateway,
+            mut watch,
+        } = request;
         let mut acted = None;
         loop {
             let next = gateway.next();
@@ -212,7 +210,8 @@ impl Model {
             let Some((at, act)) = next.filter(|(at, _)| *at < answered) else {
                 return (End::Served, answered);
             };
-            if let Some(last) = acted.replace(at) {
+            let is_beat = matches!(act, Act::Interim | Act::Beat(_));
+            if let (Some(last), true) = (acted.replace(at), is_beat) {
                 outcome.pace = outcome.pace.min(at.since(last).as_secs_f64());
             }
             gateway.done(at);
@@ -222,6 +221,23 @@ impl Model {
             }
         }
     }
+}
+
+impl Answer {
+    fn to(self, asked: Timestamp) -> Timestamp {
+        match self {
+            Self::From(second) => asked.max(Timestamp::default() + Duration::from_secs(second)),
+            Self::After(seconds) => asked + Duration::from_secs(seconds),
+        }
+    }
+}
+
+/// One request on its way.
+struct Request {
+    /// When the provider answers it.
+    answered: Timestamp,
+    gateway: Gateway,
+    watch: Watch,
 }
 
 /// The timers of a client for one request.
@@ -363,8 +379,4 @@ impl Gateway {
             }
         }
     }
-}
-
-fn at(second: u64) -> Timestamp {
-    Timestamp::default() + Duration::from_secs(second)
 }

@@ -149,12 +149,8 @@ fn most_clients_never_notice_an_outage_of_eight_hours() {
 fn a_slow_answer_loses_nobody_either() {
     for client in ALL {
         let outcome = client.run(kept(client.profile, Told::Nothing), Answer::After(280));
-        assert_eq!(
-            (outcome.served, outcome.sends),
-            (Some(280.0), 1),
-            "{}",
-            client.name
-        );
+        let found = (outcome.served, outcome.sends);
+        assert_eq!(found, (Some(280.0), 1), "{}", client.name);
     }
 }
 

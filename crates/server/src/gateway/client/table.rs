@@ -179,8 +179,10 @@ pub static ALL: &[Profile] = &[
         name: "ai-sdk-bun",
         note: "As ai-sdk, on Bun: inferred from opencode, which is built on it.",
         marks: &[
-            &[AgentHas("ai-sdk"), AgentHas("runtime/bun")],
-            &[AgentHas("ai-sdk"), AgentHas("runtime-bun")],
+            &[AgentBegins("ai-sdk"), AgentHas("runtime/bun")],
+            &[AgentBegins("ai-sdk"), AgentHas("runtime-bun")],
+            &[AgentHas(" ai-sdk"), AgentHas("runtime/bun")],
+            &[AgentHas(" ai-sdk"), AgentHas("runtime-bun")],
         ],
         streamed: BUN,
         whole: BUN_WHOLE,
@@ -192,7 +194,7 @@ pub static ALL: &[Profile] = &[
     Profile {
         name: "ai-sdk",
         note: "Measured: undici, and no timer of its own unless its user sets one. `Retry-After` below 60 s.",
-        marks: &[&[AgentHas("ai-sdk")]],
+        marks: &[&[AgentBegins("ai-sdk")], &[AgentHas(" ai-sdk")]],
         streamed: OPEN,
         whole: OPEN,
         frames: &USUAL,
