@@ -7,9 +7,9 @@
 //! - httpx (the Python SDKs) allows 600 s between any two reads, and a `102` is a read: measured.
 //! - undici (Node) allows 300 s before the headers, which each `102` begins anew, and 300 s between pieces of the body:
 //!   measured. `100 Continue` makes it close the connection. The Node SDKs add a timer of 600 s until the headers that
-//!   no `102` stops: read. So their headers go out at nine minutes.
+//!   no `102` stops: measured, with a shorter one. So their headers go out at nine minutes.
 //! - Bun (Claude Code, opencode) takes no notice of a `102`: measured. Its headers have to go out early.
-//! - Python's `http.client` (requests, urllib) takes a `102` for the answer, and Go gives up after five of them: read.
+//! - Python's `http.client` (requests, urllib) takes a `102` for the answer, and Go gives up after five of them: reported, and read.
 //!   So nobody gets one who is not known to understand it.
 //! - Claude Code lets 30 heartbeats in a row begin its watchdog of 300 s anew, whatever they are, and gives up at
 //!   30 × T + 300 s: measured for T = 15 s (761 s) and 60 s (2,111 s), served after 4,200 s with T = 150 s.
