@@ -14,12 +14,15 @@
 #[path = "../../kernel/benches/support/callgrind.rs"]
 mod callgrind;
 
+use bytes::Bytes;
 use callgrind::Case;
 use outlast_dialect::sse::{Decoder, Event};
+use outlast_dialect::{Delta, Dialect};
+use outlast_kernel::Timestamp;
 use std::hint::black_box;
 
 // The first two are compared with each other.
-const CASES: [Case; 5] = [
+const CASES: [Case; 9] = [
     Case {
         name: "line_1_mib",
         baseline: 1_110_000,
@@ -50,6 +53,32 @@ const CASES: [Case; 5] = [
         baseline: 3_860_000,
         limit: 5_000_000,
         run: behind,
+    },
+    // Two hundred frames after content, a frame or a few in a chunk, as a server sends them.
+    Case {
+        name: "relay_anthropic",
+        baseline: 1_000_000,
+        limit: 1_000_000,
+        run: |rounds| relay(Dialect::Anthropic, rounds),
+    },
+    Case {
+        name: "relay_chat",
+        baseline: 1_000_000,
+        limit: 1_000_000,
+        run: |rounds| relay(Dialect::OpenaiChat, rounds),
+    },
+    Case {
+        name: "relay_responses",
+        baseline: 1_000_000,
+        limit: 1_000_000,
+        run: |rounds| relay(Dialect::OpenaiResponses, rounds),
+    },
+    // The same chunks cut elsewhere: every frame is put together from two.
+    Case {
+        name: "relay_cut",
+        baseline: 1_000_000,
+        limit: 1_000_000,
+        run: relay_cut,
     },
 ];
 
@@ -132,6 +161,39 @@ fn behind(rounds: u64) {
         for _ in 0..5000 {
             decoder.push(black_box(b"data: a\n\ndata: b\n\n"));
             black_box(decoder.next_event().expect("short enough"));
+        }
+    }
+}
+
+/// An answer with two hundred pieces of text, each as it comes from its server.
+fn answer(dialect: Dialect) -> Vec<Bytes> {
+    let words = (0..200).map(|index| Delta::Text(format!(" word {index}")));
+    let frames = dialect.frames("model-2026-01-01", &words.collect::<Vec<_>>());
+    frames.into_iter().map(Bytes::from).collect()
+}
+
+fn relay(dialect: Dialect, rounds: u64) {
+    pass_on(dialect, &answer(dialect), rounds);
+}
+
+fn relay_cut(rounds: u64) {
+    let whole = Bytes::from(answer(Dialect::Anthropic).concat());
+    let chunks: Vec<Bytes> = (0..whole.len())
+        .step_by(150)
+        .map(|begin| whole.slice(begin..whole.len().min(begin + 150)))
+        .collect();
+    pass_on(Dialect::Anthropic, &chunks, rounds);
+}
+
+fn pass_on(dialect: Dialect, chunks: &[Bytes], rounds: u64) {
+    let mut out = Vec::new();
+    for _ in 0..rounds {
+        let mut relay = dialect.relay("p");
+        for chunk in black_box(chunks) {
+            let pushed = relay.push(chunk.clone(), Timestamp::default(), &mut out);
+            black_box(pushed.expect("no error"));
+            black_box(&out);
+            out.clear();
         }
     }
 }

@@ -160,3 +160,8 @@ fn send(bytes: Vec<u8>, out: &mut Vec<Bytes>) {
         out.push(Bytes::from(bytes));
     }
 }
+
+#[cfg(test)]
+mod properties_tests;
+#[cfg(test)]
+mod rules_tests;

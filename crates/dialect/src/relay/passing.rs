@@ -93,11 +93,7 @@ impl Passing {
         self.tail.extend_from_slice(&begin[..begin.len().min(room)]);
     }
 
-    pub(super) fn end(
-        &mut self,
-        now: Timestamp,
-        out: &mut Vec<Bytes>,
-    ) -> Result<(), Box<Failure>> {
+    pub(super) fn end(&mut self, now: Timestamp, out: &mut Vec<Bytes>) -> Result<(), Box<Failure>> {
         if self.course.is_answered_by_end() {
             self.course.is_complete = true;
             if !std::mem::replace(&mut self.is_sent, self.ends.is_within_frame()) {

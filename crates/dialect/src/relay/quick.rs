@@ -63,7 +63,11 @@ fn chunk(name: &[u8], data: &[u8]) -> bool {
         let mut found = word.find_iter(data);
         found.all(|at| is_null(at, word.needle()))
     };
-    let delta = || DELTA.find(data).map(|at| &data[at + DELTA.needle().len()..]);
+    let delta = || {
+        DELTA
+            .find(data)
+            .map(|at| &data[at + DELTA.needle().len()..])
+    };
     name.is_empty()
         && delta().is_some_and(|rest| speaks(rest).is_some())
         && are_null(&ERROR)
