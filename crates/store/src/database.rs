@@ -3,7 +3,7 @@
 use crate::{Error, Store};
 use rusqlite::{Connection, OpenFlags, TransactionBehavior};
 use std::ffi::OsString;
-use std::fs;
+use std::fs::{self, TryLockError};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -35,6 +35,13 @@ pub(crate) const JOURNAL: Format = Format {
     // The second is for machines whose ordinary flush stops at the drive's own memory, the third for what was deleted.
     writing: "PRAGMA synchronous = full; PRAGMA fullfsync = on; PRAGMA secure_delete = on",
     patience: Duration::from_secs(5),
+};
+
+/// What a gateway's requests wait for. A wait that is lost is begun anew, so its changes wait for the disk in groups.
+pub(crate) const HOLDS: Format = Format {
+    steps: &[include_str!("schema/holds-1.sql")],
+    writing: "PRAGMA synchronous = full; PRAGMA fullfsync = on",
+    patience: Duration::from_secs(2),
 };
 
 /// An open store.
@@ -99,11 +106,23 @@ pub(crate) fn beside(path: &Path, suffix: &str) -> PathBuf {
 /// Held until it is dropped, or its process dies.
 fn lock(path: &Path) -> Result<fs::File, Error> {
     let path = beside(path, ".lock");
-    make_private(&path)?;
-    let failed = |source| Error::file(&path, source);
-    let file = fs::File::open(&path).map_err(failed)?;
-    file.lock().map_err(failed)?;
+    let file = open_private(&path)?;
+    file.lock().map_err(|source| Error::file(&path, source))?;
     Ok(file)
+}
+
+/// Makes this process the one that has the file, until what is given is dropped or the process dies.
+pub(crate) fn own(path: &Path) -> Result<fs::File, Error> {
+    let beside = beside(path, ".owner");
+    let file = open_private(&beside)?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => {
+            let path = path.to_owned();
+            Err(Error::Taken { path })
+        }
+        Err(TryLockError::Error(source)) => Err(Error::file(&beside, source)),
+    }
 }
 
 fn is_whole(connection: &Connection) -> bool {
@@ -127,7 +146,7 @@ pub(crate) fn identity(path: &Path) -> Option<(u64, u64)> {
 }
 
 fn open_or_make(path: &Path, format: &Format) -> Result<Connection, Error> {
-    make_private(path)?;
+    open_private(path)?;
     try_open(path, format)
 }
 
@@ -147,12 +166,12 @@ fn prepare(path: &Path, format: &Format) -> Result<Connection, Error> {
 }
 
 /// The file is made by us, so that nobody else can read it from its first byte on.
-fn make_private(path: &Path) -> Result<(), Error> {
+fn open_private(path: &Path) -> Result<fs::File, Error> {
     let mut options = fs::OpenOptions::new();
     options.read(true).append(true).create(true);
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    let made = options.open(path).map(drop);
+    let made = options.open(path);
     made.map_err(|source| Error::file(path, source))
 }
 

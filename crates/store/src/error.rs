@@ -72,6 +72,12 @@ pub enum Error {
         /// The place.
         path: PathBuf,
     },
+    /// A living process has the file, and shares it with nobody.
+    #[error("{path} is in use by another process")]
+    Taken {
+        /// The file.
+        path: PathBuf,
+    },
     /// The store's thread has ended.
     #[error("the store is closed")]
     Gone,

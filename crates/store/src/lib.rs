@@ -1,6 +1,6 @@
 //! Remembers, in two SQLite files: what all processes on a machine know of their providers (`Store`), and what happened
 //! in their sessions (`Journal`). The first can be learned again, the second cannot: its writes wait for the disk. And,
-//! in a folder, what was made there (`Artifacts`).
+//! in a folder, what was made there (`Artifacts`). A gateway has a third file, of what its requests wait for (`holds`).
 //!
 //! Every change is one short transaction, made by one thread per process, so that a process that dies leaves nothing
 //! half written and a slow disk holds up nobody but who asked.

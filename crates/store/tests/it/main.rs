@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test may stop at once")]
 
 mod artifacts;
+mod holds;
 mod journal;
 
 use outlast_kernel::Timestamp;

@@ -1,0 +1,106 @@
+//! The file itself: who owns it, what is in it, and what becomes of it when it is damaged or gone.
+
+use super::Row;
+use super::desk::{Group, Written};
+use crate::Error;
+use crate::database::{self, HOLDS};
+use crate::line::{millis, timestamp};
+use rusqlite::{Connection, params};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+#[derive(Debug)]
+pub(super) struct File {
+    path: PathBuf,
+    identity: Option<(u64, u64)>,
+    pub(super) connection: Connection,
+    /// Nobody else has the file as long as this is open.
+    _owned: fs::File,
+}
+
+impl File {
+    pub(super) fn open(path: &Path) -> Result<(Self, Vec<Row>, Option<PathBuf>), Error> {
+        let owned = database::own(path)?;
+        let (mut connection, mut replaced) = database::open(path, &HOLDS)?;
+        // Whether it can be read at all shows now and not in the middle of an outage.
+        let rows = match read(&connection).map_err(|error| error.of(path)) {
+            Err(error) if error.is_corruption() => {
+                (connection, replaced) = database::replace(path, &HOLDS)?;
+                read(&connection)
+            }
+            rows => rows,
+        };
+        let rows = rows.map_err(|error| error.of(path))?;
+        let file = Self {
+            path: path.to_owned(),
+            identity: database::identity(path),
+            connection,
+            _owned: owned,
+        };
+        Ok((file, rows, replaced))
+    }
+
+    /// Carries out a group of changes, as one transaction; in a new file, where this one is damaged or gone.
+    pub(super) fn write(&mut self, group: &Group) -> Result<Written, Error> {
+        // What is written to a file that was taken away would never be found again.
+        if database::identity(&self.path) != self.identity {
+            return self.write_anew(group, database::open(&self.path, &HOLDS)?);
+        }
+        match self.try_write(group) {
+            Err(error) if error.is_corruption() => {
+                self.write_anew(group, database::replace(&self.path, &HOLDS)?)
+            }
+            written => written.map(|()| Written::ToTheSame),
+        }
+    }
+
+    fn write_anew(
+        &mut self,
+        group: &Group,
+        (connection, aside): (Connection, Option<PathBuf>),
+    ) -> Result<Written, Error> {
+        self.connection = connection;
+        self.identity = database::identity(&self.path);
+        self.try_write(group)?;
+        Ok(Written::ToANew(aside))
+    }
+
+    fn try_write(&mut self, group: &Group) -> Result<(), Error> {
+        let written =
+            database::transact(&mut self.connection, |connection| write(connection, group));
+        written.map_err(|error| error.of(&self.path))
+    }
+}
+
+fn write(connection: &Connection, group: &Group) -> Result<(), Error> {
+    if let Some(before) = group.prune {
+        connection
+            .prepare_cached("DELETE FROM holds WHERE until < ?1")?
+            .execute([millis(before)])?;
+    }
+    let mut put = connection.prepare_cached(
+        "INSERT INTO holds (key, value, until) VALUES (?1, ?2, ?3)
+         ON CONFLICT (key) DO UPDATE SET value = excluded.value, until = excluded.until",
+    )?;
+    let mut remove = connection.prepare_cached("DELETE FROM holds WHERE key = ?1")?;
+    for (key, change) in &group.changes {
+        match change {
+            Some(row) => put.execute(params![key, row.value, millis(row.until)])?,
+            None => remove.execute([key])?,
+        };
+    }
+    Ok(())
+}
+
+fn read(connection: &Connection) -> Result<Vec<Row>, Error> {
+    let mut statement =
+        connection.prepare_cached("SELECT key, value, until FROM holds ORDER BY until, key")?;
+    let rows = statement.query_map([], |row| {
+        Ok(Row {
+            key: row.get(0)?,
+            value: row.get(1)?,
+            until: timestamp(row.get(2)?),
+        })
+    })?;
+    Ok(rows.collect::<Result<_, _>>()?)
+}

@@ -1,0 +1,162 @@
+//! What only shows from inside: how many transactions a crowd costs, and a disk that takes nothing.
+
+use super::desk::{Desk, GATHER, MOST_WAITING};
+use super::file::File;
+use super::{Holds, News, Put};
+use crate::Error;
+use outlast_kernel::Timestamp;
+use std::path::Path;
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+use tempfile::TempDir;
+use tokio::time::Instant;
+
+const UNTIL: Timestamp = Timestamp::from_millis(1_000_000);
+const CROWD: usize = 10_000;
+/// Nothing takes so long.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+fn put(length: usize) -> Option<Put> {
+    let value = "x".repeat(length);
+    Some(Put {
+        value,
+        until: UNTIL,
+    })
+}
+
+fn rows(path: &Path) -> Vec<(String, u32)> {
+    let reader = rusqlite::Connection::open(path).unwrap();
+    let mut statement = reader
+        .prepare("SELECT key, length(value) FROM holds ORDER BY key")
+        .unwrap();
+    let rows = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?)));
+    rows.unwrap().map(Result::unwrap).collect()
+}
+
+/// A desk whose file may be meddled with before each group.
+fn serve(
+    desk: &Desk,
+    file: &mut File,
+    mut before: impl FnMut(&rusqlite::Connection),
+) -> Vec<String> {
+    let (tell, told) = mpsc::channel();
+    desk.serve(
+        |group| {
+            assert!(group.changes.len() <= MOST_WAITING);
+            before(&file.connection);
+            file.write(group)
+        },
+        &|news| tell.send(format!("{news:?}")).unwrap(),
+    );
+    drop(tell);
+    told.iter().collect()
+}
+
+#[test]
+fn a_crowd_costs_few_transactions_however_fast_or_slowly_it_comes() {
+    for pause in [Duration::ZERO, Duration::from_micros(20)] {
+        let folder = TempDir::new().unwrap();
+        let path = folder.path().join("gateway.db");
+        let (mut file, ..) = File::open(&path).unwrap();
+        let desk = Desk::default();
+        let (mut groups, start) = (0_u32, Instant::now());
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                for number in 0..CROWD {
+                    desk.hand_in(&format!("{number:05}"), put(600));
+                    thread::park_timeout(pause);
+                }
+                desk.close();
+            });
+            serve(&desk, &mut file, |_| groups += 1);
+        });
+        let took = start.elapsed();
+        assert_eq!(rows(&path).len(), CROWD);
+        // Each but the last has waited for others.
+        let most = took.as_millis() / GATHER.as_millis() + 2;
+        assert!(u128::from(groups) <= most, "{groups} groups in {took:?}");
+        assert!(!pause.is_zero() || groups <= 300, "{groups} groups");
+    }
+}
+
+#[test]
+fn what_a_full_disk_refuses_is_said_once_and_written_when_there_is_room() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("gateway.db");
+    let (mut file, ..) = File::open(&path).unwrap();
+    let pages: i64 = (file.connection)
+        .query_row("PRAGMA page_count", [], |row| row.get(0))
+        .unwrap();
+    let desk = Desk::default();
+    desk.hand_in("a", put(30_000));
+    desk.hand_in("b", put(1));
+    let mut tries = 0;
+    let told = serve(&desk, &mut file, |connection| {
+        tries += 1;
+        let limit = if tries <= 2 { pages + 2 } else { pages + 1000 };
+        connection
+            .pragma_update(None, "max_page_count", limit)
+            .unwrap();
+        match tries {
+            // Newer than what is refused now.
+            1 => desk.hand_in("b", put(2)),
+            2 => desk.hand_in("c", None),
+            _ => desk.close(),
+        }
+        drop(desk.settle());
+    });
+    assert!(told[0].starts_with("Failing(Full"), "{told:?}");
+    assert_eq!(told[1..], ["Again"]);
+    assert_eq!(tries, 3);
+    let expected = [("a".to_owned(), 30_000), ("b".to_owned(), 2)];
+    assert_eq!(rows(&path), expected);
+}
+
+#[test]
+fn a_disk_that_takes_nothing_keeps_nobody_waiting_and_costs_bounded_memory() {
+    let folder = TempDir::new().unwrap();
+    let (mut file, ..) = File::open(&folder.path().join("gateway.db")).unwrap();
+    file.connection
+        .pragma_update(None, "query_only", true)
+        .unwrap();
+    let desk = Desk::default();
+    desk.hand_in("a", put(1));
+    let mut tries = 0;
+    let told = serve(&desk, &mut file, |_| {
+        tries += 1;
+        for number in 0..=MOST_WAITING {
+            desk.hand_in(&format!("{tries} {number}"), None);
+        }
+        match tries {
+            1 | 2 => drop(desk.settle()),
+            _ => desk.close(),
+        }
+    });
+    assert_eq!(told.len(), 1, "{told:?}");
+    assert!(told[0].contains("readonly"), "{told:?}");
+    assert!(tries > 2);
+}
+
+#[tokio::test]
+async fn who_wants_to_be_sure_is_told_whether_it_is_written() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("gateway.db");
+    let (tell, told) = mpsc::channel();
+    let listener = Box::new(move |news: News| tell.send(news).unwrap());
+    let holds = Holds::open(&path, listener).unwrap().holds;
+    holds.put("a", "x".to_owned(), UNTIL);
+    assert!(holds.settle().await);
+    assert_eq!(rows(&path), [("a".to_owned(), 1)]);
+    let reader = rusqlite::Connection::open(&path).unwrap();
+    reader.execute_batch("BEGIN IMMEDIATE").unwrap();
+    holds.remove("a");
+    assert!(!holds.settle().await);
+    let said = told.recv_timeout(PATIENCE).unwrap();
+    assert!(matches!(said, News::Failing(Error::Database(_))));
+    reader.execute_batch("COMMIT").unwrap();
+    assert!(holds.settle().await);
+    let said = told.recv_timeout(PATIENCE).unwrap();
+    assert!(matches!(said, News::Again));
+    assert_eq!(rows(&path), []);
+}

@@ -1,0 +1,237 @@
+//! The waits of a gateway from outside: what is found again, and what becomes of a file that is damaged, gone or taken.
+
+use super::at;
+use outlast_store::Error;
+use outlast_store::holds::{Holds, News, OpenedHolds, Row};
+use std::io::{BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::mpsc;
+use std::time::Duration;
+use tempfile::TempDir;
+use tokio::time::Instant;
+
+struct Place(TempDir);
+
+impl Place {
+    fn new() -> Self {
+        Self(TempDir::new().unwrap())
+    }
+
+    fn path(&self) -> PathBuf {
+        self.0.path().join("gateway.db")
+    }
+
+    fn open(&self) -> OpenedHolds {
+        open(&self.path()).unwrap()
+    }
+}
+
+fn open(path: &Path) -> Result<OpenedHolds, Error> {
+    Holds::open(path, Box::new(|news| panic!("{news:?}")))
+}
+
+fn row(key: &str, value: &str, until: u64) -> Row {
+    Row {
+        key: key.to_owned(),
+        value: value.to_owned(),
+        until: at(until),
+    }
+}
+
+fn put(holds: &Holds, row: &Row) {
+    holds.put(&row.key, row.value.clone(), row.until);
+}
+
+#[tokio::test]
+async fn what_was_handed_in_is_found_again() {
+    let place = Place::new();
+    let opened = place.open();
+    assert_eq!(opened.rows, []);
+    let holds = opened.holds;
+    for (key, until) in [("a", 30), ("b", 10), ("c", 20), ("d", 40)] {
+        put(&holds, &row(key, "{}", until));
+    }
+    put(&holds, &row("a", r#"{"newer":true}"#, 5));
+    holds.remove("b");
+    holds.close().await;
+    let opened = place.open();
+    let expected = [
+        row("a", r#"{"newer":true}"#, 5),
+        row("c", "{}", 20),
+        row("d", "{}", 40),
+    ];
+    assert_eq!(opened.rows, expected);
+    assert_eq!(opened.replaced, None);
+    opened.holds.prune(at(20));
+    opened.holds.remove("d");
+    opened.holds.remove("never there");
+    opened.holds.close().await;
+    assert_eq!(place.open().rows, [row("c", "{}", 20)]);
+}
+
+#[tokio::test]
+async fn it_is_on_the_disk_soon_after_it_was_handed_in() {
+    let place = Place::new();
+    let holds = place.open().holds;
+    let reader = rusqlite::Connection::open(place.path()).unwrap();
+    let mut waits = Vec::new();
+    for number in 0..20 {
+        let start = Instant::now();
+        put(&holds, &row(&number.to_string(), "{}", 1));
+        let mut there = reader
+            .prepare("SELECT 1 FROM holds WHERE key = ?1")
+            .unwrap();
+        while !there.exists([number.to_string()]).unwrap() {
+            tokio::task::yield_now().await;
+        }
+        waits.push(start.elapsed());
+    }
+    // The machine may have been busy with something else, but not each time.
+    let shortest = waits.iter().min().unwrap();
+    assert!(*shortest < Duration::from_millis(50), "{waits:?}");
+}
+
+#[tokio::test]
+async fn a_damaged_file_is_kept_and_replaced() {
+    let place = Place::new();
+    std::fs::write(place.path(), "this is no database, whatever its name says").unwrap();
+    let opened = place.open();
+    let aside = place.path().with_file_name("gateway.db.damaged-1");
+    assert_eq!(opened.replaced, Some(aside.clone()));
+    assert!(std::fs::read_to_string(&aside).unwrap().starts_with("this"));
+    put(&opened.holds, &row("a", "{}", 1));
+    opened.holds.close().await;
+    // A file whose head is whole and whose rows are not.
+    let opened = place.open();
+    assert_eq!(opened.rows.len(), 1);
+    for number in 0..1000 {
+        put(&opened.holds, &row(&number.to_string(), "{}", 1));
+    }
+    opened.holds.close().await;
+    spoil(&place.path());
+    let opened = place.open();
+    let second = place.path().with_file_name("gateway.db.damaged-2");
+    assert_eq!((opened.rows.len(), opened.replaced), (0, Some(second)));
+}
+
+/// Writes over all that comes after the first page.
+fn spoil(path: &Path) {
+    let mut bytes = std::fs::read(path).unwrap();
+    assert!(bytes.len() > 8192);
+    bytes[4096..].fill(0x5a);
+    std::fs::write(path, bytes).unwrap();
+}
+
+#[tokio::test]
+async fn a_file_that_is_taken_away_or_spoilt_meanwhile_is_made_anew_and_said() {
+    for damage in [
+        |path: &Path| std::fs::remove_file(path).unwrap(),
+        |path: &Path| {
+            let holder = rusqlite::Connection::open(path).unwrap();
+            holder
+                .query_row("PRAGMA wal_checkpoint(truncate)", [], |_| Ok(()))
+                .unwrap();
+            spoil(path);
+        },
+    ] {
+        let place = Place::new();
+        let (tell, told) = mpsc::channel();
+        let listener = Box::new(move |news: News| tell.send(news).unwrap());
+        let holds = Holds::open(&place.path(), listener).unwrap().holds;
+        for number in 0..1000 {
+            put(&holds, &row(&number.to_string(), "{}", 1));
+        }
+        assert!(holds.settle().await);
+        damage(&place.path());
+        for number in 0..1000 {
+            put(&holds, &row(&number.to_string(), "{}", 2));
+        }
+        assert!(holds.settle().await);
+        assert!(matches!(told.recv().unwrap(), News::Replaced(_)));
+        holds.close().await;
+        assert_eq!(place.open().rows.len(), 1000);
+    }
+}
+
+#[test]
+fn what_cannot_be_opened_is_an_error() {
+    let place = Place::new();
+    std::fs::create_dir(place.path()).unwrap();
+    assert!(matches!(open(&place.path()), Err(Error::File { .. })));
+    #[cfg(target_os = "linux")]
+    {
+        // Nothing can be made there, whoever asks.
+        let nowhere = Path::new("/proc/self/gateway.db");
+        assert!(matches!(open(nowhere), Err(Error::File { .. })));
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn the_files_are_private() {
+    use std::os::unix::fs::PermissionsExt;
+    let place = Place::new();
+    let _opened = place.open();
+    for file in std::fs::read_dir(place.0.path()).unwrap() {
+        let file = file.unwrap();
+        let mode = file.metadata().unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600, "{file:?}");
+    }
+}
+
+// --- More than one process ---
+
+const PLACE: &str = "OUTLAST_TEST_HOLDS";
+
+/// Runs alone, in a process that is killed: it hands rows in and tells of each that is written.
+#[tokio::test]
+#[allow(
+    clippy::disallowed_methods,
+    clippy::print_stderr,
+    reason = "its parent tells it where to work, and hears of it"
+)]
+async fn a_gateway_of_its_own() {
+    // In the run of all tests there is nothing to do.
+    let Some(path) = std::env::var_os(PLACE) else {
+        return;
+    };
+    let holds = open(Path::new(&path)).unwrap().holds;
+    for number in 0.. {
+        put(&holds, &row(&number.to_string(), "{}", 1));
+        assert!(holds.settle().await);
+        eprintln!("{number}");
+    }
+}
+
+#[tokio::test]
+async fn one_process_has_it_and_what_it_was_told_is_written_outlives_its_death() {
+    let place = Place::new();
+    let mut child = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "holds::a_gateway_of_its_own"])
+        .args(["--nocapture", "--test-threads=1"])
+        .env(PLACE, place.path())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut told = BufReader::new(child.stderr.take().unwrap());
+    let mut line = String::new();
+    while line.trim() != "20" {
+        line.clear();
+        assert_ne!(told.read_line(&mut line).unwrap(), 0, "it ended");
+    }
+    let refused = open(&place.path()).unwrap_err();
+    assert!(matches!(refused, Error::Taken { .. }), "{refused}");
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let mut rest = String::new();
+    told.read_to_string(&mut rest).unwrap();
+    let last = rest.lines().last().unwrap_or("20");
+    let opened = place.open();
+    assert_eq!(opened.replaced, None);
+    assert!(
+        opened.rows.iter().any(|row| row.key == last),
+        "{last} is lost"
+    );
+}
