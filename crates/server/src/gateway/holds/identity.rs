@@ -1,0 +1,128 @@
+//! When two requests are one that was sent twice: same credential, same client, same words.
+
+use http::HeaderMap;
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+use sha2::{Digest, Sha256};
+use std::fmt;
+use std::io::{self, Read};
+
+/// What clients say of the conversation or the call that a request belongs to. How often it was sent is not among it.
+const TELLING: [&str; 6] = [
+    "user-agent",
+    "idempotency-key",
+    "x-claude-code-session-id",
+    "session_id",
+    "x-session-id",
+    "conversation_id",
+];
+/// How much of a body is read at once.
+const CHUNK: usize = 16 * 1024;
+
+/// What a request is known by when it comes again; nothing can be read from it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Identity([u8; 32]);
+
+/// What a request is known by, but for its body.
+#[derive(Clone, Copy, Debug)]
+pub struct Parts<'a> {
+    /// A hash of its credential.
+    pub credential: &'a [u8],
+    /// The name of its client.
+    pub client: &'a str,
+    /// Its method.
+    pub method: &'a str,
+    /// Its path, with the query.
+    pub path: &'a str,
+    /// What it says of itself.
+    pub headers: &'a HeaderMap,
+}
+
+/// An identity of which the body is still to come, in pieces of any size.
+#[derive(Clone, Debug)]
+pub struct Making {
+    parts: Sha256,
+    body: Sha256,
+}
+
+impl Identity {
+    /// Begins with all but the body.
+    pub fn of(parts: &Parts<'_>) -> Making {
+        let mut making = Making {
+            parts: Sha256::new(),
+            body: Sha256::new(),
+        };
+        making.part(parts.credential);
+        for text in [parts.client, parts.method, parts.path] {
+            making.part(text.as_bytes());
+        }
+        for name in TELLING {
+            for value in parts.headers.get_all(name) {
+                making.part(name.as_bytes());
+                making.part(value.as_bytes());
+            }
+        }
+        making
+    }
+}
+
+impl Making {
+    /// Each with its length, so that none can be taken for a part of another.
+    fn part(&mut self, bytes: &[u8]) {
+        self.parts.update(bytes.len().to_le_bytes());
+        self.parts.update(bytes);
+    }
+
+    /// Takes in a piece of the body.
+    pub fn body(&mut self, piece: &[u8]) {
+        self.body.update(piece);
+    }
+
+    /// Takes in a body, or the rest of it. Blocks for as long as the reader does.
+    pub fn read_body(&mut self, mut reader: impl Read) -> io::Result<()> {
+        let mut chunk = vec![0; CHUNK];
+        loop {
+            match reader.read(&mut chunk) {
+                Ok(0) => return Ok(()),
+                Ok(length) => self.body(&chunk[..length]),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// The identity, when the body is complete.
+    pub fn finish(mut self) -> Identity {
+        self.parts.update(self.body.finalize());
+        Identity(self.parts.finalize().into())
+    }
+}
+
+impl fmt::Display for Identity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl fmt::Debug for Identity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Identity({self})")
+    }
+}
+
+impl Serialize for Identity {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Identity {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        let byte = |index: usize| u8::from_str_radix(text.get(2 * index..2 * index + 2)?, 16).ok();
+        let mut bytes = [0; 32];
+        for (index, place) in bytes.iter_mut().enumerate() {
+            *place = byte(index).ok_or_else(|| de::Error::custom("no identity"))?;
+        }
+        Ok(Self(bytes))
+    }
+}

@@ -1,0 +1,196 @@
+//! What is known of requests, in memory.
+//!
+//! Invariants: what was left is found by its identity and by its end, what waits by neither; what was left is bounded in
+//! number. Costs no timer and no task: what has expired goes when somebody looks.
+
+use super::hold::{Command, Signal};
+use super::identity::Identity;
+use super::{About, Progress, Shown, TAKE_UP_TIME};
+use outlast_kernel::Timestamp;
+use std::collections::{BTreeSet, HashMap};
+use std::fmt;
+use std::sync::Arc;
+use uuid::Uuid;
+
+/// The most that wait to be taken up.
+pub(super) const MOST_LEFT: usize = 20_000;
+
+/// What a hold is known by, in all processes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct Key(Uuid);
+
+impl Key {
+    pub(super) fn new() -> Self {
+        Self(Uuid::now_v7())
+    }
+
+    pub(super) fn parse(text: &str) -> Option<Self> {
+        Uuid::try_parse(text).ok().map(Self)
+    }
+}
+
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self.0.as_simple(), f)
+    }
+}
+
+/// A request that is held, or that its client has left.
+#[derive(Debug)]
+pub(super) struct Held {
+    pub(super) who: Identity,
+    pub(super) about: About,
+    pub(super) progress: Progress,
+    /// When its client was told to come back.
+    pub(super) told: Option<Timestamp>,
+    pub(super) standing: Standing,
+}
+
+#[derive(Debug)]
+pub(super) enum Standing {
+    /// Its connection is open.
+    Live(Arc<Signal>),
+    /// It is not, since then, and can be taken up until then.
+    Left { at: Timestamp, until: Timestamp },
+}
+
+impl Held {
+    /// Until when it is of use should nothing more be heard of it from now on.
+    pub(super) fn kept_until(&self, now: Timestamp) -> Timestamp {
+        match self.standing {
+            Standing::Live(_) => self.until(now).max(self.until_wake()),
+            Standing::Left { until, .. } => until,
+        }
+    }
+
+    /// Until when it can be taken up should its client leave then.
+    pub(super) fn until(&self, left: Timestamp) -> Timestamp {
+        self.told.map_or(left, |told| told.max(left)) + TAKE_UP_TIME
+    }
+
+    /// If we die while it waits, nobody writes down when that was: it may have been at any time of the wait.
+    fn until_wake(&self) -> Timestamp {
+        self.progress.wake.unwrap_or_default() + TAKE_UP_TIME
+    }
+
+    pub(super) fn left(&self) -> Option<Timestamp> {
+        match self.standing {
+            Standing::Live(_) => None,
+            Standing::Left { at, .. } => Some(at),
+        }
+    }
+
+    /// Passes a command on; whether there is anybody to hear it.
+    pub(super) fn tell(&self, command: Command) -> bool {
+        match &self.standing {
+            Standing::Live(signal) => {
+                signal.send(command);
+                true
+            }
+            Standing::Left { .. } => false,
+        }
+    }
+
+    pub(super) fn show(&self) -> Shown {
+        Shown {
+            about: self.about.clone(),
+            since: self.progress.since,
+            attempts: self.progress.attempts,
+            resent: self.progress.resent,
+            cause: self.progress.cause,
+            wake: self.progress.wake,
+            left: self.left(),
+        }
+    }
+}
+
+/// All of them.
+#[derive(Debug, Default)]
+pub(super) struct Known {
+    holds: HashMap<Key, Box<Held>>,
+    /// Those that were left, by who may take them up.
+    left: HashMap<Identity, Vec<Key>>,
+    /// Those that were left, by their ends.
+    ends: BTreeSet<(Timestamp, Key)>,
+}
+
+impl Known {
+    pub(super) fn get(&self, key: Key) -> Option<&Held> {
+        self.holds.get(&key).map(|held| &**held)
+    }
+
+    /// For what is not to be found by it: not `who`, and not `standing`.
+    pub(super) fn get_mut(&mut self, key: Key) -> Option<&mut Held> {
+        self.holds.get_mut(&key).map(|held| &mut **held)
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Held> {
+        self.holds.values().map(|held| &**held)
+    }
+
+    pub(super) fn entries(&self) -> impl Iterator<Item = (Key, &Held)> {
+        self.holds.iter().map(|(key, held)| (*key, &**held))
+    }
+
+    /// How many were left.
+    pub(super) fn left(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// How many wait.
+    pub(super) fn live(&self) -> usize {
+        self.holds.len() - self.ends.len()
+    }
+
+    pub(super) fn insert(&mut self, key: Key, held: Held) {
+        if let Standing::Left { until, .. } = held.standing {
+            self.left.entry(held.who).or_default().push(key);
+            self.ends.insert((until, key));
+        }
+        self.holds.insert(key, Box::new(held));
+    }
+
+    pub(super) fn remove(&mut self, key: Key) -> Option<Box<Held>> {
+        let held = self.holds.remove(&key)?;
+        if let Standing::Left { until, .. } = held.standing {
+            self.ends.remove(&(until, key));
+            if let Some(keys) = self.left.get_mut(&held.who) {
+                keys.retain(|other| *other != key);
+                if keys.is_empty() {
+                    self.left.remove(&held.who);
+                }
+            }
+        }
+        Some(held)
+    }
+
+    /// Its client has left.
+    pub(super) fn leave(&mut self, key: Key, at: Timestamp) {
+        if let Some(mut held) = self.remove(key) {
+            let until = held.until(at);
+            held.standing = Standing::Left { at, until };
+            self.insert(key, *held);
+        }
+    }
+
+    /// The oldest that was left by that client.
+    pub(super) fn find(&self, who: &Identity) -> Option<Key> {
+        let age = |key: &&Key| (self.get(**key).map(|held| held.progress.since), **key);
+        self.left.get(who)?.iter().min_by_key(age).copied()
+    }
+
+    /// Its client is back.
+    pub(super) fn revive(&mut self, key: Key, signal: Arc<Signal>) -> Option<&mut Held> {
+        let mut held = self.remove(key)?;
+        held.standing = Standing::Live(signal);
+        held.told = None;
+        self.insert(key, *held);
+        self.get_mut(key)
+    }
+
+    /// One that is not to be kept any longer: its time is over, or there are too many and its time is over first.
+    pub(super) fn expired(&self, now: Timestamp) -> Option<Key> {
+        let (until, key) = *self.ends.first()?;
+        (until < now || self.ends.len() > MOST_LEFT).then_some(key)
+    }
+}

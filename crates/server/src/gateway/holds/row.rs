@@ -1,0 +1,59 @@
+//! A hold as it stands in the file.
+
+use super::identity::Identity;
+use super::known::{Held, Key, Standing};
+use super::{About, Progress};
+use outlast_kernel::Timestamp;
+use outlast_store::holds::Row;
+use serde::{Deserialize, Serialize};
+
+#[derive(Serialize)]
+struct Written<'a> {
+    who: &'a Identity,
+    about: &'a About,
+    progress: &'a Progress,
+    told: Option<Timestamp>,
+    left: Option<Timestamp>,
+}
+
+#[derive(Deserialize)]
+struct Read {
+    who: Identity,
+    about: About,
+    progress: Progress,
+    told: Option<Timestamp>,
+    left: Option<Timestamp>,
+}
+
+pub(super) fn write(held: &Held) -> Option<String> {
+    let written = Written {
+        who: &held.who,
+        about: &held.about,
+        progress: &held.progress,
+        told: held.told,
+        left: held.left(),
+    };
+    serde_json::to_string(&written).ok()
+}
+
+/// What an earlier process knew of a request: whoever sent it has been left alone since, at the latest now. `None` when it
+/// says nothing, or nobody comes back for it.
+pub(super) fn read(row: &Row, now: Timestamp) -> Option<(Key, Held)> {
+    let key = Key::parse(&row.key).filter(|_| row.until >= now)?;
+    let read: Read = serde_json::from_str(&row.value).ok()?;
+    let mut held = Held {
+        who: read.who,
+        about: read.about,
+        progress: read.progress,
+        told: read.told,
+        standing: Standing::Left {
+            at: read.left.unwrap_or(now),
+            until: row.until,
+        },
+    };
+    if read.left.is_none() {
+        let until = held.until(now);
+        held.standing = Standing::Left { at: now, until };
+    }
+    Some((key, held))
+}
