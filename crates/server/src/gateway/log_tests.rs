@@ -48,46 +48,47 @@ fn written(lowest: Level, all: &[What<'_>]) -> Vec<Value> {
     paper.lines()
 }
 
+fn one_of_each<'a>(record: &'a Record<'a>) -> [What<'a>; 8] {
+    [
+        What::Listening {
+            address: "127.0.0.1:8080".parse().unwrap(),
+            version: "0.1.0",
+        },
+        What::AttemptFailed {
+            cause: Cause::Overloaded,
+            attempt: 1,
+            status: Some(529),
+            account: None,
+            message: "Overloaded",
+        },
+        What::Waiting {
+            cause: Cause::Overloaded,
+            attempt: 1,
+            wake: Some(at() + Duration::from_secs(5)),
+        },
+        What::TakenUp {
+            attempts: 4,
+            resent: 1,
+            since: at(),
+        },
+        What::Finished(record),
+        What::Refused {
+            status: 403,
+            kind: "unknown_host",
+            message: "no",
+        },
+        What::Reload { problem: None },
+        What::Drain {
+            in_flight: 3,
+            held: 2,
+        },
+    ]
+}
+
 #[test]
 fn each_event_is_one_line_with_time_level_name_and_request() {
     let record = record();
-    let lines = written(
-        Level::Info,
-        &[
-            What::Listening {
-                address: "127.0.0.1:8080".parse().unwrap(),
-                version: "0.1.0",
-            },
-            What::AttemptFailed {
-                cause: Cause::Overloaded,
-                attempt: 1,
-                status: Some(529),
-                account: None,
-                message: "Overloaded",
-            },
-            What::Waiting {
-                cause: Cause::Overloaded,
-                attempt: 1,
-                wake: Some(at() + Duration::from_secs(5)),
-            },
-            What::TakenUp {
-                attempts: 4,
-                resent: 1,
-                since: at(),
-            },
-            What::Finished(&record),
-            What::Refused {
-                status: 403,
-                kind: "unknown_host",
-                message: "no",
-            },
-            What::Reload { problem: None },
-            What::Drain {
-                in_flight: 3,
-                held: 2,
-            },
-        ],
-    );
+    let lines = written(Level::Info, &one_of_each(&record));
     let seen: Vec<_> = lines
         .iter()
         .map(|line| {
@@ -115,8 +116,14 @@ fn each_event_is_one_line_with_time_level_name_and_request() {
         assert_eq!(line["request"], "r-1");
     }
     assert_eq!(lines[2]["wake"], "2026-11-15T04:00:05.123Z");
+}
+
+#[test]
+fn a_request_that_is_over_is_told_in_full_but_for_its_query() {
+    let record = record();
+    let lines = written(Level::Info, &[What::Finished(&record)]);
     assert_eq!(
-        lines[4],
+        lines[0],
         json!({
             "time": "2026-11-15T04:00:00.123Z", "level": "info", "request": "r-1", "event": "finished",
             "client": "claude-code", "dialect": "anthropic", "model": "claude-opus-5", "account": "work",

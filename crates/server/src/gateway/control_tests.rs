@@ -1,0 +1,318 @@
+//! Tests of what is shown and done, and for whom.
+
+use super::*;
+use outlast_kernel::Timestamp;
+use outlast_kernel::verdict::Cause;
+use serde_json::Value;
+use std::cell::{Cell, RefCell};
+
+const WAITS: &str = "r-1";
+
+struct Pretended {
+    token: Token,
+    metrics: Metrics,
+    reach: Cell<Reach>,
+    draining: Cell<bool>,
+    broken: Cell<bool>,
+    done: RefCell<Vec<String>>,
+}
+
+impl Pretended {
+    fn note(&self, what: &str) {
+        self.done.borrow_mut().push(what.to_owned());
+    }
+}
+
+fn at(seconds: u64) -> Timestamp {
+    Timestamp::from_millis((1_794_715_200 + seconds) * 1000)
+}
+
+impl Inspect for Pretended {
+    fn token(&self) -> Option<&Token> {
+        Some(&self.token)
+    }
+
+    fn reach(&self) -> Reach {
+        self.reach.get()
+    }
+
+    fn metrics(&self) -> &Metrics {
+        &self.metrics
+    }
+
+    fn about(&self) -> About {
+        About {
+            now: at(60),
+            listening_since: at(0),
+            address: "127.0.0.1:8080".to_owned(),
+            draining: self.draining.get(),
+            upstreams: vec![Upstream {
+                dialect: "anthropic".to_owned(),
+                provider: "anthropic".to_owned(),
+                url: "https://api.anthropic.com".to_owned(),
+                policy: "overnight".to_owned(),
+            }],
+        }
+    }
+
+    fn accounts(&self) -> Vec<Account> {
+        let account = |name: &str, state, until| Account {
+            name: name.to_owned(),
+            provider: "anthropic".to_owned(),
+            state,
+            model: None,
+            cause: (state == AccountState::Blocked).then_some(Cause::UsageLimit),
+            until,
+        };
+        vec![
+            account("home", AccountState::Free, None),
+            account("work", AccountState::Blocked, Some(at(3600))),
+        ]
+    }
+
+    fn gates(&self) -> Vec<Gate> {
+        vec![Gate {
+            name: "anthropic/home/claude-opus-5".to_owned(),
+            cause: Some(Cause::Overloaded),
+            until: Some(at(75)),
+            waiting: 1,
+        }]
+    }
+
+    fn waiting(&self) -> Vec<Waiting> {
+        vec![Waiting {
+            id: WAITS.to_owned(),
+            client: "claude-code".to_owned(),
+            dialect: "anthropic".to_owned(),
+            model: Some("claude-opus-5".to_owned()),
+            account: Some("home".to_owned()),
+            path: "/v1/messages".to_owned(),
+            since: at(1),
+            cause: Some(Cause::Overloaded),
+            attempts: 4,
+            resent: 1,
+            wake: Some(at(90)),
+            left: None,
+        }]
+    }
+
+    fn retry_now(&self, id: Option<&str>) -> usize {
+        self.note(&format!("retry {id:?}"));
+        usize::from(id.is_none_or(|id| id == WAITS))
+    }
+
+    fn cancel(&self, id: &str) -> bool {
+        self.note(&format!("cancel {id}"));
+        id == WAITS
+    }
+
+    fn reload(&self) -> Result<(), String> {
+        self.note("reload");
+        if self.broken.get() {
+            return Err("outlast.toml:3: no such setting".to_owned());
+        }
+        Ok(())
+    }
+}
+
+impl Pretended {
+    fn new() -> Self {
+        let home = tempfile::tempdir().unwrap();
+        Self {
+            token: Token::kept_in(home.path()).unwrap(),
+            metrics: Metrics::new(&["claude-code"]),
+            reach: Cell::new(Reach::Loopback),
+            draining: Cell::default(),
+            broken: Cell::default(),
+            done: RefCell::default(),
+        }
+    }
+
+    fn send(&self, with_token: bool, line: &str, body: &str) -> Response {
+        let (method, path) = line.split_once(' ').unwrap();
+        assert!(is_ours(path));
+        let mut request = http::Request::builder().method(method).uri(path);
+        if with_token {
+            request = request.header("x-outlast-token", self.token.reveal());
+        }
+        let (parts, ()) = request.body(()).unwrap().into_parts();
+        answer(self, &parts, body.as_bytes())
+    }
+
+    fn get(&self, path: &str) -> Response {
+        self.send(true, &format!("GET {path}"), "")
+    }
+
+    fn post(&self, path: &str, body: &str) -> (u16, Value) {
+        let reply = self.send(true, &format!("POST {path}"), body);
+        (reply.status, serde_json::from_str(&reply.body).unwrap())
+    }
+}
+
+fn json_of(reply: &Response) -> Value {
+    assert_eq!(reply.content_type, "application/json");
+    serde_json::from_str(&reply.body).unwrap()
+}
+
+#[test]
+fn paths_of_providers_are_not_ours() {
+    for path in ["/", "/v1/messages", "/_outlastish", "/metrics/x", "/health"] {
+        assert!(!is_ours(path), "{path}");
+    }
+}
+
+#[test]
+fn anybody_may_ask_whether_it_is_well() {
+    let bench = Pretended::new();
+    for path in ["/healthz", "/_outlast/health"] {
+        let reply = bench.send(false, &format!("GET {path}"), "");
+        assert_eq!(reply.status, 200);
+        assert_eq!(json_of(&reply)["status"], "ok");
+        assert_eq!(json_of(&reply)["version"], env!("CARGO_PKG_VERSION"));
+    }
+    bench.draining.set(true);
+    let reply = bench.send(false, "GET /healthz", "");
+    assert_eq!(
+        (reply.status, &json_of(&reply)["status"]),
+        (503, &json!("draining"))
+    );
+}
+
+#[test]
+fn nothing_else_is_shown_or_done_without_the_token() {
+    let bench = Pretended::new();
+    for line in [
+        "GET /_outlast/status",
+        "POST /_outlast/retry-now",
+        "POST /_outlast/cancel",
+        "POST /_outlast/reload",
+    ] {
+        let reply = bench.send(false, line, "{\"id\":\"r-1\"}");
+        assert_eq!(reply.status, 401, "{line}");
+        assert_eq!(json_of(&reply)["error"]["type"], "token_required");
+        assert_eq!(
+            reply.headers["www-authenticate"],
+            "Bearer realm=\"outlast\""
+        );
+    }
+    assert!(bench.done.borrow().is_empty());
+    assert_eq!(bench.send(false, "GET /metrics", "").status, 200);
+    bench.reach.set(Reach::Beyond);
+    assert_eq!(bench.send(false, "GET /metrics", "").status, 401);
+    assert_eq!(bench.send(true, "GET /metrics", "").status, 200);
+    assert_eq!(bench.send(false, "GET /healthz", "").status, 200);
+}
+
+#[test]
+fn numbers_are_for_a_scraper_and_say_how_many_accounts_are_blocked() {
+    let bench = Pretended::new();
+    let reply = bench.get("/metrics");
+    assert_eq!(reply.content_type, metrics::CONTENT_TYPE);
+    assert!(
+        reply.body.contains("outlast_gateway_accounts_blocked 1\n"),
+        "{}",
+        reply.body
+    );
+}
+
+#[test]
+fn status_shows_everything_and_can_be_read_back() {
+    let bench = Pretended::new();
+    bench.metrics.taken_up("claude-code");
+    let reply = bench.get("/_outlast/status");
+    assert_eq!(reply.status, 200);
+    let shown: Status = serde_json::from_str(&reply.body).unwrap();
+    assert_eq!(shown.about, bench.about());
+    assert_eq!(shown.accounts, bench.accounts());
+    assert_eq!(shown.gates, bench.gates());
+    assert_eq!(shown.waiting, bench.waiting());
+    assert_eq!(shown.counters.taken_up, 1);
+    let mut value = json_of(&reply);
+    value["version"] = json!("[version]");
+    insta::assert_snapshot!("status", serde_json::to_string_pretty(&value).unwrap());
+}
+
+#[test]
+fn one_wait_or_all_can_be_ended() {
+    let bench = Pretended::new();
+    let path = "/_outlast/retry-now";
+    assert_eq!(
+        bench.post(path, "{\"id\":\"r-1\"}"),
+        (200, json!({"retried": 1}))
+    );
+    assert_eq!(bench.post(path, ""), (200, json!({"retried": 1})));
+    assert_eq!(bench.post(path, " {} "), (200, json!({"retried": 1})));
+    assert_eq!(bench.post(path, "{\"id\":\"r-9\"}").0, 404);
+    let done = [
+        "retry Some(\"r-1\")",
+        "retry None",
+        "retry None",
+        "retry Some(\"r-9\")",
+    ];
+    assert_eq!(*bench.done.borrow(), done);
+}
+
+#[test]
+fn a_body_that_may_mean_something_else_does_nothing() {
+    let bench = Pretended::new();
+    for body in ["{\"di\":\"r-1\"}", "{\"id\":7}", "[", "r-1", "\u{0}"] {
+        let (status, value) = bench.post("/_outlast/retry-now", body);
+        assert_eq!(
+            (status, &value["error"]["type"]),
+            (400, &json!("invalid_request")),
+            "{body}"
+        );
+        assert_eq!(bench.post("/_outlast/cancel", body).0, 400, "{body}");
+    }
+    assert!(bench.done.borrow().is_empty());
+}
+
+#[test]
+fn a_request_is_cancelled_by_its_id_only() {
+    let bench = Pretended::new();
+    let path = "/_outlast/cancel";
+    assert_eq!(
+        bench.post(path, "{\"id\":\"r-1\"}"),
+        (200, json!({"cancelled": "r-1"}))
+    );
+    assert_eq!(bench.post(path, "{\"id\":\"r-9\"}").0, 404);
+    assert_eq!(bench.post(path, "").0, 400);
+}
+
+#[test]
+fn settings_that_are_wrong_are_named_by_a_reload() {
+    let bench = Pretended::new();
+    assert_eq!(
+        bench.post("/_outlast/reload", ""),
+        (200, json!({"reloaded": true}))
+    );
+    bench.broken.set(true);
+    let (status, value) = bench.post("/_outlast/reload", "");
+    assert_eq!(status, 422);
+    assert_eq!(value["error"]["message"], "outlast.toml:3: no such setting");
+}
+
+#[test]
+fn other_paths_and_methods_are_said_to_be_wrong() {
+    let bench = Pretended::new();
+    for path in [
+        "/_outlast",
+        "/_outlast/",
+        "/_outlast/status/",
+        "/_outlast/healthz",
+    ] {
+        let reply = bench.get(path);
+        assert_eq!(reply.status, 404, "{path}");
+        assert_eq!(json_of(&reply)["error"]["type"], "not_found");
+    }
+    let reply = bench.send(true, "POST /_outlast/status", "");
+    assert_eq!(reply.status, 405);
+    assert_eq!(reply.headers["allow"], "GET, HEAD");
+    let reply = bench.get("/_outlast/reload");
+    assert_eq!(reply.status, 405);
+    assert_eq!(reply.headers["allow"], "POST");
+    let long = " ".repeat(BODY_LIMIT + 1);
+    assert_eq!(bench.post("/_outlast/retry-now", &long).0, 413);
+    let head = bench.send(false, "HEAD /healthz", "");
+    assert_eq!((head.status, head.body.as_str()), (200, ""));
+}
