@@ -96,7 +96,8 @@ impl Accounts {
         Err(problems.join("; "))
     }
 
-    fn names(&self) -> Vec<&str> {
+    /// Their names, in order of preference.
+    pub fn names(&self) -> Vec<&str> {
         self.list
             .iter()
             .map(|account| account.name.as_str())

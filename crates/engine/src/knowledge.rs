@@ -43,6 +43,19 @@ pub enum Notice {
     },
 }
 
+/// A gate at which something is wrong, as it is shown.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OpenGate {
+    /// Its name.
+    pub name: String,
+    /// What went wrong last.
+    pub cause: Option<Cause>,
+    /// Until when the provider said not to come; it may be over.
+    pub stated_end: Timestamp,
+    /// How many wait before it, over all processes.
+    pub waiting: u64,
+}
+
 /// Who is told.
 pub type Listener = Arc<dyn Fn(Notice) + Send + Sync>;
 
@@ -250,6 +263,22 @@ impl Knowledge {
         let scenes = lock(&self.0.scenes);
         let gate = &scenes.get(gate).filter(|scene| !scene.gate.is_closed())?.gate;
         Some(gate.not_before())
+    }
+
+    /// The gates at which something is wrong, in the order of their names.
+    pub fn open_gates(&self) -> Vec<OpenGate> {
+        let scenes = lock(&self.0.scenes);
+        let open = scenes.iter().filter(|(_, scene)| !scene.gate.is_closed());
+        let mut shown: Vec<_> = open
+            .map(|(name, scene)| OpenGate {
+                name: name.clone(),
+                cause: scene.cause,
+                stated_end: scene.gate.not_before(),
+                waiting: u64::from(scene.line.len()),
+            })
+            .collect();
+        shown.sort_by(|one, other| one.name.cmp(&other.name));
+        shown
     }
 
     /// When a caller in line should ask. `None` when it may ask at once.

@@ -18,6 +18,7 @@ pub mod control;
 mod ends;
 pub mod guard;
 pub mod holds;
+mod inspect;
 mod keep;
 mod listener;
 pub mod log;

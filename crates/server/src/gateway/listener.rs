@@ -127,7 +127,7 @@ async fn answer(shared: &Arc<Shared>, received: Received, socket: Socket) -> Opt
     }
     if control::is_ours(parts.uri.path()) {
         let bytes = body.bytes().await.ok()?;
-        let answered = control::answer(&**shared, &parts, &bytes).await;
+        let answered = control::answer(&**shared, &parts, &bytes);
         return send(reply, answered).await;
     }
     let upstreams = shared.upstreams();
