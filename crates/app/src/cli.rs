@@ -1,10 +1,15 @@
 //! What can be typed.
 
+mod gateway;
 mod run;
+mod runs;
 mod simulate;
 
+pub(crate) use gateway::{
+    AgentName, GatewayArguments, GatewayCommand, LaunchArguments, LogForm, ServeArguments, Shell,
+    Which,
+};
 pub(crate) use run::RunArguments;
-mod runs;
 pub(crate) use runs::{ReportFormat, RunsArguments, RunsCommand, ShowArguments};
 pub(crate) use simulate::SimulateArguments;
 
@@ -37,6 +42,7 @@ Examples:
   outlast -p \"Say hello\" --model claude-sonnet-4-5 --fallback claude-haiku-4-5 --fallback openai:gpt-5.1
   outlast -p /compact --continue
   outlast resume
+  outlast gateway run -- claude
   outlast policy show overnight";
 
 /// Keeps LLM agents running through provider failure.
@@ -65,6 +71,8 @@ pub(crate) enum Command {
     /// Serve the scripted provider over HTTP, in three dialects, to rehearse an outage
     #[command(after_help = outlast_mock::help())]
     Mock(MockArguments),
+    /// Stand between an agent and its provider, and hold what fails until it works
+    Gateway(Box<GatewayArguments>),
     /// Be driven by another program over stdin and stdout: commands in, events out
     Rpc(RpcArguments),
     /// Run a pipeline: steps of models, commands and agent programs, from a YAML file

@@ -9,6 +9,8 @@ mod chain;
 pub(crate) mod duration;
 mod file;
 mod free;
+mod gateway;
+mod gateway_table;
 mod hooks;
 mod key;
 mod kind;
@@ -20,6 +22,7 @@ mod recovery;
 pub(crate) mod schema;
 mod servers;
 pub(crate) mod settings;
+mod size;
 #[cfg(test)]
 mod settings_tests;
 mod table;
@@ -29,6 +32,7 @@ pub(crate) mod value;
 use crate::exit::Usage;
 use crate::{complain, trust};
 pub(crate) use accounts::{AccountSettings, KeyFrom};
+pub(crate) use gateway::{GatewaySettings, Spool, Upstream};
 pub(crate) use key::Key;
 pub(crate) use layers::{Found, Layers, Origin, Trust};
 pub(crate) use problem::Problems;
@@ -54,6 +58,14 @@ pub(crate) struct Gathered {
 pub(crate) struct Source {
     pub(crate) file: PathBuf,
     pub(crate) problems: Problems,
+}
+
+/// Whether what is worth a warning is said.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Warn {
+    Aloud,
+    /// It was said before.
+    Silently,
 }
 
 /// The settings that count. What a project may not set is ignored with a warning on stderr.
@@ -83,6 +95,24 @@ pub(crate) fn load_in_silence(
 ) -> anyhow::Result<Settings> {
     let layers = gather_in(Some(folder), flags)?.without_problems()?;
     Ok(Settings::of(&layers)?)
+}
+
+/// The settings of the two providers that a gateway knows, Anthropic and OpenAI, in that order; and the files that they
+/// were read from.
+pub(crate) fn load_for_gateway(
+    flags: &[(&str, impl AsRef<str>)],
+    warn: Warn,
+) -> anyhow::Result<([Settings; 2], Vec<PathBuf>)> {
+    let gathered = gather(flags)?;
+    if let (Warn::Aloud, Some(warning)) = (warn, gathered.warning()) {
+        complain(&format!("warning: {warning}"));
+    }
+    let project = gathered.project.as_ref().map(|source| source.file.clone());
+    let files = places::user_file().into_iter().chain(project).collect();
+    let layers = gathered.without_problems()?;
+    let both = [Provider::Anthropic, Provider::OpenAi].map(|one| Settings::with(&layers, one));
+    let [anthropic, openai] = both;
+    Ok(([anthropic?, openai?], files))
 }
 
 /// Reads all layers; what is wrong in them is among what was found.

@@ -12,6 +12,7 @@ mod doctor;
 mod exit;
 mod explain;
 mod follow;
+mod gateway_command;
 mod home;
 mod hooks;
 mod image;
@@ -95,6 +96,7 @@ fn run(arguments: cli::Arguments) -> anyhow::Result<Exit> {
         cli::Command::Simulate(arguments) => simulate_command::run(arguments),
         cli::Command::Config(command) => config_command::run(command),
         cli::Command::Mock(arguments) => mock_command::run(&arguments),
+        cli::Command::Gateway(arguments) => gateway_command::run(*arguments),
         cli::Command::Rpc(arguments) if arguments.schema => rpc_command::schema(),
         cli::Command::Rpc(arguments) => rpc_command::run(arguments.mode, &arguments.choice),
         cli::Command::Run(arguments) => run_command::run(&arguments),

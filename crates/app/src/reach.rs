@@ -141,15 +141,24 @@ pub(crate) fn model(
 /// The accounts of the provider in use: those that the settings name, else the one key that it has. At another place
 /// than the provider's own they are others: what is learnt there says nothing about the real ones.
 pub(crate) fn accounts(settings: &Settings, base_url: Option<&str>) -> Vec<Account> {
-    let place = place(settings, base_url);
-    let at_place = |name: &str| match place.as_str() {
+    let providers: Vec<Provider> = settings.provider.into_iter().collect();
+    accounts_at(settings, &providers, &place(settings, base_url))
+}
+
+/// The same for whoever answers at that place, which is nothing where it is the providers' own.
+pub(crate) fn accounts_at(
+    settings: &Settings,
+    providers: &[Provider],
+    place: &str,
+) -> Vec<Account> {
+    let at_place = |name: &str| match place {
         "" => name.to_owned(),
         place => format!("{name}@{place}"),
     };
     let own = settings
         .accounts
         .iter()
-        .filter(|account| Some(account.provider) == settings.provider);
+        .filter(|account| providers.contains(&account.provider));
     let named: Vec<Account> = own
         .map(|account| Account {
             name: at_place(&account.name),
@@ -184,12 +193,7 @@ fn place(settings: &Settings, base_url: Option<&str>) -> String {
     let Some(url) = base_url.or(settings.base_url.as_deref()) else {
         return String::new();
     };
-    let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
-    let host = rest.split(['/', '?', '#']).next().unwrap_or_default();
-    host.rsplit('@')
-        .next()
-        .unwrap_or_default()
-        .to_ascii_lowercase()
+    url::place(url)
 }
 
 /// The provider that the settings name, unless it is the scripted one. A key is needed only where the address is the
@@ -230,7 +234,7 @@ fn dialect(provider: Provider) -> Option<Dialect> {
 }
 
 /// Where a provider is when nobody says otherwise.
-fn home_of(dialect: Dialect) -> &'static str {
+pub(crate) fn home_of(dialect: Dialect) -> &'static str {
     match dialect {
         Dialect::Anthropic => "https://api.anthropic.com",
         Dialect::OpenaiChat | Dialect::OpenaiResponses => "https://api.openai.com/v1",
@@ -273,13 +277,22 @@ fn scripted(settings: &Settings, clock: Arc<dyn Clock>) -> anyhow::Result<Reache
 }
 
 fn http(settings: &Settings, base_url: &str) -> anyhow::Result<Http> {
+    let settings = HttpSettings {
+        headers: settings.headers.clone(),
+        ..http_settings(settings, base_url)?
+    };
+    Http::new(&settings).map_err(|error| Usage(error.to_string()).into())
+}
+
+/// The way to that address, without the headers of a provider.
+pub(crate) fn http_settings(settings: &Settings, base_url: &str) -> anyhow::Result<HttpSettings> {
     let certificates = settings.ca_file.as_deref().map(read_certificates);
     let proxy = |proxy: &Option<crate::config::ProxyUrl>| {
         proxy.as_ref().map(|url| url.expose().to_owned().into())
     };
-    let settings = HttpSettings {
+    Ok(HttpSettings {
         base_url: base_url.to_owned(),
-        headers: settings.headers.clone(),
+        headers: Vec::new(),
         connect_timeout: settings.timeouts.connect,
         proxies: Proxies {
             http: proxy(&settings.proxy.http),
@@ -287,8 +300,7 @@ fn http(settings: &Settings, base_url: &str) -> anyhow::Result<Http> {
             except: settings.proxy.no_proxy.clone().unwrap_or_default(),
         },
         certificates: certificates.transpose()?,
-    };
-    Http::new(&settings).map_err(|error| Usage(error.to_string()).into())
+    })
 }
 
 fn read_certificates(path: &Path) -> anyhow::Result<Vec<u8>> {

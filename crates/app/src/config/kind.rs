@@ -32,8 +32,20 @@ pub(crate) enum Kind {
     Proxy,
     /// Text that may stand in a request header.
     Credential,
+    /// Several of them.
+    Credentials,
     VariableName,
     Path,
+    /// Where a server listens.
+    Address,
+    /// Where a gateway sends requests: like a `Url`, or the scripted provider.
+    Upstream,
+    /// A number of bytes, at least one.
+    Size,
+    /// Several names without spaces.
+    Names,
+    /// Policies by the path that they are for.
+    Routes,
 }
 
 impl Kind {
@@ -65,21 +77,35 @@ impl Kind {
             Self::Proxy => "an address such as \"http://host:3128\"",
             Self::Credential => "text of visible ASCII characters",
             Self::VariableName => "the name of a variable, in capitals, such as \"MY_API_KEY\"",
+            Self::Credentials => "a list of texts of visible ASCII characters",
             Self::Path => "the path of a file",
+            Self::Address => "an address and a port, such as \"127.0.0.1:4180\"",
+            Self::Upstream => "an address such as \"https://host/path\", or \"mock:SCRIPT\"",
+            Self::Size => "a number of bytes, such as 65536, \"512KiB\" or \"64MiB\"",
+            Self::Names => "a list of names without spaces",
+            Self::Routes => "a list of paths and policies, such as [\"/v1/embeddings=standard\"]",
         }
         .to_owned()
     }
 
     /// Whether a value that is wrong may be repeated.
     pub(crate) const fn may_be_repeated(self) -> bool {
-        matches!(self, Self::Choice(_) | Self::Duration | Self::Within(_))
+        matches!(
+            self,
+            Self::Choice(_) | Self::Duration | Self::Within(_) | Self::Address | Self::Size
+        )
     }
 
     /// Whether it can be written as a number.
     pub(crate) const fn is_number(self) -> bool {
         matches!(
             self,
-            Self::Count | Self::Between(..) | Self::Duration | Self::Within(_) | Self::Amount
+            Self::Count
+                | Self::Between(..)
+                | Self::Duration
+                | Self::Within(_)
+                | Self::Amount
+                | Self::Size
         )
     }
 }

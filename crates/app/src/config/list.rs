@@ -1,11 +1,12 @@
 //! A value that is a list: an array of texts in a file; elsewhere one text, with an entry on each line.
 //!
-//! A name of a model may hold commas, so only words that we know may be separated by them.
+//! A name of a model may hold commas; all else may be separated by them as well.
 
 use super::chain::Entry;
 use super::key::{nearest, shown};
 use super::table::Kind;
 use super::value::Given;
+use outlast_kernel::policy::Policy;
 use toml::de::DeValue;
 
 /// What stands between the entries of a list that is one text.
@@ -14,7 +15,7 @@ pub(crate) const SEPARATOR: char = '\n';
 /// The entries of a list of that kind, each of them checked; else what is wrong.
 pub(super) fn read(kind: Kind, given: Given<'_>) -> Result<Vec<String>, String> {
     let expected = kind.expected();
-    let Some(texts) = texts(given, matches!(kind, Kind::Choices(_) | Kind::SomeOf(_))) else {
+    let Some(texts) = texts(given, !matches!(kind, Kind::Models)) else {
         let found = match given {
             Given::List(_) => "something else in the list",
             given => given.name(),
@@ -23,6 +24,9 @@ pub(super) fn read(kind: Kind, given: Given<'_>) -> Result<Vec<String>, String> 
     };
     let check = |text: &&str| match kind {
         Kind::Choices(words) | Kind::SomeOf(words) => check_word(text, words, &expected),
+        Kind::Names => check_name(text, &expected),
+        Kind::Routes => check_route(text, &expected),
+        Kind::Credentials => check_key(text, &expected),
         _ => Entry::read(text)
             .map(drop)
             .map_err(|why| format!("expected {expected}; `{}`: {why}", shown(text))),
@@ -44,6 +48,39 @@ fn check_word(text: &str, words: &[&str], expected: &str) -> Result<(), String> 
         "expected {expected}, found `{}`{near}",
         shown(text)
     ))
+}
+
+fn check_name(text: &str, expected: &str) -> Result<(), String> {
+    let fits = |c: char| c.is_ascii_graphic() && c != ',';
+    match !text.is_empty() && text.chars().all(fits) {
+        true => Ok(()),
+        false => Err(format!("expected {expected}, found `{}`", shown(text))),
+    }
+}
+
+/// It is not repeated.
+fn check_key(text: &str, expected: &str) -> Result<(), String> {
+    match !text.is_empty() && text.bytes().all(|b| b.is_ascii_graphic()) {
+        true => Ok(()),
+        false => Err(format!(
+            "expected {expected}; one of them is empty, or holds other characters"
+        )),
+    }
+}
+
+/// The path and the name of a policy in `PATH=POLICY`.
+pub(super) fn route(text: &str) -> Option<(&str, &str)> {
+    let (path, policy) = text.rsplit_once('=')?;
+    let (path, policy) = (path.trim(), policy.trim());
+    let is_path = path.starts_with('/') && path.chars().all(|c| c.is_ascii_graphic());
+    is_path.then_some((path, policy))
+}
+
+fn check_route(text: &str, expected: &str) -> Result<(), String> {
+    match route(text) {
+        Some((_, policy)) => check_word(policy, &Policy::NAMES, "the name of a policy"),
+        None => Err(format!("expected {expected}, found `{}`", shown(text))),
+    }
 }
 
 fn texts(given: Given<'_>, by_commas: bool) -> Option<Vec<&str>> {

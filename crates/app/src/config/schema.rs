@@ -119,6 +119,20 @@ fn leaf(setting: &Setting, name: Option<&str>) -> Json {
         Kind::Url => json!({ "type": "string", "pattern": "^https?://[^@?#\\s]+$" }),
         Kind::Proxy => json!({ "type": "string", "minLength": 1 }),
         Kind::Credential => json!({ "type": "string", "minLength": 1 }),
+        Kind::Credentials => {
+            json!({ "type": ["array", "string"], "items": { "type": "string", "minLength": 1 } })
+        }
+        Kind::Names => {
+            json!({ "type": ["array", "string"], "items": { "type": "string", "pattern": r"^\S+$" } })
+        }
+        Kind::Routes => {
+            json!({ "type": ["array", "string"], "items": { "type": "string", "pattern": "^/.*=.+$" } })
+        }
+        Kind::Address => json!({ "type": "string", "pattern": ":[0-9]+$" }),
+        Kind::Upstream => json!({ "type": "string", "pattern": r"^(https?://[^@#\s]+|mock:.+)$" }),
+        Kind::Size => {
+            json!({ "type": ["string", "integer"], "pattern": "^[0-9]+ *([KMG]iB|B)?$", "minimum": 1 })
+        }
         Kind::VariableName => json!({ "type": "string", "pattern": "^[A-Z_][A-Z0-9_]*$" }),
     };
     if setting.secret {

@@ -2,6 +2,7 @@
 
 use super::accounts::{self, AccountSettings};
 use super::chain::{self, Entry, Place};
+use super::gateway::GatewaySettings;
 use super::hooks;
 use super::key::Key;
 use super::layers::{Found, Layers, key_variable};
@@ -65,6 +66,7 @@ pub(crate) struct Settings {
     pub(crate) ca_file: Option<PathBuf>,
     /// Of all providers, by name.
     pub(crate) accounts: Vec<AccountSettings>,
+    pub(crate) gateway: GatewaySettings,
 }
 
 #[derive(Clone, Debug)]
@@ -156,6 +158,11 @@ impl Settings {
         })
     }
 
+    /// For that provider alone, whatever is chosen.
+    pub(super) fn with(layers: &Layers, provider: Provider) -> Result<Self, Usage> {
+        Self::at(layers, Some(provider), None)
+    }
+
     /// For that provider and model alone.
     fn at(
         layers: &Layers,
@@ -207,6 +214,7 @@ impl Settings {
                 .get(&Key::of("http.ca_file"))
                 .and_then(file),
             accounts: accounts::all(layers)?,
+            gateway: GatewaySettings::of(layers, timeouts(layers, None))?,
         })
     }
 }

@@ -2,8 +2,9 @@
 //!
 //! Reading, checking, origins, secrets, trust, variables of the environment and the JSON Schema all come from it.
 //! Invariant: a setting that can send a request or a key elsewhere is `restricted`; one that holds a key is `secret`.
-//! Not here: what a value must look like (see `value`) and what the settings amount to (see `settings`).
+//! Not here: the rows of the gateway (see `gateway_table`), what a value must look like (see `value`) and what the settings amount to (see `settings`).
 
+use super::gateway_table::GATEWAY;
 pub(crate) use super::free::Free;
 pub(crate) use super::kind::Kind;
 use outlast_agent::hooks::Moment;
@@ -41,6 +42,7 @@ const MOMENTS: &[&str] = &[
 /// The longest that a hook may run, in seconds.
 const LONGEST_HOOK: u32 = 600;
 
+#[derive(Clone, Copy)]
 pub(crate) struct Setting {
     /// Its place in the file. What stands in `<…>` is a name; see [`Free`].
     pub(crate) path: &'static str,
@@ -65,7 +67,7 @@ pub(crate) struct Variable {
     pub(crate) of: Option<&'static str>,
 }
 
-const fn setting(path: &'static str, kind: Kind, about: &'static str) -> Setting {
+pub(super) const fn setting(path: &'static str, kind: Kind, about: &'static str) -> Setting {
     Setting {
         path,
         kind,
@@ -80,27 +82,27 @@ const fn setting(path: &'static str, kind: Kind, about: &'static str) -> Setting
 }
 
 impl Setting {
-    const fn default(mut self, text: &'static str) -> Self {
+    pub(super) const fn default(mut self, text: &'static str) -> Self {
         self.default = Some(text);
         self
     }
 
-    const fn variables(mut self, variables: &'static [Variable]) -> Self {
+    pub(super) const fn variables(mut self, variables: &'static [Variable]) -> Self {
         self.variables = variables;
         self
     }
 
-    const fn flag(mut self, flag: &'static str) -> Self {
+    pub(super) const fn flag(mut self, flag: &'static str) -> Self {
         self.flag = Some(flag);
         self
     }
 
-    const fn secret(mut self) -> Self {
+    pub(super) const fn secret(mut self) -> Self {
         self.secret = true;
         self
     }
 
-    const fn restricted(mut self) -> Self {
+    pub(super) const fn restricted(mut self) -> Self {
         self.restricted = true;
         self
     }
@@ -119,7 +121,7 @@ impl Setting {
     }
 }
 
-const fn variable(name: &'static str) -> Variable {
+pub(super) const fn variable(name: &'static str) -> Variable {
     Variable { name, of: None }
 }
 
@@ -130,7 +132,23 @@ const fn variable_of(provider: &'static str, name: &'static str) -> Variable {
     }
 }
 
-pub(crate) const SETTINGS: &[Setting] = &[
+/// All of them.
+pub(crate) const SETTINGS: &[Setting] = &joined::<{ COMMON.len() + GATEWAY.len() }>();
+
+const fn joined<const LENGTH: usize>() -> [Setting; LENGTH] {
+    let mut all = [COMMON[0]; LENGTH];
+    let mut index = 0;
+    while index < LENGTH {
+        all[index] = match index < COMMON.len() {
+            true => COMMON[index],
+            false => GATEWAY[index - COMMON.len()],
+        };
+        index += 1;
+    }
+    all
+}
+
+const COMMON: &[Setting] = &[
     setting("provider", Kind::Choice(&PROVIDERS), "Who answers; without it the scripted provider does.")
         .variables(&[variable("OUTLAST_PROVIDER")])
         .flag("--provider"),
@@ -427,54 +445,5 @@ pub(crate) const SETTINGS: &[Setting] = &[
 ];
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_can_send_a_key_elsewhere_is_restricted() {
-        for setting in SETTINGS {
-            let redirects = ["models.<model>.fallback", "compaction.model"];
-            let risky = [
-                "providers.",
-                "http.",
-                "accounts.",
-                "tools.",
-                "mcp.",
-                "hooks.",
-                "limits.",
-                "fallback.",
-            ]
-            .iter()
-            .any(|group| setting.path.starts_with(group))
-                || redirects.contains(&setting.path)
-                || setting.path.contains(".price.");
-            assert_eq!(setting.restricted, risky, "{}", setting.path);
-            assert!(!setting.secret || setting.restricted, "{}", setting.path);
-            assert_eq!(
-                setting.secret,
-                setting.kind == Kind::Credential,
-                "{}",
-                setting.path
-            );
-        }
-    }
-
-    #[test]
-    fn every_condition_and_every_way_to_go_on_can_be_set() {
-        assert!(Condition::ALL.map(Condition::as_str).iter().eq(CONDITIONS));
-        assert!(ContinueBy::ALL.map(ContinueBy::as_str).iter().eq(WAYS_ON));
-    }
-
-    #[test]
-    fn a_hook_can_be_run_at_every_moment() {
-        assert!(Moment::ALL.map(Moment::as_str).iter().eq(MOMENTS));
-    }
-
-    #[test]
-    fn no_path_is_described_twice() {
-        let mut paths: Vec<&str> = SETTINGS.iter().map(|setting| setting.path).collect();
-        paths.sort_unstable();
-        paths.dedup();
-        assert_eq!(paths.len(), SETTINGS.len());
-    }
-}
+#[path = "table_tests.rs"]
+mod tests;

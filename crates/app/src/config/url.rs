@@ -24,6 +24,28 @@ pub(crate) fn check_base(url: &str) -> Result<(), &'static str> {
     Ok(())
 }
 
+/// What an upstream begins with that is the scripted provider.
+pub(crate) const SCRIPTED: &str = "mock:";
+
+/// What is wrong with the place that requests are sent to, if anything is.
+pub(crate) fn check_upstream(text: &str) -> Result<(), String> {
+    match text.strip_prefix(SCRIPTED) {
+        Some(script) => match script.parse::<outlast_mock::Script>() {
+            Ok(_) => Ok(()),
+            Err(error) => Err(error.to_string()),
+        },
+        None => check_base(text).map_err(str::to_owned),
+    }
+}
+
+/// The host and port of an address, in small letters.
+pub(crate) fn place(url: &str) -> String {
+    let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
+    let host = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    let host = host.rsplit('@').next().unwrap_or_default();
+    host.to_ascii_lowercase()
+}
+
 /// The address of a proxy with its scheme. Without one it is `http`, as everywhere.
 pub(crate) fn complete_proxy(url: &str) -> Result<String, &'static str> {
     let url = if url.contains("://") {

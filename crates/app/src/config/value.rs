@@ -4,8 +4,9 @@
 
 use super::key::{nearest, shown};
 use super::table::{Kind, Setting};
-use super::{chain, duration, list, url};
+use super::{chain, duration, list, size, url};
 use secrecy::{ExposeSecret, SecretString};
+use std::net::SocketAddr;
 use std::time::Duration;
 use toml::de::{DeArray, DeValue};
 
@@ -102,6 +103,15 @@ impl<'a> Given<'a> {
         }
     }
 
+    /// A number of bytes.
+    fn size(self) -> Option<u64> {
+        let bytes = match self {
+            Self::Word(text) | Self::Text(text) => size::parse(text)?,
+            _ => self.whole()?,
+        };
+        (bytes > 0).then_some(bytes)
+    }
+
     /// A duration, but none that is longer than so many seconds.
     fn within(self, seconds: u32) -> Option<Duration> {
         let most = Duration::from_secs(seconds.into());
@@ -133,6 +143,10 @@ pub(crate) enum Value {
     Amount(u64),
     Proxy(ProxyUrl),
     Secret(SecretString),
+    Secrets(Vec<SecretString>),
+    Address(SocketAddr),
+    /// In bytes.
+    Size(u64),
 }
 
 /// The address of a proxy, which may hold a password: it is shown without.
@@ -176,8 +190,19 @@ impl Value {
                 chain::Entry::read(text()?).map_err(|why| because(&why))?;
                 Self::Text(text()?.trim().to_owned())
             }
-            Kind::Models | Kind::Choices(_) | Kind::SomeOf(_) => {
+            Kind::Models | Kind::Choices(_) | Kind::SomeOf(_) | Kind::Names | Kind::Routes => {
                 Self::List(list::read(setting.kind, given)?)
+            }
+            Kind::Credentials => {
+                let keys = list::read(setting.kind, given)?;
+                Self::Secrets(keys.into_iter().map(SecretString::from).collect())
+            }
+            Kind::Address => Self::Address(text()?.trim().parse().map_err(|_| wrong())?),
+            Kind::Size => Self::Size(given.size().ok_or_else(wrong)?),
+            Kind::Upstream => {
+                let text = text()?.trim();
+                url::check_upstream(text).map_err(|why| because(&why))?;
+                Self::Text(text.to_owned())
             }
             Kind::Flag => Self::Flag(given.flag().ok_or_else(wrong)?),
             Kind::Duration => Self::Duration(given.duration().ok_or_else(wrong)?),
@@ -237,7 +262,9 @@ impl Value {
                 format!("{dollars}.{:0<2}", part.trim_end_matches('0'))
             }
             Self::Proxy(url) => url.to_string(),
-            Self::Secret(_) => "(set, hidden)".to_owned(),
+            Self::Secret(_) | Self::Secrets(_) => "(set, hidden)".to_owned(),
+            Self::Address(address) => address.to_string(),
+            Self::Size(bytes) => size::words(*bytes),
         }
     }
 }

@@ -1,0 +1,184 @@
+//! What can be typed after `outlast gateway`.
+
+use clap::{Args, Subcommand, ValueEnum};
+
+const EXAMPLES: &str = "Examples:
+  outlast gateway                                  serve, and say what to set
+  outlast gateway run -- claude                    a gateway and an agent together
+  outlast gateway --upstream mock:overloaded:3     try it out: no key, no server
+  outlast gateway env codex                        what to set for Codex
+  eval \"$(outlast gateway env claude)\"             set it in this shell
+  outlast gateway status --watch                   what waits, for what, until when
+  outlast gateway retry-now                        all that wait try again at once
+
+Signals: SIGTERM and Ctrl-C end it when what is under way is done (at most gateway.drain), SIGHUP reads the settings
+again; a change of outlast.toml is noticed as well. docs/gateway.md says more.";
+
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES, args_conflicts_with_subcommands = true)]
+pub(crate) struct GatewayArguments {
+    #[command(subcommand)]
+    pub(crate) command: Option<GatewayCommand>,
+
+    #[command(flatten)]
+    pub(crate) serve: ServeArguments,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ServeArguments {
+    /// Where to listen; port 0 takes any that is free [default: 127.0.0.1:4180]
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) listen: Option<String>,
+
+    #[command(flatten)]
+    pub(crate) flags: GatewayFlags,
+
+    /// How what happens is said on stderr
+    #[arg(long, value_enum, default_value = "text")]
+    pub(crate) log: LogForm,
+}
+
+/// The flags that are settings, for whoever starts a gateway.
+#[derive(Debug, Args)]
+pub(crate) struct GatewayFlags {
+    /// Where requests go, such as https://host/v1; `mock:SCRIPT` is the scripted provider [default: the dialect's provider]
+    #[arg(long, value_name = "URL")]
+    pub(crate) upstream: Option<String>,
+
+    /// The retry policy; see `outlast policy list` [default: overnight]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) policy: Option<String>,
+
+    /// Who asks, such as claude or codex [default: recognised by its headers]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) client: Option<String>,
+}
+
+impl GatewayFlags {
+    /// What was typed, by the settings that it overrides.
+    pub(crate) fn overrides(&self) -> Vec<(&'static str, String)> {
+        let flags = [
+            ("gateway.upstream", self.upstream.clone()),
+            ("gateway.policy", self.policy.clone()),
+            ("gateway.client", self.client.clone()),
+        ];
+        let typed = |(path, value): (_, Option<String>)| Some((path, value?));
+        flags.into_iter().filter_map(typed).collect()
+    }
+}
+
+impl ServeArguments {
+    /// What was typed, by the settings that it overrides.
+    pub(crate) fn overrides(&self) -> Vec<(&'static str, String)> {
+        let listen = self
+            .listen
+            .clone()
+            .map(|address| ("gateway.listen", address));
+        listen.into_iter().chain(self.flags.overrides()).collect()
+    }
+}
+
+/// How what happens is said.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum LogForm {
+    /// Short lines for people
+    Text,
+    /// One line of JSON each
+    Json,
+    /// Not at all
+    Off,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum GatewayCommand {
+    /// What waits, for what and until when; the accounts, and what is known of the providers
+    Status {
+        #[command(flatten)]
+        which: Which,
+        /// As JSON
+        #[arg(long)]
+        json: bool,
+        /// Again and again, until Ctrl-C
+        #[arg(long)]
+        watch: bool,
+    },
+    /// Have requests that wait try again at once
+    RetryNow {
+        /// Only that one [default: all that wait]
+        id: Option<String>,
+        #[command(flatten)]
+        which: Which,
+    },
+    /// End a request that waits; its client is told why it failed
+    Cancel {
+        /// As `outlast gateway status` shows it
+        id: String,
+        #[command(flatten)]
+        which: Which,
+    },
+    /// Print what to set so that an agent uses the gateway
+    Env {
+        /// Which agent
+        #[arg(value_enum)]
+        agent: AgentName,
+        #[command(flatten)]
+        which: Which,
+        /// For which shell, or as JSON
+        #[arg(long, value_enum, default_value = "sh")]
+        shell: Shell,
+    },
+    /// Start a gateway and an agent that uses it, and end with the agent's exit code
+    Run(LaunchArguments),
+}
+
+/// Which gateway is meant.
+#[derive(Clone, Copy, Debug, Args)]
+pub(crate) struct Which {
+    /// The port that it listens on [default: the only gateway that runs]
+    #[arg(long, value_name = "NUMBER")]
+    pub(crate) port: Option<u16>,
+}
+
+/// Agents whose settings are known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum AgentName {
+    /// Claude Code
+    Claude,
+    /// Codex
+    Codex,
+    /// opencode
+    Opencode,
+    /// aider
+    Aider,
+    /// pi
+    Pi,
+    /// Anything on the SDKs of OpenAI
+    Openai,
+    /// Anything on the SDKs of Anthropic
+    Anthropic,
+}
+
+/// How something to set is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Shell {
+    /// sh, bash, zsh
+    Sh,
+    /// fish
+    Fish,
+    /// One object of JSON
+    Json,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct LaunchArguments {
+    #[command(flatten)]
+    pub(crate) flags: GatewayFlags,
+
+    /// How what happens is said on stderr; the terminal is the agent's, hence not at all
+    #[arg(long, value_enum, default_value = "off")]
+    pub(crate) log: LogForm,
+
+    /// The program and what it is told
+    #[arg(last = true, required = true, value_name = "PROGRAM")]
+    pub(crate) program: Vec<std::ffi::OsString>,
+}

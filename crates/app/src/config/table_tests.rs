@@ -1,0 +1,50 @@
+use super::*;
+
+#[test]
+fn what_can_send_a_key_elsewhere_is_restricted() {
+    for setting in SETTINGS {
+        let redirects = ["models.<model>.fallback", "compaction.model"];
+        let risky = [
+            "providers.",
+            "http.",
+            "accounts.",
+            "tools.",
+            "mcp.",
+            "hooks.",
+            "limits.",
+            "fallback.",
+            "gateway.",
+        ]
+        .iter()
+        .any(|group| setting.path.starts_with(group))
+            || redirects.contains(&setting.path)
+            || setting.path.contains(".price.");
+        assert_eq!(setting.restricted, risky, "{}", setting.path);
+        assert!(!setting.secret || setting.restricted, "{}", setting.path);
+        assert_eq!(
+            setting.secret,
+            matches!(setting.kind, Kind::Credential | Kind::Credentials),
+            "{}",
+            setting.path
+        );
+    }
+}
+
+#[test]
+fn every_condition_and_every_way_to_go_on_can_be_set() {
+    assert!(Condition::ALL.map(Condition::as_str).iter().eq(CONDITIONS));
+    assert!(ContinueBy::ALL.map(ContinueBy::as_str).iter().eq(WAYS_ON));
+}
+
+#[test]
+fn a_hook_can_be_run_at_every_moment() {
+    assert!(Moment::ALL.map(Moment::as_str).iter().eq(MOMENTS));
+}
+
+#[test]
+fn no_path_is_described_twice() {
+    let mut paths: Vec<&str> = SETTINGS.iter().map(|setting| setting.path).collect();
+    paths.sort_unstable();
+    paths.dedup();
+    assert_eq!(paths.len(), SETTINGS.len());
+}
