@@ -22,9 +22,9 @@ mod recovery;
 pub(crate) mod schema;
 mod servers;
 pub(crate) mod settings;
-mod size;
 #[cfg(test)]
 mod settings_tests;
+mod size;
 mod table;
 pub(crate) mod url;
 pub(crate) mod value;

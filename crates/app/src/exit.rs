@@ -14,6 +14,8 @@ pub(crate) enum Exit {
     /// Answered, but not written down.
     Unrecorded,
     Signalled(Signal),
+    /// As a program ended that was run.
+    Program(u8),
 }
 
 /// Something that the user typed or set is wrong.
@@ -37,6 +39,7 @@ impl Exit {
             Self::BudgetSpent => 3,
             Self::Unrecorded => 4,
             Self::Signalled(signal) => signal.code(),
+            Self::Program(code) => code,
         }
     }
 

@@ -36,9 +36,17 @@ pub(crate) struct Signals(watch::Receiver<Option<Signal>>);
 
 /// Listens from here on. Must be called within a runtime.
 pub(crate) fn signals() -> Signals {
+    from(Source::new())
+}
+
+/// The same for whoever goes on without its terminal.
+pub(crate) fn signals_but_hang_up() -> Signals {
+    from(Source::new().without_hang_up())
+}
+
+fn from(mut source: Source) -> Signals {
     let (sender, receiver) = watch::channel(None);
     tokio::spawn(async move {
-        let mut source = Source::new();
         sender.send_replace(Some(source.next().await));
         let second = source.next().await;
         tokio::time::sleep(TIME_TO_STOP).await;
@@ -62,12 +70,14 @@ impl Signals {
     }
 }
 
+/// Every signal that comes, one after the other.
 #[cfg(unix)]
-struct Source(Vec<(Signal, tokio::signal::unix::Signal)>);
+pub(crate) struct Source(Vec<(Signal, tokio::signal::unix::Signal)>);
 
 #[cfg(unix)]
 impl Source {
-    fn new() -> Self {
+    /// Listens from here on. Must be called within a runtime.
+    pub(crate) fn new() -> Self {
         use tokio::signal::unix::{SignalKind, signal};
         let kinds = [
             (Signal::Interrupt, SignalKind::interrupt()),
@@ -80,7 +90,12 @@ impl Source {
         Self(wanted.filter_map(listen).collect())
     }
 
-    async fn next(&mut self) -> Signal {
+    fn without_hang_up(mut self) -> Self {
+        self.0.retain(|(name, _)| *name != Signal::HangUp);
+        self
+    }
+
+    pub(crate) async fn next(&mut self) -> Signal {
         let waits = self.0.iter_mut().map(|(name, source)| {
             Box::pin(async {
                 match source.recv().await {
@@ -104,15 +119,19 @@ fn ignores_hang_up() -> bool {
 }
 
 #[cfg(not(unix))]
-struct Source;
+pub(crate) struct Source;
 
 #[cfg(not(unix))]
 impl Source {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self
     }
 
-    async fn next(&mut self) -> Signal {
+    fn without_hang_up(self) -> Self {
+        self
+    }
+
+    pub(crate) async fn next(&mut self) -> Signal {
         if tokio::signal::ctrl_c().await.is_err() {
             std::future::pending::<()>().await;
         }

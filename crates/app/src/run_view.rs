@@ -11,6 +11,7 @@ mod words;
 
 pub(crate) use live::{Asked, Countdown, LiveStep};
 pub(crate) use painter::{Painter, stderr_size, stdout_size};
+pub(crate) use words::{cut, one_line, whole, width};
 
 use crate::progress::time_of_day;
 use outlast_agent::pipeline::definition::Pipeline;
@@ -18,7 +19,7 @@ use outlast_agent::pipeline::entry::Outcome;
 use outlast_agent::pipeline::state::{Ended, Phase, Run, StepState};
 use outlast_kernel::Timestamp;
 use std::collections::BTreeMap;
-use words::{Left, attempts, cut, one_line, padded, spent, whole, width};
+use words::{Left, attempts, padded, spent};
 
 /// The most columns that the names of steps have to themselves.
 const WIDEST_NAME: usize = 24;

@@ -7,8 +7,8 @@
 //! dropped. Whoever drops its place has left the line.
 //! Not here: the rules (see the kernel's `gate`) and what other processes know (see `knowledge`).
 
-use crate::knowledge::{Knowledge, Report, is_shared};
 use crate::Clock;
+use crate::knowledge::{Knowledge, Report, is_shared};
 use outlast_kernel::Timestamp;
 use outlast_kernel::failure::Judged;
 use outlast_kernel::gate::{Answer, Pass, Waiter, WaiterId};
@@ -143,7 +143,10 @@ impl Desk {
         let (inner, name) = (Arc::clone(&self.0), Arc::clone(gate));
         let renewing = tokio::spawn(async move {
             loop {
-                inner.clock.sleep_until(inner.clock.now() + RENEW_EVERY).await;
+                inner
+                    .clock
+                    .sleep_until(inner.clock.now() + RENEW_EVERY)
+                    .await;
                 inner.knowledge.report(&name, Report::Alive(pass)).await;
             }
         });
@@ -241,7 +244,9 @@ impl Speaker {
     async fn leave_if_empty(&self, waiter: &Waiter) {
         let is_empty = {
             let lines = self.desk.0.lines();
-            lines.get(&self.gate).is_none_or(|line| line.waiting.is_empty())
+            lines
+                .get(&self.gate)
+                .is_none_or(|line| line.waiting.is_empty())
         };
         if is_empty {
             self.desk.0.knowledge.leave(&self.gate, waiter).await;

@@ -90,8 +90,8 @@ pub(crate) fn bury(connection: &Connection, now: Timestamp) -> Result<(), Error>
 
 /// How many wait.
 pub(crate) fn waiting(connection: &Connection, gate: &str) -> Result<u32, Error> {
-    let mut statement =
-        connection.prepare_cached("SELECT ifnull(sum(ifnull(crowd, 1)), 0) FROM waiters WHERE gate = ?1")?;
+    let mut statement = connection
+        .prepare_cached("SELECT ifnull(sum(ifnull(crowd, 1)), 0) FROM waiters WHERE gate = ?1")?;
     Ok(statement.query_row([gate], |row| row.get(0))?)
 }
 

@@ -4,8 +4,8 @@
 //! Invariant: a setting that can send a request or a key elsewhere is `restricted`; one that holds a key is `secret`.
 //! Not here: the rows of the gateway (see `gateway_table`), what a value must look like (see `value`) and what the settings amount to (see `settings`).
 
-use super::gateway_table::GATEWAY;
 pub(crate) use super::free::Free;
+use super::gateway_table::GATEWAY;
 pub(crate) use super::kind::Kind;
 use outlast_agent::hooks::Moment;
 use outlast_kernel::fallback::Condition;

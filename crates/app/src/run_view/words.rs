@@ -16,7 +16,7 @@ const LONGEST: usize = 300;
 const LONG_WAIT: Duration = Duration::from_secs(60);
 
 /// A text from outside: in one line, without what a terminal obeys, and bounded.
-pub(super) fn one_line(text: &str) -> String {
+pub(crate) fn one_line(text: &str) -> String {
     // Cut before it is cleaned: a megabyte is not worth the work.
     let text = text::bounded(text, 4 * LONGEST);
     let words: Vec<&str> = text.split_whitespace().collect();
@@ -24,12 +24,12 @@ pub(super) fn one_line(text: &str) -> String {
 }
 
 /// How many columns a text takes.
-pub(super) fn width(text: &str) -> usize {
+pub(crate) fn width(text: &str) -> usize {
     text.width()
 }
 
 /// As much of a line as there is room for.
-pub(super) fn cut(line: &str, columns: usize) -> String {
+pub(crate) fn cut(line: &str, columns: usize) -> String {
     if width(line) <= columns {
         return line.to_owned();
     }
@@ -55,7 +55,7 @@ pub(super) fn padded(name: &str, columns: usize) -> String {
 }
 
 /// A time that passes, in whole seconds.
-pub(super) fn whole(time: Duration) -> String {
+pub(crate) fn whole(time: Duration) -> String {
     match time.as_secs() {
         0 => "0s".to_owned(),
         seconds => Span(Duration::from_secs(seconds)).to_string(),

@@ -50,7 +50,10 @@ impl Forwarder {
         if !body.is_empty() {
             request = request.body(body);
         }
-        let mut response = request.send().await.map_err(|error| broken::error(&error))?;
+        let mut response = request
+            .send()
+            .await
+            .map_err(|error| broken::error(&error))?;
         Ok(Forwarded {
             status: response.status(),
             headers: std::mem::take(response.headers_mut()),

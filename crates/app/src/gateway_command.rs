@@ -1,0 +1,39 @@
+//! `outlast gateway`: stands between agents and their providers, and holds what fails until it works.
+//!
+//! Not here: the gateway itself (see `outlast_server::gateway`).
+
+mod agents;
+mod ask;
+mod assemble;
+mod control;
+mod env;
+mod greeting;
+mod launch;
+mod log;
+mod place;
+mod reload;
+mod serve;
+mod stand_in;
+mod start;
+mod status;
+mod view;
+
+use crate::cli::{GatewayArguments, GatewayCommand};
+use crate::exit::Exit;
+
+pub(crate) fn run(arguments: GatewayArguments) -> anyhow::Result<Exit> {
+    match arguments.command {
+        None => serve::run(&arguments.serve),
+        Some(GatewayCommand::Run(arguments)) => launch::run(&arguments),
+        Some(GatewayCommand::Status { which, json, watch }) => {
+            status::run(which, status::Form { json, watch })
+        }
+        Some(GatewayCommand::RetryNow { id, which }) => control::retry_now(which, id.as_deref()),
+        Some(GatewayCommand::Cancel { id, which }) => control::cancel(which, &id),
+        Some(GatewayCommand::Env {
+            agent,
+            which,
+            shell,
+        }) => env::run(agent, which, shell),
+    }
+}

@@ -1,0 +1,176 @@
+//! From settings to a gateway.
+//!
+//! Invariant: requests go nowhere but where the gateway's own settings say, or to the provider of their dialect. What a
+//! session is told of its provider's address (`ANTHROPIC_BASE_URL` and the like) does not count here: it may be ours.
+
+use super::stand_in::{Guard, Limits, Upstream, Upstreams};
+use crate::config::{self, GatewaySettings, Provider, Settings, Spool, url};
+use crate::exit::Usage;
+use crate::reach;
+use outlast_dialect::Dialect;
+use outlast_engine::accounts::Accounts;
+use outlast_engine::knowledge::Knowledge;
+use outlast_engine::transport::{Forwarder, HttpSettings};
+use outlast_engine::{CancellationToken, Clock};
+use outlast_mock::{Options, Server};
+use outlast_server::gateway::guard::{ClientKeys, Names, Token};
+use std::collections::HashMap;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Makes what can change while a gateway runs, as often as the settings do.
+pub(super) struct Workshop {
+    pub(super) clock: Arc<dyn Clock>,
+    pub(super) knowledge: Knowledge,
+    /// Ends the scripted providers.
+    pub(super) stop: CancellationToken,
+    /// Those that were started, by their scripts.
+    pub(super) scripted: HashMap<String, String>,
+}
+
+/// One of the two providers that a gateway knows.
+#[derive(Clone, Copy)]
+struct Side {
+    name: &'static str,
+    dialect: Dialect,
+    /// Whose accounts can be used there.
+    providers: &'static [Provider],
+}
+
+const ANTHROPIC: Side = Side {
+    name: "anthropic",
+    dialect: Dialect::Anthropic,
+    providers: &[Provider::Anthropic],
+};
+const OPENAI: Side = Side {
+    name: "openai",
+    dialect: Dialect::OpenaiChat,
+    providers: &[Provider::OpenAi, Provider::OpenAiResponses],
+};
+
+impl Workshop {
+    /// Where requests go and how they are treated; the settings are those of Anthropic and of OpenAI.
+    pub(super) async fn upstreams(
+        &mut self,
+        [anthropic, openai]: &[Settings; 2],
+    ) -> anyhow::Result<Upstreams> {
+        let gateway = &anthropic.gateway;
+        let upstreams = Upstreams {
+            anthropic: self
+                .upstream(ANTHROPIC, anthropic, &gateway.anthropic)
+                .await?,
+            openai: self.upstream(OPENAI, openai, &gateway.openai).await?,
+            policy: gateway.policy.clone(),
+            policies: gateway.policies.clone(),
+            client: gateway.client.clone(),
+            timeouts: gateway.timeouts,
+            least_throughput: gateway.min_throughput,
+        };
+        let both = [&upstreams.anthropic, &upstreams.openai];
+        if gateway.use_accounts && both.iter().all(|upstream| upstream.accounts.is_none()) {
+            let problem = "gateway.use_accounts: there is no account and no key to use";
+            return Err(Usage(problem.to_owned()).into());
+        }
+        Ok(upstreams)
+    }
+
+    async fn upstream(
+        &mut self,
+        side: Side,
+        settings: &Settings,
+        upstream: &config::Upstream,
+    ) -> anyhow::Result<Upstream> {
+        let (name, place, way) = match upstream {
+            config::Upstream::Own => {
+                let url = reach::home_of(side.dialect);
+                let way = reach::http_settings(settings, url)?;
+                (side.name, String::new(), way)
+            }
+            config::Upstream::Url(url) => {
+                let way = reach::http_settings(settings, url)?;
+                (side.name, url::place(url), way)
+            }
+            config::Upstream::Scripted(script) => {
+                // On this machine: no proxy, no certificates.
+                let base_url = self.scripted(script).await?;
+                let place = url::place(&base_url);
+                let way = HttpSettings {
+                    base_url,
+                    ..HttpSettings::default()
+                };
+                ("mock", place, way)
+            }
+        };
+        Ok(Upstream {
+            name: name.to_owned(),
+            forward: Forwarder::new(&way).map_err(|error| Usage(error.to_string()))?,
+            accounts: self.accounts(side, settings, &place),
+            place,
+        })
+    }
+
+    fn accounts(&self, side: Side, settings: &Settings, place: &str) -> Option<Arc<Accounts>> {
+        if !settings.gateway.use_accounts {
+            return None;
+        }
+        let list = reach::accounts_at(settings, side.providers, place);
+        let (knowledge, clock) = (self.knowledge.clone(), self.clock.clone());
+        (!list.is_empty()).then(|| Arc::new(Accounts::new(list, knowledge, clock)))
+    }
+
+    /// The address of the scripted provider that plays that script; it is started when it is not there.
+    async fn scripted(&mut self, script: &str) -> anyhow::Result<String> {
+        if let Some(url) = self.scripted.get(script) {
+            return Ok(url.clone());
+        }
+        let wrong = |error: outlast_mock::Error| Usage(error.to_string());
+        let options = Options::new(script.parse().map_err(wrong)?);
+        let anywhere = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+        let server = Server::bind(anywhere, self.clock.clone(), options).await?;
+        let url = format!("http://{}", server.address());
+        tokio::spawn(server.serve(self.stop.clone()));
+        self.scripted.insert(script.to_owned(), url.clone());
+        Ok(url)
+    }
+}
+
+/// Who may ask, and with what.
+pub(super) fn guard(settings: &GatewaySettings, token: Token) -> Guard {
+    Guard {
+        names: Names::new(settings.names.clone(), settings.origins.clone()),
+        keys: ClientKeys::new(settings.client_keys.clone(), &token),
+        token,
+    }
+}
+
+/// How much there may be of everything.
+pub(super) fn limits(settings: &GatewaySettings) -> Limits {
+    let whole = |number: u32| usize::try_from(number).unwrap_or(usize::MAX);
+    Limits {
+        body: usize::try_from(settings.limits.max_body).unwrap_or(usize::MAX),
+        connections: whole(settings.limits.max_connections),
+        waiting: whole(settings.limits.max_waiting),
+        drain: settings.limits.drain,
+    }
+}
+
+/// Where the bodies of requests are that wait.
+pub(super) fn spool(settings: &GatewaySettings, home: &Path) -> Option<PathBuf> {
+    match &settings.spool {
+        Spool::Own => Some(home.join("spool")),
+        Spool::Folder(folder) => Some(folder.clone()),
+        Spool::Memory => None,
+    }
+}
+
+/// Whether requests would come back to who listens there.
+pub(super) fn is_itself(upstream: &config::Upstream, listen: SocketAddr) -> bool {
+    let config::Upstream::Url(text) = upstream else {
+        return false;
+    };
+    let place = url::place(text);
+    let port = listen.port();
+    let names = ["localhost", "127.0.0.1", "[::1]"].map(|name| format!("{name}:{port}"));
+    place == listen.to_string() || names.contains(&place)
+}

@@ -1,0 +1,123 @@
+//! `outlast gateway env`: what to set so that an agent uses the gateway.
+
+use super::agents::{
+    Agent, Base, CHATGPT_HOST, CHATGPT_PATH, CodexKey, OPENAI_PATH, Recipe, recipe,
+};
+use super::place;
+use crate::cli::{AgentName, Shell, Which};
+use crate::config::{self, GatewaySettings, Upstream, Warn, url};
+use crate::exit::Exit;
+use crate::home;
+use crate::output::print;
+use serde_json::{Map, Value, json};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::Path;
+
+/// A gateway that uses stored accounts may ask for a key of its own.
+const NEEDS_KEY: &str =
+    "This gateway uses stored accounts: the agent's key is one of gateway.client_keys.";
+
+pub(super) fn run(agent: AgentName, which: Which, shell: Shell) -> anyhow::Result<Exit> {
+    let flags: [(&str, &str); 0] = [];
+    let ([settings, _], _) = config::load_for_gateway(&flags, Warn::Aloud)?;
+    let gateway = &settings.gateway;
+    let address = address(&home::path()?, which, gateway);
+    let base = Base {
+        url: &place::url(address),
+        openai_path: openai_path(&gateway.openai),
+    };
+    let mut recipe = recipe(Agent::Known(agent), base, CodexKey::Login);
+    if gateway.use_accounts && !gateway.client_keys.is_empty() {
+        recipe.notes.push(NEEDS_KEY);
+    }
+    print(&written(&recipe, shell))
+}
+
+/// Where the gateway is that runs, else where one would listen.
+fn address(home: &Path, which: Which, settings: &GatewaySettings) -> SocketAddr {
+    if let Some(port) = which.port {
+        return SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+    }
+    let mut running = place::running(home);
+    running.retain(|one| !one.for_program);
+    let usual = |one: &&place::Running| one.address == settings.listen;
+    let chosen = running.iter().find(usual).or_else(|| running.first());
+    chosen.map_or(settings.listen, |one| one.address)
+}
+
+/// What stands before the paths of OpenAI at that upstream.
+pub(super) fn openai_path(upstream: &Upstream) -> &'static str {
+    match upstream {
+        Upstream::Url(text) if url::place(text) == CHATGPT_HOST => CHATGPT_PATH,
+        _ => OPENAI_PATH,
+    }
+}
+
+fn written(recipe: &Recipe, shell: Shell) -> String {
+    match shell {
+        Shell::Json => format!("{:#}\n", as_json(recipe)),
+        Shell::Sh => in_shell(recipe, |name, value| {
+            format!("export {name}={}", for_sh(value))
+        }),
+        Shell::Fish => in_shell(recipe, |name, value| {
+            format!("set -gx {name} {}", for_fish(value))
+        }),
+    }
+}
+
+fn in_shell(recipe: &Recipe, line: fn(&str, &str) -> String) -> String {
+    let mut text = String::new();
+    for variable in &recipe.variables {
+        if let Some(why) = variable.why {
+            text += &format!("# {why}\n");
+        }
+        text += &format!("{}\n", line(variable.name, &variable.value));
+    }
+    for note in &recipe.notes {
+        text += &format!("# {note}\n");
+    }
+    if let Some(snippet) = &recipe.snippet {
+        text += &format!("# In {}:\n{}", snippet.file, snippet.text);
+    }
+    text
+}
+
+fn as_json(recipe: &Recipe) -> Value {
+    let variables = recipe.variables.iter();
+    let variables = variables.map(|one| (one.name.to_owned(), one.value.clone().into()));
+    let mut all = json!({ "environment": variables.collect::<Map<_, _>>() });
+    if !recipe.arguments.is_empty() {
+        all["arguments"] = json!(recipe.arguments);
+    }
+    if let Some(snippet) = &recipe.snippet {
+        all["file"] = json!({ "path": snippet.file, "text": snippet.text });
+    }
+    if !recipe.notes.is_empty() {
+        all["notes"] = json!(recipe.notes);
+    }
+    all
+}
+
+/// Whether a shell takes it as it is.
+fn is_plain(value: &str) -> bool {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "_./:@%+,-".contains(c);
+    !value.is_empty() && value.chars().all(plain)
+}
+
+fn for_sh(value: &str) -> String {
+    match is_plain(value) {
+        true => value.to_owned(),
+        false => format!("'{}'", value.replace('\'', r"'\''")),
+    }
+}
+
+fn for_fish(value: &str) -> String {
+    match is_plain(value) {
+        true => value.to_owned(),
+        false => format!("'{}'", value.replace('\\', r"\\").replace('\'', r"\'")),
+    }
+}
+
+#[cfg(test)]
+#[path = "env_tests.rs"]
+mod tests;

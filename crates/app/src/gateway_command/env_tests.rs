@@ -1,0 +1,55 @@
+use super::*;
+use clap::ValueEnum;
+
+const BASE: Base<'_> = Base {
+    url: "http://127.0.0.1:4180",
+    openai_path: OPENAI_PATH,
+};
+
+fn all(shell: Shell) -> String {
+    let agents = AgentName::value_variants().iter();
+    let one = |agent: &AgentName| {
+        let recipe = recipe(Agent::Known(*agent), BASE, CodexKey::Login);
+        format!("== {agent:?}\n{}", written(&recipe, shell))
+    };
+    agents.map(one).collect()
+}
+
+#[test]
+fn every_agent_is_told_of_in_sh() {
+    insta::assert_snapshot!(all(Shell::Sh));
+}
+
+#[test]
+fn every_agent_is_told_of_in_fish() {
+    insta::assert_snapshot!(all(Shell::Fish));
+}
+
+#[test]
+fn every_agent_is_told_of_in_json() {
+    insta::assert_snapshot!(all(Shell::Json));
+}
+
+#[test]
+fn a_value_is_quoted_when_a_shell_would_take_it_apart() {
+    let table = [
+        ("http://host:1/v1", "http://host:1/v1", "http://host:1/v1"),
+        ("a b", "'a b'", "'a b'"),
+        ("it's", r"'it'\''s'", r"'it\'s'"),
+        (r"a\b", r"'a\b'", r"'a\\b'"),
+        ("$(x)", "'$(x)'", "'$(x)'"),
+        ("", "''", "''"),
+    ];
+    for (value, sh, fish) in table {
+        assert_eq!((for_sh(value), for_fish(value)), (sh.into(), fish.into()));
+    }
+}
+
+#[test]
+fn a_chatgpt_login_is_answered_at_another_path() {
+    let chatgpt = Upstream::Url("https://chatgpt.com/".to_owned());
+    assert_eq!(openai_path(&chatgpt), "/backend-api/codex");
+    let other = Upstream::Url("https://example.com".to_owned());
+    assert_eq!(openai_path(&other), "/v1");
+    assert_eq!(openai_path(&Upstream::Own), "/v1");
+}

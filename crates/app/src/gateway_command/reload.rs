@@ -1,0 +1,108 @@
+//! Settings that change while a gateway runs: on SIGHUP, and when a file does.
+//!
+//! Invariant: settings that are wrong change nothing; what is wrong is said, and the old ones stay.
+
+use super::assemble::Workshop;
+use super::stand_in::{Event, Handle, Sink};
+use super::start::not_itself;
+use crate::config::{self, Settings, Warn};
+use outlast_engine::CancellationToken;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+/// How often files are looked at.
+const EVERY: Duration = Duration::from_secs(2);
+
+/// Whoever looks after the settings of a gateway.
+pub(super) struct Keeper {
+    /// What was typed, which counts before all files.
+    pub(super) flags: Vec<(&'static str, String)>,
+    pub(super) files: Vec<PathBuf>,
+    pub(super) address: SocketAddr,
+    pub(super) handle: Handle,
+    pub(super) workshop: Workshop,
+    pub(super) log: Arc<dyn Sink>,
+}
+
+impl Keeper {
+    /// Looks until the gateway ends.
+    pub(super) async fn run(mut self, stop: CancellationToken) {
+        let mut hang_up = HangUp::new();
+        let mut known = state(&self.files);
+        loop {
+            tokio::select! {
+                () = stop.cancelled() => return,
+                () = hang_up.next() => {}
+                () = tokio::time::sleep(EVERY) => {
+                    if state(&self.files) == known {
+                        continue;
+                    }
+                }
+            }
+            // Before they are read: what changes meanwhile is seen the next time.
+            known = state(&self.files);
+            let read = self.reload().await;
+            self.log.say(&Event {
+                problem: read.err().map(|error| format!("{error:#}")),
+            });
+        }
+    }
+
+    async fn reload(&mut self) -> anyhow::Result<()> {
+        let (settings, files): ([Settings; 2], _) =
+            config::load_for_gateway(&self.flags, Warn::Silently)?;
+        not_itself(&settings[0], self.address)?;
+        let upstreams = self.workshop.upstreams(&settings).await?;
+        self.handle.reload(upstreams);
+        self.files = files;
+        Ok(())
+    }
+}
+
+/// By what a change of a file is noticed.
+type State = Vec<Option<(SystemTime, u64)>>;
+
+fn state(files: &[PathBuf]) -> State {
+    let one = |file: &PathBuf| {
+        let found = std::fs::metadata(file).ok()?;
+        Some((found.modified().ok()?, found.len()))
+    };
+    files.iter().map(one).collect()
+}
+
+#[cfg(unix)]
+struct HangUp(Option<tokio::signal::unix::Signal>);
+
+#[cfg(unix)]
+impl HangUp {
+    fn new() -> Self {
+        use tokio::signal::unix::{SignalKind, signal};
+        Self(signal(SignalKind::hangup()).ok())
+    }
+
+    async fn next(&mut self) {
+        let came = match &mut self.0 {
+            Some(signal) => signal.recv().await,
+            None => None,
+        };
+        if came.is_none() {
+            std::future::pending().await
+        }
+    }
+}
+
+#[cfg(not(unix))]
+struct HangUp;
+
+#[cfg(not(unix))]
+impl HangUp {
+    fn new() -> Self {
+        Self
+    }
+
+    async fn next(&mut self) {
+        std::future::pending().await
+    }
+}

@@ -1,0 +1,74 @@
+//! `outlast gateway`: serves until it is told to end.
+
+use super::greeting::greeting;
+use super::log;
+use super::reload::Keeper;
+use super::start::{For, start};
+use crate::cli::ServeArguments;
+use crate::config::{self, Settings, Warn};
+use crate::exit::Exit;
+use crate::output::print;
+use crate::{complain, interrupt, settings};
+use outlast_engine::Clock;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What is still looked up or connected is of no use any more.
+const LONGEST_END: Duration = Duration::from_millis(300);
+
+pub(super) fn run(arguments: &ServeArguments) -> anyhow::Result<Exit> {
+    let (settings, files) = config::load_for_gateway(&arguments.overrides(), Warn::Aloud)?;
+    let clock: Arc<dyn Clock> = Arc::new(settings::clock()?);
+    if !settings[0].gateway.is_local() {
+        complain(
+            "warning: other machines can reach this gateway; keys and prompts come to it unencrypted",
+        );
+    }
+    raise_file_limit();
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()?;
+    let served = runtime.block_on(serve(arguments, (settings, files), clock));
+    runtime.shutdown_timeout(LONGEST_END);
+    served
+}
+
+async fn serve(
+    arguments: &ServeArguments,
+    (settings, files): ([Settings; 2], Vec<PathBuf>),
+    clock: Arc<dyn Clock>,
+) -> anyhow::Result<Exit> {
+    let mut signals = interrupt::signals_but_hang_up();
+    let log = log::sink(arguments.log);
+    let started = start(&settings, For::Everyone, clock, log.clone()).await?;
+    print(&greeting(started.running.address, &settings[0].gateway))?;
+    let keeper = Keeper {
+        flags: arguments.overrides(),
+        files,
+        address: started.running.address,
+        handle: started.handle,
+        workshop: started.workshop,
+        log,
+    };
+    tokio::spawn(keeper.run(started.stop.clone()));
+    let mut serving = started.serving;
+    tokio::select! {
+        _ = signals.next() => started.stop.cancel(),
+        ended = &mut serving => return ended.map(|()| Exit::Failed).map_err(Into::into),
+    }
+    serving.await?;
+    Ok(Exit::Success)
+}
+
+/// Each request that waits is a connection. As many as the system lets us have.
+#[cfg(unix)]
+fn raise_file_limit() {
+    use nix::sys::resource::{Resource, getrlimit, setrlimit};
+    if let Ok((_, hard)) = getrlimit(Resource::RLIMIT_NOFILE) {
+        setrlimit(Resource::RLIMIT_NOFILE, hard, hard).ok();
+    }
+}
+
+#[cfg(not(unix))]
+fn raise_file_limit() {}

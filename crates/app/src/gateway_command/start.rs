@@ -1,0 +1,110 @@
+//! A gateway in this process, from its settings to its end.
+
+use super::assemble::{Workshop, guard, is_itself, limits, spool};
+use super::place::{Left, Running};
+use super::stand_in::{Gateway, Handle, Setup, Sink};
+use crate::config::Settings;
+use crate::exit::Usage;
+use crate::{home, knowledge};
+use anyhow::Context;
+use outlast_engine::{CancellationToken, Clock};
+use outlast_server::gateway::guard::Token;
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use tokio::task::JoinHandle;
+
+/// Whom a gateway serves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum For {
+    /// Whoever asks.
+    Everyone,
+    /// One program, with which it ends.
+    Program,
+}
+
+/// A gateway that runs.
+pub(super) struct Started {
+    pub(super) running: Running,
+    pub(super) home: PathBuf,
+    pub(super) handle: Handle,
+    pub(super) workshop: Workshop,
+    /// Ends it.
+    pub(super) stop: CancellationToken,
+    pub(super) serving: JoinHandle<()>,
+    /// As long as it runs, others know of it.
+    _left: Left,
+}
+
+/// Begins to serve. The settings are those of Anthropic and of OpenAI.
+pub(super) async fn start(
+    settings: &[Settings; 2],
+    whom: For,
+    clock: Arc<dyn Clock>,
+    log: Arc<dyn Sink>,
+) -> anyhow::Result<Started> {
+    let gateway = &settings[0].gateway;
+    let home = home::prepare()?;
+    let knowledge = knowledge::open(Some(home.clone()), &clock).await;
+    let stop = CancellationToken::new();
+    let mut workshop = Workshop {
+        clock: clock.clone(),
+        knowledge: knowledge.clone(),
+        stop: stop.clone(),
+        scripted: HashMap::new(),
+    };
+    let setup = Setup {
+        listen: gateway.listen,
+        upstreams: workshop.upstreams(settings).await?,
+        limits: limits(gateway),
+        clock,
+        knowledge,
+        // A program that is gone sends nothing again.
+        holds_file: match whom {
+            For::Everyone => Some(home.join(format!("gateway-{}.db", gateway.listen.port()))),
+            For::Program => None,
+        },
+        spool: spool(gateway, &home),
+        guard: guard(gateway, Token::kept_in(&home)?),
+        log,
+    };
+    let served = Gateway::bind(setup).await;
+    let served = served.with_context(|| taken(gateway.listen))?;
+    let address = served.address();
+    not_itself(&settings[0], address)?;
+    let running = Running {
+        address,
+        pid: std::process::id(),
+        for_program: whom == For::Program,
+    };
+    let left = Left::in_home(&home, &running).context("cannot write to Outlast's folder")?;
+    let handle = served.handle();
+    Ok(Started {
+        running,
+        home,
+        handle,
+        workshop,
+        serving: tokio::spawn(served.serve(stop.clone())),
+        stop,
+        _left: left,
+    })
+}
+
+fn taken(address: SocketAddr) -> String {
+    format!(
+        "cannot listen on {address}; `outlast gateway status` shows gateways that run, `--listen 127.0.0.1:0` takes any port that is free"
+    )
+}
+
+/// An upstream that is the gateway itself would never answer.
+pub(super) fn not_itself(settings: &Settings, address: SocketAddr) -> Result<(), Usage> {
+    let gateway = &settings.gateway;
+    let both = [&gateway.anthropic, &gateway.openai];
+    if both.into_iter().any(|one| is_itself(one, address)) {
+        let problem =
+            format!("the upstream is this gateway itself, at {address}; name the provider");
+        return Err(Usage(problem));
+    }
+    Ok(())
+}

@@ -1,0 +1,133 @@
+//! `outlast gateway status`: what waits, for what and until when.
+
+use super::ask::{Question, ask};
+use super::place::{self, Running};
+use super::view::{Status, View};
+use crate::cli::Which;
+use crate::exit::Exit;
+use crate::output::{print, safe_json};
+use crate::run_view::{cut, stdout_size};
+use crate::{home, interrupt, runtime, settings};
+use outlast_engine::Clock;
+use serde_json::Value;
+use std::io::IsTerminal;
+use std::path::Path;
+use std::time::Duration;
+
+/// How often is looked; real time, as it is for the eye.
+const LOOK: Duration = Duration::from_secs(1);
+/// How wide lines are where nobody says so.
+const UNBOUNDED: usize = 1000;
+
+/// How it is said, and how often.
+#[derive(Clone, Copy)]
+pub(super) struct Form {
+    pub(super) json: bool,
+    pub(super) watch: bool,
+}
+
+pub(super) fn run(which: Which, form: Form) -> anyhow::Result<Exit> {
+    let home = home::path()?;
+    let clock = settings::clock()?;
+    runtime::run(async {
+        if !form.watch {
+            let all = ask_all(&home, which).await?;
+            return match form.json {
+                true => print(&json(&all)?),
+                false => print(&(lines(&all, (&clock, columns())).join("\n") + "\n")),
+            };
+        }
+        let mut signals = interrupt::signals();
+        tokio::select! {
+            watched = watch(&home, (which, form), &clock) => watched,
+            _ = signals.next() => Ok(Exit::Success),
+        }
+    })
+}
+
+type Answers = Vec<(Running, Value)>;
+
+async fn ask_all(home: &Path, which: Which) -> anyhow::Result<Answers> {
+    let mut answers = Vec::new();
+    for running in place::meant(home, which)? {
+        let answer = ask(&running, home, Question::Status).await?;
+        answers.push((running, answer));
+    }
+    Ok(answers)
+}
+
+/// One line for each gateway.
+fn json(all: &Answers) -> anyhow::Result<String> {
+    let line = |(running, answer): &(Running, Value)| {
+        let mut answer = answer.clone();
+        if let Some(fields) = answer.as_object_mut() {
+            fields.insert("url".to_owned(), running.url().into());
+            fields.insert("pid".to_owned(), running.pid.into());
+        }
+        let line = serde_json::to_string(&answer)?;
+        Ok(format!("{}\n", safe_json(&line)))
+    };
+    all.iter().map(line).collect()
+}
+
+fn lines(all: &Answers, (clock, columns): (&dyn Clock, usize)) -> Vec<String> {
+    let mut lines = Vec::new();
+    for (running, answer) in all {
+        if !lines.is_empty() {
+            lines.push(String::new());
+        }
+        let status: Status = serde_json::from_value(answer.clone()).unwrap_or_default();
+        let view = View {
+            running,
+            status: &status,
+            now: clock.now(),
+        };
+        lines.extend(view.lines(columns));
+    }
+    lines
+}
+
+fn columns() -> usize {
+    match std::io::stdout().is_terminal() {
+        true => stdout_size().0,
+        false => UNBOUNDED,
+    }
+}
+
+/// Says it again whenever it has changed; on a terminal in place.
+async fn watch(
+    home: &Path,
+    (which, form): (Which, Form),
+    clock: &dyn Clock,
+) -> anyhow::Result<Exit> {
+    let in_place = std::io::stdout().is_terminal() && !form.json;
+    let mut painted: Vec<String> = Vec::new();
+    loop {
+        let all = ask_all(home, which).await?;
+        let lines = match form.json {
+            true => vec![json(&all)?.trim_end().to_owned()],
+            false => fitting(lines(&all, (clock, columns())), in_place),
+        };
+        if lines != painted {
+            let back = match (in_place, painted.len()) {
+                (false, _) | (true, 0) => String::new(),
+                (true, lines) => format!("\u{1b}[{lines}A\r\u{1b}[J"),
+            };
+            print(&format!("{back}{}\n", lines.join("\n")))?;
+            painted = lines;
+        }
+        tokio::time::sleep(LOOK).await;
+    }
+}
+
+/// No more lines than the terminal has, so that all of them can be taken back.
+fn fitting(mut lines: Vec<String>, in_place: bool) -> Vec<String> {
+    let (columns, rows) = stdout_size();
+    let room = rows.saturating_sub(1).max(1);
+    if in_place && lines.len() > room {
+        let more = lines.len() - (room - 1);
+        lines.truncate(room - 1);
+        lines.push(cut(&format!("  … and {more} more"), columns));
+    }
+    lines
+}
