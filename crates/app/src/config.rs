@@ -11,6 +11,8 @@ mod file;
 mod free;
 mod gateway;
 mod gateway_table;
+#[cfg(test)]
+mod gateway_tests;
 mod hooks;
 mod key;
 mod kind;

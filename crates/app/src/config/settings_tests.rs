@@ -11,12 +11,12 @@ use secrecy::ExposeSecret;
 use std::path::Path;
 use std::time::Duration;
 
-struct Given<'a> {
-    user: &'a str,
-    project: &'a str,
-    trust: Trust,
-    environment: &'a [(&'a str, &'a str)],
-    flags: &'a [(&'a str, &'a str)],
+pub(super) struct Given<'a> {
+    pub(super) user: &'a str,
+    pub(super) project: &'a str,
+    pub(super) trust: Trust,
+    pub(super) environment: &'a [(&'a str, &'a str)],
+    pub(super) flags: &'a [(&'a str, &'a str)],
 }
 
 impl Default for Given<'_> {
@@ -38,7 +38,7 @@ fn entries(text: &str) -> Entries {
     file::read(&file).unwrap()
 }
 
-fn settings(given: Given<'_>) -> Settings {
+pub(super) fn settings(given: Given<'_>) -> Settings {
     let mut layers = Layers::defaults();
     layers.user(Path::new("/home/outlast.toml"), entries(given.user));
     layers.project(

@@ -1,9 +1,67 @@
 use super::*;
-use std::net::SocketAddr;
+use serde_json::{Value, json};
 
-const NOW: Timestamp = Timestamp::from_millis(1_800_000_000_000);
+const START: u64 = 1_800_000_000;
 
-fn at(seconds: i64) -> String {
-    let millis = 1_800_000_000_000_i64 + seconds * 1000;
-    Timestamp::from_millis(u64::try_from(millis).unwrap()).to_string()
+fn at(seconds: u64) -> Timestamp {
+    Timestamp::from_millis((START + seconds) * 1000)
+}
+
+/// Everything that can be seen of a gateway.
+fn busy() -> Value {
+    let at = |seconds| at(seconds).to_string();
+    json!({
+        "since": at(0), "connections": 12, "in_flight": 9,
+        "accounts": [
+            { "name": "spare", "provider": "anthropic", "blocks": [] },
+            { "name": "work", "provider": "anthropic", "blocks": [
+                { "cause": "usage_limit", "model": null, "until": at(7200) },
+                { "cause": "rate_limited", "model": "claude-opus-4-5", "until": at(3612) },
+            ] },
+            { "name": "over", "provider": "openai", "blocks": [{ "cause": "overloaded", "model": null, "until": at(10) }] },
+        ],
+        "gates": [
+            { "name": "anthropic/work/claude-opus-4-5", "cause": "overloaded", "until": at(3605), "waiting": 2 },
+        ],
+        "waiting": [
+            { "id": "req-3", "client": "openai-sdk-python", "path": "/v1/embeddings", "attempts": 1, "since": at(3590), "abandoned": true },
+            { "id": "req-2", "client": "codex", "model": "gpt-5.1\u{1b}[2J", "path": "/v1/responses", "cause": "rate_limited", "attempts": 1,
+              "resent": 2, "since": at(3500), "wake": at(3601) },
+            { "id": "req-1", "client": "claude-code", "model": "claude-opus-4-5", "account": "work", "path": "/v1/messages",
+              "cause": "overloaded", "attempts": 7, "since": at(600), "wake": at(5400) },
+        ],
+    })
+}
+
+fn lines(status: &Value, columns: usize) -> String {
+    let running = Running {
+        address: "127.0.0.1:4180".parse().unwrap(),
+        pid: 4711,
+        for_program: false,
+    };
+    let status = serde_json::from_value(status.clone()).unwrap();
+    let view = View {
+        running: &running,
+        status: &status,
+        now: at(3600),
+    };
+    let mut text = view.lines(columns).join("\n");
+    // Times of day are those of the machine.
+    for time in [7200, 3612, 3605, 3601, 5400] {
+        text = text.replace(&time_of_day(at(time), at(3600)), "CLOCK");
+    }
+    text
+}
+
+#[test]
+fn a_busy_gateway_is_seen_whole() {
+    insta::assert_snapshot!([lines(&busy(), 1000), lines(&busy(), 40)].join("\n\n"));
+}
+
+#[test]
+fn a_gateway_that_has_nothing_to_do_is_one_line() {
+    assert_eq!(
+        lines(&json!({}), 80),
+        "http://127.0.0.1:4180 (pid 4711): 0 connections, 0 requests, 0 waiting"
+    );
 }

@@ -1,0 +1,94 @@
+//! What the layers amount to for a gateway.
+
+use super::gateway::{Spool, Upstream};
+use super::layers::Trust;
+use super::settings_tests::{Given, settings};
+use outlast_kernel::policy::Policy;
+use secrecy::ExposeSecret;
+use std::time::Duration;
+
+#[test]
+fn a_gateway_without_settings_asks_the_providers_overnight() {
+    let gateway = settings(Given::default()).gateway;
+    assert_eq!(gateway.listen.to_string(), "127.0.0.1:4180");
+    assert_eq!((&gateway.anthropic, &gateway.openai), (&Upstream::Own, &Upstream::Own));
+    assert_eq!(gateway.policy.name, "overnight");
+    assert_eq!(gateway.limits.max_body, 64 << 20);
+    assert_eq!(gateway.limits.max_connections, 20_000);
+    assert_eq!(gateway.limits.max_waiting, 10_000);
+    assert_eq!(gateway.limits.drain, Duration::from_secs(30));
+    assert_eq!(gateway.timeouts.headers, Duration::from_secs(900));
+    assert_eq!(gateway.timeouts.idle, Duration::from_secs(300));
+    assert_eq!((gateway.use_accounts, gateway.spool), (false, Spool::Own));
+}
+
+#[test]
+fn all_of_a_gateway_can_be_set() {
+    let gateway = settings(Given {
+        user: "[gateway]\nlisten = \"0.0.0.0:80\"\npolicies = [\"/v1/embeddings=standard\", \"/v1=patient\"]\n\
+               names = \"box.example, other\"\norigins = [\"https://page.example\"]\nclient_keys = [\"sesame\", \"open\"]\n\
+               use_accounts = true\nmax_body = \"1MiB\"\nmax_waiting = 7\nidle_timeout = 9\nspool = \"bodies\"\n\
+               [timeouts]\nfirst_event = \"1h\"\n",
+        flags: &[("gateway.client", "codex")],
+        ..Given::default()
+    })
+    .gateway;
+    assert!(!gateway.is_local() && gateway.use_accounts);
+    let policies = gateway.policies.iter();
+    let policies: Vec<_> = policies.map(|(path, policy)| (path.as_str(), policy.name.as_str())).collect();
+    assert_eq!(policies, [("/v1/embeddings", "standard"), ("/v1", "patient")]);
+    assert_eq!(gateway.names, ["box.example", "other"]);
+    assert_eq!(gateway.origins, ["https://page.example"]);
+    let keys: Vec<&str> = gateway.client_keys.iter().map(|key| key.expose_secret()).collect();
+    assert_eq!(keys, ["sesame", "open"]);
+    assert!(!format!("{gateway:?}").contains("sesame"));
+    assert_eq!((gateway.limits.max_body, gateway.limits.max_waiting), (1 << 20, 7));
+    assert_eq!(gateway.timeouts.first_event, Duration::from_secs(3600));
+    assert_eq!(gateway.timeouts.idle, Duration::from_secs(9));
+    assert_eq!(gateway.client.as_deref(), Some("codex"));
+    assert_eq!(gateway.spool, Spool::Folder("/home/bodies".into()));
+}
+
+#[test]
+fn a_later_layer_says_where_a_gateway_sends_requests() {
+    let user = "[gateway]\nupstream = \"https://all.example\"\nopenai_upstream = \"mock:ok\"\n";
+    let both = |flags| {
+        let gateway = settings(Given { user, flags, ..Given::default() }).gateway;
+        (gateway.anthropic, gateway.openai)
+    };
+    let url = |url: &str| Upstream::Url(url.to_owned());
+    let scripted = Upstream::Scripted("ok".to_owned());
+    assert_eq!(both(&[]), (url("https://all.example"), scripted));
+    let typed = both(&[("gateway.upstream", "http://typed.example/v1")]);
+    assert_eq!(typed, (url("http://typed.example/v1"), url("http://typed.example/v1")));
+}
+
+#[test]
+fn a_gateway_goes_nowhere_because_a_session_does() {
+    let gateway = settings(Given {
+        environment: &[("ANTHROPIC_BASE_URL", "http://127.0.0.1:4180"), ("OPENAI_BASE_URL", "http://127.0.0.1:4180/v1")],
+        ..Given::default()
+    })
+    .gateway;
+    assert_eq!((gateway.anthropic, gateway.openai), (Upstream::Own, Upstream::Own));
+}
+
+#[test]
+fn nothing_is_tried_again_by_a_gateway_when_nothing_is_at_all() {
+    let given = |user| settings(Given { user, ..Given::default() }).gateway.policy;
+    assert_eq!(given("retry.enabled = false\n").name, "none");
+    let other = given("[retry]\nmax_retries = 1\nwait_for_reset = true\n");
+    assert_eq!((other.name.as_str(), other.wait_for_reset), ("overnight", true));
+    assert_eq!(other.retries(), Policy::named("overnight").unwrap().retries());
+}
+
+#[test]
+fn a_project_has_no_say_in_a_gateway() {
+    let gateway = settings(Given {
+        project: "gateway.upstream = \"https://evil.example\"\n",
+        trust: Trust::Untrusted,
+        ..Given::default()
+    })
+    .gateway;
+    assert_eq!(gateway.anthropic, Upstream::Own);
+}
