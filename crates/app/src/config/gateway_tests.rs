@@ -11,7 +11,10 @@ use std::time::Duration;
 fn a_gateway_without_settings_asks_the_providers_overnight() {
     let gateway = settings(Given::default()).gateway;
     assert_eq!(gateway.listen.to_string(), "127.0.0.1:4180");
-    assert_eq!((&gateway.anthropic, &gateway.openai), (&Upstream::Own, &Upstream::Own));
+    assert_eq!(
+        (&gateway.anthropic, &gateway.openai),
+        (&Upstream::Own, &Upstream::Own)
+    );
     assert_eq!(gateway.policy.name, "overnight");
     assert_eq!(gateway.limits.max_body, 64 << 20);
     assert_eq!(gateway.limits.max_connections, 20_000);
@@ -35,14 +38,26 @@ fn all_of_a_gateway_can_be_set() {
     .gateway;
     assert!(!gateway.is_local() && gateway.use_accounts);
     let policies = gateway.policies.iter();
-    let policies: Vec<_> = policies.map(|(path, policy)| (path.as_str(), policy.name.as_str())).collect();
-    assert_eq!(policies, [("/v1/embeddings", "standard"), ("/v1", "patient")]);
+    let policies: Vec<_> = policies
+        .map(|(path, policy)| (path.as_str(), policy.name.as_str()))
+        .collect();
+    assert_eq!(
+        policies,
+        [("/v1/embeddings", "standard"), ("/v1", "patient")]
+    );
     assert_eq!(gateway.names, ["box.example", "other"]);
     assert_eq!(gateway.origins, ["https://page.example"]);
-    let keys: Vec<&str> = gateway.client_keys.iter().map(|key| key.expose_secret()).collect();
+    let keys: Vec<&str> = gateway
+        .client_keys
+        .iter()
+        .map(|key| key.expose_secret())
+        .collect();
     assert_eq!(keys, ["sesame", "open"]);
     assert!(!format!("{gateway:?}").contains("sesame"));
-    assert_eq!((gateway.limits.max_body, gateway.limits.max_waiting), (1 << 20, 7));
+    assert_eq!(
+        (gateway.limits.max_body, gateway.limits.max_waiting),
+        (1 << 20, 7)
+    );
     assert_eq!(gateway.timeouts.first_event, Duration::from_secs(3600));
     assert_eq!(gateway.timeouts.idle, Duration::from_secs(9));
     assert_eq!(gateway.client.as_deref(), Some("codex"));
@@ -53,33 +68,63 @@ fn all_of_a_gateway_can_be_set() {
 fn a_later_layer_says_where_a_gateway_sends_requests() {
     let user = "[gateway]\nupstream = \"https://all.example\"\nopenai_upstream = \"mock:ok\"\n";
     let both = |flags| {
-        let gateway = settings(Given { user, flags, ..Given::default() }).gateway;
+        let gateway = settings(Given {
+            user,
+            flags,
+            ..Given::default()
+        })
+        .gateway;
         (gateway.anthropic, gateway.openai)
     };
     let url = |url: &str| Upstream::Url(url.to_owned());
     let scripted = Upstream::Scripted("ok".to_owned());
     assert_eq!(both(&[]), (url("https://all.example"), scripted));
     let typed = both(&[("gateway.upstream", "http://typed.example/v1")]);
-    assert_eq!(typed, (url("http://typed.example/v1"), url("http://typed.example/v1")));
+    assert_eq!(
+        typed,
+        (
+            url("http://typed.example/v1"),
+            url("http://typed.example/v1")
+        )
+    );
 }
 
 #[test]
 fn a_gateway_goes_nowhere_because_a_session_does() {
     let gateway = settings(Given {
-        environment: &[("ANTHROPIC_BASE_URL", "http://127.0.0.1:4180"), ("OPENAI_BASE_URL", "http://127.0.0.1:4180/v1")],
+        environment: &[
+            ("ANTHROPIC_BASE_URL", "http://127.0.0.1:4180"),
+            ("OPENAI_BASE_URL", "http://127.0.0.1:4180/v1"),
+        ],
         ..Given::default()
     })
     .gateway;
-    assert_eq!((gateway.anthropic, gateway.openai), (Upstream::Own, Upstream::Own));
+    assert_eq!(
+        (gateway.anthropic, gateway.openai),
+        (Upstream::Own, Upstream::Own)
+    );
 }
 
 #[test]
 fn nothing_is_tried_again_by_a_gateway_when_nothing_is_at_all() {
-    let given = |user| settings(Given { user, ..Given::default() }).gateway.policy;
+    let given = |user| {
+        settings(Given {
+            user,
+            ..Given::default()
+        })
+        .gateway
+        .policy
+    };
     assert_eq!(given("retry.enabled = false\n").name, "none");
     let other = given("[retry]\nmax_retries = 1\nwait_for_reset = true\n");
-    assert_eq!((other.name.as_str(), other.wait_for_reset), ("overnight", true));
-    assert_eq!(other.retries(), Policy::named("overnight").unwrap().retries());
+    assert_eq!(
+        (other.name.as_str(), other.wait_for_reset),
+        ("overnight", true)
+    );
+    assert_eq!(
+        other.retries(),
+        Policy::named("overnight").unwrap().retries()
+    );
 }
 
 #[test]

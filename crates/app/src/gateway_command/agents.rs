@@ -133,13 +133,13 @@ fn claude(base: Base<'_>) -> Recipe {
             variable("ANTHROPIC_BASE_URL", base.url),
             because(
                 "CLAUDE_STREAM_IDLE_TIMEOUT_MS",
-                "1800000",
-                "It counts signs of life, 30 in a row; with half an hour for each, one wait lasts the night.",
+                "43200000",
+                "It believes in 30 signs of life in a row, and then for as long as this (5 minutes without it).",
             ),
             because(
                 "API_TIMEOUT_MS",
-                "1800000",
-                "How long a request may take that is not streamed.",
+                "3600000",
+                "How long the head of an answer may take (10 minutes without it).",
             ),
         ],
         ..Recipe::default()

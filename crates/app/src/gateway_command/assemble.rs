@@ -3,7 +3,7 @@
 //! Invariant: requests go nowhere but where the gateway's own settings say, or to the provider of their dialect. What a
 //! session is told of its provider's address (`ANTHROPIC_BASE_URL` and the like) does not count here: it may be ours.
 
-use super::stand_in::{Guard, Limits, Upstream, Upstreams};
+use super::stand_in::{Limits, Upstream, Upstreams};
 use crate::config::{self, GatewaySettings, Provider, Settings, Spool, url};
 use crate::exit::Usage;
 use crate::reach;
@@ -13,7 +13,6 @@ use outlast_engine::knowledge::Knowledge;
 use outlast_engine::transport::{Forwarder, HttpSettings};
 use outlast_engine::{CancellationToken, Clock};
 use outlast_mock::{Options, Server};
-use outlast_server::gateway::guard::{ClientKeys, Names, Token};
 use std::collections::HashMap;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -132,15 +131,6 @@ impl Workshop {
         tokio::spawn(server.serve(self.stop.clone()));
         self.scripted.insert(script.to_owned(), url.clone());
         Ok(url)
-    }
-}
-
-/// Who may ask, and with what.
-pub(super) fn guard(settings: &GatewaySettings, token: Token) -> Guard {
-    Guard {
-        names: Names::new(settings.names.clone(), settings.origins.clone()),
-        keys: ClientKeys::new(settings.client_keys.clone(), &token),
-        token,
     }
 }
 

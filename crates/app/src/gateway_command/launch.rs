@@ -35,7 +35,7 @@ pub(super) fn run(arguments: &LaunchArguments) -> anyhow::Result<Exit> {
     runtime::run(async {
         // From here on: a Ctrl-C before the program runs is its business, too.
         let signals = Source::new();
-        let log = log::sink(arguments.log);
+        let log = log::sink(arguments.log)?;
         let started = start(&settings, For::Program, clock, log).await?;
         let ended = launch(&arguments.program, &settings, (&started, signals)).await;
         started.stop.cancel();

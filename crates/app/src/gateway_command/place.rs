@@ -145,6 +145,7 @@ mod tests {
         }
     }
 
+    #[cfg(unix)]
     #[test]
     fn a_gateway_is_known_while_it_runs() {
         let home = tempfile::tempdir().unwrap();
@@ -155,14 +156,15 @@ mod tests {
         let parent = gateway(4181, std::os::unix::process::parent_id());
         let _other = Left::in_home(home.path(), &parent).unwrap();
         let both = vec![own.clone(), parent.clone()];
-        assert_eq!(meant(home.path(), which(None)), Ok(both));
-        assert_eq!(meant(home.path(), which(Some(4181))), Ok(vec![parent]));
+        assert_eq!(meant(home.path(), which(None)).unwrap(), both);
+        assert_eq!(meant(home.path(), which(Some(4181))).unwrap(), [parent]);
         let problem = meant(home.path(), which(Some(1))).unwrap_err().0;
         assert!(problem.ends_with("4180, 4181"), "{problem}");
         drop(left);
         assert_eq!(running(home.path()).len(), 1);
     }
 
+    #[cfg(unix)]
     #[test]
     fn what_a_dead_gateway_left_is_removed() {
         let home = tempfile::tempdir().unwrap();

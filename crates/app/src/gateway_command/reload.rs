@@ -3,10 +3,11 @@
 //! Invariant: settings that are wrong change nothing; what is wrong is said, and the old ones stay.
 
 use super::assemble::Workshop;
-use super::stand_in::{Event, Handle, Sink};
+use super::stand_in::Handle;
 use super::start::not_itself;
 use crate::config::{self, Settings, Warn};
 use outlast_engine::CancellationToken;
+use outlast_server::gateway::log::{Event, Sink, What};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -44,8 +45,13 @@ impl Keeper {
             // Before they are read: what changes meanwhile is seen the next time.
             known = state(&self.files);
             let read = self.reload().await;
+            let problem = read.err().map(|error| format!("{error:#}"));
             self.log.say(&Event {
-                problem: read.err().map(|error| format!("{error:#}")),
+                at: self.workshop.clock.now(),
+                request: None,
+                what: What::Reload {
+                    problem: problem.as_deref(),
+                },
             });
         }
     }

@@ -40,7 +40,7 @@ async fn serve(
     clock: Arc<dyn Clock>,
 ) -> anyhow::Result<Exit> {
     let mut signals = interrupt::signals_but_hang_up();
-    let log = log::sink(arguments.log);
+    let log = log::sink(arguments.log)?;
     let started = start(&settings, For::Everyone, clock, log.clone()).await?;
     print(&greeting(started.running.address, &settings[0].gateway))?;
     let keeper = Keeper {

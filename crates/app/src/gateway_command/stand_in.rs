@@ -8,6 +8,7 @@ use outlast_engine::transport::Forwarder;
 use outlast_engine::{CancellationToken, Clock};
 use outlast_kernel::policy::Policy;
 use outlast_server::gateway::guard::{ClientKeys, Names, Token};
+use outlast_server::gateway::log::Sink;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -37,12 +38,6 @@ pub(super) struct Limits {
     pub(super) drain: Duration,
 }
 
-pub(super) struct Guard {
-    pub(super) names: Names,
-    pub(super) keys: ClientKeys,
-    pub(super) token: Token,
-}
-
 pub(super) struct Setup {
     pub(super) listen: SocketAddr,
     pub(super) upstreams: Upstreams,
@@ -51,18 +46,10 @@ pub(super) struct Setup {
     pub(super) knowledge: Knowledge,
     pub(super) holds_file: Option<PathBuf>,
     pub(super) spool: Option<PathBuf>,
-    pub(super) guard: Guard,
+    pub(super) names: Names,
+    pub(super) token: Option<Token>,
+    pub(super) client_keys: Option<ClientKeys>,
     pub(super) log: Arc<dyn Sink>,
-}
-
-pub(super) trait Sink: Send + Sync {
-    fn say(&self, event: &Event);
-}
-pub(super) struct Event {
-    pub(super) problem: Option<String>,
-}
-impl Sink for () {
-    fn say(&self, _: &Event) {}
 }
 
 pub(super) struct Gateway(tokio::net::TcpListener);

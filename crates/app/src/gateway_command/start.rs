@@ -1,14 +1,15 @@
 //! A gateway in this process, from its settings to its end.
 
-use super::assemble::{Workshop, guard, is_itself, limits, spool};
+use super::assemble::{Workshop, is_itself, limits, spool};
 use super::place::{Left, Running};
-use super::stand_in::{Gateway, Handle, Setup, Sink};
+use super::stand_in::{Gateway, Handle, Setup};
 use crate::config::Settings;
 use crate::exit::Usage;
 use crate::{home, knowledge};
 use anyhow::Context;
 use outlast_engine::{CancellationToken, Clock};
-use outlast_server::gateway::guard::Token;
+use outlast_server::gateway::guard::{ClientKeys, Names, Token};
+use outlast_server::gateway::log::Sink;
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -54,6 +55,7 @@ pub(super) async fn start(
         stop: stop.clone(),
         scripted: HashMap::new(),
     };
+    let token = Token::kept_in(&home)?;
     let setup = Setup {
         listen: gateway.listen,
         upstreams: workshop.upstreams(settings).await?,
@@ -66,7 +68,9 @@ pub(super) async fn start(
             For::Program => None,
         },
         spool: spool(gateway, &home),
-        guard: guard(gateway, Token::kept_in(&home)?),
+        names: Names::new(gateway.names.clone(), gateway.origins.clone()),
+        client_keys: Some(ClientKeys::new(gateway.client_keys.clone(), &token)),
+        token: Some(token),
         log,
     };
     let served = Gateway::bind(setup).await;
