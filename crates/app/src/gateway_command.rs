@@ -13,7 +13,6 @@ mod log;
 mod place;
 mod reload;
 mod serve;
-mod stand_in;
 mod start;
 mod status;
 mod view;

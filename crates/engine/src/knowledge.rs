@@ -261,7 +261,10 @@ impl Knowledge {
     /// Until when the provider said not to come, if something is wrong at that gate.
     pub fn stated_end(&self, gate: &str) -> Option<Timestamp> {
         let scenes = lock(&self.0.scenes);
-        let gate = &scenes.get(gate).filter(|scene| !scene.gate.is_closed())?.gate;
+        let gate = &scenes
+            .get(gate)
+            .filter(|scene| !scene.gate.is_closed())?
+            .gate;
         Some(gate.not_before())
     }
 

@@ -78,7 +78,9 @@ pub struct Setup {
 
 /// An address that cannot be listened on.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot listen on {address}: {source}; choose another with --listen, port 0 takes any that is free")]
+#[error(
+    "cannot listen on {address}: {source}; choose another with --listen, port 0 takes any that is free"
+)]
 pub struct ListenError {
     address: SocketAddr,
     source: std::io::Error,
@@ -164,7 +166,11 @@ impl Gateway {
 impl Handle {
     /// From now on requests go there. Those that are under way stay where they are.
     pub fn reload(&self, upstreams: Upstreams) {
-        let mut current = self.0.upstreams.write().unwrap_or_else(PoisonError::into_inner);
+        let mut current = self
+            .0
+            .upstreams
+            .write()
+            .unwrap_or_else(PoisonError::into_inner);
         *current = Arc::new(upstreams);
     }
 }

@@ -16,6 +16,9 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// Ten thousand requests that wait are a few MiB.
 const MOST_BYTES: usize = 64 << 20;
 
+/// Another gateway may have it.
+const NO_SUCH_REQUEST: &str = "no_such_request";
+
 /// What can be asked of a gateway.
 #[derive(Clone, Copy)]
 pub(super) enum Question<'a> {
@@ -50,7 +53,7 @@ impl Question<'_> {
     }
 }
 
-/// Asks a gateway of this home; the answer is its JSON.
+/// Asks a gateway of this home; the answer is its JSON, or nothing where no such request waits.
 pub(super) async fn ask(
     running: &Running,
     home: &Path,
@@ -69,8 +72,10 @@ pub(super) async fn ask(
     let answer = answer.with_context(|| format!("the gateway at {url} does not answer"))?;
     let (status, body) = answer.with_context(|| format!("cannot ask the gateway at {url}"))?;
     let body: Value = serde_json::from_slice(&body).unwrap_or_default();
-    if status == 200 {
-        return Ok(body);
+    match (status, body["error"]["code"].as_str()) {
+        (200, _) => return Ok(body),
+        (404, Some(NO_SUCH_REQUEST)) => return Ok(Value::Null),
+        _ => {}
     }
     let said = body["error"]["message"].as_str().unwrap_or_default();
     bail!(

@@ -3,7 +3,6 @@
 //! Invariant: requests go nowhere but where the gateway's own settings say, or to the provider of their dialect. What a
 //! session is told of its provider's address (`ANTHROPIC_BASE_URL` and the like) does not count here: it may be ours.
 
-use super::stand_in::{Limits, Upstream, Upstreams};
 use crate::config::{self, GatewaySettings, Provider, Settings, Spool, url};
 use crate::exit::Usage;
 use crate::reach;
@@ -13,6 +12,7 @@ use outlast_engine::knowledge::Knowledge;
 use outlast_engine::transport::{Forwarder, HttpSettings};
 use outlast_engine::{CancellationToken, Clock};
 use outlast_mock::{Options, Server};
+use outlast_server::gateway::{Limits, Upstream, Upstreams};
 use std::collections::HashMap;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};

@@ -43,7 +43,8 @@ fn everywhere(which: Which, question: Question<'_>) -> anyhow::Result<u64> {
         let mut count = 0;
         for running in &meant {
             let answer = ask(running, &home, question).await?;
-            count += answer["requests"].as_u64().unwrap_or_default();
+            let is_done = answer["cancelled"].is_string();
+            count += answer["retried"].as_u64().unwrap_or(is_done.into());
         }
         Ok(count)
     })

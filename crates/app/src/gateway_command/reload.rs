@@ -3,10 +3,10 @@
 //! Invariant: settings that are wrong change nothing; what is wrong is said, and the old ones stay.
 
 use super::assemble::Workshop;
-use super::stand_in::Handle;
 use super::start::not_itself;
 use crate::config::{self, Settings, Warn};
 use outlast_engine::CancellationToken;
+use outlast_server::gateway::Handle;
 use outlast_server::gateway::log::{Event, Sink, What};
 use std::net::SocketAddr;
 use std::path::PathBuf;

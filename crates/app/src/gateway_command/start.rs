@@ -2,7 +2,6 @@
 
 use super::assemble::{Workshop, is_itself, limits, spool};
 use super::place::{Left, Running};
-use super::stand_in::{Gateway, Handle, Setup};
 use crate::config::Settings;
 use crate::exit::Usage;
 use crate::{home, knowledge};
@@ -10,6 +9,7 @@ use anyhow::Context;
 use outlast_engine::{CancellationToken, Clock};
 use outlast_server::gateway::guard::{ClientKeys, Names, Token};
 use outlast_server::gateway::log::Sink;
+use outlast_server::gateway::{Gateway, Handle, Setup};
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -73,8 +73,7 @@ pub(super) async fn start(
         token: Some(token),
         log,
     };
-    let served = Gateway::bind(setup).await;
-    let served = served.with_context(|| taken(gateway.listen))?;
+    let served = Gateway::bind(setup).await?;
     let address = served.address();
     not_itself(&settings[0], address)?;
     let running = Running {
@@ -93,12 +92,6 @@ pub(super) async fn start(
         stop,
         _left: left,
     })
-}
-
-fn taken(address: SocketAddr) -> String {
-    format!(
-        "cannot listen on {address}; `outlast gateway status` shows gateways that run, `--listen 127.0.0.1:0` takes any port that is free"
-    )
 }
 
 /// An upstream that is the gateway itself would never answer.

@@ -2,13 +2,15 @@
 
 use super::ask::{Question, ask};
 use super::place::{self, Running};
-use super::view::{Status, View};
+use super::view::View;
+use super::view::stand_in::Status;
 use crate::cli::Which;
 use crate::exit::Exit;
 use crate::output::{print, safe_json};
 use crate::run_view::{cut, stdout_size};
-use crate::{home, interrupt, runtime, settings};
-use outlast_engine::Clock;
+use crate::{home, interrupt, runtime};
+use anyhow::Context;
+use serde::Deserialize;
 use serde_json::Value;
 use std::io::IsTerminal;
 use std::path::Path;
@@ -28,18 +30,17 @@ pub(super) struct Form {
 
 pub(super) fn run(which: Which, form: Form) -> anyhow::Result<Exit> {
     let home = home::path()?;
-    let clock = settings::clock()?;
     runtime::run(async {
         if !form.watch {
             let all = ask_all(&home, which).await?;
             return match form.json {
                 true => print(&json(&all)?),
-                false => print(&(lines(&all, (&clock, columns())).join("\n") + "\n")),
+                false => print(&(lines(&all, columns())?.join("\n") + "\n")),
             };
         }
         let mut signals = interrupt::signals();
         tokio::select! {
-            watched = watch(&home, (which, form), &clock) => watched,
+            watched = watch(&home, which, form) => watched,
             _ = signals.next() => Ok(Exit::Success),
         }
     })
@@ -70,21 +71,21 @@ fn json(all: &Answers) -> anyhow::Result<String> {
     all.iter().map(line).collect()
 }
 
-fn lines(all: &Answers, (clock, columns): (&dyn Clock, usize)) -> Vec<String> {
+fn lines(all: &Answers, columns: usize) -> anyhow::Result<Vec<String>> {
     let mut lines = Vec::new();
     for (running, answer) in all {
         if !lines.is_empty() {
             lines.push(String::new());
         }
-        let status: Status = serde_json::from_value(answer.clone()).unwrap_or_default();
+        let status = Status::deserialize(answer);
+        let status = status.context("the gateway is of another version")?;
         let view = View {
             running,
             status: &status,
-            now: clock.now(),
         };
         lines.extend(view.lines(columns));
     }
-    lines
+    Ok(lines)
 }
 
 fn columns() -> usize {
@@ -95,18 +96,14 @@ fn columns() -> usize {
 }
 
 /// Says it again whenever it has changed; on a terminal in place.
-async fn watch(
-    home: &Path,
-    (which, form): (Which, Form),
-    clock: &dyn Clock,
-) -> anyhow::Result<Exit> {
+async fn watch(home: &Path, which: Which, form: Form) -> anyhow::Result<Exit> {
     let in_place = std::io::stdout().is_terminal() && !form.json;
     let mut painted: Vec<String> = Vec::new();
     loop {
         let all = ask_all(home, which).await?;
         let lines = match form.json {
             true => vec![json(&all)?.trim_end().to_owned()],
-            false => fitting(lines(&all, (clock, columns())), in_place),
+            false => fitting(lines(&all, columns())?, in_place),
         };
         if lines != painted {
             let back = match (in_place, painted.len()) {

@@ -1,6 +1,6 @@
 //! Where a gateway stands, in lines for a person.
 //!
-//! Pure: time and room come in as arguments. Invariant: no line is wider than there is room for, and nothing that comes
+//! Pure. Times are counted by the clock of the gateway, which may not be ours. Invariant: no line is wider than there is room for, and nothing that comes
 //! from outside can make another one, or be obeyed by a terminal.
 
 use super::place::Running;
@@ -12,139 +12,134 @@ use outlast_kernel::verdict::Cause;
 use serde::Deserialize;
 use std::time::Duration;
 
-/// What a gateway says of itself. What it does not say is nothing.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default)]
-pub(super) struct Status {
-    since: Option<Timestamp>,
-    connections: u64,
-    in_flight: u64,
-    accounts: Vec<Account>,
-    gates: Vec<Gate>,
-    waiting: Vec<Waiting>,
+use stand_in::{Account, Gate, Status, Waiting};
+
+pub(super) mod stand_in {
+    use super::*;
+
+    #[derive(Clone, Debug, Deserialize)]
+    pub(in super::super) struct Status {
+        pub(super) now: Timestamp,
+        pub(super) listening_since: Timestamp,
+        pub(super) draining: bool,
+        pub(super) accounts: Vec<Account>,
+        pub(super) gates: Vec<Gate>,
+        pub(super) waiting: Vec<Waiting>,
+        pub(super) counters: Counters,
+    }
+
+    #[derive(Clone, Debug, Deserialize)]
+    pub(in super::super) struct Counters {
+        pub(super) connections: u64,
+        pub(super) in_flight: u64,
+        pub(super) held: u64,
+    }
+
+    #[derive(Clone, Debug, Deserialize)]
+    pub(in super::super) struct Account {
+        pub(super) name: String,
+        pub(super) provider: String,
+        #[serde(default)]
+        pub(super) model: Option<String>,
+        #[serde(default)]
+        pub(super) cause: Option<Cause>,
+        #[serde(default)]
+        pub(super) until: Option<Timestamp>,
+    }
+
+    #[derive(Clone, Debug, Deserialize)]
+    pub(in super::super) struct Gate {
+        pub(super) name: String,
+        #[serde(default)]
+        pub(super) cause: Option<Cause>,
+        #[serde(default)]
+        pub(super) until: Option<Timestamp>,
+        pub(super) waiting: u64,
+    }
+
+    #[derive(Clone, Debug, Deserialize)]
+    pub(in super::super) struct Waiting {
+        pub(super) id: String,
+        pub(super) client: String,
+        #[serde(default)]
+        pub(super) model: Option<String>,
+        #[serde(default)]
+        pub(super) account: Option<String>,
+        pub(super) path: String,
+        pub(super) since: Timestamp,
+        #[serde(default)]
+        pub(super) cause: Option<Cause>,
+        pub(super) attempts: u32,
+        pub(super) resent: u32,
+        #[serde(default)]
+        pub(super) wake: Option<Timestamp>,
+        pub(super) abandoned: bool,
+    }
 }
 
-/// An account, and what is held against it.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default)]
-struct Account {
-    name: String,
-    provider: String,
-    blocks: Vec<Block>,
-}
-
-#[derive(Clone, Debug, Deserialize)]
-struct Block {
-    cause: Cause,
-    until: Timestamp,
-    #[serde(default)]
-    model: Option<String>,
-}
-
-/// What is known of a provider that fails.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default)]
-struct Gate {
-    name: String,
-    cause: Option<Cause>,
-    until: Option<Timestamp>,
-    waiting: u64,
-}
-
-/// A request that waits.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default)]
-struct Waiting {
-    id: String,
-    client: String,
-    model: Option<String>,
-    account: Option<String>,
-    path: String,
-    cause: Option<Cause>,
-    attempts: u32,
-    resent: u32,
-    since: Option<Timestamp>,
-    wake: Option<Timestamp>,
-    /// Its client has left, and is expected to come back.
-    abandoned: bool,
-}
-
-/// One gateway at one time.
+/// One gateway, as it was when it was asked.
 pub(super) struct View<'a> {
     pub(super) running: &'a Running,
     pub(super) status: &'a Status,
-    pub(super) now: Timestamp,
 }
 
 impl View<'_> {
     /// All that there is to say, in lines of at most so many columns.
     pub(super) fn lines(&self, columns: usize) -> Vec<String> {
+        let status = self.status;
+        let accounts = status.accounts.iter().map(|one| self.account(one));
+        let gates = status.gates.iter().map(|one| self.gate(one));
+        let waiting = status.waiting.iter().map(|one| self.waiting(one));
         let mut lines = vec![self.headline()];
-        lines.extend(section("accounts", self.accounts()));
-        lines.extend(section("providers that fail", self.gates()));
-        lines.extend(section("waiting", self.waiting()));
+        lines.extend(section("accounts", accounts.collect()));
+        lines.extend(section("providers that fail", gates.collect()));
+        lines.extend(section("waiting", waiting.collect()));
         lines.iter().map(|line| cut(line, columns)).collect()
     }
 
     fn headline(&self) -> String {
-        let Running { pid, .. } = self.running;
-        let Status {
-            connections,
-            in_flight,
-            waiting,
-            ..
-        } = self.status;
-        let up = match self.status.since {
-            Some(since) => format!(", up {}", whole(self.now.since(since))),
-            None => String::new(),
+        let Status { now, counters, .. } = self.status;
+        let (url, pid) = (self.running.url(), self.running.pid);
+        let up = whole(now.since(self.status.listening_since));
+        let state = match self.status.draining {
+            true => ", ending",
+            false => "",
         };
-        let held = waiting.iter().filter(|one| !one.abandoned).count();
-        let url = self.running.url();
         format!(
-            "{url} (pid {pid}{up}): {connections} connections, {in_flight} requests, {held} waiting"
+            "{url} (pid {pid}, up {up}{state}): {} connections, {} requests under way, {} waiting",
+            counters.connections, counters.in_flight, counters.held
         )
     }
 
-    fn accounts(&self) -> Vec<Vec<String>> {
-        let row = |account: &Account| {
-            let blocks = account.blocks.iter();
-            let blocks = blocks.filter(|block| block.until > self.now);
-            let state: Vec<String> = blocks.map(|block| self.block(block)).collect();
-            let state = match state.is_empty() {
-                true => "free".to_owned(),
-                false => state.join("; "),
-            };
-            vec![one_line(&account.name), one_line(&account.provider), state]
+    fn account(&self, account: &Account) -> Vec<String> {
+        let until = account.until.filter(|until| *until > self.status.now);
+        let state = match until {
+            None => "free".to_owned(),
+            Some(until) => {
+                let cause = account.cause.map_or("blocked", Cause::phrase);
+                let model = account.model.as_deref();
+                let model =
+                    model.map_or(String::new(), |model| format!(" for {}", one_line(model)));
+                format!("{cause}{model}, free {}", self.left(until))
+            }
         };
-        self.status.accounts.iter().map(row).collect()
+        vec![one_line(&account.name), one_line(&account.provider), state]
     }
 
-    fn block(&self, block: &Block) -> String {
-        let model = block.model.as_deref();
-        let model = model.map_or(String::new(), |model| format!(" for {}", one_line(model)));
-        let cause = block.cause.phrase();
-        format!("{cause}{model}, free {}", self.left(block.until))
-    }
-
-    fn gates(&self) -> Vec<Vec<String>> {
-        let row = |gate: &Gate| {
-            let cause = gate.cause.map_or("failing", Cause::phrase);
-            let next = gate.until.map_or(String::new(), |until| {
-                format!("next try {}", self.left(until))
-            });
-            let line = format!("{} in line", gate.waiting);
-            vec![one_line(&gate.name), cause.to_owned(), next, line]
+    fn gate(&self, gate: &Gate) -> Vec<String> {
+        let next = match gate.until {
+            Some(until) => format!("next try {}", self.left(until)),
+            None => "being tried".to_owned(),
         };
-        self.status.gates.iter().map(row).collect()
+        vec![
+            one_line(&gate.name),
+            gate.cause.map_or("failing", Cause::phrase).to_owned(),
+            next,
+            format!("{} in line", gate.waiting),
+        ]
     }
 
-    fn waiting(&self) -> Vec<Vec<String>> {
-        let mut all: Vec<&Waiting> = self.status.waiting.iter().collect();
-        all.sort_by_key(|one| (one.abandoned, one.since));
-        all.into_iter().map(|one| self.request(one)).collect()
-    }
-
-    fn request(&self, one: &Waiting) -> Vec<String> {
+    fn waiting(&self, one: &Waiting) -> Vec<String> {
         let model = one.model.as_deref().unwrap_or(&one.path);
         let account = one.account.as_deref().filter(|name| !name.is_empty());
         let account = account.map_or(String::new(), |name| format!(" ({})", one_line(name)));
@@ -152,9 +147,6 @@ impl View<'_> {
             Some(wake) => format!("next try {}", self.left(wake)),
             None => "next try when its turn comes".to_owned(),
         };
-        let since = one.since.map_or(String::new(), |since| {
-            format!("for {}", whole(self.now.since(since)))
-        });
         let state = match (one.abandoned, one.resent) {
             (true, _) => "its client has left".to_owned(),
             (false, 0) => String::new(),
@@ -168,19 +160,19 @@ impl View<'_> {
             one.cause.map_or("", Cause::phrase).to_owned(),
             format!("attempt {}", one.attempts),
             next,
-            since,
+            format!("for {}", whole(self.status.now.since(one.since))),
             state,
         ]
     }
 
     /// How long it is until then, and when that is.
     fn left(&self, until: Timestamp) -> String {
-        let seconds = millis(until.since(self.now)).div_ceil(1000);
-        match seconds {
+        let now = self.status.now;
+        match millis(until.since(now)).div_ceil(1000) {
             0 => "now".to_owned(),
             seconds => {
                 let left = whole(Duration::from_secs(seconds));
-                format!("in {left}, at {}", time_of_day(until, self.now))
+                format!("in {left}, at {}", time_of_day(until, now))
             }
         }
     }

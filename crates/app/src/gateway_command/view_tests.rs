@@ -11,24 +11,30 @@ fn at(seconds: u64) -> Timestamp {
 fn busy() -> Value {
     let at = |seconds| at(seconds).to_string();
     json!({
-        "since": at(0), "connections": 12, "in_flight": 9,
+        "version": "0.1.0", "now": at(3600), "listening_since": at(0), "address": "127.0.0.1:4180", "draining": true, "upstreams": [],
+        "counters": {
+            "requests": 100, "answered": 90, "attempts_failed": 20, "retries": 18, "taken_up": 3, "refused": 1,
+            "connections": 12, "in_flight": 9, "held": 2,
+        },
         "accounts": [
-            { "name": "spare", "provider": "anthropic", "blocks": [] },
-            { "name": "work", "provider": "anthropic", "blocks": [
-                { "cause": "usage_limit", "model": null, "until": at(7200) },
-                { "cause": "rate_limited", "model": "claude-opus-4-5", "until": at(3612) },
-            ] },
-            { "name": "over", "provider": "openai", "blocks": [{ "cause": "overloaded", "model": null, "until": at(10) }] },
+            { "name": "spare", "provider": "anthropic", "state": "free" },
+            { "name": "work", "provider": "anthropic", "state": "blocked", "cause": "usage_limit", "until": at(7200) },
+            { "name": "work", "provider": "anthropic", "state": "blocked", "cause": "rate_limited", "model": "claude-opus-4-5",
+              "until": at(3612) },
+            { "name": "over", "provider": "openai", "state": "blocked", "cause": "overloaded", "until": at(10) },
         ],
         "gates": [
             { "name": "anthropic/work/claude-opus-4-5", "cause": "overloaded", "until": at(3605), "waiting": 2 },
+            { "name": "openai//gpt-5.1", "waiting": 0 },
         ],
         "waiting": [
-            { "id": "req-3", "client": "openai-sdk-python", "path": "/v1/embeddings", "attempts": 1, "since": at(3590), "abandoned": true },
-            { "id": "req-2", "client": "codex", "model": "gpt-5.1\u{1b}[2J", "path": "/v1/responses", "cause": "rate_limited", "attempts": 1,
-              "resent": 2, "since": at(3500), "wake": at(3601) },
-            { "id": "req-1", "client": "claude-code", "model": "claude-opus-4-5", "account": "work", "path": "/v1/messages",
-              "cause": "overloaded", "attempts": 7, "since": at(600), "wake": at(5400) },
+            { "id": "req-1", "client": "claude-code", "dialect": "anthropic", "model": "claude-opus-4-5", "account": "work",
+              "path": "/v1/messages", "cause": "overloaded", "attempts": 7, "resent": 0, "since": at(600), "wake": at(5400),
+              "abandoned": false },
+            { "id": "req-2", "client": "codex", "dialect": "openai-responses", "model": "gpt-5.1\u{1b}[2J", "path": "/v1/responses",
+              "cause": "rate_limited", "attempts": 1, "resent": 2, "since": at(3500), "wake": at(3601), "abandoned": false },
+            { "id": "req-3", "client": "openai-sdk-python", "dialect": "openai", "path": "/v1/embeddings", "attempts": 1, "resent": 1,
+              "since": at(3590), "abandoned": true },
         ],
     })
 }
@@ -43,7 +49,6 @@ fn lines(status: &Value, columns: usize) -> String {
     let view = View {
         running: &running,
         status: &status,
-        now: at(3600),
     };
     let mut text = view.lines(columns).join("\n");
     // Times of day are those of the machine.
@@ -60,8 +65,16 @@ fn a_busy_gateway_is_seen_whole() {
 
 #[test]
 fn a_gateway_that_has_nothing_to_do_is_one_line() {
+    let mut idle = busy();
+    for list in ["accounts", "gates", "waiting"] {
+        idle[list] = json!([]);
+    }
+    for gauge in ["connections", "in_flight", "held"] {
+        idle["counters"][gauge] = 0.into();
+    }
+    idle["draining"] = false.into();
     assert_eq!(
-        lines(&json!({}), 80),
-        "http://127.0.0.1:4180 (pid 4711): 0 connections, 0 requests, 0 waiting"
+        lines(&idle, 100),
+        "http://127.0.0.1:4180 (pid 4711, up 1h): 0 connections, 0 requests under way, 0 waiting"
     );
 }

@@ -67,12 +67,19 @@ async fn where_nothing_is_wrong_everyone_passes_at_once() {
 async fn of_a_thousand_that_wait_one_probes_and_all_follow_in_order_along_a_ramp() {
     let rig = Rig::new();
     rig.break_down().await;
-    let (probes, is_up) = (Arc::new(AtomicUsize::new(0)), rig.clock.now() + Duration::from_secs(600));
+    let (probes, is_up) = (
+        Arc::new(AtomicUsize::new(0)),
+        rig.clock.now() + Duration::from_secs(600),
+    );
     let served: Arc<Mutex<Vec<(usize, Timestamp)>>> = Arc::default();
     let mut calls = tokio::task::JoinSet::new();
     for number in 0..1000 {
         let mut place = rig.line_up();
-        let (desk, gate, clock) = (rig.desk.clone(), Arc::clone(&rig.gate), Arc::clone(&rig.clock));
+        let (desk, gate, clock) = (
+            rig.desk.clone(),
+            Arc::clone(&rig.gate),
+            Arc::clone(&rig.clock),
+        );
         let (probes, served) = (Arc::clone(&probes), Arc::clone(&served));
         let since = clock.now();
         calls.spawn(async move {
@@ -96,7 +103,9 @@ async fn of_a_thousand_that_wait_one_probes_and_all_follow_in_order_along_a_ramp
     assert!((30..60).contains(&probes), "{probes} probes");
     let first = served[0].1;
     assert!(first.since(is_up) < Duration::from_secs(20));
-    let in_first_second = served.iter().filter(|(_, at)| at.since(first) < Duration::from_secs(1));
+    let in_first_second = served
+        .iter()
+        .filter(|(_, at)| at.since(first) < Duration::from_secs(1));
     assert!(in_first_second.count() < 10, "a stampede");
     let numbers: Vec<usize> = served.iter().skip(1).map(|(number, _)| *number).collect();
     assert!(numbers.is_sorted(), "not in order");
@@ -112,7 +121,10 @@ async fn a_stated_time_is_waited_for() {
     first.failed(&Judged::new(stated)).await;
     let admission = rig.line_up().await;
     let waited = rig.clock.now().since(begun);
-    assert!(waited >= Duration::from_secs(90) && waited < Duration::from_secs(95), "{waited:?}");
+    assert!(
+        waited >= Duration::from_secs(90) && waited < Duration::from_secs(95),
+        "{waited:?}"
+    );
     admission.accepted().await;
 }
 

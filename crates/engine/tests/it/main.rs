@@ -7,10 +7,10 @@
     reason = "a test may stop at once, and its tables are long"
 )]
 
-mod desk;
 mod accounts;
 mod adapter;
 mod conservative_streams;
+mod desk;
 mod gate;
 mod http;
 mod journaled;

@@ -164,7 +164,9 @@ mod tests {
         let clock: Arc<dyn Clock> = Arc::new(TimerClock::new(Timestamp::from_millis(0)));
         let alarms = Alarms::start(clock.clone());
         let far = alarms.at(Some(clock.now() + Duration::from_secs(600)));
-        tokio::time::timeout(Duration::from_secs(1), far).await.unwrap_err();
+        tokio::time::timeout(Duration::from_secs(1), far)
+            .await
+            .unwrap_err();
         assert!(alarms.0.set().wakers.is_empty());
     }
 }

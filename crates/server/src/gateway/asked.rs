@@ -191,7 +191,10 @@ fn passed_on(mut headers: HeaderMap, kind: Kind) -> HeaderMap {
     headers.remove(header::HOST);
     headers.remove(header::EXPECT);
     if kind != Kind::Other {
-        headers.insert(header::ACCEPT_ENCODING, HeaderValue::from_static("identity"));
+        headers.insert(
+            header::ACCEPT_ENCODING,
+            HeaderValue::from_static("identity"),
+        );
     }
     headers
 }
@@ -290,4 +293,8 @@ mod tests {
         assert_eq!(&*mark(&HeaderMap::new()), "no-key");
     }
 }
-impl Asked { pub(super) fn identity(&self, _: &Bytes) -> super::holds::Identity { super::holds::Identity::stub() } }
+impl Asked {
+    pub(super) fn identity(&self, _: &Bytes) -> super::holds::Identity {
+        super::holds::Identity::stub()
+    }
+}

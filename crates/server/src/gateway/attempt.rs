@@ -9,9 +9,9 @@ use super::route::Kind;
 use super::upstreams::Upstreams;
 use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, StatusCode, header};
+use outlast_dialect::Sign;
 use outlast_dialect::error_body::{self, Seen};
 use outlast_dialect::relay::{self, Looks, Relay};
-use outlast_dialect::Sign;
 use outlast_engine::Clock;
 use outlast_engine::credential::Credential;
 use outlast_engine::provider::Watchdog;
@@ -183,7 +183,9 @@ impl Attempt<'_> {
     async fn until_content(&self, events: &mut Events, head: Bytes) -> Result<(), Box<Failed>> {
         let mut bytes = Some(head);
         while let Some(piece) = bytes {
-            events.take_in(piece, self.clock.now()).map_err(before_content)?;
+            events
+                .take_in(piece, self.clock.now())
+                .map_err(before_content)?;
             if events.relay.has_content() || events.relay.is_complete() {
                 return Ok(());
             }
@@ -241,7 +243,10 @@ impl Attempt<'_> {
         let body = first.unwrap_or_else(|| body.freeze());
         if self.asked.route.kind == Kind::Inference {
             let now = self.clock.now();
-            let checked = self.asked.dialect().check_whole(self.provider(), &body, now);
+            let checked = self
+                .asked
+                .dialect()
+                .check_whole(self.provider(), &body, now);
             checked.map_err(|failure| with_headers(before_content(failure), headers))?;
         }
         Ok(AnswerBody::Whole(body))
@@ -339,7 +344,9 @@ fn before_content(failure: Box<Failure>) -> Box<Failed> {
 fn with_headers(mut failed: Box<Failed>, headers: &HeaderMap) -> Box<Failed> {
     if failed.failure.headers.is_empty() {
         let all = texts(headers);
-        let all = all.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+        let all = all
+            .iter()
+            .map(|(name, value)| (name.as_str(), value.as_str()));
         failed.failure = failed.failure.with_headers(all);
     }
     failed

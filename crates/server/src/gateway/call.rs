@@ -88,7 +88,12 @@ enum Woken {
 }
 
 impl Call {
-    pub(super) fn new(shared: Arc<Shared>, upstreams: Arc<Upstreams>, asked: Asked, reply: Reply) -> Self {
+    pub(super) fn new(
+        shared: Arc<Shared>,
+        upstreams: Arc<Upstreams>,
+        asked: Asked,
+        reply: Reply,
+    ) -> Self {
         let stated = super::client::stated_timeout(asked.profile, &asked.headers());
         let keeping = Keeping::new(asked.profile, asked.form(), asked.begun).limited_to(stated);
         let strategy = PolicyRetry::new(asked.policy.clone(), Arc::clone(&shared.clock));
@@ -187,7 +192,10 @@ fn said(id: &str, trouble: &Trouble, account: Option<&Chosen>) -> HeaderMap {
     headers.insert("x-outlast-attempts", trouble.attempts.into());
     headers.insert("x-outlast-waited-ms", waited.into());
     let name = account.map(|account| account.name.as_str());
-    for (header, value) in [("x-outlast-request-id", Some(id)), ("x-outlast-account", name)] {
+    for (header, value) in [
+        ("x-outlast-request-id", Some(id)),
+        ("x-outlast-account", name),
+    ] {
         // A name that no header can hold is left out.
         if let Some(value) = value.and_then(|value| HeaderValue::from_str(value).ok()) {
             headers.insert(header, value);
@@ -236,7 +244,14 @@ impl Call {
         let failure = Failure::thrown(name, "taken up after the client came back", now);
         let failure = Judged::new(failure.with_verdict(Verdict::of(cause, Scope::Provider)));
         let since = now;
-        self.state.take_up(Wait { since, until, failure }, now);
+        self.state.take_up(
+            Wait {
+                since,
+                until,
+                failure,
+            },
+            now,
+        );
         self.trouble.wake = Some(until);
         self.trouble.is_shared = outlast_engine::knowledge::is_shared(cause);
     }
@@ -249,7 +264,11 @@ impl Call {
 
     async fn choose_account(&mut self) -> Result<(), String> {
         let upstream = self.upstreams.of(self.asked.route);
-        let Some(accounts) = upstream.accounts.as_ref().filter(|_| self.asked.asks_a_model()) else {
+        let Some(accounts) = upstream
+            .accounts
+            .as_ref()
+            .filter(|_| self.asked.asks_a_model())
+        else {
             return Ok(());
         };
         let in_use = self.account.as_ref().map(|account| account.name.as_str());
@@ -400,7 +419,10 @@ impl Call {
             return Err(End::Full);
         };
         self.asked.pack();
-        let body = std::mem::replace(&mut self.asked.body, super::spool::Body::Memory(bytes::Bytes::new()));
+        let body = std::mem::replace(
+            &mut self.asked.body,
+            super::spool::Body::Memory(bytes::Bytes::new()),
+        );
         self.asked.body = self.shared.spool.put(body).await;
         let account = self.account.as_ref().map(|account| account.name.as_str());
         let about = About {
@@ -412,7 +434,11 @@ impl Call {
             path: self.asked.path().into(),
             begun: self.asked.begun,
         };
-        self.hold = Some(self.shared.holds.begin(identity, about, self.progress(None)));
+        self.hold = Some(
+            self.shared
+                .holds
+                .begin(identity, about, self.progress(None)),
+        );
         Ok(())
     }
 
@@ -421,7 +447,10 @@ impl Call {
         if let Some(hold) = &self.hold {
             hold.update(self.progress(self.trouble.wake.or(wake)), wake);
         }
-        let cause = self.trouble.cause.or_else(|| self.shared.desk.knowledge().cause(gate));
+        let cause = self
+            .trouble
+            .cause
+            .or_else(|| self.shared.desk.knowledge().cause(gate));
         self.say(What::Waiting {
             cause: cause.unwrap_or(Cause::Overloaded),
             attempt: self.trouble.attempts,
@@ -528,7 +557,10 @@ impl Call {
         self.trouble.is_shared = outlast_engine::knowledge::is_shared(cause);
         let dialect = self.asked.route.is_retried().then(|| self.asked.dialect());
         self.shared.metrics.attempt_failed(dialect, cause);
-        let status = failed.refusal.as_ref().map(|refusal| refusal.status.as_u16());
+        let status = failed
+            .refusal
+            .as_ref()
+            .map(|refusal| refusal.status.as_u16());
         self.say(What::AttemptFailed {
             cause,
             attempt: self.trouble.attempts,
@@ -546,12 +578,17 @@ impl Call {
         };
         let model = &self.asked.model;
         let may_refresh = !self.refreshed.contains(&account.name);
-        let standing = accounts.failed(account, model, (&judged, may_refresh)).await;
+        let standing = accounts
+            .failed(account, model, (&judged, may_refresh))
+            .await;
         let renewed = standing == Standing::Renewed;
         if renewed {
             self.refreshed.push(account.name.clone());
         }
-        let another = renewed || accounts.has_free_sibling(&account.name, &self.left, model).await;
+        let another = renewed
+            || accounts
+                .has_free_sibling(&account.name, &self.left, model)
+                .await;
         let switch = Switches {
             account: another,
             ..Switches::NONE

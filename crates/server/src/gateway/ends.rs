@@ -32,7 +32,8 @@ impl Call {
             }
             End::Full => {
                 self.settle();
-                let message = "too many requests wait already; raise gateway.max_waiting or come back later";
+                let message =
+                    "too many requests wait already; raise gateway.max_waiting or come back later";
                 let ending = Ending::Status {
                     status: 503,
                     retry_after: COME_BACK,
@@ -131,13 +132,17 @@ impl Call {
         let failure = failed.failure;
         let Some(refusal) = failed.refusal else {
             let message = self.explained(&failure, why);
-            return self.refuse(Outcome::Failed, status_of(&failure), &message).await;
+            return self
+                .refuse(Outcome::Failed, status_of(&failure), &message)
+                .await;
         };
         if self.reply.has_begun() {
             self.finished(Outcome::Failed, Some(200));
             let message = self.explained(&failure, why);
             let (kind, status) = (kind_of(refusal.status), refusal.status);
-            return self.end_begun(kind, status, &message, Some(refusal.body)).await;
+            return self
+                .end_begun(kind, status, &message, Some(refusal.body))
+                .await;
         }
         self.pass_refusal(refusal, &failure, why).await
     }
@@ -204,7 +209,10 @@ impl Call {
 
     fn own_headers(&self) -> HeaderMap {
         let mut headers = self.said();
-        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        headers.insert(
+            header::CONTENT_TYPE,
+            HeaderValue::from_static("application/json"),
+        );
         headers
     }
 

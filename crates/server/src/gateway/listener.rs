@@ -139,7 +139,9 @@ async fn answer(shared: &Arc<Shared>, received: Received, socket: Socket) -> Opt
         }
     };
     let _counted = shared.metrics.in_flight();
-    Call::new(Arc::clone(shared), upstreams, asked, reply).run().await
+    Call::new(Arc::clone(shared), upstreams, asked, reply)
+        .run()
+        .await
 }
 
 impl Shared {
@@ -147,9 +149,12 @@ impl Shared {
     fn check(&self, parts: &http::request::Parts) -> Result<(), Refused> {
         guard::check(&parts.headers, &parts.uri, &self.guard.names)?;
         let upstreams = self.upstreams();
-        let uses_ours = upstreams.anthropic.accounts.is_some() || upstreams.openai.accounts.is_some();
+        let uses_ours =
+            upstreams.anthropic.accounts.is_some() || upstreams.openai.accounts.is_some();
         match &self.guard.keys {
-            Some(keys) if uses_ours && self.guard.reach == Reach::Beyond => keys.check(&parts.headers),
+            Some(keys) if uses_ours && self.guard.reach == Reach::Beyond => {
+                keys.check(&parts.headers)
+            }
             _ => Ok(()),
         }
     }
@@ -170,7 +175,11 @@ async fn unreadable(shared: &Shared, mut reply: Reply, problem: Unreadable) -> O
             "the request is longer than gateway.max_body allows",
         ),
         Unreadable::TooSlow => (408, "timeout_error", "the request took too long to come"),
-        Unreadable::Broken => (400, "invalid_request_error", "the request could not be read to its end"),
+        Unreadable::Broken => (
+            400,
+            "invalid_request_error",
+            "the request could not be read to its end",
+        ),
     };
     refuse(shared, reply, (status, kind), message).await
 }
@@ -205,7 +214,10 @@ async fn send(reply: Reply, answered: control::Response) -> Option<Socket> {
     headers.insert(header::CONTENT_TYPE, form);
     headers.extend(answered.headers);
     let status = StatusCode::from_u16(answered.status).unwrap_or(StatusCode::OK);
-    reply.whole(status, &headers, answered.body.into()).await.ok()?
+    reply
+        .whole(status, &headers, answered.body.into())
+        .await
+        .ok()?
 }
 
 fn json() -> HeaderMap {

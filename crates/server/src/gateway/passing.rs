@@ -136,7 +136,10 @@ impl Call {
         let shared = std::sync::Arc::clone(&self.shared);
         let mut late = std::pin::pin!(shared.alarms.at(deadline));
         loop {
-            let beat = self.keeping.next().filter(|_| events.relay.is_between_frames());
+            let beat = self
+                .keeping
+                .next()
+                .filter(|_| events.relay.is_between_frames());
             let at = beat.as_ref().map(|(at, _)| *at);
             tokio::select! {
                 biased;
@@ -182,7 +185,10 @@ impl Call {
             return None;
         }
         let message = format!("the answer broke off: {}", judged.failure.message);
-        let frame = self.asked.dialect().final_error_frame("api_error", 502, &message);
+        let frame = self
+            .asked
+            .dialect()
+            .final_error_frame("api_error", 502, &message);
         self.reply.data(&[Bytes::from(frame)]).await.ok()?;
         self.reply.end().await.ok()?
     }

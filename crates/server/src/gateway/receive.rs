@@ -83,7 +83,8 @@ pub(super) async fn next(
 
 async fn read(mut body: Incoming, most: usize, spool: &Spool) -> Result<Body, Unreadable> {
     let announced = body.size_hint().upper();
-    if announced.is_some_and(|length| usize::try_from(length).map_or(true, |length| length > most)) {
+    if announced.is_some_and(|length| usize::try_from(length).map_or(true, |length| length > most))
+    {
         return Err(Unreadable::TooLarge);
     }
     let mut kept = BytesMut::new();

@@ -121,7 +121,11 @@ impl Reply {
         }
         head.extend_from_slice(b"\r\n");
         let without_body = self.asked.is_head;
-        self.stage = Stage::Body(if without_body { Framing::Nothing } else { framing });
+        self.stage = Stage::Body(if without_body {
+            Framing::Nothing
+        } else {
+            framing
+        });
     }
 
     /// Sends what has been written so far.
@@ -129,7 +133,9 @@ impl Reply {
         if self.unsent.is_empty() {
             return Ok(());
         }
-        self.socket.write_all(&mut [IoSlice::new(&self.unsent)]).await?;
+        self.socket
+            .write_all(&mut [IoSlice::new(&self.unsent)])
+            .await?;
         self.unsent.clear();
         Ok(())
     }
@@ -152,7 +158,11 @@ impl Reply {
             self.stage = Stage::Body(Framing::Length(left));
         }
         let body = pieces.iter().map(|piece| IoSlice::new(piece));
-        let end: &[u8] = if framing == Framing::Chunked { b"\r\n" } else { b"" };
+        let end: &[u8] = if framing == Framing::Chunked {
+            b"\r\n"
+        } else {
+            b""
+        };
         let mut all: Vec<IoSlice<'_>> = Vec::with_capacity(pieces.len() + 2);
         all.push(IoSlice::new(&self.unsent));
         all.extend(body);

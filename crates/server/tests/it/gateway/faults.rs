@@ -21,7 +21,10 @@ async fn succeeds(script: &str) {
             let text = answer.text();
             let what = format!("{script} {dialect:?} {streamed}: {answer:?}\n{text}");
             assert_eq!(answer.status, 200, "{what}");
-            assert!(answer.is_whole && is_answered(dialect, streamed, &text), "{what}");
+            assert!(
+                answer.is_whole && is_answered(dialect, streamed, &text),
+                "{what}"
+            );
         }
     }
 }

@@ -59,7 +59,8 @@ impl Rig {
 
     /// Asks for an answer in that dialect.
     pub(super) async fn ask(&self, dialect: Dialect, streamed: bool) -> Answer {
-        self.post(dialect.path(), &[], &request(dialect, streamed)).await
+        self.post(dialect.path(), &[], &request(dialect, streamed))
+            .await
     }
 
     pub(super) async fn post(&self, path: &str, headers: &[(&str, &str)], body: &Value) -> Answer {
@@ -144,7 +145,9 @@ pub(super) fn request(dialect: Dialect, streamed: bool) -> Value {
             json!({ "model": "m", "max_tokens": 100, "stream": streamed, "messages": said })
         }
         Dialect::OpenaiChat => json!({ "model": "m", "stream": streamed, "messages": said }),
-        Dialect::OpenaiResponses => json!({ "model": "m", "stream": streamed, "input": "Say hello" }),
+        Dialect::OpenaiResponses => {
+            json!({ "model": "m", "stream": streamed, "input": "Say hello" })
+        }
     }
 }
 
@@ -211,7 +214,10 @@ fn body(headers: &[(String, String)], bytes: &[u8]) -> (Vec<u8>, bool) {
         return dechunked(bytes);
     }
     let length = value("content-length").map(|(_, length)| length.parse::<usize>().unwrap());
-    (bytes.to_vec(), length.is_none_or(|length| length == bytes.len()))
+    (
+        bytes.to_vec(),
+        length.is_none_or(|length| length == bytes.len()),
+    )
 }
 
 fn dechunked(mut bytes: &[u8]) -> (Vec<u8>, bool) {
