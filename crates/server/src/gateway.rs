@@ -41,7 +41,7 @@ use holds::Holds;
 use log::{Event, Sink, What};
 use metrics::Metrics;
 use outlast_engine::desk::Desk;
-use outlast_engine::knowledge::Knowledge;
+use outlast_engine::knowledge::{Knowledge, Listener};
 use outlast_engine::{CancellationToken, Clock};
 use shared::{Guard, Shared};
 use spool::Spool;
@@ -49,6 +49,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::{Arc, PoisonError, RwLock};
 use tokio::net::TcpListener;
+use tokio::sync::Notify;
 
 /// What a gateway is made of.
 pub struct Setup {
@@ -74,6 +75,8 @@ pub struct Setup {
     pub client_keys: Option<ClientKeys>,
     /// Who is told what happens.
     pub log: Arc<dyn Sink>,
+    /// Who is told that waits cannot be written down.
+    pub notices: Listener,
 }
 
 /// An address that cannot be listened on.
@@ -111,7 +114,7 @@ impl Gateway {
         let shared = Shared {
             alarms: Alarms::start(Arc::clone(&clock)),
             desk: Desk::new(setup.knowledge, Arc::clone(&clock)),
-            holds: Holds::open(setup.holds_file, Arc::clone(&clock)).await,
+            holds: Holds::open(setup.holds_file, Arc::clone(&clock), setup.notices).await,
             metrics: Metrics::new(&client_names),
             log: setup.log,
             guard: Guard {
@@ -125,6 +128,8 @@ impl Gateway {
             upstreams: RwLock::new(Arc::new(setup.upstreams)),
             stopping: CancellationToken::new(),
             since: clock.now(),
+            address,
+            reload: Notify::new(),
             clock,
         };
         Ok(Self {
@@ -164,6 +169,11 @@ impl Gateway {
 }
 
 impl Handle {
+    /// Comes when somebody wants the settings to be read again.
+    pub async fn reload_asked(&self) {
+        self.0.reload.notified().await;
+    }
+
     /// From now on requests go there. Those that are under way stay where they are.
     pub fn reload(&self, upstreams: Upstreams) {
         let mut current = self

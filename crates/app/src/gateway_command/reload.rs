@@ -36,6 +36,7 @@ impl Keeper {
             tokio::select! {
                 () = stop.cancelled() => return,
                 () = hang_up.next() => {}
+                () = self.handle.reload_asked() => {}
                 () = tokio::time::sleep(EVERY) => {
                     if state(&self.files) == known {
                         continue;

@@ -4,8 +4,9 @@ use super::assemble::{Workshop, is_itself, limits, spool};
 use super::place::{Left, Running};
 use crate::config::Settings;
 use crate::exit::Usage;
-use crate::{home, knowledge};
+use crate::{complain, home, knowledge};
 use anyhow::Context;
+use outlast_engine::knowledge::Notice;
 use outlast_engine::{CancellationToken, Clock};
 use outlast_server::gateway::guard::{ClientKeys, Names, Token};
 use outlast_server::gateway::log::Sink;
@@ -72,6 +73,7 @@ pub(super) async fn start(
         client_keys: Some(ClientKeys::new(gateway.client_keys.clone(), &token)),
         token: Some(token),
         log,
+        notices: Arc::new(say),
     };
     let served = Gateway::bind(setup).await?;
     let address = served.address();
@@ -92,6 +94,20 @@ pub(super) async fn start(
         stop,
         _left: left,
     })
+}
+
+/// What is worth knowing of the file of waits.
+fn say(notice: Notice) {
+    complain(&match notice {
+        Notice::Alone { why } => format!(
+            "warning: requests that wait are not written down: {why}; they do not survive the gateway"
+        ),
+        Notice::Joined => "Requests that wait are written down again.".to_owned(),
+        Notice::Replaced { aside } => format!(
+            "warning: the requests that waited are damaged; they are kept as {}, and a new file is begun",
+            aside.display()
+        ),
+    });
 }
 
 /// An upstream that is the gateway itself would never answer.

@@ -1,6 +1,7 @@
 //! What a client asks: its request, and what it says about itself.
 
 use super::client::{self, Form, Profile};
+use super::holds::{self, Identity, Making};
 use super::route::{Kind, Route};
 use super::spool::Body;
 use super::upstreams::Upstreams;
@@ -10,7 +11,10 @@ use http::{HeaderMap, HeaderValue, Method};
 use outlast_dialect::Dialect;
 use outlast_kernel::Timestamp;
 use outlast_kernel::policy::Policy;
+use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
+use std::borrow::Cow;
+use std::collections::BTreeMap;
 
 /// Names the policy of a request.
 const POLICY: &str = "x-outlast-policy";
@@ -119,6 +123,22 @@ impl Asked {
         }
     }
 
+    /// By what the request is known when its client sends it again.
+    pub(super) fn identity(&self, body: &[u8]) -> Identity {
+        let mut identity = Identity::of(&holds::Parts {
+            credential: self.mark.as_bytes(),
+            client: self.profile.name,
+            method: self.method.as_str(),
+            path: &self.target,
+            headers: &self.headers(),
+        });
+        match self.route.dialect {
+            Dialect::OpenaiResponses => hash_members(body, &mut identity),
+            Dialect::Anthropic | Dialect::OpenaiChat => identity.body(body),
+        }
+        identity.finish()
+    }
+
     /// Lets go of the buffers from which it was read.
     pub(super) fn pack(&mut self) {
         if let Head::Open(headers) = &self.head {
@@ -138,6 +158,23 @@ impl Asked {
     /// The path without its query.
     pub(super) fn path(&self) -> &str {
         self.target.split('?').next().unwrap_or_default()
+    }
+}
+
+/// A member that Codex writes in another order each time.
+const UNSTEADY: &str = "client_metadata";
+
+/// The members of a body, but for the one that is not the same when it is sent again.
+fn hash_members(body: &[u8], identity: &mut Making) {
+    match serde_json::from_slice::<BTreeMap<Cow<'_, str>, &RawValue>>(body) {
+        Ok(members) => {
+            for (name, value) in members.iter().filter(|(name, _)| *name != UNSTEADY) {
+                identity.body(name.as_bytes());
+                identity.body(&[0]);
+                identity.body(value.get().as_bytes());
+            }
+        }
+        Err(_) => identity.body(body),
     }
 }
 
@@ -291,10 +328,5 @@ mod tests {
         assert_ne!(one, other);
         assert!(!one.contains("planted") && one.len() == 14);
         assert_eq!(&*mark(&HeaderMap::new()), "no-key");
-    }
-}
-impl Asked {
-    pub(super) fn identity(&self, _: &Bytes) -> super::holds::Identity {
-        super::holds::Identity::stub()
     }
 }

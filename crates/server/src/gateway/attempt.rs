@@ -227,7 +227,12 @@ impl Attempt<'_> {
         let mut body = head;
         let mut first = None;
         while let Some(piece) = self.next(&mut upstream, &watchdog).await? {
-            watchdog.progress(self.clock.now());
+            // Some servers send blanks to show that they are there.
+            if piece.iter().all(u8::is_ascii_whitespace) {
+                watchdog.alive(self.clock.now());
+            } else {
+                watchdog.progress(self.clock.now());
+            }
             match (first.take(), body.is_empty()) {
                 // Most come in one piece, which need not be copied.
                 (None, true) => first = Some(piece),

@@ -215,9 +215,10 @@ impl Call {
         let Some(identity) = self.identity().await else {
             return;
         };
-        let Some(progress) = self.shared.holds.take_up(&identity) else {
+        let Some((hold, progress)) = self.shared.holds.take_up(&identity, self.about()) else {
             return;
         };
+        self.hold = Some(hold);
         let now = self.shared.now();
         self.trouble = Trouble {
             since: Some(progress.since),
@@ -424,22 +425,26 @@ impl Call {
             super::spool::Body::Memory(bytes::Bytes::new()),
         );
         self.asked.body = self.shared.spool.put(body).await;
+        let hold = self
+            .shared
+            .holds
+            .begin(identity, self.about(), self.progress(None));
+        self.hold = Some(hold);
+        Ok(())
+    }
+
+    /// What a person is told of it.
+    fn about(&self) -> About {
         let account = self.account.as_ref().map(|account| account.name.as_str());
-        let about = About {
+        About {
             id: self.asked.id.as_str().into(),
-            client: self.asked.profile.name,
-            dialect: self.asked.dialect(),
-            model: self.asked.model.clone(),
-            account: account.unwrap_or(&self.asked.mark).into(),
+            client: self.asked.profile.name.into(),
+            dialect: Some(self.asked.dialect().name().into()),
+            model: Some(self.asked.model.clone()).filter(|model| !model.is_empty()),
+            account: Some(account.unwrap_or(&self.asked.mark).into()),
             path: self.asked.path().into(),
             begun: self.asked.begun,
-        };
-        self.hold = Some(
-            self.shared
-                .holds
-                .begin(identity, about, self.progress(None)),
-        );
-        Ok(())
+        }
     }
 
     /// Writes the wait down and says it.

@@ -1,94 +1,308 @@
-//! stub
-use outlast_dialect::Dialect;
+//! Requests that are held, and those whose client has left: what each has spent outlives its connection and this process.
+//!
+//! A client that gave up sends its request again. It then takes up what its first connection had spent instead of starting
+//! anew, so that its retries and ours do not multiply.
+//!
+//! Invariants: what a client has left is taken up once, and never while its connection is open; no request waits for the
+//! file, and without it all goes on in memory, which is said once; nothing secret and no body is kept, only hashes.
+//! Not here: when a request has to wait, and for how long (see `call`).
+
+mod hold;
+mod identity;
+mod join;
+mod known;
+mod row;
+
+pub use hold::{Command, Hold};
+pub use identity::{Identity, Making, Parts};
+
+use hold::Signal;
+use join::Link;
+use known::{Held, Key, Known, Standing};
 use outlast_engine::Clock;
+use outlast_engine::knowledge::Listener;
 use outlast_kernel::Timestamp;
 use outlast_kernel::budget::{Chain, Prompt};
 use outlast_kernel::verdict::Cause;
+use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
-use std::sync::Arc;
-/// a
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// How long what a client has left is kept for it, after it left or after the time at which it was told to come back.
+pub const TAKE_UP_TIME: Duration = Duration::from_secs(30 * 60);
+
+/// What a request has spent, over all connections that asked for it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Progress {
-    /// a
+    /// Of its chain of retries.
     pub chain: Chain,
-    /// a
+    /// Of its whole budget.
     pub prompt: Prompt,
-    /// a
+    /// When it failed first.
     pub since: Timestamp,
-    /// a
+    /// When it is to be tried next.
     pub wake: Option<Timestamp>,
-    /// a
+    /// How often it was tried.
     pub attempts: u32,
-    /// a
+    /// How often its client has sent it again.
     pub resent: u32,
-    /// a
+    /// What went wrong last.
     pub cause: Option<Cause>,
 }
-/// a
-pub struct Identity([u8; 32]);
-/// a
+
+/// What a person is told of a request; there is nothing secret in it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct About {
-    /// a
+    /// What it is known by.
     pub id: Box<str>,
-    /// a
-    pub client: &'static str,
-    /// a
-    pub dialect: Dialect,
-    /// a
-    pub model: Box<str>,
-    /// a
-    pub account: Box<str>,
-    /// a
+    /// The name of its client.
+    pub client: Box<str>,
+    /// The dialect in which it asks.
+    pub dialect: Option<Box<str>>,
+    /// The model that it asks for.
+    pub model: Option<Box<str>>,
+    /// The name of the account with which it was tried last.
+    pub account: Option<Box<str>>,
+    /// What it asks of the provider.
     pub path: Box<str>,
-    /// a
+    /// When its connection asked.
     pub begun: Timestamp,
 }
-/// a
-pub enum Command {
-    /// a
-    RetryNow,
-    /// a
-    Cancel,
+
+/// A request as it is shown.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Shown {
+    /// Which one it is.
+    #[serde(flatten)]
+    pub about: About,
+    /// When it failed first.
+    pub since: Timestamp,
+    /// How often it was tried.
+    pub attempts: u32,
+    /// How often its client has sent it again.
+    pub resent: u32,
+    /// What went wrong last.
+    pub cause: Option<Cause>,
+    /// When it is to be tried next.
+    pub wake: Option<Timestamp>,
+    /// When its client left; `None` while it waits.
+    pub left: Option<Timestamp>,
 }
-/// a
-pub struct Holds;
-/// a
-pub struct Hold;
+
+/// All of them. Clones share them.
+#[derive(Clone)]
+pub struct Holds(Arc<Inner>);
+
+struct Inner {
+    clock: Arc<dyn Clock>,
+    listener: Listener,
+    path: Option<PathBuf>,
+    state: Mutex<State>,
+    /// How many wait to be taken up.
+    left: AtomicUsize,
+}
+
+/// One lock for both: what is handed in to the file is in the order in which it happened.
+struct State {
+    known: Known,
+    link: Link,
+}
+
 impl Holds {
-    /// a
-    pub async fn open(_: Option<PathBuf>, _: Arc<dyn Clock>) -> Self {
-        tokio::task::yield_now().await;
-        Self
+    /// Opens the file, if there is to be one. What an earlier process has left in it can be taken up.
+    pub async fn open(file: Option<PathBuf>, clock: Arc<dyn Clock>, listener: Listener) -> Self {
+        let link = match file {
+            Some(_) => Link::Opening,
+            None => Link::None,
+        };
+        let known = Known::default();
+        let holds = Self(Arc::new(Inner {
+            clock,
+            listener,
+            path: file,
+            state: Mutex::new(State { known, link }),
+            left: AtomicUsize::new(0),
+        }));
+        join::join(&holds.0).await;
+        holds
     }
-    /// a
+
+    /// Whether anything can be taken up at all; where nothing is wrong, no request need be known by its body.
     pub fn has_abandoned(&self) -> bool {
-        false
+        self.0.left.load(Ordering::Relaxed) > 0
     }
-    /// a
-    pub fn take_up(&self, _: &Identity) -> Option<Progress> {
-        None
+
+    /// Goes on with what this client has left, the oldest first. It is then held as that.
+    pub fn take_up(&self, who: &Identity, about: About) -> Option<(Hold, Progress)> {
+        let now = self.0.clock.now();
+        let mut state = self.0.lock();
+        state.expire(now);
+        self.0.count(&state);
+        let key = state.known.find(who)?;
+        let signal = Arc::new(Signal::default());
+        let held = state.known.revive(key, Arc::clone(&signal))?;
+        held.about = about;
+        held.progress.resent = held.progress.resent.saturating_add(1);
+        let progress = held.progress.clone();
+        state.write(key, now);
+        self.0.count(&state);
+        drop(state);
+        Some((Hold::new(self.clone(), key, signal), progress))
     }
-    /// a
-    pub fn begin(&self, _: Identity, _: About, _: Progress) -> Hold {
-        Hold
+
+    /// Holds a request that has to wait for the first time.
+    pub fn begin(&self, who: Identity, about: About, progress: Progress) -> Hold {
+        join::join_again(&self.0);
+        let now = self.0.clock.now();
+        let (key, signal) = (Key::new(), Arc::new(Signal::default()));
+        let held = Held {
+            who,
+            about,
+            progress,
+            told: None,
+            standing: Standing::Live(Arc::clone(&signal)),
+        };
+        let mut state = self.0.lock();
+        state.expire(now);
+        state.known.insert(key, held);
+        state.write(key, now);
+        self.0.count(&state);
+        drop(state);
+        Hold::new(self.clone(), key, signal)
     }
-    /// a
+
+    /// What there is: first those that wait, then those whose client has left, each the oldest first.
+    pub fn status(&self) -> Vec<Shown> {
+        let mut state = self.0.lock();
+        state.expire(self.0.clock.now());
+        self.0.count(&state);
+        let mut shown: Vec<Shown> = state.known.iter().map(Held::show).collect();
+        drop(state);
+        shown.sort_by(|a, b| {
+            let order = |shown: &Shown| (shown.left.is_some(), shown.since);
+            order(a)
+                .cmp(&order(b))
+                .then_with(|| a.about.id.cmp(&b.about.id))
+        });
+        shown
+    }
+
+    /// How many wait.
     pub fn live(&self) -> usize {
-        0
+        self.0.lock().known.live()
+    }
+
+    /// Cuts the wait short of the one that is known by that, or of all; how many were told.
+    pub fn retry_now(&self, id: Option<&str>) -> usize {
+        let state = self.0.lock();
+        let named = state
+            .known
+            .iter()
+            .filter(|held| id.is_none_or(|id| *held.about.id == *id));
+        named.filter(|held| held.tell(Command::RetryNow)).count()
+    }
+
+    /// Gives up the one that is known by that: a wait ends, and what a client has left is forgotten. Whether there was one.
+    pub fn cancel(&self, id: &str) -> bool {
+        let mut state = self.0.lock();
+        let mut left = Vec::new();
+        let mut was_told = false;
+        for (key, held) in state.known.entries() {
+            if *held.about.id == *id {
+                was_told |= held.tell(Command::Cancel);
+                left.extend(matches!(held.standing, Standing::Left { .. }).then_some(key));
+            }
+        }
+        let is_known = was_told || !left.is_empty();
+        left.into_iter().for_each(|key| state.forget(key));
+        self.0.count(&state);
+        is_known
+    }
+
+    /// Has everything written that is known so far, and lets go of the file.
+    pub async fn close(&self) {
+        let link = std::mem::take(&mut self.0.lock().link);
+        if let Link::Joined(file) = link {
+            file.close().await;
+        }
     }
 }
-impl Hold {
-    /// a
-    pub fn update(&self, _: Progress, _: Option<Timestamp>) {}
-    /// a
-    pub fn ended(self) {}
-    /// a
-    pub async fn command(&self) -> Command {
-        std::future::pending().await
+
+// --- what a hold does ---
+
+impl Holds {
+    fn update(&self, key: Key, change: impl FnOnce(&mut Held)) {
+        let now = self.0.clock.now();
+        let mut state = self.0.lock();
+        if let Some(held) = state.known.get_mut(key) {
+            change(held);
+            state.write(key, now);
+        }
+    }
+
+    fn note(&self, key: Key, change: impl FnOnce(&mut About)) {
+        if let Some(held) = self.0.lock().known.get_mut(key) {
+            change(&mut held.about);
+        }
+    }
+
+    fn end(&self, key: Key) {
+        self.0.lock().forget(key);
+    }
+
+    fn leave(&self, key: Key) {
+        let now = self.0.clock.now();
+        let mut state = self.0.lock();
+        state.known.leave(key, now);
+        state.write(key, now);
+        state.expire(now);
+        self.0.count(&state);
     }
 }
-impl Identity {
-    /// a
-    pub fn stub() -> Self {
-        Self([0; 32])
+
+impl Inner {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn count(&self, state: &State) {
+        self.left.store(state.known.left(), Ordering::Relaxed);
     }
 }
+
+impl State {
+    /// Hands in what is known of that one.
+    fn write(&self, key: Key, now: Timestamp) {
+        if let (Link::Joined(file), Some(held)) = (&self.link, self.known.get(key))
+            && let Some(value) = row::write(held)
+        {
+            file.put(&key.to_string(), value, held.kept_until(now));
+        }
+    }
+
+    fn forget(&mut self, key: Key) {
+        self.known.remove(key);
+        self.remove_row(&key.to_string());
+    }
+
+    fn remove_row(&self, key: &str) {
+        if let Link::Joined(file) = &self.link {
+            file.remove(key);
+        }
+    }
+
+    /// Forgets those that nobody came back for.
+    fn expire(&mut self, now: Timestamp) {
+        while let Some(key) = self.known.expired(now) {
+            self.forget(key);
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "holds_tests.rs"]
+mod tests;

@@ -36,7 +36,7 @@ impl Inspect for Shared {
         About {
             now: self.now(),
             listening_since: self.since,
-            address: String::new(),
+            address: self.address.to_string(),
             draining: self.stopping.is_cancelled(),
             upstreams: Dialect::ALL.map(shown).into(),
         }
@@ -80,18 +80,34 @@ impl Inspect for Shared {
     }
 
     fn waiting(&self) -> Vec<Waiting> {
-        Vec::new()
+        let held = self.holds.status().into_iter();
+        let shown = held.map(|held| Waiting {
+            id: held.about.id.into(),
+            client: held.about.client.into(),
+            dialect: held.about.dialect.unwrap_or_default().into(),
+            model: held.about.model.map(Into::into),
+            account: held.about.account.map(Into::into),
+            path: held.about.path.into(),
+            since: held.since,
+            cause: held.cause,
+            attempts: held.attempts,
+            resent: held.resent,
+            wake: held.wake,
+            left: held.left,
+        });
+        shown.collect()
     }
 
-    fn retry_now(&self, _: Option<&str>) -> usize {
-        0
+    fn retry_now(&self, id: Option<&str>) -> usize {
+        self.holds.retry_now(id)
     }
 
-    fn cancel(&self, _: &str) -> bool {
-        false
+    fn cancel(&self, id: &str) -> bool {
+        self.holds.cancel(id)
     }
 
     fn reload(&self) -> Result<(), String> {
-        Err("this gateway cannot read its settings again".to_owned())
+        self.reload.notify_one();
+        Ok(())
     }
 }

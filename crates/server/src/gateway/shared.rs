@@ -10,8 +10,10 @@ use super::upstreams::Upstreams;
 use outlast_engine::desk::Desk;
 use outlast_engine::{CancellationToken, Clock};
 use outlast_kernel::Timestamp;
+use std::net::SocketAddr;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
+use tokio::sync::Notify;
 
 /// How much of everything there may be.
 #[derive(Clone, Copy, Debug)]
@@ -59,6 +61,9 @@ pub(super) struct Shared {
     /// No new request is taken, and who waits is told to come back.
     pub(super) stopping: CancellationToken,
     pub(super) since: Timestamp,
+    pub(super) address: SocketAddr,
+    /// Somebody wants the settings to be read again.
+    pub(super) reload: Notify,
 }
 
 impl Shared {

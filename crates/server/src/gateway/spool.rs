@@ -32,8 +32,9 @@ pub(super) enum Body {
 }
 
 impl Spool {
-    /// A spool in that folder, which is ours; without one bodies stay in memory.
+    /// A spool in that folder, which is made private to the user; without one bodies stay in memory.
     pub(super) fn new(folder: Option<PathBuf>) -> Self {
+        let folder = folder.filter(|folder| make(folder).is_ok());
         let places = Arc::new(Semaphore::new(AT_ONCE));
         Self { folder, places }
     }
@@ -97,6 +98,14 @@ impl Body {
     }
 }
 
+fn make(folder: &Path) -> io::Result<()> {
+    let mut builder = std::fs::DirBuilder::new();
+    builder.recursive(true);
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.create(folder)
+}
+
 fn write(folder: &Path, bytes: &[u8]) -> io::Result<File> {
     let path = folder.join(uuid::Uuid::now_v7().to_string());
     let mut options = OpenOptions::new();
@@ -140,7 +149,7 @@ mod tests {
 
     #[tokio::test]
     async fn where_no_file_can_be_had_the_body_stays_in_memory() {
-        let gone = Spool::new(Some(PathBuf::from("/nonexistent/spool")));
+        let gone = Spool::new(Some(PathBuf::from("/dev/null/spool")));
         let bytes = Bytes::from(vec![7_u8; 64 << 10]);
         for spool in [gone, Spool::new(None)] {
             let body = spool.put(Body::Memory(bytes.clone())).await;

@@ -134,6 +134,7 @@ fn setup(provider: SocketAddr, clock: Arc<dyn Clock>) -> Setup {
         token: None,
         client_keys: None,
         log: Arc::new(()),
+        notices: Arc::new(|_| {}),
     }
 }
 
