@@ -16,6 +16,7 @@ mod call;
 pub mod client;
 pub mod control;
 mod ends;
+mod failing;
 pub mod guard;
 pub mod holds;
 mod inspect;
@@ -31,6 +32,7 @@ mod shared;
 mod socket;
 mod spool;
 mod upstreams;
+mod waiting;
 
 pub use shared::Limits;
 pub use upstreams::{Upstream, Upstreams};

@@ -49,7 +49,7 @@ pub(super) enum AnswerBody {
     /// A stream of events that is followed.
     Events(Box<Events>),
     /// Something that is passed on without being looked at: what has come of it, and the rest.
-    Opaque(Vec<Bytes>, Forwarded),
+    Opaque(Vec<Bytes>, Box<Forwarded>),
 }
 
 /// A stream of events.
@@ -112,7 +112,7 @@ impl Attempt<'_> {
     async fn look_at(&self, mut response: Forwarded) -> Outcome {
         let (status, headers) = (response.status, std::mem::take(&mut response.headers));
         if !self.asked.route.is_retried() {
-            let body = AnswerBody::Opaque(Vec::new(), response);
+            let body = AnswerBody::Opaque(Vec::new(), Box::new(response));
             return Ok(self.answer(status, headers, body));
         }
         if !status.is_success() {
@@ -123,7 +123,7 @@ impl Attempt<'_> {
             .is_some_and(|encoding| encoding != "identity");
         if compressed {
             // Nobody asked for it; what cannot be read is passed on.
-            let body = AnswerBody::Opaque(Vec::new(), response);
+            let body = AnswerBody::Opaque(Vec::new(), Box::new(response));
             return Ok(self.answer(status, headers, body));
         }
         let body = if self.asked.is_streamed && self.asked.route.kind == Kind::Inference {
@@ -242,7 +242,7 @@ impl Attempt<'_> {
                 }
             }
             if body.len() > MAX_WHOLE_BYTES {
-                return Ok(AnswerBody::Opaque(vec![body.freeze()], upstream));
+                return Ok(AnswerBody::Opaque(vec![body.freeze()], Box::new(upstream)));
             }
         }
         let body = first.unwrap_or_else(|| body.freeze());

@@ -94,7 +94,7 @@ pub fn answer(gateway: &dyn Inspect, asked: &Parts, body: &[u8]) -> Response {
         );
     }
     let answered = endpoint.answer(body, gateway);
-    let mut response = answered.unwrap_or_else(|problem| problem);
+    let mut response = answered.unwrap_or_else(|problem| *problem);
     if asked.method == Method::HEAD {
         response.body.clear();
     }
@@ -159,7 +159,7 @@ impl Endpoint {
         }
     }
 
-    fn answer(self, body: &[u8], gateway: &dyn Inspect) -> Result<Response, Response> {
+    fn answer(self, body: &[u8], gateway: &dyn Inspect) -> Result<Response, Box<Response>> {
         match self {
             Self::Health => Ok(health(gateway)),
             Self::Metrics => Ok(numbers(gateway)),
@@ -229,7 +229,7 @@ fn numbers(gateway: &dyn Inspect) -> Response {
     Response::new(200, metrics::CONTENT_TYPE, gateway.metrics().text())
 }
 
-fn show(gateway: &dyn Inspect) -> Result<Response, Response> {
+fn show(gateway: &dyn Inspect) -> Result<Response, Box<Response>> {
     let status = Status {
         version: version(),
         about: gateway.about(),
@@ -239,7 +239,7 @@ fn show(gateway: &dyn Inspect) -> Result<Response, Response> {
         counters: gateway.metrics().counters(),
     };
     let body = serde_json::to_string(&status)
-        .map_err(|error| Response::problem(500, "internal", &error.to_string()))?;
+        .map_err(|error| Box::new(Response::problem(500, "internal", &error.to_string())))?;
     Ok(Response::new(200, "application/json", body))
 }
 
@@ -252,14 +252,14 @@ struct Meant {
     id: Option<String>,
 }
 
-fn meant(body: &[u8]) -> Result<Option<String>, Response> {
+fn meant(body: &[u8]) -> Result<Option<String>, Box<Response>> {
     if body.trim_ascii().is_empty() {
         return Ok(None);
     }
     let read = serde_json::from_slice::<Meant>(body);
     read.map(|meant| meant.id).map_err(|error| {
         let message = format!("the body is {{\"id\": \"…\"}} or empty: {error}");
-        Response::problem(400, "invalid_request", &message)
+        Box::new(Response::problem(400, "invalid_request", &message))
     })
 }
 
@@ -268,28 +268,28 @@ fn no_such_request() -> Response {
     Response::problem(404, "no_such_request", message)
 }
 
-fn retry_now(body: &[u8], gateway: &dyn Inspect) -> Result<Response, Response> {
+fn retry_now(body: &[u8], gateway: &dyn Inspect) -> Result<Response, Box<Response>> {
     let id = meant(body)?;
     let retried = gateway.retry_now(id.as_deref());
     if id.is_some() && retried == 0 {
-        return Err(no_such_request());
+        return Err(Box::new(no_such_request()));
     }
     Ok(Response::json(200, &json!({ "retried": retried })))
 }
 
-fn cancel(body: &[u8], gateway: &dyn Inspect) -> Result<Response, Response> {
+fn cancel(body: &[u8], gateway: &dyn Inspect) -> Result<Response, Box<Response>> {
     let Some(id) = meant(body)? else {
         let message = "which one is to be cancelled: {\"id\": \"…\"}";
-        return Err(Response::problem(400, "invalid_request", message));
+        return Err(Box::new(Response::problem(400, "invalid_request", message)));
     };
     if !gateway.cancel(&id) {
-        return Err(no_such_request());
+        return Err(Box::new(no_such_request()));
     }
     Ok(Response::json(200, &json!({ "cancelled": id })))
 }
 
-fn reload(gateway: &dyn Inspect) -> Result<Response, Response> {
-    let wrong = |message: String| Response::problem(422, "settings", &message);
+fn reload(gateway: &dyn Inspect) -> Result<Response, Box<Response>> {
+    let wrong = |message: String| Box::new(Response::problem(422, "settings", &message));
     gateway.reload().map_err(wrong)?;
     Ok(Response::json(200, &json!({ "reloaded": true })))
 }

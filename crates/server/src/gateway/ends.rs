@@ -47,6 +47,11 @@ impl Call {
                     .await
                     .ok()?
             }
+            End::Final(why) if why.is_budget() => {
+                // Whoever sends it again all the same has nothing left to spend.
+                self.leave();
+                self.fail(why).await.ok()?
+            }
             End::Final(why) => {
                 self.settle();
                 self.fail(why).await.ok()?
@@ -92,9 +97,7 @@ impl Call {
         }
         let status = StatusCode::from_u16(status).unwrap_or(StatusCode::SERVICE_UNAVAILABLE);
         let mut headers = self.own_headers();
-        let seconds = retry_after.as_secs().max(1);
-        headers.insert(header::RETRY_AFTER, seconds.into());
-        headers.insert("x-should-retry", HeaderValue::from_static("true"));
+        rewrite_retry_headers(self.asked.profile, &mut headers, Some(retry_after), true);
         self.finished(Outcome::SentBack, Some(status.as_u16()));
         let kind = kind_of(status);
         let body = self.asked.dialect().error_body(kind, message);
@@ -111,7 +114,7 @@ impl Call {
         let kind = kind_of(status);
         if self.reply.has_begun() {
             self.finished(outcome, Some(200));
-            return self.end_begun(kind, status, message, None).await;
+            return self.end_begun((kind, status), message, None).await;
         }
         let mut headers = self.own_headers();
         headers.insert("x-should-retry", HeaderValue::from_static("false"));
@@ -141,7 +144,7 @@ impl Call {
             let message = self.explained(&failure, why);
             let (kind, status) = (kind_of(refusal.status), refusal.status);
             return self
-                .end_begun(kind, status, &message, Some(refusal.body))
+                .end_begun((kind, status), &message, Some(refusal.body))
                 .await;
         }
         self.pass_refusal(refusal, &failure, why).await
@@ -185,8 +188,7 @@ impl Call {
     /// The status is told already: the error comes in the body.
     async fn end_begun(
         mut self,
-        kind: &str,
-        status: StatusCode,
+        (kind, status): (&str, StatusCode),
         message: &str,
         body: Option<Bytes>,
     ) -> io::Result<Option<Socket>> {
@@ -238,6 +240,7 @@ impl Call {
             outcome,
             cause: self.trouble.cause.filter(|_| outcome != Outcome::Answered),
         };
+        self.shared.metrics.received_upstream(record.bytes_out);
         self.shared.metrics.finished(&record);
         self.say(What::Finished(&record));
     }

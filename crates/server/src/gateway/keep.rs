@@ -33,17 +33,18 @@ impl Keeper<'_> {
     pub(super) async fn keep<T>(&mut self, work: impl Future<Output = T>) -> Kept<T> {
         let mut work = pin!(work);
         loop {
-            let next = self.keeping.next();
-            let at = next.as_ref().map(|(at, _)| *at);
+            let next = self.keeping.next().map(|(at, _)| at);
             tokio::select! {
                 biased;
                 done = &mut work => return Kept::Done(done),
                 () = self.reply.gone() => return Kept::Gone,
-                () = self.shared.alarms.at(at) => {}
+                () = self.shared.alarms.at(next) => {}
             }
-            let Some((_, act)) = next else { continue };
+            let Some(act) = self.keeping.due(self.shared.now()) else {
+                continue;
+            };
             match self.act(act).await {
-                Ok(None) => self.keeping.done(self.shared.clock.now()),
+                Ok(None) => {}
                 Ok(Some(ending)) => return Kept::Ended(ending),
                 Err(_) => return Kept::Gone,
             }

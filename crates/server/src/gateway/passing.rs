@@ -72,7 +72,7 @@ impl Call {
     async fn pass_unread(
         &mut self,
         ready: Vec<Bytes>,
-        mut rest: Forwarded,
+        mut rest: Box<Forwarded>,
     ) -> io::Result<Result<(), Box<Failure>>> {
         self.reply.data(&ready).await?;
         loop {
@@ -136,11 +136,8 @@ impl Call {
         let shared = std::sync::Arc::clone(&self.shared);
         let mut late = std::pin::pin!(shared.alarms.at(deadline));
         loop {
-            let beat = self
-                .keeping
-                .next()
-                .filter(|_| events.relay.is_between_frames());
-            let at = beat.as_ref().map(|(at, _)| *at);
+            let beat = self.keeping.next().map(|(at, _)| at);
+            let at = beat.filter(|_| events.relay.is_between_frames());
             tokio::select! {
                 biased;
                 chunk = events.upstream.chunk() => return match chunk {
@@ -156,12 +153,11 @@ impl Call {
                 }
                 () = shared.alarms.at(at) => {}
             }
-            if let Some((_, Act::Beat(bytes))) = beat
+            if let Some(Act::Beat(bytes)) = self.keeping.due(self.shared.now())
                 && self.reply.data(&[Bytes::from_static(bytes)]).await.is_err()
             {
                 return Came::ClientGone;
             }
-            self.keeping.done(self.shared.now());
         }
     }
 

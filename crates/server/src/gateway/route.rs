@@ -72,77 +72,27 @@ mod tests {
             "2023-06-01".parse().unwrap(),
         )]);
         let none = HeaderMap::new();
+        let (inference, lookup, other) = (Kind::Inference, Kind::Lookup, Kind::Other);
+        let messages = Dialect::Anthropic;
+        let (chat, responses) = (Dialect::OpenaiChat, Dialect::OpenaiResponses);
         let table = [
-            (
-                "POST",
-                "/v1/messages",
-                &none,
-                Kind::Inference,
-                Dialect::Anthropic,
-            ),
-            (
-                "POST",
-                "/v1/messages/count_tokens",
-                &none,
-                Kind::Lookup,
-                Dialect::Anthropic,
-            ),
-            (
-                "POST",
-                "/v1/chat/completions/",
-                &none,
-                Kind::Inference,
-                Dialect::OpenaiChat,
-            ),
-            (
-                "POST",
-                "/v1/responses",
-                &none,
-                Kind::Inference,
-                Dialect::OpenaiResponses,
-            ),
-            (
-                "GET",
-                "/v1/responses/resp_1",
-                &none,
-                Kind::Other,
-                Dialect::OpenaiResponses,
-            ),
-            (
-                "POST",
-                "/v1/embeddings",
-                &none,
-                Kind::Lookup,
-                Dialect::OpenaiChat,
-            ),
-            ("GET", "/v1/models", &none, Kind::Other, Dialect::OpenaiChat),
-            (
-                "GET",
-                "/v1/models",
-                &anthropic,
-                Kind::Other,
-                Dialect::Anthropic,
-            ),
-            (
-                "GET",
-                "/v1/messages",
-                &none,
-                Kind::Other,
-                Dialect::Anthropic,
-            ),
-            (
-                "POST",
-                "/v1/messages/batches",
-                &none,
-                Kind::Other,
-                Dialect::Anthropic,
-            ),
-            ("POST", "/v1/files", &none, Kind::Other, Dialect::OpenaiChat),
+            ("POST /v1/messages", &none, inference, messages),
+            ("POST /v1/messages/count_tokens", &none, lookup, messages),
+            ("POST /v1/chat/completions/", &none, inference, chat),
+            ("POST /v1/responses", &none, inference, responses),
+            ("GET /v1/responses/resp_1", &none, other, responses),
+            ("POST /v1/embeddings", &none, lookup, chat),
+            ("GET /v1/models", &none, other, chat),
+            ("GET /v1/models", &anthropic, other, messages),
+            ("GET /v1/messages", &none, other, messages),
+            ("POST /v1/messages/batches", &none, other, messages),
+            ("POST /v1/files", &none, other, chat),
         ];
-        for (method, path, headers, kind, dialect) in table {
-            let method = method.parse().unwrap();
+        for (asked, headers, kind, dialect) in table {
+            let (method, path) = asked.split_once(' ').unwrap();
+            let method: Method = method.parse().unwrap();
             let route = Route::of(&method, path, headers);
-            assert_eq!(route, Route { kind, dialect }, "{method} {path}");
+            assert_eq!(route, Route { kind, dialect }, "{asked}");
         }
     }
 }

@@ -1,0 +1,147 @@
+//! What comes after an attempt: what is learnt from it, and what the kernel makes of a failure.
+
+use super::attempt::Failed;
+use super::call::{Call, End};
+use super::log::What;
+use outlast_engine::RetryStrategy;
+use outlast_engine::accounts::Standing;
+use outlast_engine::desk::Admission;
+use outlast_engine::knowledge::is_shared;
+use outlast_kernel::Timestamp;
+use outlast_kernel::decision::{GiveUp, Remedies};
+use outlast_kernel::failure::{Failure, IoKind, Judged};
+use outlast_kernel::policy::Switches;
+use outlast_kernel::recovery::{Effect, Event, step};
+use std::sync::Arc;
+
+impl Call {
+    pub(super) async fn accepted(&mut self, admission: Option<Admission>, begun: Timestamp) {
+        if let Some(admission) = admission {
+            admission.accepted().await;
+        } else if self.trouble.since.is_some() {
+            // Whoever did not ask the gate has still shown that all is well.
+            self.shared.desk.proved(&self.gate()).await;
+        }
+        let upstream = self.upstreams.of(self.asked.route);
+        if let (Some(accounts), Some(account)) = (&upstream.accounts, &self.account) {
+            let model = &self.asked.model;
+            accounts.succeeded(&account.name, model, begun).await;
+        }
+        self.settle();
+        self.counted.clear();
+    }
+
+    /// Takes note of a failure and lets the kernel decide; the answer is how the request ends, if it does.
+    pub(super) async fn failed(
+        &mut self,
+        failed: Box<Failed>,
+        admission: Option<Admission>,
+    ) -> Option<End> {
+        let now = self.shared.now();
+        let judged = Judged::new(Failure {
+            at: now,
+            ..failed.failure.clone()
+        });
+        self.note_failure(&failed, &judged);
+        self.trouble.last = Some(failed);
+        if let Some(admission) = admission {
+            admission.failed(&judged).await;
+        }
+        let (judged, remedies) = self.with_accounts(judged).await;
+        let own_delay = self.strategy.delay_for(self.state.chain().schedule_index());
+        let mut effects = step(
+            &mut self.state,
+            Event::Failed {
+                failure: judged,
+                own_delay,
+                remedies,
+                now,
+            },
+        );
+        while let Some(effect) = effects.pop() {
+            match effect {
+                Effect::SleepUntil(at) => {
+                    self.trouble.since.get_or_insert(now);
+                    self.trouble.wake = Some(at);
+                    return None;
+                }
+                Effect::Apply(_) => {
+                    self.leave_account();
+                    step(&mut self.state, Event::RemedyDone);
+                    return None;
+                }
+                Effect::Report(_, why) => return Some(End::Final(why)),
+                _ => {}
+            }
+        }
+        Some(End::Final(GiveUp::NotRetryable))
+    }
+
+    fn note_failure(&mut self, failed: &Failed, judged: &Judged) {
+        let cause = judged.verdict.cause;
+        self.trouble.cause = Some(cause);
+        self.trouble.is_shared = is_shared(cause);
+        let dialect = self.asked.route.is_retried().then(|| self.asked.dialect());
+        self.shared.metrics.attempt_failed(dialect, cause);
+        let status = failed
+            .refusal
+            .as_ref()
+            .map(|refusal| refusal.status.as_u16());
+        self.say(What::AttemptFailed {
+            cause,
+            attempt: self.trouble.attempts,
+            status,
+            account: self.account.as_ref().map(|account| account.name.as_str()),
+            message: &judged.failure.message,
+        });
+    }
+
+    /// A failure with all accounts in view, and whether another one could be asked.
+    async fn with_accounts(&mut self, judged: Arc<Judged>) -> (Arc<Judged>, Remedies) {
+        let upstream = self.upstreams.of(self.asked.route);
+        let (Some(accounts), Some(account)) = (&upstream.accounts, &self.account) else {
+            return (judged, Remedies::NONE);
+        };
+        let model = &self.asked.model;
+        let may_refresh = !self.refreshed.contains(&account.name);
+        let standing = accounts
+            .failed(account, model, (&judged, may_refresh))
+            .await;
+        let renewed = standing == Standing::Renewed;
+        if renewed {
+            self.refreshed.push(account.name.clone());
+        }
+        let another = renewed
+            || accounts
+                .has_free_sibling(&account.name, &self.left, model)
+                .await;
+        let switch = Switches {
+            account: another,
+            ..Switches::NONE
+        };
+        let remedies = Remedies {
+            switch,
+            ..Remedies::NONE
+        };
+        let verdict = accounts.seen_together(&judged.verdict, model);
+        let failure = judged.failure.clone();
+        (Arc::new(Judged { failure, verdict }), remedies)
+    }
+
+    /// Goes on without the account in use, unless it has just got a new key.
+    fn leave_account(&mut self) {
+        let account = self.account.take();
+        let left = account.filter(|account| self.refreshed.last() != Some(&account.name));
+        self.left.extend(left.map(|account| account.name));
+    }
+
+    pub(super) fn no_key(&self, problem: &str) -> Failed {
+        let message = format!("no key can be had: {problem}");
+        let name = &self.upstreams.of(self.asked.route).name;
+        let failure = Failure::thrown(name, &message, self.shared.now());
+        Failed {
+            failure: failure.with_io(IoKind::Misconfigured),
+            refusal: None,
+        }
+    }
+}

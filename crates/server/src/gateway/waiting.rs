@@ -1,0 +1,303 @@
+//! What comes before an attempt: going on where an earlier sending was left, choosing an account, and waiting.
+//!
+//! Invariants: a wait is written down before it begins, and said; being held by the gate costs no attempt; nobody is held
+//! for longer than its policy would wait.
+
+use super::call::{Call, End, Trouble};
+use super::holds::{About, Command, Identity, Progress};
+use super::keep::{Keeper, Kept};
+use super::log::What;
+use super::spool::Body;
+use bytes::Bytes;
+use outlast_engine::RetryStrategy;
+use outlast_engine::desk::{Admission, Place};
+use outlast_engine::knowledge::is_shared;
+use outlast_kernel::Timestamp;
+use outlast_kernel::decision::GiveUp;
+use outlast_kernel::failure::{Failure, Judged};
+use outlast_kernel::recovery::{Event, State, Wait, step};
+use outlast_kernel::verdict::{Cause, Scope, Verdict};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Why a wait is over.
+enum Woken {
+    Admitted(Admission),
+    OwnTime,
+    TooLong,
+    Told(Command),
+    Stopping,
+}
+
+impl Call {
+    /// Goes on where an earlier sending of the same request was left.
+    pub(super) async fn take_up(&mut self) {
+        if !self.shared.holds.has_abandoned() || !self.asked.route.is_retried() {
+            return;
+        }
+        let Some(identity) = self.identity().await else {
+            return;
+        };
+        let Some((hold, progress)) = self.shared.holds.take_up(&identity, self.about()) else {
+            return;
+        };
+        self.hold = Some(hold);
+        let now = self.shared.now();
+        self.trouble = Trouble {
+            since: Some(progress.since),
+            attempts: progress.attempts,
+            resent: progress.resent.saturating_add(1),
+            waited: now.since(progress.since),
+            cause: progress.cause,
+            ..Trouble::default()
+        };
+        self.counted.push(self.shared.metrics.held());
+        self.say(What::TakenUp {
+            attempts: progress.attempts,
+            resent: self.trouble.resent,
+            since: progress.since,
+        });
+        self.shared.metrics.taken_up(self.asked.profile.name);
+        let rules = self.strategy.rules();
+        self.state = State::new(rules, progress.prompt).with_chain(progress.chain);
+        let Some(until) = progress.wake.filter(|wake| *wake > now) else {
+            step(&mut self.state, Event::Started);
+            return;
+        };
+        let cause = progress.cause.unwrap_or(Cause::ServerError);
+        let name = &self.upstreams.of(self.asked.route).name;
+        let failure = Failure::thrown(name, "taken up after the client came back", now);
+        let failure = Judged::new(failure.with_verdict(Verdict::of(cause, Scope::Provider)));
+        let since = now;
+        self.state.take_up(
+            Wait {
+                since,
+                until,
+                failure,
+            },
+            now,
+        );
+        self.trouble.wake = Some(until);
+        self.trouble.is_shared = is_shared(cause);
+    }
+
+    /// Who the request is, by what the client sends again with it.
+    async fn identity(&self) -> Option<Identity> {
+        let body = self.asked.body.bytes().await.ok()?;
+        Some(self.asked.identity(&body))
+    }
+
+    pub(super) async fn choose_account(&mut self) -> Result<(), String> {
+        let upstream = self.upstreams.of(self.asked.route);
+        let Some(accounts) = upstream
+            .accounts
+            .as_ref()
+            .filter(|_| self.asked.asks_a_model())
+        else {
+            return Ok(());
+        };
+        let in_use = self.account.as_ref().map(|account| account.name.as_str());
+        let chosen = accounts.choose(in_use, &self.left, &self.asked.model).await;
+        self.account = Some(chosen?);
+        Ok(())
+    }
+
+    /// The gate of the account and the model that are asked.
+    pub(super) fn gate(&self) -> Arc<str> {
+        let upstream = self.upstreams.of(self.asked.route);
+        let account = match &self.account {
+            Some(account) => account.name.as_str(),
+            None => &self.asked.mark,
+        };
+        let (name, place, model) = (&upstream.name, &upstream.place, &self.asked.model);
+        format!("{name}@{place}/{account}/{model}").into()
+    }
+
+    /// Waits for the own time of a retry and for the gate.
+    pub(super) async fn be_admitted(&mut self) -> Result<Option<Admission>, End> {
+        if !self.asked.route.is_retried() || self.strategy.rules().retries == Some(0) {
+            return Ok(None);
+        }
+        let (gate, now) = (self.gate(), self.shared.now());
+        let since = self.trouble.since.unwrap_or(now);
+        if self.trouble.wake.is_some() && !self.trouble.is_shared {
+            let woken = self.wait(None, &gate).await?;
+            self.woke(&woken);
+            if let Woken::Told(_) = woken {
+                return Ok(None);
+            }
+        }
+        let desk = self.shared.desk.clone();
+        if self.trouble.wake.is_none() && self.is_closed_for_too_long(&gate) {
+            return Ok(None);
+        }
+        let place = match self.trouble.wake {
+            None => match desk.ask(&gate, since) {
+                Ok(admission) => return Ok(Some(admission)),
+                Err(place) => place,
+            },
+            Some(_) => desk.stand_in_line(&gate, since),
+        };
+        let woken = self.wait(Some(place), &gate).await?;
+        self.woke(&woken);
+        Ok(match woken {
+            Woken::Admitted(admission) => Some(admission),
+            Woken::OwnTime | Woken::TooLong | Woken::Told(_) | Woken::Stopping => None,
+        })
+    }
+
+    /// The longest that this request may be held.
+    fn patience(&self) -> Option<Duration> {
+        let rules = self.strategy.rules();
+        let longest = rules.sleep_budget.or(rules.longest_stated_wait);
+        longest.filter(|_| !rules.wait_for_reset)
+    }
+
+    /// Whether the provider said to come back later than this request would wait: then it asks for itself, and hears it
+    /// from the provider.
+    fn is_closed_for_too_long(&self, gate: &str) -> bool {
+        let knowledge = self.shared.desk.knowledge();
+        let until = knowledge.stated_end(gate);
+        let now = self.shared.now();
+        let since = self.trouble.since.unwrap_or(now);
+        match (until, self.patience()) {
+            (Some(until), Some(patience)) => until > since + patience,
+            _ => false,
+        }
+    }
+
+    /// Tells the kernel that the wait is over.
+    fn woke(&mut self, woken: &Woken) {
+        let now = self.shared.now();
+        let Some(wake) = self.trouble.wake.take() else {
+            return;
+        };
+        let event = match woken {
+            // It was the gate's try; should it fail, the wait goes on.
+            Woken::Admitted(_) if now < wake => Event::LetPass { now },
+            _ => Event::Woke { now },
+        };
+        step(&mut self.state, event);
+    }
+
+    /// Waits while the client is kept.
+    async fn wait(&mut self, place: Option<Place>, gate: &str) -> Result<Woken, End> {
+        let begun = self.shared.now();
+        self.begin_hold(begun).await?;
+        let wake = match &place {
+            Some(place) => place.next_ask().or(self.trouble.wake),
+            None => self.trouble.wake,
+        };
+        self.keeping.expects(Some(wake.unwrap_or(begun)));
+        let own_time = self.trouble.wake.filter(|_| place.is_none());
+        self.note_wait(wake, gate);
+        let since = self.trouble.since.unwrap_or(begun);
+        let limit = self.patience().map(|patience| since + patience);
+        let shared = Arc::clone(&self.shared);
+        let headers = self.said();
+        let Some(hold) = &self.hold else {
+            return Ok(Woken::OwnTime);
+        };
+        let work = async {
+            tokio::select! {
+                biased;
+                admission = async { match place { Some(place) => place.await, None => std::future::pending().await } } =>
+                    Woken::Admitted(admission),
+                command = hold.command() => Woken::Told(command),
+                () = shared.alarms.at(own_time) => Woken::OwnTime,
+                () = shared.alarms.at(limit.max(own_time)) => Woken::TooLong,
+                () = shared.stopping.cancelled() => Woken::Stopping,
+            }
+        };
+        let mut keeper = Keeper {
+            reply: &mut self.reply,
+            keeping: &mut self.keeping,
+            headers: &headers,
+            is_streamed: self.asked.is_streamed,
+            shared: &shared,
+        };
+        let kept = keeper.keep(work).await;
+        let now = self.shared.now();
+        self.trouble.waited += now.since(begun);
+        match kept {
+            Kept::Gone => Err(End::Gone),
+            Kept::Ended(ending) => Err(End::Back(ending)),
+            Kept::Done(Woken::Stopping) => Err(End::Back(self.keeping.ending(now))),
+            Kept::Done(Woken::Told(Command::Cancel)) => Err(End::Cancelled),
+            Kept::Done(Woken::TooLong) => Err(End::Final(GiveUp::SleepSpent {
+                budget: now.since(since),
+            })),
+            Kept::Done(woken) => Ok(woken),
+        }
+    }
+
+    /// The first wait of a request: it is registered, and lets go of what it does not need meanwhile.
+    async fn begin_hold(&mut self, now: Timestamp) -> Result<(), End> {
+        self.trouble.since.get_or_insert(now);
+        if self.hold.is_some() {
+            return Ok(());
+        }
+        if self.shared.holds.live() >= self.shared.limits.waiting {
+            return Err(End::Full);
+        }
+        let Some(identity) = self.identity().await else {
+            return Err(End::Full);
+        };
+        self.asked.pack();
+        let body = std::mem::replace(&mut self.asked.body, Body::Memory(Bytes::new()));
+        self.asked.body = self.shared.spool.put(body).await;
+        self.counted.push(self.shared.metrics.held());
+        if let Body::File { length, .. } = &self.asked.body {
+            let spooled = self.shared.metrics.spooled(*length as u64);
+            self.counted.push(spooled);
+        }
+        let hold = self
+            .shared
+            .holds
+            .begin(identity, self.about(), self.progress(None));
+        self.hold = Some(hold);
+        Ok(())
+    }
+
+    /// What a person is told of it.
+    fn about(&self) -> About {
+        let account = self.account.as_ref().map(|account| account.name.as_str());
+        About {
+            id: self.asked.id.as_str().into(),
+            client: self.asked.profile.name.into(),
+            dialect: Some(self.asked.dialect().name().into()),
+            model: Some(self.asked.model.clone()).filter(|model| !model.is_empty()),
+            account: Some(account.unwrap_or(&self.asked.mark).into()),
+            path: self.asked.path().into(),
+            begun: self.asked.begun,
+        }
+    }
+
+    /// Writes the wait down and says it.
+    fn note_wait(&self, wake: Option<Timestamp>, gate: &str) {
+        if let Some(hold) = &self.hold {
+            hold.update(self.progress(self.trouble.wake.or(wake)), wake);
+        }
+        let cause = self
+            .trouble
+            .cause
+            .or_else(|| self.shared.desk.knowledge().cause(gate));
+        self.say(What::Waiting {
+            cause: cause.unwrap_or(Cause::Overloaded),
+            attempt: self.trouble.attempts,
+            wake,
+        });
+    }
+
+    fn progress(&self, wake: Option<Timestamp>) -> Progress {
+        Progress {
+            chain: *self.state.chain(),
+            prompt: self.state.prompt().clone(),
+            since: self.trouble.since.unwrap_or(self.asked.begun),
+            wake,
+            attempts: self.trouble.attempts,
+            resent: self.trouble.resent,
+            cause: self.trouble.cause,
+        }
+    }
+}
