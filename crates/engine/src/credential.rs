@@ -1,5 +1,6 @@
 //! A key, held so that it cannot be printed.
 
+use bytes::Bytes;
 use outlast_dialect::Dialect;
 use outlast_kernel::failure::Failure;
 use secrecy::{ExposeSecret, SecretString};
@@ -56,8 +57,19 @@ impl Credential {
         }
     }
 
+    /// The same bytes without it.
+    pub fn scrubbed(&self, bytes: &Bytes) -> Bytes {
+        let key = self.0.expose_secret();
+        match std::str::from_utf8(bytes) {
+            Ok(text) if key.len() >= SHORTEST && text.contains(key) => {
+                text.replace(key, REPLACEMENT).into()
+            }
+            _ => bytes.clone(),
+        }
+    }
+
     /// Takes it out of what a provider said: some send back what they were sent.
-    pub(crate) fn scrub(&self, failure: &mut Failure) {
+    pub fn scrub(&self, failure: &mut Failure) {
         let key = self.0.expose_secret();
         if key.len() < SHORTEST {
             return;

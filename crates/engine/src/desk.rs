@@ -143,10 +143,7 @@ impl Desk {
         let (inner, name) = (Arc::clone(&self.0), Arc::clone(gate));
         let renewing = tokio::spawn(async move {
             loop {
-                inner
-                    .clock
-                    .sleep_until(inner.clock.now() + RENEW_EVERY)
-                    .await;
+                inner.sleep(RENEW_EVERY).await;
                 inner.knowledge.report(&name, Report::Alive(pass)).await;
             }
         });
@@ -157,8 +154,65 @@ impl Desk {
 }
 
 impl Inner {
+    async fn sleep(&self, time: Duration) {
+        self.clock.sleep_until(self.clock.now() + time).await;
+    }
+
     fn lines(&self) -> MutexGuard<'_, HashMap<Arc<str>, Line>> {
         self.lines.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+// --- seats ---
+
+/// How often a seat is asked for while all are taken.
+const ASK_EVERY: Duration = Duration::from_secs(1);
+
+/// One of the calls that an account may have under way; given back when it is dropped.
+pub struct Seat {
+    desk: Desk,
+    holder: String,
+    renewing: tokio::task::AbortHandle,
+}
+
+impl Desk {
+    /// Takes one of an account's seats, if one is free.
+    pub async fn take_seat(&self, account: &str, most: u32) -> Option<Seat> {
+        let holder = uuid::Uuid::now_v7().to_string();
+        if !self.0.knowledge.take_seat(account, &holder, most).await {
+            return None;
+        }
+        let (inner, account, name) = (Arc::clone(&self.0), account.to_owned(), holder.clone());
+        let renewing = tokio::spawn(async move {
+            loop {
+                inner.sleep(RENEW_EVERY).await;
+                inner.knowledge.take_seat(&account, &name, most).await;
+            }
+        });
+        Some(Seat {
+            desk: self.clone(),
+            holder,
+            renewing: renewing.abort_handle(),
+        })
+    }
+
+    /// Comes when it is worth while to ask for a seat again.
+    pub async fn seat_may_be_free(&self) {
+        let mut changes = self.0.knowledge.changes();
+        tokio::select! {
+            () = self.0.sleep(ASK_EVERY) => {}
+            _ = changes.changed() => {}
+        }
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        self.renewing.abort();
+        let (inner, holder) = (Arc::clone(&self.desk.0), std::mem::take(&mut self.holder));
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            runtime.spawn(async move { inner.knowledge.leave_seat(&holder).await });
+        }
     }
 }
 

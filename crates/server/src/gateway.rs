@@ -167,6 +167,7 @@ impl Gateway {
             stop.cancelled().await;
             stopping.cancel();
         });
+        self.shared.holds.close().await;
     }
 }
 

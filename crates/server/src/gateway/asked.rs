@@ -9,6 +9,7 @@ use bytes::Bytes;
 use http::header::{self, HeaderName};
 use http::{HeaderMap, HeaderValue, Method};
 use outlast_dialect::Dialect;
+use outlast_engine::credential::Credential;
 use outlast_kernel::Timestamp;
 use outlast_kernel::policy::Policy;
 use serde_json::value::RawValue;
@@ -22,6 +23,9 @@ const POLICY: &str = "x-outlast-policy";
 const CLIENT: &str = "x-outlast-client";
 /// Headers of ours are not passed on.
 const OURS: &str = "x-outlast-";
+
+/// Where clients put their keys.
+const CREDENTIALS: [&str; 4] = ["x-api-key", "authorization", "api-key", "x-goog-api-key"];
 
 /// Headers that are between us and the client only.
 const HOP_BY_HOP: [HeaderName; 10] = [
@@ -150,6 +154,17 @@ impl Asked {
         self.route.dialect
     }
 
+    /// What the client brings to be known by.
+    pub(super) fn credentials(&self) -> Vec<Credential> {
+        let headers = self.headers();
+        let values = CREDENTIALS.iter().filter_map(|name| headers.get(*name));
+        let texts = values.filter_map(|value| value.to_str().ok());
+        texts
+            .map(|text| text.strip_prefix("Bearer ").unwrap_or(text))
+            .map(|text| Credential::new(text.to_owned()))
+            .collect()
+    }
+
     /// Whether a model is asked, in one way or another.
     pub(super) fn asks_a_model(&self) -> bool {
         self.route.kind != Kind::Other
@@ -194,7 +209,7 @@ fn accepts_events(headers: &HeaderMap) -> bool {
 fn mark(headers: &HeaderMap) -> Box<str> {
     let mut hash = Sha256::new();
     let mut any = false;
-    for name in ["x-api-key", "authorization", "api-key", "x-goog-api-key"] {
+    for name in CREDENTIALS {
         if let Some(value) = headers.get(name) {
             any = true;
             hash.update(value.as_bytes());

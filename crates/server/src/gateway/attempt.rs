@@ -23,6 +23,8 @@ use std::time::Duration;
 
 const MAX_ERROR_BYTES: usize = 64 << 10;
 const ERROR_BODY_TIME: Duration = Duration::from_secs(5);
+/// How many times as long an answer may take that comes as a whole.
+const WHOLE_TAKES: u32 = 3;
 /// An answer that comes as a whole is looked at as a whole, unless it is longer than this.
 const MAX_WHOLE_BYTES: usize = 16 << 20;
 
@@ -39,6 +41,8 @@ pub(super) struct Attempt<'a> {
 pub(super) struct Answer {
     pub(super) status: StatusCode,
     pub(super) headers: HeaderMap,
+    /// How long the body is, where that is known.
+    pub(super) length: Option<u64>,
     pub(super) body: AnswerBody,
 }
 
@@ -96,7 +100,11 @@ impl Attempt<'_> {
         }
         let what = (self.asked.method.clone(), self.asked.target.as_str());
         let sending = upstream.forward.send(what, headers, body);
-        let limit = self.upstreams.timeouts.until_headers();
+        let mut limit = self.upstreams.timeouts.until_headers();
+        if !self.asked.is_streamed {
+            // The headers of an answer that comes as a whole come when it is done.
+            limit *= WHOLE_TAKES;
+        }
         let deadline = (!limit.is_zero()).then(|| self.clock.now() + limit);
         let response = tokio::select! {
             biased;
@@ -135,7 +143,14 @@ impl Attempt<'_> {
     }
 
     fn answer(&self, status: StatusCode, headers: HeaderMap, body: AnswerBody) -> Answer {
+        let length = headers.get(header::CONTENT_LENGTH);
+        let length = length.and_then(|length| length.to_str().ok()?.parse().ok());
         Answer {
+            length: match &body {
+                AnswerBody::Whole(body) => Some(body.len() as u64),
+                AnswerBody::Events(_) => None,
+                AnswerBody::Opaque(..) => length,
+            },
             status,
             headers: passed_back(headers),
             body,

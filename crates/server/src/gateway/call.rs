@@ -19,6 +19,7 @@ use super::socket::Socket;
 use super::upstreams::Upstreams;
 use http::{HeaderMap, HeaderValue};
 use outlast_engine::accounts::Chosen;
+use outlast_engine::desk::Seat;
 use outlast_engine::{RetryStrategy, strategy::PolicyRetry};
 use outlast_kernel::Timestamp;
 use outlast_kernel::budget::{Limits, Prompt};
@@ -45,6 +46,8 @@ pub(super) struct Call {
     /// It is counted while it waits, and so is what it keeps on the disk.
     pub(super) counted: Vec<Counted>,
     pub(super) trouble: Trouble,
+    /// It is one of the calls that its account may have under way.
+    pub(super) seat: Option<Seat>,
     /// How long it took until the provider's answer began to come.
     pub(super) first_byte: Option<Duration>,
 }
@@ -114,6 +117,7 @@ impl Call {
             hold: None,
             counted: Vec::new(),
             trouble: Trouble::default(),
+            seat: None,
             first_byte: None,
         }
     }
@@ -122,6 +126,8 @@ impl Call {
     pub(super) async fn run(mut self) -> Option<Socket> {
         self.take_up().await;
         loop {
+            // Whoever waits for hours goes on with the settings as they are then.
+            self.upstreams = self.shared.upstreams();
             if let Err(problem) = self.choose_account().await {
                 let failure = self.no_key(&problem);
                 self.trouble.last = Some(Box::new(failure));
@@ -131,6 +137,11 @@ impl Call {
                 Ok(admission) => admission,
                 Err(end) => return self.end(end).await,
             };
+            match self.take_seat().await {
+                Ok(true) => {}
+                Ok(false) => continue,
+                Err(end) => return self.end(end).await,
+            }
             let begun = self.shared.now();
             match self.attempt().await {
                 Ok(Ok(answer)) => {

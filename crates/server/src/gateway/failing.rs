@@ -37,7 +37,9 @@ impl Call {
         failed: Box<Failed>,
         admission: Option<Admission>,
     ) -> Option<End> {
+        self.seat = None;
         let now = self.shared.now();
+        let failed = self.without_secrets(failed);
         let judged = Judged::new(Failure {
             at: now,
             ..failed.failure.clone()
@@ -75,6 +77,21 @@ impl Call {
             }
         }
         Some(End::Final(GiveUp::NotRetryable))
+    }
+
+    /// Some providers send back what they were sent. What stands in the log is for others than the client, and the key of
+    /// a stored account is for nobody.
+    fn without_secrets(&self, mut failed: Box<Failed>) -> Box<Failed> {
+        for credential in self.asked.credentials() {
+            credential.scrub(&mut failed.failure);
+        }
+        if let Some(account) = &self.account {
+            account.credential.scrub(&mut failed.failure);
+            if let Some(refusal) = &mut failed.refusal {
+                refusal.body = account.credential.scrubbed(&refusal.body);
+            }
+        }
+        failed
     }
 
     fn note_failure(&mut self, failed: &Failed, judged: &Judged) {

@@ -39,11 +39,7 @@ impl Call {
         if !self.reply.has_begun() {
             let mut headers = answer.headers;
             headers.extend(self.said());
-            let length = match &body {
-                AnswerBody::Whole(body) => Some(body.len() as u64),
-                AnswerBody::Events(_) | AnswerBody::Opaque(..) => None,
-            };
-            self.reply.head(status, &headers, length);
+            self.reply.head(status, &headers, answer.length);
         } else if self.asked.is_streamed && matches!(body, AnswerBody::Whole(_)) {
             let message = "the provider answered with a document instead of a stream";
             let failure = self.broken(IoKind::Protocol, message);

@@ -4,11 +4,15 @@ use bytes::{Buf, Bytes};
 use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::task::{Context, Poll};
+use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
 /// A client that sends more than this before it was answered is not read any further.
 const MOST_AHEAD: usize = 64 << 10;
+
+/// A client that takes nothing for so long takes nothing any more.
+const LONGEST_WRITE: Duration = Duration::from_secs(600);
 
 /// A connection, and what was read of it ahead of time.
 #[derive(Debug)]
@@ -71,7 +75,8 @@ impl Socket {
             let written = std::future::poll_fn(|context| {
                 Pin::new(&mut self.stream).poll_write_vectored(context, pieces)
             });
-            match written.await? {
+            let written = tokio::time::timeout(LONGEST_WRITE, written).await;
+            match written.map_err(|_| io::ErrorKind::TimedOut)?? {
                 0 => return Err(io::ErrorKind::WriteZero.into()),
                 written => IoSlice::advance_slices(&mut pieces, written),
             }

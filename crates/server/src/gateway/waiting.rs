@@ -146,6 +146,43 @@ impl Call {
         })
     }
 
+    /// Takes a seat, where the account's are numbered. When all are taken, `false` after a while: by then another account
+    /// may be free.
+    pub(super) async fn take_seat(&mut self) -> Result<bool, End> {
+        self.seat = None;
+        let upstream = self.upstreams.of(self.asked.route);
+        let (Some(accounts), Some(account)) = (&upstream.accounts, &self.account) else {
+            return Ok(true);
+        };
+        let Some(most) = accounts.most_in_flight(&account.name) else {
+            return Ok(true);
+        };
+        let desk = self.shared.desk.clone();
+        self.seat = desk.take_seat(&account.name, most).await;
+        if self.seat.is_some() {
+            return Ok(true);
+        }
+        self.begin_hold(self.shared.now()).await?;
+        match self.keep(desk.seat_may_be_free()).await {
+            Kept::Done(()) => Ok(false),
+            Kept::Gone => Err(End::Gone),
+            Kept::Ended(ending) => Err(End::Back(ending)),
+        }
+    }
+
+    /// Does what keeps the client until the work is done.
+    async fn keep<T>(&mut self, work: impl Future<Output = T>) -> Kept<T> {
+        let (shared, headers) = (Arc::clone(&self.shared), self.said());
+        let mut keeper = Keeper {
+            reply: &mut self.reply,
+            keeping: &mut self.keeping,
+            headers: &headers,
+            is_streamed: self.asked.is_streamed,
+            shared: &shared,
+        };
+        keeper.keep(work).await
+    }
+
     /// The longest that this request may be held.
     fn patience(&self) -> Option<Duration> {
         let rules = self.strategy.rules();
