@@ -56,13 +56,12 @@ impl Course {
     }
 
     /// Takes note of a frame after content, and says what it was good for.
-    pub(super) fn frame(&mut self, frame: &[u8], now: Timestamp) -> Sign {
+    pub(super) fn frame(&mut self, frame: &[u8], said: &Said<'_>, now: Timestamp) -> Sign {
         if self.is_complete {
             return Sign::Alive;
         }
-        let said = Said::of(frame);
         // Behind an end, content is looked for.
-        let quick = (!self.has_finished).then(|| quick::sign(self.dialect, &said));
+        let quick = (!self.has_finished).then(|| quick::sign(self.dialect, said));
         quick.flatten().unwrap_or_else(|| {
             let mut decoder = sse::Decoder::new(usize::MAX);
             decoder.push(frame);
@@ -88,25 +87,26 @@ impl Course {
             self.is_complete = true;
             return Sign::Progress;
         }
-        let frame = Lenient::default().parse(&event.data).unwrap_or_default();
-        let has_content = content::is_content(self.dialect, &event.name, &frame);
         let mut deltas = Vec::new();
         let mut reader = self.dialect.reader(&self.provider);
-        match reader.read(event, now, &mut deltas) {
+        let read = reader.read(event, now, &mut deltas);
+        let is_end = |delta: &Delta| matches!(delta, Delta::Stopped(_));
+        self.is_complete |= deltas.iter().any(is_end);
+        match read {
+            // Nothing is announced behind content.
+            Ok(Sign::Opening) => Sign::Alive,
             Ok(sign) => {
-                let is_end = |delta: &Delta| matches!(delta, Delta::Stopped(_));
-                self.is_complete |= deltas.iter().any(is_end);
-                self.note_finish(&frame, has_content);
-                // Nothing is announced behind content.
-                match sign {
-                    Sign::Opening => Sign::Alive,
-                    sign => sign,
+                if self.dialect == Dialect::OpenaiChat {
+                    let chunk = json(event);
+                    let has_content = content::is_content(self.dialect, &event.name, &chunk);
+                    self.note_finish(&chunk, has_content);
                 }
+                sign
             }
             Err(failure) => {
                 self.note_error(failure);
-                let kind = frame["type"].as_str().unwrap_or(&event.name);
-                self.is_complete |= is_last(kind);
+                let is_last = is_last(json(event)["type"].as_str().unwrap_or(&event.name));
+                self.is_complete |= is_last && self.dialect == Dialect::OpenaiResponses;
                 Sign::Alive
             }
         }
@@ -121,6 +121,10 @@ impl Course {
             self.ended_with.get_or_insert(failure);
         }
     }
+}
+
+fn json(event: &sse::Event) -> Value {
+    Lenient::default().parse(&event.data).unwrap_or_default()
 }
 
 /// Whether nothing follows such an event.

@@ -1,7 +1,7 @@
 //! The part of an answer from its content on: passed on in whole frames, without a copy where frames are not cut.
 
 use super::course::Course;
-use super::wire::Ends;
+use super::wire::{Ends, Said};
 use super::{JUDGED_BYTES, TAIL_BYTES, send};
 use crate::{Sign, in_band};
 use bytes::Bytes;
@@ -39,11 +39,13 @@ impl Passing {
     pub(super) fn push(&mut self, bytes: Bytes, now: Timestamp, out: &mut Vec<Bytes>) -> Sign {
         let mut best = Sign::Alive;
         let (mut unsent, mut begin) = (0, 0);
-        while let Some(length) = self.ends.next(&bytes[begin..]) {
+        let mut said = Said::default();
+        while let Some(length) = self.ends.next(&bytes[begin..], &mut said) {
             let end = begin + length;
             let frame = &bytes[begin..end];
+            let said = std::mem::take(&mut said);
             if self.tail.is_empty() {
-                best = best.max(self.course.frame(frame, now));
+                best = best.max(self.course.frame(frame, &said, now));
             } else {
                 best = best.max(self.end_tail(frame, now));
                 let tail = std::mem::take(&mut self.tail);
@@ -53,6 +55,10 @@ impl Passing {
                 }
             }
             begin = end;
+        }
+        if unsent == 0 && begin == bytes.len() && !self.course.is_complete {
+            out.push(bytes);
+            return best;
         }
         let rest = bytes.len() - begin;
         if !self.is_open() && self.tail.len() + rest > TAIL_BYTES {
@@ -76,7 +82,8 @@ impl Passing {
     fn end_tail(&mut self, end: &[u8], now: Timestamp) -> Sign {
         if !self.is_long {
             self.tail.extend_from_slice(end);
-            return self.course.frame(&self.tail, now);
+            let said = Said::of(&self.tail);
+            return self.course.frame(&self.tail, &said, now);
         }
         self.is_long = false;
         self.course.long_frame(&self.tail)

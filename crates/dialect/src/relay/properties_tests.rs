@@ -339,7 +339,7 @@ proptest! {
             decoder.push(piece);
             let mut rest = piece;
             let mut count = 0;
-            while let Some(length) = ends.next(rest) {
+            while let Some(length) = ends.next(rest, &mut Said::default()) {
                 rest = &rest[length..];
                 count += 1;
             }
@@ -423,6 +423,6 @@ fn a_frame_after_the_end_changes_nothing() {
     let mut course = Course::new(Dialect::Anthropic, "p");
     course.is_complete = true;
     let error = b"event: error\ndata: {\"type\":\"error\"}\n\n";
-    assert_eq!(course.frame(error, NOW), Sign::Alive);
+    assert_eq!(course.frame(error, &Said::of(error), NOW), Sign::Alive);
     assert_eq!(course.ended_with, None);
 }

@@ -32,9 +32,10 @@ pub(super) fn sign(dialect: Dialect, said: &Said<'_>) -> Option<Sign> {
         },
         Dialect::OpenaiChat => chunk(said.name, data).then_some(Sign::Progress),
         Dialect::OpenaiResponses => {
-            let kind = kind(said)?;
-            let is_piece = kind.starts_with(b"response.") && kind.ends_with(b".delta");
-            is_piece.then_some(Sign::Progress)
+            let name = kind(said)?.strip_prefix(b"response.")?;
+            let is_part = |end: &&[u8]| name.ends_with(end);
+            let ends: [&[u8]; 3] = [b".delta", b".added", b".done"];
+            ends.iter().any(is_part).then_some(Sign::Progress)
         }
     }
 }
@@ -55,23 +56,25 @@ fn leading_type(data: &[u8]) -> Option<&[u8]> {
 
 /// Whether this is a chunk that says something and ends nothing.
 fn chunk(name: &[u8], data: &[u8]) -> bool {
-    let is_null = |at: usize, word: &[u8]| {
-        let value = after(&data[at + word.len()..], b":");
-        value.and_then(|value| after(value, b"null")).is_some()
-    };
-    let are_null = |word: &Finder<'_>| {
-        let mut found = word.find_iter(data);
-        found.all(|at| is_null(at, word.needle()))
-    };
-    let delta = || {
-        DELTA
-            .find(data)
-            .map(|at| &data[at + DELTA.needle().len()..])
-    };
-    name.is_empty()
-        && delta().is_some_and(|rest| speaks(rest).is_some())
-        && are_null(&ERROR)
-        && are_null(&FINISH)
+    let says = || speaks(behind(&DELTA, data)?);
+    name.is_empty() && says().is_some() && is_null(&ERROR, data) && is_null(&FINISH, data)
+}
+
+/// What is behind the first place of a word.
+fn behind<'a>(word: &Finder<'_>, data: &'a [u8]) -> Option<&'a [u8]> {
+    let at = word.find(data)?;
+    data.get(at + word.needle().len()..)
+}
+
+/// Whether nothing has that name but what is null.
+fn is_null(name: &Finder<'_>, mut data: &[u8]) -> bool {
+    while let Some(rest) = behind(name, data) {
+        let Some(value) = after(rest, b":").and_then(|value| after(value, b"null")) else {
+            return false;
+        };
+        data = value;
+    }
+    true
 }
 
 /// Whether a delta has anything but whose it is; `rest` begins behind its name.

@@ -19,8 +19,8 @@ impl Ends {
     }
 
     /// How many of the bytes belong to the frame that is being read, if it ends among them. They are then to be taken
-    /// off; without an end, all of them are taken in.
-    pub(super) fn next(&mut self, bytes: &[u8]) -> Option<usize> {
+    /// off; without an end, all of them are taken in. What their lines say is added to `said`.
+    pub(super) fn next<'a>(&mut self, bytes: &'a [u8], said: &mut Said<'a>) -> Option<usize> {
         let mut at = 0;
         if !bytes.is_empty() && std::mem::take(&mut self.after_cr) && bytes[0] == b'\n' {
             at = 1;
@@ -29,10 +29,10 @@ impl Ends {
                 return Some(at);
             }
         }
-        while let Some(offset) = memchr2(b'\n', b'\r', &bytes[at..]) {
-            let is_blank = offset == 0 && !self.in_line;
-            let is_cr = bytes[at + offset] == b'\r';
-            at += offset + 1;
+        while let Some(length) = line_length(&bytes[at..]) {
+            let (line, is_cr) = (&bytes[at..at + length], bytes[at + length] == b'\r');
+            let is_blank = length == 0 && !self.in_line;
+            at += length + 1;
             let follower = bytes.get(at);
             self.after_cr = is_cr && follower.is_none();
             at += usize::from(is_cr && follower == Some(&b'\n'));
@@ -41,11 +41,19 @@ impl Ends {
             if is_blank {
                 return Some(at);
             }
+            said.line(line);
         }
         let has_begun = at < bytes.len();
         self.in_line |= has_begun;
         self.in_frame |= has_begun;
         None
+    }
+}
+
+fn line_length(bytes: &[u8]) -> Option<usize> {
+    match bytes.first()? {
+        b'\n' | b'\r' => Some(0),
+        _ => memchr2(b'\n', b'\r', bytes),
     }
 }
 
@@ -63,9 +71,9 @@ impl<'a> Said<'a> {
     pub(super) fn of(frame: &'a [u8]) -> Self {
         let mut said = Self::default();
         let mut rest = frame;
-        while let Some(end) = memchr2(b'\n', b'\r', rest) {
-            said.line(&rest[..end]);
-            rest = &rest[end + 1..];
+        while let Some(length) = line_length(rest) {
+            said.line(&rest[..length]);
+            rest = &rest[length + 1..];
         }
         // A frame that was not kept whole ends within a line.
         said.line(rest);
