@@ -56,7 +56,7 @@ impl Passing {
             }
             begin = end;
         }
-        if unsent == 0 && begin == bytes.len() && !self.course.is_complete {
+        if unsent == 0 && begin == bytes.len() && begin > 0 && !self.course.is_complete {
             out.push(bytes);
             return best;
         }
