@@ -72,13 +72,13 @@ impl Course {
         })
     }
 
-    /// Takes note of a frame that was too long to be kept whole: its name must do.
+    /// Takes note of a frame that was too long to be kept whole: its name must do. In a chat, which names none, it is
+    /// content.
     pub(super) fn long_frame(&mut self, head: &[u8]) -> Sign {
         let kind = quick::kind(&Said::of(head)).unwrap_or_default();
-        self.is_complete |= match self.dialect {
-            Dialect::OpenaiResponses => is_last(&String::from_utf8_lossy(kind)),
-            Dialect::Anthropic | Dialect::OpenaiChat => false,
-        };
+        let is_last = is_last(&String::from_utf8_lossy(kind));
+        self.is_complete |= is_last && self.dialect == Dialect::OpenaiResponses;
+        self.is_contradicted |= std::mem::take(&mut self.has_finished);
         Sign::Progress
     }
 

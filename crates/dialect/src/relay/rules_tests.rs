@@ -261,6 +261,15 @@ fn content_after_a_finish_reason_takes_it_back() {
         assert!(end(&mut relay).0.is_ok());
     }
     let mut relay = Dialect::OpenaiChat.relay("p");
+    push(&mut relay, &both).0.unwrap();
+    push(
+        &mut relay,
+        &format!("data: {}", "x".repeat(2 * JUDGED_BYTES)),
+    );
+    assert!(relay.is_answered());
+    push(&mut relay, "\n\n").0.unwrap();
+    assert!(!relay.is_answered() && end(&mut relay).0.is_err());
+    let mut relay = Dialect::OpenaiChat.relay("p");
     push(&mut relay, &(both + &content)).0.unwrap();
     assert_eq!(end(&mut relay).0.unwrap_err().phase, Phase::AfterContent);
 }
