@@ -246,6 +246,32 @@ fn a_chat_may_end_without_its_last_frame() {
 }
 
 #[test]
+fn data_in_several_lines_is_read_as_one() {
+    let mut relay = begun(Dialect::OpenaiChat);
+    let lines = [
+        "{\"choices\":[{\"delta\":{\"content\":\"x\"}",
+        ",\"finish_reason\":\"stop\"}]}",
+    ];
+    let frame = format!("data: {}\r\ndata: {}\r\n\r\n", lines[0], lines[1]);
+    assert_eq!(push(&mut relay, &frame).0.unwrap(), Sign::Progress);
+    assert!(relay.is_answered());
+}
+
+#[test]
+fn an_error_behind_the_end_of_an_answer_undoes_nothing() {
+    let mut relay = begun(Dialect::OpenaiChat);
+    let finish = r#"{"choices":[{"delta":{},"finish_reason":"stop"}]}"#;
+    push(
+        &mut relay,
+        &wire(&[finish, r#"{"error":{"message":"usage is not known"}}"#]),
+    )
+    .0
+    .unwrap();
+    assert!(relay.ended_with().is_none() && relay.is_answered());
+    assert!(end(&mut relay).0.is_ok());
+}
+
+#[test]
 fn content_after_a_finish_reason_takes_it_back() {
     let both = wire(&[r#"{"choices":[{"delta":{"content":"x"},"finish_reason":"stop"}]}"#]);
     let content = wire(&[CONTENT[1]]);
@@ -265,7 +291,9 @@ fn content_after_a_finish_reason_takes_it_back() {
     push(
         &mut relay,
         &format!("data: {}", "x".repeat(2 * JUDGED_BYTES)),
-    );
+    )
+    .0
+    .unwrap();
     assert!(relay.is_answered());
     push(&mut relay, "\n\n").0.unwrap();
     assert!(!relay.is_answered() && end(&mut relay).0.is_err());
@@ -306,6 +334,13 @@ fn a_stream_that_ends_too_early_is_cut_off() {
         let failure = end(&mut relay).0.unwrap_err();
         assert_eq!(failure.io, Some(IoKind::Truncated));
         assert_eq!(failure.phase, Phase::BeforeContent);
+
+        // What is strange behind an opening is not what came in place of a stream.
+        let mut relay = dialect.relay("p");
+        let opening = dialect.frames("m", &[]).concat();
+        push(&mut relay, &(opening + "<html>502</html>")).0.unwrap();
+        let failure = end(&mut relay).0.unwrap_err();
+        assert_eq!(failure.io, Some(IoKind::Truncated));
     }
 }
 
@@ -496,6 +531,15 @@ fn a_frame_that_cannot_be_read_after_content_is_left_to_the_client() {
         assert_eq!(out.len(), 1);
         assert!(relay.ended_with().is_none() && end(&mut relay).0.is_err());
     }
+    // And so is a call that nobody here would read on.
+    let mut relay = begun(Dialect::OpenaiChat);
+    let blanks = " ".repeat(5000);
+    let call = format!(
+        r#"{{"choices":[{{"delta":{{"content":null,"tool_calls":[{{"function":{{"arguments":"{blanks}"}}}}]}},"finish_reason":""}}]}}"#
+    );
+    assert!(read_all(Dialect::OpenaiChat, &wire(&[&call])).1.is_some());
+    push(&mut relay, &wire(&[&call])).0.unwrap();
+    assert_eq!(relay.ended_with(), None);
 }
 
 // --- signs ---
@@ -559,6 +603,28 @@ fn more_than_can_be_held_counts_as_content() {
 }
 
 #[test]
+fn a_frame_that_cannot_be_held_is_content_however_it_comes() {
+    let message = "x".repeat(HELD_BYTES);
+    for dialect in Dialect::ALL {
+        let error = dialect.error_frame(
+            &Problem::new("api_error", &message),
+            &Interruption::default(),
+        );
+        for size in [error.len(), 1 << 14] {
+            let mut relay = dialect.relay("p");
+            let mut sent = Vec::new();
+            for piece in error.as_bytes().chunks(size) {
+                relay
+                    .push(Bytes::copy_from_slice(piece), NOW, &mut sent)
+                    .unwrap();
+            }
+            assert_eq!(sent.concat(), error.as_bytes());
+            assert!(relay.has_content() && relay.ended_with().is_some());
+        }
+    }
+}
+
+#[test]
 fn a_long_frame_is_passed_on_as_it_comes_and_judged_at_its_end() {
     let filler = "x".repeat(TAIL_BYTES);
     let data = LAST[2].strip_suffix('}').unwrap();
@@ -586,11 +652,17 @@ fn a_long_frame_is_passed_on_as_it_comes_and_judged_at_its_end() {
 #[test]
 fn a_frame_longer_than_anything_in_one_piece_is_sent_whole() {
     let mut relay = begun(Dialect::OpenaiChat);
-    let begin = format!("data: {}", "x".repeat(2 * JUDGED_BYTES));
-    assert_eq!(push(&mut relay, &begin).1.concat(), begin.as_bytes());
+    assert!(push(&mut relay, "data: ").1.is_empty());
+    let begin = "x".repeat(2 * JUDGED_BYTES);
+    assert_eq!(
+        push(&mut relay, &begin).1.concat(),
+        format!("data: {begin}").as_bytes()
+    );
     assert!(!relay.is_between_frames());
-    let (_, out) = push(&mut relay, "\n\ndata: [DONE]\n\n");
-    assert_eq!(out.concat(), b"\n\ndata: [DONE]\n\n");
+    let (_, out) = push(&mut relay, "\n\ndata: [DO");
+    assert_eq!(out.concat(), b"\n\n");
+    assert!(relay.is_between_frames());
+    assert_eq!(push(&mut relay, "NE]\n\n").1.concat(), b"data: [DONE]\n\n");
     assert!(relay.is_complete());
 }
 

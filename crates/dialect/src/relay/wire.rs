@@ -22,12 +22,11 @@ impl Ends {
     /// off; without an end, all of them are taken in. What their lines say is added to `said`.
     pub(super) fn next<'a>(&mut self, bytes: &'a [u8], said: &mut Said<'a>) -> Option<usize> {
         let mut at = 0;
-        if !bytes.is_empty() && std::mem::take(&mut self.after_cr) && bytes[0] == b'\n' {
-            at = 1;
-            if !self.in_frame {
-                // The frame was given out with its CR: nobody waits for what may follow.
-                return Some(at);
-            }
+        if !bytes.is_empty() {
+            // An LF that belongs to the CR of a line before. Behind a frame it is a blank line: the frame was given out
+            // with its CR, as nobody waits for what may follow.
+            let is_late = std::mem::take(&mut self.after_cr) && self.in_frame;
+            at = usize::from(is_late && bytes[0] == b'\n');
         }
         while let Some(length) = line_length(&bytes[at..]) {
             let (line, is_cr) = (&bytes[at..at + length], bytes[at + length] == b'\r');
