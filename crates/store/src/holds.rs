@@ -101,8 +101,9 @@ impl Holds {
     }
 
     /// Has everything written at once that was handed in so far; whether it is on the disk now.
-    pub async fn settle(&self) -> bool {
-        self.desk.settle().await.is_ok()
+    pub fn settle(&self) -> impl Future<Output = bool> + Send + 'static {
+        let settled = self.desk.settle();
+        async { settled.await.is_ok() }
     }
 
     /// Writes everything that was handed in and lets go of the file.

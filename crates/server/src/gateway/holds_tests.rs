@@ -1,1 +1,135 @@
+//! Holds on a clock that tests move, and on real files.
 
+use super::identity::{Identity, Parts};
+use super::known::{Held, MOST_LEFT};
+use super::{About, Command, Hold, Holds, Progress, Shown, TAKE_UP_TIME};
+use crate::gateway::holds::hold::Signal;
+use http::{HeaderMap, HeaderName, HeaderValue};
+use outlast_engine::clock::TimerClock;
+use outlast_engine::knowledge::Notice;
+use outlast_engine::{BoxFuture, Clock};
+use outlast_kernel::Timestamp;
+use outlast_kernel::budget::{Limits, Prompt};
+use outlast_kernel::verdict::Cause;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, mpsc};
+use std::time::Duration;
+use tempfile::TempDir;
+
+#[path = "holds_tests/file.rs"]
+mod file;
+#[path = "holds_tests/memory.rs"]
+mod memory;
+
+const START: u64 = 1_800_000_000;
+const MINUTE: Duration = Duration::from_secs(60);
+
+fn at(seconds: u64) -> Timestamp {
+    Timestamp::from_millis((START + seconds) * 1000)
+}
+
+/// Shows what it is told to.
+#[derive(Default)]
+struct Hands(AtomicU64);
+
+impl Hands {
+    fn set(&self, seconds: u64) {
+        self.0.store(seconds, Ordering::Relaxed);
+    }
+}
+
+impl Clock for Hands {
+    fn now(&self) -> Timestamp {
+        at(self.0.load(Ordering::Relaxed))
+    }
+
+    fn sleep_until(&self, _: Timestamp) -> BoxFuture<'static, ()> {
+        unreachable!("nothing here waits for a time")
+    }
+}
+
+/// A registry, its clock and what it has said.
+struct Gateway {
+    holds: Holds,
+    clock: Arc<Hands>,
+    said: mpsc::Receiver<Notice>,
+}
+
+impl Gateway {
+    async fn open(path: Option<PathBuf>, seconds: u64) -> Self {
+        let clock = Arc::new(Hands::default());
+        clock.set(seconds);
+        let (say, said) = mpsc::channel();
+        let listener = Arc::new(move |notice| say.send(notice).unwrap());
+        let holds = Holds::open(path, Arc::clone(&clock) as Arc<dyn Clock>, listener).await;
+        Self { holds, clock, said }
+    }
+
+    async fn in_memory() -> Self {
+        Self::open(None, 0).await
+    }
+
+    fn begin(&self, body: &str, id: &str) -> Hold {
+        let seconds = self.clock.0.load(Ordering::Relaxed);
+        self.holds.begin(who(body), about(id), progress(seconds, 1))
+    }
+
+    fn take_up(&self, body: &str) -> Option<(Hold, Progress)> {
+        self.holds.take_up(&who(body), about("again"))
+    }
+
+    /// Of each: what it is known by, and whether its client has left.
+    fn shown(&self) -> Vec<(String, bool)> {
+        let show = |shown: Shown| (shown.about.id.into(), shown.left.is_some());
+        self.holds.status().into_iter().map(show).collect()
+    }
+
+    fn said(&self) -> Vec<Notice> {
+        self.said.try_iter().collect()
+    }
+}
+
+fn who(body: &str) -> Identity {
+    let mut making = Identity::of(&Parts {
+        credential: b"mark",
+        client: "codex",
+        method: "POST",
+        path: "/v1/responses",
+        headers: &HeaderMap::new(),
+    });
+    making.body(body.as_bytes());
+    making.finish()
+}
+
+fn about(id: &str) -> About {
+    About {
+        id: id.into(),
+        client: "codex".into(),
+        dialect: Some("openai_responses".into()),
+        model: Some("gpt-5".into()),
+        account: None,
+        path: "/v1/responses".into(),
+        begun: at(0),
+    }
+}
+
+fn progress(since: u64, attempts: u32) -> Progress {
+    let mut prompt = Prompt::new(Limits {
+        deadline: Some(at(90_000)),
+        sleep: Some(Duration::from_secs(8 * 3600)),
+        ..Limits::default()
+    });
+    prompt.reserve_sleep(Duration::from_secs(u64::from(attempts)));
+    Progress {
+        prompt,
+        since: at(since),
+        attempts,
+        cause: Some(Cause::Overloaded),
+        ..Progress::default()
+    }
+}
+
+fn ids(shown: &[(String, bool)]) -> Vec<&str> {
+    shown.iter().map(|(id, _)| id.as_str()).collect()
+}

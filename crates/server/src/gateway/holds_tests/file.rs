@@ -1,0 +1,297 @@
+//! What outlives a gateway, and what becomes of it without its file.
+
+use super::super::Link;
+use super::*;
+use outlast_store::holds as store;
+
+struct Place(TempDir);
+
+impl Place {
+    fn new() -> Self {
+        Self(TempDir::new().unwrap())
+    }
+
+    fn path(&self) -> PathBuf {
+        self.0.path().join("gateway.db")
+    }
+
+    async fn open(&self, seconds: u64) -> Gateway {
+        Gateway::open(Some(self.path()), seconds).await
+    }
+
+    /// The files as they are at this moment, as a gateway that is killed leaves them.
+    fn as_if_killed(&self) -> Self {
+        let image = Self::new();
+        for name in ["gateway.db", "gateway.db-wal"] {
+            std::fs::copy(self.0.path().join(name), image.0.path().join(name)).unwrap();
+        }
+        image
+    }
+
+    fn rows(&self) -> usize {
+        rows(&self.path()).len()
+    }
+}
+
+/// What a file has, read beside its owner.
+fn rows(path: &Path) -> Vec<String> {
+    let image = TempDir::new().unwrap();
+    for suffix in ["", "-wal"] {
+        let mut from = path.as_os_str().to_owned();
+        from.push(suffix);
+        // Without a log there is nothing in it.
+        std::fs::copy(&from, image.path().join(format!("gateway.db{suffix}"))).ok();
+    }
+    let opened = store::Holds::open(&image.path().join("gateway.db"), Box::new(|_| {})).unwrap();
+    opened.rows.into_iter().map(|row| row.value).collect()
+}
+
+impl Gateway {
+    /// Waits until all that was handed in is on the disk; whether it is.
+    async fn settle(&self) -> bool {
+        let settled = match &self.holds.0.lock().link {
+            Link::Joined(file) => file.settle(),
+            other => panic!("{other:?}"),
+        };
+        settled.await
+    }
+}
+
+#[tokio::test]
+async fn after_a_restart_what_waited_and_what_was_left_can_be_taken_up() {
+    let place = Place::new();
+    let gateway = place.open(0).await;
+    let waits = gateway.begin("waits", "waits");
+    let spent = Progress {
+        wake: Some(at(4000)),
+        ..progress(0, 7)
+    };
+    waits.update(spent.clone(), None);
+    drop(gateway.begin("left", "left"));
+    gateway.begin("answered", "answered").ended();
+    gateway.holds.close().await;
+    drop(waits);
+
+    // Its owner has died at any time of the wait.
+    let gateway = place.open(4100).await;
+    assert_eq!(gateway.said(), []);
+    assert_eq!(gateway.shown(), [("waits".to_owned(), true)]);
+    assert!(gateway.take_up("left").is_none());
+    assert!(gateway.take_up("answered").is_none());
+    let (hold, taken) = gateway.take_up("waits").unwrap();
+    assert_eq!(taken, Progress { resent: 1, ..spent });
+    hold.ended();
+    gateway.holds.close().await;
+    assert_eq!(place.rows(), 0);
+}
+
+#[tokio::test]
+async fn a_gateway_that_is_killed_leaves_all_its_waits() {
+    let place = Place::new();
+    let gateway = place.open(0).await;
+    let holds: Vec<Hold> = (0..50)
+        .map(|number| gateway.begin(&number.to_string(), "live"))
+        .collect();
+    drop(gateway.begin("left", "left"));
+    assert!(gateway.settle().await);
+    let image = place.as_if_killed();
+    drop(holds);
+
+    let again = image.open(60).await;
+    assert_eq!(again.shown().len(), 51);
+    assert_eq!(again.holds.live(), 0);
+    for number in 0..50 {
+        let (hold, progress) = again.take_up(&number.to_string()).unwrap();
+        assert_eq!((progress.attempts, progress.resent), (1, 1));
+        hold.ended();
+    }
+    // It was left before, and its time goes on; that of the others began when we came.
+    let (kept, _) = again.take_up("left").unwrap();
+    drop(kept);
+    again.holds.close().await;
+    assert_eq!(image.rows(), 1);
+}
+
+#[tokio::test]
+async fn how_long_it_is_kept_is_counted_over_a_restart() {
+    let half_an_hour = TAKE_UP_TIME.as_secs();
+    let place = Place::new();
+    let gateway = place.open(0).await;
+    let told = gateway.begin("told", "told");
+    told.update(progress(0, 1), Some(at(9000)));
+    let live = gateway.begin("live", "live");
+    drop((told, gateway.begin("left", "left")));
+    assert!(gateway.settle().await);
+    let cases = [
+        (half_an_hour, vec!["left", "live", "told"]),
+        (half_an_hour + 1, vec!["told"]),
+        (9000 + half_an_hour, vec!["told"]),
+        (9000 + half_an_hour + 1, vec![]),
+    ];
+    for (restart, expected) in cases {
+        let image = place.as_if_killed();
+        let again = image.open(restart).await;
+        let shown = again.shown();
+        let mut ids = ids(&shown);
+        ids.sort_unstable();
+        assert_eq!(ids, expected, "{restart}");
+        // Nobody knows when the one that waited was left: at the latest now.
+        again.clock.set(restart + half_an_hour);
+        let waited = again.take_up("live").is_some();
+        assert_eq!(waited, restart == half_an_hour);
+        again.holds.close().await;
+    }
+    drop(live);
+}
+
+#[tokio::test]
+async fn nothing_that_was_asked_is_written_down() {
+    let place = Place::new();
+    let gateway = place.open(0).await;
+    let hold = gateway.begin("what was asked in confidence", "id");
+    assert!(gateway.settle().await);
+    let rows = rows(&place.path());
+    assert_eq!(rows.len(), 1);
+    assert!(!rows[0].contains("confidence") && !rows[0].contains("mark"));
+    drop(hold);
+}
+
+#[tokio::test]
+async fn ten_thousand_waits_are_written_down_and_removed_in_little_time() {
+    const CROWD: usize = 10_000;
+    let place = Place::new();
+    let gateway = place.open(0).await;
+    let one = tokio::time::Instant::now();
+    for number in 0..20 {
+        let hold = gateway.begin("alone", &number.to_string());
+        assert!(gateway.settle().await);
+        hold.ended();
+        assert!(gateway.settle().await);
+    }
+    let one = one.elapsed() / 20;
+    let all = tokio::time::Instant::now();
+    let holds: Vec<Hold> = (0..CROWD)
+        .map(|number| gateway.begin(&number.to_string(), "live"))
+        .collect();
+    assert!(gateway.settle().await);
+    assert_eq!(gateway.holds.live(), CROWD);
+    assert_eq!(place.rows(), CROWD);
+    holds.into_iter().for_each(Hold::ended);
+    assert!(gateway.settle().await);
+    let all = all.elapsed();
+    assert_eq!(place.rows(), 0);
+    // Much less than each for itself; what it costs without the disk is bounded, too.
+    let most = one * 2000 + Duration::from_secs(10);
+    assert!(all < most, "{all:?}, and one alone {one:?}");
+}
+
+#[tokio::test]
+async fn a_damaged_file_is_kept_and_said_and_a_row_that_says_nothing_is_removed() {
+    let place = Place::new();
+    std::fs::write(place.path(), "this is no database").unwrap();
+    let gateway = place.open(0).await;
+    let aside = place.path().with_file_name("gateway.db.damaged-1");
+    assert_eq!(gateway.said(), [Notice::Replaced { aside }]);
+    let kept = gateway.begin("hello", "kept");
+    gateway.holds.close().await;
+    drop(kept);
+
+    let opened = store::Holds::open(&place.path(), Box::new(|_| {})).unwrap();
+    let far = at(1_000_000);
+    opened.holds.put("no key of ours", "{}".to_owned(), far);
+    let key = "0198c0de000070008000000000000000";
+    opened.holds.put(key, "{\"who\":7}".to_owned(), far);
+    opened.holds.close().await;
+    let gateway = place.open(1).await;
+    assert_eq!(ids(&gateway.shown()), ["kept"]);
+    gateway.holds.close().await;
+    assert_eq!(place.rows(), 1);
+}
+
+#[tokio::test]
+async fn when_the_file_is_taken_away_all_that_is_known_is_written_anew() {
+    let place = Place::new();
+    let gateway = place.open(0).await;
+    let waits = gateway.begin("waits", "waits");
+    drop(gateway.begin("left", "left"));
+    assert!(gateway.settle().await);
+    std::fs::remove_file(place.path()).unwrap();
+    let new = gateway.begin("new", "new");
+    assert!(gateway.settle().await);
+    assert!(gateway.settle().await);
+    assert_eq!(place.rows(), 3);
+    drop((waits, new));
+}
+
+#[tokio::test]
+async fn without_its_file_a_gateway_goes_on_and_says_so_once() {
+    let folder = TempDir::new().unwrap();
+    let in_the_way = folder.path().join("gateway.db");
+    std::fs::create_dir(&in_the_way).unwrap();
+    let below_a_file = folder.path().join("file").join("gateway.db");
+    std::fs::write(folder.path().join("file"), "").unwrap();
+    let mut paths = vec![in_the_way, below_a_file];
+    if cfg!(target_os = "linux") {
+        // Nothing can be made there, whoever asks.
+        paths.push(PathBuf::from("/proc/self/gateway.db"));
+    }
+    for path in paths {
+        let gateway = Gateway::open(Some(path), 0).await;
+        assert!(matches!(&gateway.said()[..], [Notice::Alone { .. }]));
+        drop(gateway.begin("hello", "first"));
+        gateway.clock.set(3 * MINUTE.as_secs());
+        let (hold, _) = gateway.take_up("hello").unwrap();
+        // It is tried again, and fails again.
+        drop(gateway.begin("other words", "second"));
+        tokio::task::yield_now().await;
+        hold.ended();
+        gateway.holds.close().await;
+        assert_eq!(gateway.said(), []);
+    }
+}
+
+#[tokio::test]
+async fn a_second_gateway_works_without_the_file_and_has_it_when_the_first_is_gone() {
+    let place = Place::new();
+    let first = place.open(0).await;
+    let theirs = first.begin("hello", "theirs");
+    let second = place.open(0).await;
+    let said = second.said();
+    let [Notice::Alone { why }] = &said[..] else {
+        panic!("{said:?}");
+    };
+    assert!(why.contains("in use by another process"), "{why}");
+    assert!(!second.holds.has_abandoned());
+    assert!(second.take_up("hello").is_none());
+    let ours = second.begin("hello", "ours");
+    first.holds.close().await;
+    drop(theirs);
+
+    second.clock.set(MINUTE.as_secs());
+    second.begin("anything", "anything").ended();
+    let joined = async {
+        while !second.holds.has_abandoned() {
+            tokio::task::yield_now().await;
+        }
+    };
+    let joined = tokio::time::timeout(MINUTE, joined).await;
+    joined.unwrap();
+    assert_eq!(second.said(), [Notice::Joined]);
+    let (taken, progress) = second.take_up("hello").unwrap();
+    assert_eq!((progress.since, progress.resent), (at(0), 1));
+    assert!(second.settle().await);
+    assert_eq!(place.rows(), 2);
+    drop((ours, taken));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_paused_clock_does_not_keep_anything_from_the_disk() {
+    let place = Place::new();
+    let clock = Arc::new(TimerClock::new(at(0)));
+    let holds = Holds::open(Some(place.path()), clock, Arc::new(|_| {})).await;
+    let hold = holds.begin(who("hello"), about("id"), progress(0, 1));
+    tokio::time::sleep(10 * TAKE_UP_TIME).await;
+    holds.close().await;
+    assert_eq!(place.rows(), 1);
+    drop(hold);
+}

@@ -1,0 +1,321 @@
+//! What needs no file: who may take up what, until when, and what a person sees and wants.
+
+use super::super::known::Key;
+use super::*;
+use futures_util::FutureExt;
+
+#[tokio::test]
+async fn what_a_client_has_left_is_taken_up_once_with_all_that_it_has_spent() {
+    let gateway = Gateway::in_memory().await;
+    let hold = gateway.begin("hello", "first");
+    let spent = Progress {
+        wake: Some(at(300)),
+        ..progress(0, 7)
+    };
+    hold.update(spent.clone(), None);
+    assert!(!gateway.holds.has_abandoned());
+    drop(hold);
+    assert!(gateway.holds.has_abandoned());
+    gateway.clock.set(60);
+    assert!(gateway.take_up("other words").is_none());
+    let (again, taken) = gateway.take_up("hello").unwrap();
+    assert_eq!(taken, Progress { resent: 1, ..spent });
+    assert!(!gateway.holds.has_abandoned());
+    assert!(gateway.take_up("hello").is_none());
+    let shown = gateway.holds.status();
+    assert_eq!(shown.len(), 1);
+    assert_eq!((&*shown[0].about.id, shown[0].resent), ("again", 1));
+    again.ended();
+    assert_eq!(gateway.shown(), []);
+}
+
+#[tokio::test]
+async fn a_second_request_of_the_same_words_is_one_of_its_own_while_the_first_waits() {
+    let gateway = Gateway::in_memory().await;
+    let first = gateway.begin("hello", "first");
+    assert!(gateway.take_up("hello").is_none());
+    let second = gateway.begin("hello", "second");
+    drop(gateway.begin("elsewhere", "third"));
+    // Something can be taken up, but not this.
+    assert!(gateway.holds.has_abandoned());
+    assert!(gateway.take_up("hello").is_none());
+    drop((first, second));
+    assert_eq!(gateway.holds.live(), 0);
+    assert_eq!(gateway.shown().len(), 3);
+}
+
+#[tokio::test]
+async fn of_several_that_were_left_the_oldest_is_taken_up_first() {
+    let gateway = Gateway::in_memory().await;
+    let holds: Vec<Hold> = [30, 10, 20]
+        .iter()
+        .map(|seconds| {
+            gateway.clock.set(*seconds);
+            gateway.begin("hello", &seconds.to_string())
+        })
+        .collect();
+    drop(holds);
+    let taken: Vec<Timestamp> = std::iter::from_fn(|| {
+        let (hold, progress) = gateway.take_up("hello")?;
+        hold.ended();
+        Some(progress.since)
+    })
+    .collect();
+    assert_eq!(taken, [at(10), at(20), at(30)]);
+}
+
+#[tokio::test]
+async fn a_client_that_leaves_again_has_its_hold_kept_again() {
+    let gateway = Gateway::in_memory().await;
+    drop(gateway.begin("hello", "first"));
+    for resent in 1..=5 {
+        let (hold, taken) = gateway.take_up("hello").unwrap();
+        assert_eq!(taken.resent, resent);
+        drop(hold);
+    }
+    let (hold, _) = gateway.take_up("hello").unwrap();
+    hold.ended();
+    assert!(!gateway.holds.has_abandoned());
+    assert!(gateway.take_up("hello").is_none());
+}
+
+#[tokio::test]
+async fn it_is_kept_for_half_an_hour_or_that_long_after_its_client_was_told_to_come() {
+    let half_an_hour = TAKE_UP_TIME.as_secs();
+    for (told, kept) in [(None, half_an_hour), (Some(9000), 9000 + half_an_hour)] {
+        for (come, is_there) in [(kept, true), (kept + 1, false)] {
+            let gateway = Gateway::in_memory().await;
+            let hold = gateway.begin("hello", "first");
+            // Its own wake time is nothing that its client knows.
+            let waits = Progress {
+                wake: Some(at(5000)),
+                ..progress(0, 1)
+            };
+            hold.update(waits, told.map(at));
+            drop(hold);
+            gateway.clock.set(come);
+            assert_eq!(gateway.take_up("hello").is_some(), is_there, "{come}");
+            assert!(!gateway.holds.has_abandoned() || is_there);
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_nobody_came_back_for_is_forgotten_by_whoever_looks() {
+    type Look = fn(&Gateway);
+    let looks: [Look; 3] = [
+        |gateway| drop(gateway.take_up("other words")),
+        |gateway| drop(gateway.holds.status()),
+        |gateway| gateway.begin("other words", "second").ended(),
+    ];
+    for look in looks {
+        let gateway = Gateway::in_memory().await;
+        drop(gateway.begin("hello", "first"));
+        gateway.clock.set(TAKE_UP_TIME.as_secs() + 1);
+        look(&gateway);
+        assert!(!gateway.holds.has_abandoned());
+        assert!(gateway.holds.0.lock().known.iter().next().is_none());
+    }
+}
+
+#[tokio::test]
+async fn of_too_many_that_were_left_the_oldest_go() {
+    let gateway = Gateway::in_memory().await;
+    for number in 0..MOST_LEFT + 3 {
+        let name = number.to_string();
+        gateway.clock.set(number as u64 / 1000);
+        drop(gateway.begin(&name, &name));
+    }
+    assert_eq!(gateway.holds.0.lock().known.left(), MOST_LEFT);
+    let last = (MOST_LEFT + 2).to_string();
+    assert!(gateway.take_up("0").is_none());
+    assert!(gateway.take_up(&last).is_some());
+}
+
+#[tokio::test]
+async fn a_person_sees_those_that_wait_and_those_that_were_left_the_oldest_first() {
+    let gateway = Gateway::in_memory().await;
+    gateway.clock.set(5);
+    let young = gateway.begin("a", "young");
+    gateway.clock.set(3);
+    let left = gateway.begin("b", "left");
+    gateway.clock.set(4);
+    let old = gateway.begin("c", "old");
+    let waits = Progress {
+        wake: Some(at(60)),
+        attempts: 4,
+        cause: Some(Cause::RateLimited),
+        ..progress(4, 1)
+    };
+    old.update(waits, None);
+    old.note("work");
+    gateway.clock.set(9);
+    drop(left);
+    let expected = [("old", false), ("young", false), ("left", true)];
+    let expected = expected.map(|(id, left)| (id.to_owned(), left));
+    assert_eq!(gateway.shown(), expected);
+    assert_eq!(gateway.holds.live(), 2);
+    let shown = gateway.holds.status();
+    let text = serde_json::to_value(&shown[0]).unwrap();
+    let expected = serde_json::json!({
+        "id": "old", "client": "codex", "dialect": "openai_responses", "model": "gpt-5", "account": "work",
+        "path": "/v1/responses", "begun": at(0), "since": at(4), "attempts": 4, "resent": 0, "cause": "rate_limited",
+        "wake": at(60), "left": null,
+    });
+    assert_eq!(text, expected);
+    assert_eq!(serde_json::from_value::<Shown>(text).unwrap(), shown[0]);
+    assert_eq!(shown[2].left, Some(at(9)));
+    drop((young, old));
+}
+
+#[tokio::test]
+async fn a_wait_can_be_cut_short_and_given_up() {
+    let gateway = Gateway::in_memory().await;
+    let (one, other) = (gateway.begin("a", "one"), gateway.begin("b", "other"));
+    drop(gateway.begin("c", "left"));
+    assert_eq!(gateway.holds.retry_now(Some("nobody")), 0);
+    assert_eq!(gateway.holds.retry_now(Some("left")), 0);
+    assert_eq!(one.command().now_or_never(), None);
+    assert_eq!(gateway.holds.retry_now(Some("one")), 1);
+    assert_eq!(one.command().now_or_never(), Some(Command::RetryNow));
+    assert_eq!(one.command().now_or_never(), None);
+    assert_eq!(gateway.holds.retry_now(None), 2);
+    assert_eq!(one.command().now_or_never(), Some(Command::RetryNow));
+    assert_eq!(other.command().now_or_never(), Some(Command::RetryNow));
+    // Whoever waits already is woken.
+    let (heard, ()) = tokio::join!(other.command(), async {
+        tokio::task::yield_now().await;
+        assert!(gateway.holds.cancel("other"));
+        gateway.holds.retry_now(None);
+    });
+    assert_eq!(heard, Command::Cancel);
+    assert!(!gateway.holds.cancel("nobody"));
+    assert!(gateway.holds.cancel("left"));
+    assert!(!gateway.holds.has_abandoned());
+    assert_eq!(ids(&gateway.shown()), ["one", "other"]);
+}
+
+#[tokio::test]
+async fn what_was_to_be_hurried_while_it_was_tried_does_not_hurry_the_next_wait() {
+    let gateway = Gateway::in_memory().await;
+    let hold = gateway.begin("a", "one");
+    gateway.holds.retry_now(None);
+    hold.update(progress(0, 2), None);
+    assert_eq!(hold.command().now_or_never(), None);
+    // To give it up is meant for good.
+    gateway.holds.cancel("one");
+    hold.update(progress(0, 3), None);
+    assert_eq!(hold.command().now_or_never(), Some(Command::Cancel));
+}
+
+#[test]
+fn a_hold_costs_little() {
+    // Beside its strings: itself, its place in the table (half of which may be empty), and what commands come by.
+    let place = 2 * (size_of::<Key>() + size_of::<Box<Held>>() + 1);
+    let signal = size_of::<Signal>() + 2 * size_of::<usize>();
+    let all = size_of::<Held>() + place + signal + size_of::<Hold>();
+    assert!(all < 700, "{all} bytes");
+}
+
+// --- who is who ---
+
+fn identity(headers: &[(&str, &str)], change: impl FnOnce(&mut Parts<'_>)) -> Identity {
+    let mut map = HeaderMap::new();
+    for (name, value) in headers {
+        let name = HeaderName::from_bytes(name.as_bytes()).unwrap();
+        map.append(name, HeaderValue::from_str(value).unwrap());
+    }
+    let mut parts = Parts {
+        credential: b"mark",
+        client: "codex",
+        method: "POST",
+        path: "/v1/responses",
+        headers: &map,
+    };
+    change(&mut parts);
+    let mut making = Identity::of(&parts);
+    making.body(b"hello");
+    making.finish()
+}
+
+#[test]
+fn whoever_differs_in_anything_that_tells_is_somebody_else() {
+    let same = || identity(&[], |_| {});
+    assert_eq!(same(), who("hello"));
+    let others = [
+        who("Hello"),
+        identity(&[], |parts| parts.credential = b"another"),
+        identity(&[], |parts| parts.client = "claude-code"),
+        identity(&[], |parts| parts.method = "PUT"),
+        identity(&[], |parts| parts.path = "/v1/responses?x"),
+        identity(&[("user-agent", "codex/1")], |_| {}),
+        identity(&[("user-agent", "codex/2")], |_| {}),
+        identity(&[("idempotency-key", "k")], |_| {}),
+        identity(&[("x-claude-code-session-id", "s")], |_| {}),
+        identity(&[("session_id", "s")], |_| {}),
+        identity(&[("x-session-id", "s")], |_| {}),
+        identity(&[("conversation_id", "s")], |_| {}),
+        // Where one part ends and the next begins tells, too.
+        identity(&[], |parts| {
+            (parts.client, parts.method) = ("codexP", "OST")
+        }),
+    ];
+    let mut all = others.to_vec();
+    all.push(same());
+    let count = all.len();
+    all.sort();
+    all.dedup();
+    assert_eq!(all.len(), count);
+}
+
+#[test]
+fn how_often_it_was_sent_and_what_else_it_says_does_not_tell() {
+    let base = [("session_id", "s"), ("user-agent", "x")];
+    let expected = identity(&base, |_| {});
+    let more = [
+        ("x-stainless-retry-count", "2"),
+        ("traceparent", "00-1-1-00"),
+        ("authorization", "Bearer of which there is a mark"),
+        base[0],
+        base[1],
+    ];
+    assert_eq!(identity(&more, |_| {}), expected);
+}
+
+#[test]
+fn a_body_is_the_same_in_pieces_and_from_a_file() {
+    let headers = HeaderMap::new();
+    let making = Identity::of(&Parts {
+        credential: b"mark",
+        client: "codex",
+        method: "POST",
+        path: "/v1/responses",
+        headers: &headers,
+    });
+    let body = "many words ".repeat(10_000);
+    let expected = who(&body);
+    let mut in_pieces = making.clone();
+    body.as_bytes()
+        .chunks(777)
+        .for_each(|piece| in_pieces.body(piece));
+    assert_eq!(in_pieces.finish(), expected);
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("body");
+    std::fs::write(&path, &body).unwrap();
+    let mut from_file = making;
+    from_file
+        .read_body(std::fs::File::open(path).unwrap())
+        .unwrap();
+    assert_eq!(from_file.finish(), expected);
+}
+
+#[test]
+fn an_identity_can_be_written_down_and_says_nothing() {
+    let expected = who("hello");
+    let text = serde_json::to_string(&expected).unwrap();
+    assert_eq!(text.len(), 66);
+    assert_eq!(serde_json::from_str::<Identity>(&text).unwrap(), expected);
+    for broken in ["\"\"", "\"00\"", "\"ää\"", "7"] {
+        assert!(serde_json::from_str::<Identity>(broken).is_err());
+    }
+}
