@@ -24,6 +24,8 @@ mod keep;
 mod listener;
 pub mod log;
 pub mod metrics;
+#[cfg(feature = "otel")]
+pub mod otel;
 mod passing;
 mod receive;
 mod reply;

@@ -63,7 +63,7 @@ const KERNEL_MAY_USE: [&str; 7] = [
 ];
 
 /// Crates that only some of ours may name.
-const RESERVED: [(&str, &[&str]); 9] = [
+const RESERVED: [(&str, &[&str]); 11] = [
     ("reqwest", &["outlast-engine"]),
     ("rustls", &["outlast-engine"]),
     (
@@ -76,6 +76,8 @@ const RESERVED: [(&str, &[&str]); 9] = [
     ("rmcp", &["outlast-agent"]),
     ("crossterm", &["outlast-app"]),
     ("anyhow", &["outlast-app"]),
+    ("opentelemetry-otlp", &["outlast-server"]),
+    ("prometheus-client", &["outlast-server"]),
 ];
 
 /// Each crate of the workspace with what it uses outside of its tests.
