@@ -82,6 +82,27 @@ pub static ALL: &[Profile] = &[
         obeys: Obeys::AtMost(seconds(60)),
     },
     Profile {
+        name: "claude-code-patient",
+        note: "2.1.325 with CLAUDE_STREAM_IDLE_TIMEOUT_MS=43200000, measured: its watchdog is 12 h then, so that it does \
+               not matter how many heartbeats it counts (served after 800 s with 80 of them; without, it gave up at \
+               610 s). Bytes must come within 360 s all the same. Only by name: nothing else tells how it was started.",
+        marks: &[],
+        streamed: Wait {
+            headers: EARLY,
+            interim: None,
+            beat: Beat::every(seconds(120)),
+            at_most: None,
+        },
+        whole: Wait {
+            at_most: Some(seconds(285)),
+            ..HELD
+        },
+        frames: &USUAL,
+        limit: Limit::Unstated,
+        status: 503,
+        obeys: Obeys::AtMost(seconds(60)),
+    },
+    Profile {
         name: "codex",
         note: "0.166.0, measured for an hour without headers. A 429 without `Retry-After` is final; one of 120 s was \
                obeyed, up to 5 times.",
