@@ -11,8 +11,8 @@ const EXAMPLES: &str = "Examples:
   outlast gateway status --watch                   what waits, for what, until when
   outlast gateway retry-now                        all that wait try again at once
 
-Signals: SIGTERM and Ctrl-C end it when what is under way is done (at most gateway.drain), SIGHUP reads the settings
-again; a change of outlast.toml is noticed as well. docs/gateway.md says more.";
+SIGTERM and Ctrl-C end it when what is under way is done. SIGHUP, or a change of outlast.toml, has it read
+the settings again. docs/gateway.md says more.";
 
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES, args_conflicts_with_subcommands = true)]
@@ -104,14 +104,14 @@ pub(crate) enum GatewayCommand {
     },
     /// Have requests that wait try again at once
     RetryNow {
-        /// Only that one [default: all that wait]
+        /// Only that one; the beginning or the end of its id is enough [default: all that wait]
         id: Option<String>,
         #[command(flatten)]
         which: Which,
     },
     /// End a request that waits; its client is told why it failed
     Cancel {
-        /// As `outlast gateway status` shows it
+        /// Its id, as `outlast gateway status` shows it; the beginning or the end of it is enough
         id: String,
         #[command(flatten)]
         which: Which,

@@ -127,6 +127,9 @@ pub(super) fn recipe(agent: Agent, base: Base<'_>, key: CodexKey) -> Recipe {
     }
 }
 
+/// Headers that Claude Code sends with every request, one on each line.
+pub(super) const CUSTOM_HEADERS: &str = "ANTHROPIC_CUSTOM_HEADERS";
+
 fn claude(base: Base<'_>) -> Recipe {
     Recipe {
         variables: vec![
@@ -134,7 +137,12 @@ fn claude(base: Base<'_>) -> Recipe {
             because(
                 "CLAUDE_STREAM_IDLE_TIMEOUT_MS",
                 "43200000",
-                "It believes in 30 signs of life in a row, and then for as long as this (5 minutes without it).",
+                "It believes in 30 signs of life in a row, and then waits for as long as this (5 minutes without it).",
+            ),
+            because(
+                CUSTOM_HEADERS,
+                "x-outlast-client: claude-code-patient",
+                "Tells the gateway that it was started like this. Further headers can stand on lines of their own.",
             ),
             because(
                 "API_TIMEOUT_MS",

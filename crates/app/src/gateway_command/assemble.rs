@@ -11,7 +11,9 @@ use outlast_engine::accounts::Accounts;
 use outlast_engine::knowledge::Knowledge;
 use outlast_engine::transport::{Forwarder, HttpSettings};
 use outlast_engine::{CancellationToken, Clock};
+use outlast_kernel::text;
 use outlast_mock::{Options, Server};
+use outlast_server::gateway::client;
 use outlast_server::gateway::{Limits, Upstream, Upstreams};
 use std::collections::HashMap;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -55,6 +57,7 @@ impl Workshop {
         [anthropic, openai]: &[Settings; 2],
     ) -> anyhow::Result<Upstreams> {
         let gateway = &anthropic.gateway;
+        check_client(gateway.client.as_deref())?;
         let upstreams = Upstreams {
             anthropic: self
                 .upstream(ANTHROPIC, anthropic, &gateway.anthropic)
@@ -132,6 +135,18 @@ impl Workshop {
         self.scripted.insert(script.to_owned(), url.clone());
         Ok(url)
     }
+}
+
+/// A client that is named must be one that is known.
+fn check_client(name: Option<&str>) -> Result<(), Usage> {
+    let Some(name) = name.filter(|name| client::named(name).is_none()) else {
+        return Ok(());
+    };
+    let known: Vec<&str> = client::ALL.iter().map(|known| known.name).collect();
+    let (name, known) = (text::plain(name), known.join(", "));
+    Err(Usage(format!(
+        "gateway.client: there is no client `{name}`; there are {known}"
+    )))
 }
 
 /// How much there may be of everything.

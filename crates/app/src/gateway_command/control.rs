@@ -1,51 +1,76 @@
 //! `outlast gateway retry-now` and `cancel`: what a person wants of requests that wait.
 
 use super::ask::{Question, ask};
-use super::place;
+use super::place::{self, Running};
 use crate::cli::Which;
 use crate::exit::{Exit, Usage};
 use crate::output::print;
 use crate::{home, runtime};
 use outlast_kernel::text;
+use serde_json::Value;
+use std::path::Path;
 
 /// Has one request that waits, or all of them, try again at once.
-pub(super) fn retry_now(which: Which, id: Option<&str>) -> anyhow::Result<Exit> {
-    let woken = everywhere(which, Question::RetryNow(id))?;
-    match (id, woken) {
-        (Some(id), 0) => Err(unknown(id)),
-        (None, 0) => print("Nothing waits.\n"),
-        (_, 1) => print("1 request tries again.\n"),
-        (_, woken) => print(&format!("{woken} requests try again.\n")),
+pub(super) fn retry_now(which: Which, typed: Option<&str>) -> anyhow::Result<Exit> {
+    let woken = runtime::run(async {
+        let home = home::path()?;
+        let meant = place::meant(&home, which)?;
+        if let Some(typed) = typed {
+            let (running, id) = find(&home, &meant, typed).await?;
+            let answer = ask(running, &home, Question::RetryNow(Some(&id))).await?;
+            return Ok(answer["retried"].as_u64().unwrap_or_default());
+        }
+        let mut woken = 0;
+        for running in &meant {
+            let answer = ask(running, &home, Question::RetryNow(None)).await?;
+            woken += answer["retried"].as_u64().unwrap_or_default();
+        }
+        Ok(woken)
+    })?;
+    match woken {
+        0 => print("Nothing waits.\n"),
+        1 => print("1 request tries again.\n"),
+        woken => print(&format!("{woken} requests try again.\n")),
     }
 }
 
 /// Ends one request that waits.
-pub(super) fn cancel(which: Which, id: &str) -> anyhow::Result<Exit> {
-    match everywhere(which, Question::Cancel(id))? {
-        0 => Err(unknown(id)),
-        _ => print("It is cancelled.\n"),
-    }
-}
-
-fn unknown(id: &str) -> anyhow::Error {
-    let id = text::plain(id);
-    Usage(format!(
-        "no request `{id}` waits; `outlast gateway status` shows those that do"
-    ))
-    .into()
-}
-
-/// Asks all gateways that are meant; the answer is how many requests it was about.
-fn everywhere(which: Which, question: Question<'_>) -> anyhow::Result<u64> {
-    let home = home::path()?;
-    let meant = place::meant(&home, which)?;
+pub(super) fn cancel(which: Which, typed: &str) -> anyhow::Result<Exit> {
     runtime::run(async {
-        let mut count = 0;
-        for running in &meant {
-            let answer = ask(running, &home, question).await?;
-            let is_done = answer["cancelled"].is_string();
-            count += answer["retried"].as_u64().unwrap_or(is_done.into());
+        let home = home::path()?;
+        let meant = place::meant(&home, which)?;
+        let (running, id) = find(&home, &meant, typed).await?;
+        match ask(running, &home, Question::Cancel(&id)).await? {
+            Value::Null => print("It does not wait any more.\n"),
+            _ => print("It is cancelled.\n"),
         }
-        Ok(count)
     })
+}
+
+/// The one request that waits whose id begins, or ends, like that, and where it does.
+async fn find<'a>(
+    home: &Path,
+    gateways: &'a [Running],
+    typed: &str,
+) -> anyhow::Result<(&'a Running, String)> {
+    let mut found = Vec::new();
+    for running in gateways {
+        let status = ask(running, home, Question::Status).await?;
+        let waiting = status["waiting"].as_array();
+        let ids = waiting
+            .into_iter()
+            .flatten()
+            .filter_map(|one| one["id"].as_str());
+        let meant = ids.filter(|id| id.starts_with(typed) || id.ends_with(typed));
+        found.extend(meant.map(|id| (running, id.to_owned())));
+    }
+    let shown = text::plain(typed);
+    match (found.pop(), found.len()) {
+        (Some(one), 0) => Ok(one),
+        (None, _) => Err(Usage(format!(
+            "no request `{shown}` waits; `outlast gateway status` shows those that do"
+        ))
+        .into()),
+        (Some(_), more) => Err(Usage(format!("`{shown}` fits {} requests", more + 1)).into()),
+    }
 }

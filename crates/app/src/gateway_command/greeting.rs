@@ -27,7 +27,7 @@ pub(super) fn greeting(address: SocketAddr, settings: &GatewaySettings) -> Strin
     };
     let screen = format!(
         "listening on http://{address}\n\n  \
-         Messages                 -> {anthropic}\n  \
+         Messages                    -> {anthropic}\n  \
          Chat Completions, Responses -> {openai}\n  \
          policy {policy}, keys: {keys}\n\n\
          Point an agent at it (`outlast gateway env claude|codex|opencode|aider|pi|openai` says more):\n  \

@@ -3,7 +3,7 @@
 //! Invariant: the gateway outlives the agent. A Ctrl-C of the terminal reaches the agent by itself, which may go on; all
 //! other signals are passed on to it, and we end when it does, with its exit code.
 
-use super::agents::{Agent, Base, CodexKey, pi_extension, recipe};
+use super::agents::{Agent, Base, CUSTOM_HEADERS, CodexKey, Variable, pi_extension, recipe};
 use super::env::openai_path;
 use super::log;
 use super::place::write_private;
@@ -67,12 +67,7 @@ async fn launch(
         .args(recipe.arguments)
         .args(extension.iter().flat_map(Extension::arguments))
         .args(typed)
-        .envs(
-            recipe
-                .variables
-                .into_iter()
-                .map(|one| (one.name, one.value)),
-        )
+        .envs(recipe.variables.into_iter().map(beside_own))
         .envs(without_proxy(|name| std::env::var(name).ok()));
     let problem = || format!("cannot start `{}`", Path::new(name).display());
     let child = command.spawn().with_context(problem)?;
@@ -171,6 +166,17 @@ fn extension(
     write_private(&file.0, pi_extension(base).as_bytes())
         .with_context(|| format!("cannot write {}", file.0.display()))?;
     Ok(Some(file))
+}
+
+/// A variable as the program gets it; the user's own headers stay.
+fn beside_own(variable: Variable) -> (&'static str, String) {
+    let own = std::env::var(CUSTOM_HEADERS);
+    let own = own.ok().filter(|_| variable.name == CUSTOM_HEADERS);
+    let value = match own.filter(|own| !own.is_empty()) {
+        Some(own) => format!("{own}\n{}", variable.value),
+        None => variable.value,
+    };
+    (variable.name, value)
 }
 
 /// Where programs reach the world through a proxy, they reach us without.

@@ -5,7 +5,7 @@
 use crate::cli::LogForm;
 use crate::run_view::{one_line, whole};
 use outlast_kernel::Timestamp;
-use outlast_kernel::time::Span;
+use outlast_kernel::time::{Span, millis};
 use outlast_kernel::verdict::Cause;
 use outlast_server::gateway::log::{JsonLines, Level, Sink};
 use serde_json::Value;
@@ -71,7 +71,10 @@ fn short(event: &Value) -> Option<String> {
 fn waiting(event: &Value, now: Timestamp) -> String {
     let cause = cause(event).unwrap_or("failed");
     let next = match self::time(event, "wake") {
-        Some(wake) => format!("next try in {}", whole(wake.since(now))),
+        Some(wake) => {
+            let seconds = millis(wake.since(now)).div_ceil(1000);
+            format!("next try in {}", whole(Duration::from_secs(seconds)))
+        }
         None => "waiting for its turn".to_owned(),
     };
     format!("{cause} (attempt {}), {next}", event["attempt"])

@@ -20,6 +20,8 @@ mod examples;
 mod explain;
 #[cfg(unix)]
 mod frozen_sample;
+#[cfg(unix)]
+mod gateway_cli;
 #[cfg(target_os = "linux")]
 mod hooks_door;
 mod interrupts;
