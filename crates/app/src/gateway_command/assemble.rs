@@ -24,9 +24,7 @@ use std::sync::Arc;
 pub(super) struct Workshop {
     pub(super) clock: Arc<dyn Clock>,
     pub(super) knowledge: Knowledge,
-    /// Ends the scripted providers.
-    pub(super) stop: CancellationToken,
-    /// Those that were started, by their scripts.
+    /// The scripted providers that were started, by their scripts.
     pub(super) scripted: HashMap<String, String>,
 }
 
@@ -131,7 +129,8 @@ impl Workshop {
         let anywhere = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
         let server = Server::bind(anywhere, self.clock.clone(), options).await?;
         let url = format!("http://{}", server.address());
-        tokio::spawn(server.serve(self.stop.clone()));
+        // It ends with the process: what is under way when the gateway is told to end is still answered.
+        tokio::spawn(server.serve(CancellationToken::new()));
         self.scripted.insert(script.to_owned(), url.clone());
         Ok(url)
     }

@@ -25,6 +25,9 @@ pub(super) fn run(arguments: &ServeArguments) -> anyhow::Result<Exit> {
             "warning: other machines can reach this gateway; keys and prompts come to it unencrypted",
         );
     }
+    if settings[0].gateway.otlp_endpoint.is_some() {
+        complain("warning: gateway.otlp_endpoint: this program was built without traces");
+    }
     raise_file_limit();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()

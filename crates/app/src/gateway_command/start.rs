@@ -53,7 +53,6 @@ pub(super) async fn start(
     let mut workshop = Workshop {
         clock: clock.clone(),
         knowledge: knowledge.clone(),
-        stop: stop.clone(),
         scripted: HashMap::new(),
     };
     let token = Token::kept_in(&home)?;
@@ -63,11 +62,7 @@ pub(super) async fn start(
         limits: limits(gateway),
         clock,
         knowledge,
-        // A program that is gone sends nothing again.
-        holds_file: match whom {
-            For::Everyone => Some(home.join(format!("gateway-{}.db", gateway.listen.port()))),
-            For::Program => None,
-        },
+        holds_file: holds_file(whom, gateway.listen).map(|file| home.join(file)),
         spool: spool(gateway, &home),
         names: Names::new(gateway.names.clone(), gateway.origins.clone()),
         client_keys: Some(ClientKeys::new(gateway.client_keys.clone(), &token)),
@@ -108,6 +103,12 @@ fn say(notice: Notice) {
             aside.display()
         ),
     });
+}
+
+/// The file in our folder in which waits are written down. Where nobody could find the gateway again, in none.
+fn holds_file(whom: For, listen: SocketAddr) -> Option<String> {
+    let is_found_again = whom == For::Everyone && listen.port() != 0;
+    is_found_again.then(|| format!("gateway-{}.db", listen.port()))
 }
 
 /// An upstream that is the gateway itself would never answer.

@@ -3,13 +3,13 @@
 use super::ask::{Question, ask};
 use super::place::{self, Running};
 use super::view::View;
-use super::view::stand_in::Status;
 use crate::cli::Which;
 use crate::exit::Exit;
 use crate::output::{print, safe_json};
 use crate::run_view::{cut, stdout_size};
 use crate::{home, interrupt, runtime};
 use anyhow::Context;
+use outlast_server::gateway::control::Status;
 use serde::Deserialize;
 use serde_json::Value;
 use std::io::IsTerminal;

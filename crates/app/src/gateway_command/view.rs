@@ -1,7 +1,7 @@
 //! Where a gateway stands, in lines for a person.
 //!
-//! Pure. Times are counted by the clock of the gateway, which may not be ours. Invariant: no line is wider than there is room for, and nothing that comes
-//! from outside can make another one, or be obeyed by a terminal.
+//! Pure. Times are counted by the clock of the gateway. Invariant: no line is wider than there is room for, and nothing
+//! that comes from outside can make another one, or be obeyed by a terminal.
 
 use super::place::Running;
 use crate::progress::time_of_day;
@@ -9,73 +9,8 @@ use crate::run_view::{cut, one_line, whole, width};
 use outlast_kernel::Timestamp;
 use outlast_kernel::time::millis;
 use outlast_kernel::verdict::Cause;
-use serde::Deserialize;
+use outlast_server::gateway::control::{About, Account, Gate, Status, Waiting};
 use std::time::Duration;
-
-use stand_in::{Account, Gate, Status, Waiting};
-
-pub(super) mod stand_in {
-    use super::*;
-
-    #[derive(Clone, Debug, Deserialize)]
-    pub(in super::super) struct Status {
-        pub(super) now: Timestamp,
-        pub(super) listening_since: Timestamp,
-        pub(super) draining: bool,
-        pub(super) accounts: Vec<Account>,
-        pub(super) gates: Vec<Gate>,
-        pub(super) waiting: Vec<Waiting>,
-        pub(super) counters: Counters,
-    }
-
-    #[derive(Clone, Debug, Deserialize)]
-    pub(in super::super) struct Counters {
-        pub(super) connections: u64,
-        pub(super) in_flight: u64,
-        pub(super) held: u64,
-    }
-
-    #[derive(Clone, Debug, Deserialize)]
-    pub(in super::super) struct Account {
-        pub(super) name: String,
-        pub(super) provider: String,
-        #[serde(default)]
-        pub(super) model: Option<String>,
-        #[serde(default)]
-        pub(super) cause: Option<Cause>,
-        #[serde(default)]
-        pub(super) until: Option<Timestamp>,
-    }
-
-    #[derive(Clone, Debug, Deserialize)]
-    pub(in super::super) struct Gate {
-        pub(super) name: String,
-        #[serde(default)]
-        pub(super) cause: Option<Cause>,
-        #[serde(default)]
-        pub(super) until: Option<Timestamp>,
-        pub(super) waiting: u64,
-    }
-
-    #[derive(Clone, Debug, Deserialize)]
-    pub(in super::super) struct Waiting {
-        pub(super) id: String,
-        pub(super) client: String,
-        #[serde(default)]
-        pub(super) model: Option<String>,
-        #[serde(default)]
-        pub(super) account: Option<String>,
-        pub(super) path: String,
-        pub(super) since: Timestamp,
-        #[serde(default)]
-        pub(super) cause: Option<Cause>,
-        pub(super) attempts: u32,
-        pub(super) resent: u32,
-        #[serde(default)]
-        pub(super) wake: Option<Timestamp>,
-        pub(super) abandoned: bool,
-    }
-}
 
 /// One gateway, as it was when it was asked.
 pub(super) struct View<'a> {
@@ -98,10 +33,18 @@ impl View<'_> {
     }
 
     fn headline(&self) -> String {
-        let Status { now, counters, .. } = self.status;
+        let Status {
+            about, counters, ..
+        } = self.status;
+        let About {
+            now,
+            listening_since,
+            draining,
+            ..
+        } = about;
         let (url, pid) = (self.running.url(), self.running.pid);
-        let up = whole(now.since(self.status.listening_since));
-        let state = match self.status.draining {
+        let up = whole(now.since(*listening_since));
+        let state = match draining {
             true => ", ending",
             false => "",
         };
@@ -112,7 +55,7 @@ impl View<'_> {
     }
 
     fn account(&self, account: &Account) -> Vec<String> {
-        let until = account.until.filter(|until| *until > self.status.now);
+        let until = account.until.filter(|until| *until > self.status.about.now);
         let state = match until {
             None => "free".to_owned(),
             Some(until) => {
@@ -147,7 +90,7 @@ impl View<'_> {
             Some(wake) => format!("next try {}", self.left(wake)),
             None => "next try when its turn comes".to_owned(),
         };
-        let state = match (one.abandoned, one.resent) {
+        let state = match (one.left.is_some(), one.resent) {
             (true, _) => "its client has left".to_owned(),
             (false, 0) => String::new(),
             (false, 1) => "sent again once".to_owned(),
@@ -160,14 +103,14 @@ impl View<'_> {
             one.cause.map_or("", Cause::phrase).to_owned(),
             format!("attempt {}", one.attempts),
             next,
-            format!("for {}", whole(self.status.now.since(one.since))),
+            format!("for {}", whole(self.status.about.now.since(one.since))),
             state,
         ]
     }
 
     /// How long it is until then, and when that is.
     fn left(&self, until: Timestamp) -> String {
-        let now = self.status.now;
+        let now = self.status.about.now;
         match millis(until.since(now)).div_ceil(1000) {
             0 => "now".to_owned(),
             seconds => {

@@ -29,12 +29,11 @@ fn busy() -> Value {
         ],
         "waiting": [
             { "id": "req-1", "client": "claude-code", "dialect": "anthropic", "model": "claude-opus-4-5", "account": "work",
-              "path": "/v1/messages", "cause": "overloaded", "attempts": 7, "resent": 0, "since": at(600), "wake": at(5400),
-              "abandoned": false },
+              "path": "/v1/messages", "cause": "overloaded", "attempts": 7, "resent": 0, "since": at(600), "wake": at(5400) },
             { "id": "req-2", "client": "codex", "dialect": "openai-responses", "model": "gpt-5.1\u{1b}[2J", "path": "/v1/responses",
-              "cause": "rate_limited", "attempts": 1, "resent": 2, "since": at(3500), "wake": at(3601), "abandoned": false },
+              "cause": "rate_limited", "attempts": 1, "resent": 2, "since": at(3500), "wake": at(3601) },
             { "id": "req-3", "client": "openai-sdk-python", "dialect": "openai", "path": "/v1/embeddings", "attempts": 1, "resent": 1,
-              "since": at(3590), "abandoned": true },
+              "since": at(3590), "left": at(3595) },
         ],
     })
 }
