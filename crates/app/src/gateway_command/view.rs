@@ -48,9 +48,12 @@ impl View<'_> {
             true => ", ending",
             false => "",
         };
+        let waiting = self.status.waiting.iter();
+        let waiting = waiting.filter(|one| one.left.is_none()).count();
         format!(
-            "{url} (pid {pid}, up {up}{state}): {} connections, {} requests under way, {} waiting",
-            counters.connections, counters.in_flight, counters.held
+            "{url} (pid {pid}, up {up}{state}): {}, {} under way, {waiting} waiting",
+            counted(counters.connections, "connection"),
+            counted(counters.in_flight, "request"),
         )
     }
 
@@ -118,6 +121,14 @@ impl View<'_> {
                 format!("in {left}, at {}", time_of_day(until, now))
             }
         }
+    }
+}
+
+/// `1 request`, `2 requests`.
+fn counted(number: u64, what: &str) -> String {
+    match number {
+        1 => format!("1 {what}"),
+        number => format!("{number} {what}s"),
     }
 }
 

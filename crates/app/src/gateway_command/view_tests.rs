@@ -14,7 +14,7 @@ fn busy() -> Value {
         "version": "0.1.0", "now": at(3600), "listening_since": at(0), "address": "127.0.0.1:4180", "draining": true, "upstreams": [],
         "counters": {
             "requests": 100, "answered": 90, "attempts_failed": 20, "retries": 18, "taken_up": 3, "refused": 1,
-            "connections": 12, "in_flight": 9, "held": 2,
+            "connections": 12, "in_flight": 1, "held": 2,
         },
         "accounts": [
             { "name": "spare", "provider": "anthropic", "state": "free" },
