@@ -1,0 +1,152 @@
+//! Systems beside each other: each has a short slice of every round, so that what else the machine does meets all of them.
+//!
+//! Invariant: a ratio is one of figures of the same round, and of all rounds the middle one counts.
+
+use crate::answers::Dialect;
+use crate::load::{Outcome, Question};
+use crate::systems::{Name, Places, System};
+use crate::table;
+use crate::upstream::Upstream;
+use anyhow::{Context, Result, bail};
+use std::time::Duration;
+
+/// Connections where the pace counts.
+const MANY: usize = 32;
+/// Before what is measured, so that connections are there and pages are touched.
+const WARM_UP: Duration = Duration::from_millis(150);
+
+/// One kind of load.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Cell {
+    pub(crate) dialect: Dialect,
+    pub(crate) kind: Kind,
+}
+
+/// What is asked, how many at a time, and how it is answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// A whole answer, one request at a time: what a system adds to the time that a request takes.
+    Alone,
+    Whole,
+    /// A stream that comes as fast as it can.
+    Stream,
+    /// A stream of which each frame comes by itself.
+    Frames,
+}
+
+impl Kind {
+    pub(crate) const ALL: [Self; 4] = [Self::Alone, Self::Whole, Self::Stream, Self::Frames];
+}
+
+/// What a slice showed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Figures {
+    /// Milliseconds of a core for each request; nothing is known of the provider itself.
+    pub(crate) cpu: Option<f64>,
+    /// How much of its core the system used.
+    pub(crate) busy: f64,
+    pub(crate) per_second: f64,
+    pub(crate) p50: Duration,
+    pub(crate) p99: Duration,
+}
+
+/// What a system showed in all rounds.
+pub(crate) struct Row {
+    pub(crate) name: Name,
+    pub(crate) cells: Vec<(Cell, Vec<Figures>)>,
+}
+
+/// How long it goes on.
+#[derive(Clone, Copy)]
+pub(crate) struct Extent {
+    pub(crate) rounds: usize,
+    pub(crate) slice: Duration,
+}
+
+/// Measures all systems; fails when Outlast costs more than it may.
+pub(crate) async fn compare(
+    places: &Places,
+    upstream: &Upstream,
+    names: &[Name],
+    extent: Extent,
+) -> Result<()> {
+    let mut systems = Vec::new();
+    for name in names {
+        systems.push(System::start(*name, places).await?);
+    }
+    let mut rows: Vec<Row> = names.iter().map(|name| Row::new(*name)).collect();
+    for round in 0..extent.rounds {
+        eprintln!("round {} of {}", round + 1, extent.rounds);
+        for at in 0..systems.len() {
+            // Nobody is always behind the same one.
+            let at = (at + round) % systems.len();
+            for (cell, figures) in &mut rows[at].cells {
+                figures.push(measure(&systems[at], upstream, *cell, extent.slice).await?);
+            }
+        }
+    }
+    let broken = table::print(&rows);
+    if !broken.is_empty() {
+        bail!("Outlast costs more than it may: {}", broken.join("; "));
+    }
+    Ok(())
+}
+
+impl Row {
+    fn new(name: Name) -> Self {
+        let dialects: &[Dialect] = match name.passes_through() {
+            true => &Dialect::ALL,
+            false => &[Dialect::Chat],
+        };
+        let cells = dialects.iter().flat_map(|dialect| {
+            Kind::ALL.map(|kind| {
+                let dialect = *dialect;
+                (Cell { dialect, kind }, Vec::new())
+            })
+        });
+        Self {
+            name,
+            cells: cells.collect(),
+        }
+    }
+}
+
+async fn measure(
+    system: &System,
+    upstream: &Upstream,
+    cell: Cell,
+    slice: Duration,
+) -> Result<Figures> {
+    let question = Question {
+        dialect: cell.dialect,
+        is_streamed: matches!(cell.kind, Kind::Stream | Kind::Frames),
+    };
+    let connections = match cell.kind {
+        Kind::Alone => 1,
+        _ => MANY,
+    };
+    upstream.set_frame_by_frame(cell.kind == Kind::Frames);
+    let run = |length| async move {
+        let outcome = system.load(question, connections, length).run().await;
+        outcome.with_context(|| format!("{}, {cell:?}", system.name.text()))
+    };
+    run(WARM_UP).await?;
+    let cpu = || system.process.as_ref().map(|process| process.cpu());
+    let before = cpu();
+    let outcome = run(slice).await?;
+    let used = cpu().zip(before).map(|(after, before)| after - before);
+    Ok(Figures::of(&outcome, used))
+}
+
+impl Figures {
+    fn of(outcome: &Outcome, used: Option<Duration>) -> Self {
+        let used = used.map(|used| used.as_secs_f64());
+        Self {
+            cpu: used.map(|used| used * 1000.0 / outcome.requests as f64),
+            busy: used.unwrap_or_default() / outcome.took.as_secs_f64(),
+            per_second: outcome.per_second(),
+            p50: outcome.latency(50),
+            p99: outcome.latency(99),
+        }
+    }
+}

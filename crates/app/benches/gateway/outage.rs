@@ -1,0 +1,186 @@
+//! A provider that is down until it is told otherwise, and then serves so many requests a second in each dialect.
+//!
+//! Invariant: every request is counted when it has arrived as a whole, whether it is served or refused. Each bucket holds one second
+//! of the capacity. A request that did not arrive as its client sent it is answered as a wrong one, which nobody retries.
+
+use crate::answers::{self, Dialect};
+use crate::clients;
+use crate::wire::Connection;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tokio::net::TcpListener;
+use tokio::time::Instant;
+
+const A_SECOND: Duration = Duration::from_secs(1);
+
+/// The provider.
+pub(crate) struct Provider {
+    is_down: AtomicBool,
+    chat: Mutex<Counter>,
+    messages: Mutex<Counter>,
+}
+
+/// One dialect's bucket, and what came.
+struct Counter {
+    per_second: f64,
+    level: f64,
+    filled: Instant,
+    arrivals: Vec<Instant>,
+    served: Vec<Instant>,
+}
+
+/// What came in one dialect since some time.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Arrived {
+    pub(crate) calls: usize,
+    pub(crate) served: usize,
+    /// The most calls in any one second.
+    pub(crate) peak: usize,
+    pub(crate) first_served: Option<Duration>,
+}
+
+impl Provider {
+    /// Begins to answer, and is up.
+    pub(crate) async fn start(per_second: u32) -> io::Result<(Arc<Self>, SocketAddr)> {
+        let listener = TcpListener::bind("127.0.0.1:0").await?;
+        let address = listener.local_addr()?;
+        let provider = Arc::new(Self {
+            is_down: AtomicBool::new(false),
+            chat: Mutex::new(Counter::new(per_second)),
+            messages: Mutex::new(Counter::new(per_second)),
+        });
+        tokio::spawn(Arc::clone(&provider).accept(listener));
+        Ok((provider, address))
+    }
+
+    pub(crate) fn set_down(&self, down: bool) {
+        self.is_down.store(down, Ordering::Relaxed);
+    }
+
+    pub(crate) fn since(&self, start: Instant, dialect: Dialect) -> Arrived {
+        let counter = self
+            .counter(dialect)
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let after = |all: &[Instant]| -> Vec<Instant> {
+            all.iter().copied().filter(|at| *at >= start).collect()
+        };
+        let (arrivals, served) = (after(&counter.arrivals), after(&counter.served));
+        Arrived {
+            calls: arrivals.len(),
+            served: served.len(),
+            peak: peak(&arrivals),
+            first_served: served.first().map(|at| *at - start),
+        }
+    }
+
+    async fn accept(self: Arc<Self>, listener: TcpListener) {
+        while let Ok((stream, _)) = listener.accept().await {
+            let provider = Arc::clone(&self);
+            tokio::spawn(async move { provider.serve(Connection::new(stream)?).await });
+        }
+    }
+
+    async fn serve(&self, mut connection: Connection) -> io::Result<()> {
+        let mut body = Vec::new();
+        while let Some(head) = connection.head().await? {
+            connection.body(&head, &mut body).await?;
+            let answer = self.answer(Dialect::of(&head.word), &body);
+            connection.send(&answer).await?;
+        }
+        Ok(())
+    }
+
+    fn answer(&self, dialect: Dialect, body: &[u8]) -> Vec<u8> {
+        let counter = self.counter(dialect).lock();
+        let has_room = counter
+            .unwrap_or_else(PoisonError::into_inner)
+            .arrive(Instant::now(), self.is_down.load(Ordering::Relaxed));
+        let error = |kind: &str| {
+            format!(
+                "{{\"type\":\"error\",\"error\":{{\"type\":\"{kind}\",\"message\":\"{kind}\"}}}}"
+            )
+        };
+        match has_room {
+            Room::Down => answers::response("529 Overloaded", &error("overloaded_error")),
+            Room::None => {
+                let body = error("rate_limit_error");
+                let length = format!("content-length: {}\r\nretry-after: 1", body.len());
+                let head = answers::head("429 Too Many Requests", "application/json", &length);
+                [head, body].concat().into_bytes()
+            }
+            Room::Yes => match clients::sender(body) {
+                Some(name) => answers::streamed(&frames(dialect, &name)).concat(),
+                None => answers::response("400 Bad Request", &error("invalid_request_error")),
+            },
+        }
+    }
+
+    const fn counter(&self, dialect: Dialect) -> &Mutex<Counter> {
+        match dialect {
+            Dialect::Chat => &self.chat,
+            Dialect::Messages => &self.messages,
+        }
+    }
+}
+
+enum Room {
+    Down,
+    None,
+    Yes,
+}
+
+impl Counter {
+    fn new(per_second: u32) -> Self {
+        Self {
+            per_second: f64::from(per_second),
+            level: f64::from(per_second),
+            filled: Instant::now(),
+            arrivals: Vec::new(),
+            served: Vec::new(),
+        }
+    }
+
+    fn arrive(&mut self, now: Instant, is_down: bool) -> Room {
+        self.arrivals.push(now);
+        let more = (now - self.filled).as_secs_f64() * self.per_second;
+        self.level = (self.level + more).min(self.per_second);
+        self.filled = now;
+        if is_down {
+            return Room::Down;
+        }
+        if self.level < 1.0 {
+            return Room::None;
+        }
+        self.level -= 1.0;
+        self.served.push(now);
+        Room::Yes
+    }
+}
+
+/// A short answer that names whom it is for.
+pub(crate) fn frames(dialect: Dialect, name: &str) -> Vec<String> {
+    let all = answers::stream(dialect);
+    let (opening, ending) = match dialect {
+        Dialect::Chat => (1, 2),
+        Dialect::Messages => (3, 3),
+    };
+    let mut frames = all[..opening].to_vec();
+    frames.push(answers::text_frame(dialect, name));
+    frames.extend_from_slice(&all[all.len() - ending..]);
+    frames
+}
+
+fn peak(arrivals: &[Instant]) -> usize {
+    let (mut first, mut most) = (0, 0);
+    for (last, at) in arrivals.iter().enumerate() {
+        while *at - arrivals[first] >= A_SECOND {
+            first += 1;
+        }
+        most = most.max(last + 1 - first);
+    }
+    most
+}

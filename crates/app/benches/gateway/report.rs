@@ -1,0 +1,144 @@
+//! What holding many requests came to, beside what was promised.
+
+use crate::hold::Extent;
+use crate::outage::Arrived;
+use crate::process::Memory;
+use anyhow::{Result, bail};
+use std::time::Duration;
+
+const MOST_MEMORY: u64 = 100 << 20;
+/// Of a core, while all wait.
+const MOST_CPU: f64 = 0.01;
+/// The most calls in any one second, as a part of the capacity.
+const MOST_PEAK: f64 = 1.2;
+/// Until the first success, and so much more than all of them need.
+const SOON: Duration = Duration::from_secs(20);
+/// What all of them need, as a part of what they would at the capacity.
+const SLOWER_THAN_CAPACITY: f64 = 1.5;
+
+pub(crate) struct Report {
+    extent: Extent,
+    idle: Memory,
+    pub(crate) most: Memory,
+    pub(crate) peak_memory: u64,
+    pub(crate) cpu: f64,
+    pub(crate) calls_in_outage: usize,
+    /// After it, by dialect.
+    pub(crate) arrived: [Arrived; 2],
+    pub(crate) lost: Vec<String>,
+    pub(crate) drained: Duration,
+}
+
+impl Report {
+    pub(crate) fn new(extent: Extent, idle: Memory) -> Self {
+        Self {
+            extent,
+            idle,
+            most: Memory::default(),
+            peak_memory: 0,
+            cpu: 0.0,
+            calls_in_outage: 0,
+            arrived: [Arrived::default(); 2],
+            lost: Vec::new(),
+            drained: Duration::ZERO,
+        }
+    }
+
+    /// How long it may take until all are served.
+    pub(crate) fn drain_limit(&self) -> Duration {
+        let capacity = f64::from(self.extent.per_second) * self.arrived.len() as f64;
+        let needed = self.extent.clients as f64 / capacity;
+        SOON + Duration::from_secs_f64(SLOWER_THAN_CAPACITY * needed)
+    }
+
+    /// Prints everything; fails when a promise is broken.
+    pub(crate) fn judge(&self) -> Result<()> {
+        let calls: usize = self.arrived.iter().map(|dialect| dialect.calls).sum();
+        let served: usize = self.arrived.iter().map(|dialect| dialect.served).sum();
+        println!(
+            "{} requests of 64 KiB held for {:?}; {} calls in the outage, {calls} after it, {} of them refused",
+            self.extent.clients,
+            self.extent.waiting,
+            self.calls_in_outage,
+            calls - served
+        );
+        let promises = [
+            self.memory(),
+            self.waiting(),
+            self.losses(),
+            self.peak(),
+            self.first(),
+            self.drain(),
+        ];
+        for (is_kept, line) in &promises {
+            println!("{} {line}", if *is_kept { "✓" } else { "✗" });
+        }
+        match promises.iter().all(|(is_kept, _)| *is_kept) {
+            true => Ok(()),
+            false => bail!("holding costs more than it may"),
+        }
+    }
+
+    fn memory(&self) -> (bool, String) {
+        let more = self.most.resident.saturating_sub(self.idle.resident);
+        let anonymous = self.most.anonymous.saturating_sub(self.idle.anonymous);
+        let line = format!(
+            "memory: {} more than {} ({} of it anonymous; at most {}); the most at any time: {}",
+            mebibytes(more),
+            mebibytes(self.idle.resident),
+            mebibytes(anonymous),
+            mebibytes(MOST_MEMORY),
+            mebibytes(self.peak_memory)
+        );
+        (more <= MOST_MEMORY, line)
+    }
+
+    fn waiting(&self) -> (bool, String) {
+        let (used, most) = (self.cpu * 100.0, MOST_CPU * 100.0);
+        let line = format!("CPU while all wait: {used:.2} % of a core (at most {most:.0} %)");
+        (self.cpu <= MOST_CPU, line)
+    }
+
+    fn losses(&self) -> (bool, String) {
+        let mut line = format!("lost: {}", self.lost.len());
+        for example in self.lost.iter().take(3) {
+            line.push_str("\n    ");
+            line.push_str(example);
+        }
+        (self.lost.is_empty(), line)
+    }
+
+    fn peak(&self) -> (bool, String) {
+        let capacity = self.extent.per_second;
+        let peaks = self
+            .arrived
+            .map(|dialect| dialect.peak as f64 / f64::from(capacity));
+        let most = peaks[0].max(peaks[1]);
+        let line = format!(
+            "peak at the provider: {most:.2} × the {capacity}/s of a dialect (at most {MOST_PEAK})"
+        );
+        (most <= MOST_PEAK, line)
+    }
+
+    fn first(&self) -> (bool, String) {
+        let all = self.arrived.map(|dialect| dialect.first_served);
+        let first = all
+            .map(|served| served.unwrap_or(Duration::MAX))
+            .into_iter()
+            .max();
+        let first = first.unwrap_or_default();
+        let line =
+            format!("first success, in the slower dialect, after {first:.1?} (at most {SOON:?})");
+        (first <= SOON, line)
+    }
+
+    fn drain(&self) -> (bool, String) {
+        let (drained, limit) = (self.drained, self.drain_limit());
+        let line = format!("all answered after {drained:.1?} (at most {limit:.1?})");
+        (drained <= limit, line)
+    }
+}
+
+fn mebibytes(bytes: u64) -> String {
+    format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20))
+}
