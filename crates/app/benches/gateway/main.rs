@@ -41,8 +41,14 @@ mod upstream;
 mod wire;
 
 #[cfg(target_os = "linux")]
-fn main() -> anyhow::Result<()> {
-    command::run()
+fn main() -> std::process::ExitCode {
+    match command::run() {
+        Ok(()) => std::process::ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            std::process::ExitCode::FAILURE
+        }
+    }
 }
 
 /// What a process used is read where only Linux says it.

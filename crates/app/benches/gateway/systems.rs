@@ -167,7 +167,8 @@ impl System {
                 self.model = "tensorzero::model_name::gpt-bench";
                 let config = file("tensorzero.toml", include_str!("peers/tensorzero.toml"))?;
                 let mut command = Command::new(places.peers.join("tensorzero/bin/python"));
-                command.arg(file("tensorzero.py", include_str!("peers/tensorzero.py"))?);
+                let script = include_str!("peers/start_tensorzero.py");
+                command.arg(file("start_tensorzero.py", script)?);
                 command.arg(config);
                 command
             }
