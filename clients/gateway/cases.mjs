@@ -1,0 +1,87 @@
+// What is tried with one client, and what must come of it.
+import assert from "node:assert/strict";
+import { SCALE } from "./faults.mjs";
+import { end } from "./scene.mjs";
+
+const GREETING = "Hello from the scripted provider";
+const LIMIT_MS = 60_000;
+const DIRECT_LIMIT_MS = 200_000;
+
+/** Behind the gateway a fault costs the client nothing but time: one request, one answer. */
+export function served(client, fault) {
+  const body = async (scene) => {
+    await scene.provide(fault.script);
+    await scene.stand();
+    checkAnswer(await scene.ask(client, LIMIT_MS));
+    const asked = await scene.asked();
+    assert.equal(asked.length, fault.fails + client.asks, "requests to the provider");
+    fault.check?.(asked);
+    await checkSent(scene, client, client.asks);
+  };
+  return { name: `${client.name}: ${fault.name}`, body };
+}
+
+/** However long it lasts, the client is served; it may have been sent back and have come again. */
+export function held(client, { minutes, script }) {
+  const body = async (scene) => {
+    await scene.provide(script);
+    await scene.stand();
+    checkAnswer(await scene.ask(client, (minutes + 10) * 60_000));
+    const asked = await scene.asked();
+    await scene.until(() => scene.finished().length >= client.asks);
+    const ended = scene.finished().map(({ outcome }) => outcome);
+    return `requests to the gateway: ${ended.length} (${ended.join(" ")}), to the provider: ${asked.length}`;
+  };
+  return { name: `${client.name}: an outage of ${minutes} minutes`, body };
+}
+
+/** Nothing is asked for a client that is gone. */
+export function killed(client) {
+  const body = async (scene) => {
+    await scene.provide("rate-limited:retry-after=90");
+    await scene.stand();
+    const running = scene.begin(client);
+    assert.ok(await scene.until(async () => (await scene.asked()).length === 1, LIMIT_MS), "it asks");
+    end(running.child);
+    await running.ended;
+    assert.ok(await scene.until(() => scene.finished().length === 1), "the gateway notices that it is gone");
+    assert.equal(scene.finished()[0].outcome, "left");
+    // Until after the time at which it would have been asked again.
+    await new Promise((resolve) => setTimeout(resolve, (120 / SCALE) * 1000));
+    assert.equal((await scene.asked()).length, 1, "requests to the provider");
+  };
+  return { name: `${client.name}: killed while it is held`, body };
+}
+
+/** `outlast gateway run -- …` brings the gateway along. */
+export function started(client) {
+  const body = async (scene) => {
+    await scene.provide("error:429+error:503+error:529");
+    checkAnswer(await scene.ask(scene.withGateway(client), LIMIT_MS));
+    assert.equal((await scene.asked()).length, 3 + client.asks, "requests to the provider");
+  };
+  return { name: `${client.name}: started by the gateway`, body };
+}
+
+/** What the client does by itself. */
+export function directly(client, fault) {
+  const body = async (scene) => {
+    await scene.provide(fault.script);
+    const answer = await scene.ask(client, DIRECT_LIMIT_MS);
+    return `${answer?.includes(GREETING) ? "served" : "GAVE UP"}, asked ${(await scene.asked()).length} times`;
+  };
+  return { name: `${client.name}: ${fault.name}`, body };
+}
+
+function checkAnswer(answer) {
+  assert.ok(answer !== undefined, "the client was not served");
+  assert.equal(answer.split(GREETING).length - 1, 1, `it was answered once: ${answer}`);
+}
+
+/** The client did not send anything twice, and the gateway knew it. */
+async function checkSent(scene, client, count) {
+  await scene.until(() => scene.finished().length >= count);
+  const finished = scene.finished();
+  assert.deepEqual(finished.map(({ outcome }) => outcome), Array(count).fill("answered"), "requests to the gateway");
+  for (const { client: known } of finished) assert.equal(known, client.known);
+}

@@ -1,0 +1,71 @@
+// Real clients through the gateway, with a scripted provider that fails behind it: is each of them served, by one request?
+//
+//     npm ci --prefix FOLDER               with clients/gateway/package.json and its lock file in it
+//     node clients/gateway/gateway.mjs OUTLAST PYTHON CLAUDE_FOLDER PI_FOLDER FOLDER [--direct|--long] [WORD]
+//
+// Every case has a provider, a gateway, a client and a folder of its own; with a WORD, only those run that have it in
+// their name. The clients reach nothing but this machine, and have no key but made-up ones. The time of the provider and
+// of the gateway runs faster, that of the clients does not.
+//     --long     outages of seven and of fifteen minutes in real time, all clients at once
+//     --direct   no gateway: what the clients do by themselves, for the table in faults.mjs; nothing fails
+// The exit status is 1 when a case failed, 2 when there was nothing to run.
+import { existsSync, mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join, resolve } from "node:path";
+import { directly, held, killed, served, started } from "./cases.mjs";
+import { FAULTS, OUTAGES, SCALE } from "./faults.mjs";
+import { clients } from "./programs.mjs";
+import { Scene } from "./scene.mjs";
+
+const options = process.argv.slice(2).filter((word) => word.startsWith("--"));
+const [outlast, python, claudeFolder, piFolder, ownFolder, word = ""] = process.argv.slice(2).filter((word) => !word.startsWith("--"));
+if (!ownFolder || !existsSync(outlast)) {
+  console.error("usage: node clients/gateway/gateway.mjs OUTLAST PYTHON CLAUDE_FOLDER PI_FOLDER FOLDER [--direct|--long] [WORD]");
+  process.exit(2);
+}
+const all = clients({ python, claudeFolder, piFolder, ownFolder });
+const { cases, scale, atOnce } = plan();
+const waiting = cases.filter(({ name }) => name.includes(word));
+const chosen = waiting.length;
+const folder = mkdtempSync(join(tmpdir(), "outlast-gateway-"));
+let failed = 0;
+try {
+  await Promise.all(Array.from({ length: Math.min(atOnce, chosen) }, work));
+} finally {
+  rmSync(folder, { recursive: true, force: true, maxRetries: 5 });
+}
+console.log(`gateway: ${chosen} cases, ${failed} failed`);
+process.exit(chosen === 0 ? 2 : failed > 0 ? 1 : 0);
+
+/** What is run, how fast time runs, and how many cases there are at once. */
+function plan() {
+  const each = (list, make) => all.flatMap((client) => list.map((item) => make(client, item)));
+  if (options.includes("--direct")) return { cases: each(FAULTS, directly), scale: 1, atOnce: 4 };
+  if (options.includes("--long")) return { cases: each(OUTAGES, held), scale: 1, atOnce: Infinity };
+  const some = all.filter(({ name }) => ["Claude Code", "Codex", "openai chat SDK, streamed"].includes(name));
+  const cases = [...each(FAULTS, served), ...some.map(killed), started(all.find(({ name }) => name === "Claude Code"))];
+  // They wait more than they compute.
+  return { cases, scale: SCALE, atOnce: 3 };
+}
+
+async function work() {
+  for (let next = waiting.shift(); next; next = waiting.shift()) failed += await passes(next);
+}
+
+/** Prints how the case went; 1 when it failed. */
+async function passes({ name, body }) {
+  const began = performance.now();
+  const scene = new Scene({ outlast: resolve(outlast), folder: mkdtempSync(join(folder, "case-")), scale });
+  const took = () => `${((performance.now() - began) / 1000).toFixed(1)} s`;
+  try {
+    const told = await body(scene);
+    console.log(`ok      ${name} (${[took(), told].filter(Boolean).join(", ")})`);
+    return 0;
+  } catch (error) {
+    const place = (error.stack ?? "").split("\n").find((line) => line.includes("/clients/gateway/"))?.trim() ?? "";
+    console.log(`FAILED  ${name} (${took()})\n        ${[error.message, place, scene.told()].join("\n        ")}`);
+    return 1;
+  } finally {
+    scene.remove();
+  }
+}

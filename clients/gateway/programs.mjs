@@ -1,0 +1,180 @@
+// The real clients: how each is started in a folder of its own against an address, and what it was answered.
+//
+// They are left as they come, with their own retries and time limits, but for what would reach other places than the
+// address. `known` is the name under which the gateway knows the client; `asks`, how many requests one prompt is.
+import { existsSync, mkdirSync, readdirSync, writeFileSync } from "node:fs";
+import { join, resolve } from "node:path";
+import { fileURLToPath } from "node:url";
+
+const PROMPT = "Say hello\n";
+const ASK = fileURLToPath(new URL("ask.py", import.meta.url));
+
+/** All clients, from the folders where their packages are. */
+export function clients({ python, claudeFolder, piFolder, ownFolder }) {
+  const found = { python: resolve(python), claude: claude(claudeFolder), pi: pi(piFolder), ...own(ownFolder) };
+  for (const [name, place] of Object.entries(found)) {
+    if (!existsSync(place)) throw new Error(`there is no ${name} for this machine: ${place}`);
+  }
+  const sdks = ["anthropic", "chat", "responses"].flatMap((dialect) =>
+    ["streamed", "whole"].map((form) => sdk(found.python, dialect, form)),
+  );
+  return [
+    ...sdks,
+    claudeCode(found.claude),
+    codex(found.codex),
+    opencode(found.opencode, "anthropic"),
+    opencode(found.opencode, "chat"),
+    agentPi(found.pi),
+  ];
+}
+
+// --- where the programs are ---
+
+function claude(folder) {
+  const packages = resolve(folder, "node_modules/@anthropic-ai");
+  const name = readdirSync(packages).find((name) => name.startsWith("claude-code-"));
+  return join(packages, name ?? "claude-code-for-this-machine", "claude");
+}
+
+function pi(folder) {
+  return resolve(folder, "node_modules/@mariozechner/pi-coding-agent/dist/cli.js");
+}
+
+function own(folder) {
+  const packages = resolve(folder, "node_modules");
+  const name = readdirSync(packages).find((name) => name.startsWith("opencode-"));
+  return {
+    codex: join(packages, "@openai/codex/bin/codex.js"),
+    opencode: join(packages, name ?? "opencode-for-this-machine", "bin/opencode"),
+  };
+}
+
+// --- how they are asked ---
+
+function sdk(python, dialect, form) {
+  return {
+    name: `${dialect === "anthropic" ? "anthropic" : `openai ${dialect}`} SDK, ${form}`,
+    known: dialect === "anthropic" ? "anthropic-sdk-python" : "openai-sdk-python",
+    asks: 1,
+    start: (folder, address) => ({ command: [python, ASK, dialect, form, address] }),
+    answer: (printed) => printed,
+  };
+}
+
+function claudeCode(program) {
+  return {
+    name: "Claude Code",
+    known: "claude-code",
+    asks: 1,
+    start: (folder, address) => ({
+      command: [program, "-p", "--output-format", "stream-json", "--verbose"],
+      env: {
+        ANTHROPIC_BASE_URL: address,
+        ANTHROPIC_API_KEY: "made-up",
+        CLAUDE_CONFIG_DIR: join(folder, "claude"),
+        CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC: "1",
+        DISABLE_AUTOUPDATER: "1",
+      },
+      input: PROMPT,
+    }),
+    answer: (printed) => {
+      const ended = lines(printed).findLast(({ type }) => type === "result");
+      // A failure is called a success too.
+      return ended?.is_error === false ? ended.result : undefined;
+    },
+  };
+}
+
+function codex(program) {
+  return {
+    name: "Codex",
+    known: "codex",
+    asks: 1,
+    start: (folder, address) => {
+      const home = place(folder, "codex");
+      const provider = `[model_providers.mock]\nname = "mock"\nbase_url = "${address}/v1"\nwire_api = "responses"\n`;
+      const settings = `model = "scripted"\nmodel_provider = "mock"\n${provider}env_key = "MOCK_KEY"\n`;
+      writeFileSync(join(home, "config.toml"), settings);
+      return {
+        command: [program, "exec", "--json", "--skip-git-repo-check", "--color", "never", "-s", "read-only", "-"],
+        env: { CODEX_HOME: home, MOCK_KEY: "made-up" },
+        input: PROMPT,
+      };
+    },
+    answer: (printed) => {
+      const said = lines(printed);
+      if (!said.some(({ type }) => type === "turn.completed")) return undefined;
+      return said.findLast(({ item }) => item?.type === "agent_message")?.item.text;
+    },
+  };
+}
+
+function opencode(program, dialect) {
+  const npm = { anthropic: "@ai-sdk/anthropic", chat: "@ai-sdk/openai-compatible" }[dialect];
+  return {
+    name: `opencode, ${dialect}`,
+    known: "opencode",
+    // A title for the session is asked for at the same time.
+    asks: 2,
+    start: (folder, address) => {
+      const options = { baseURL: `${address}/v1`, apiKey: "made-up" };
+      const provider = { mock: { npm, name: "mock", options, models: { scripted: {} } } };
+      const model = "mock/scripted";
+      const settings = { model, small_model: model, autoupdate: false, share: "disabled", provider };
+      writeFileSync(join(folder, "opencode.json"), JSON.stringify(settings));
+      return {
+        command: [program, "run", "--format", "json", "--pure"],
+        env: {
+          OPENCODE_CONFIG: join(folder, "opencode.json"),
+          OPENCODE_DISABLE_AUTOUPDATE: "1",
+          OPENCODE_DISABLE_MODELS_FETCH: "1",
+        },
+        input: PROMPT,
+      };
+    },
+    answer: (printed) => {
+      const said = lines(printed);
+      if (said.some(({ type }) => type === "error")) return undefined;
+      const begun = said.findLastIndex(({ type }) => type === "step_start");
+      return said.slice(begun).flatMap(({ type, part }) => (type === "text" ? [part.text] : [])).join("");
+    },
+  };
+}
+
+function agentPi(program) {
+  return {
+    name: "pi, chat",
+    // It cannot be told from other programs on that SDK.
+    known: "openai-sdk-node",
+    asks: 1,
+    start: (folder, address) => {
+      const home = place(folder, "pi");
+      const models = [{ id: "scripted" }];
+      const mock = { baseUrl: `${address}/v1`, api: "openai-completions", apiKey: "made-up", models };
+      writeFileSync(join(home, "models.json"), JSON.stringify({ providers: { mock } }));
+      return {
+        command: [program, "-p", "--mode", "json", "--no-session", "--provider", "mock", "--model", "scripted"],
+        env: { PI_CODING_AGENT_DIR: home, PI_OFFLINE: "1" },
+        input: PROMPT,
+      };
+    },
+    answer: (printed) => {
+      const messages = lines(printed).flatMap(({ type, message }) => (type === "message_end" ? [message] : []));
+      const last = messages.findLast(({ role }) => role === "assistant");
+      // It exits with 0 whatever happened.
+      if (last?.stopReason !== "stop") return undefined;
+      return last.content.map(({ text }) => text ?? "").join("");
+    },
+  };
+}
+
+function place(folder, name) {
+  const made = join(folder, name);
+  mkdirSync(made, { recursive: true });
+  return made;
+}
+
+/** What is printed as JSON, one value a line. */
+function lines(printed) {
+  return printed.split("\n").filter((line) => line.startsWith("{")).map((line) => JSON.parse(line));
+}

@@ -1,0 +1,134 @@
+// A scripted provider, the gateway before it, and one client that is asked something.
+//
+// All of them are started for one case and ended with it. Without the gateway the client asks the provider itself.
+import { spawn } from "node:child_process";
+import { mkdirSync } from "node:fs";
+import { join } from "node:path";
+
+const START_MS = 10_000;
+const LOOK_MS = 50;
+
+export class Scene {
+  started = [];
+  gatewaySaid = "";
+
+  constructor({ outlast, folder, scale }) {
+    this.outlast = outlast;
+    this.folder = folder;
+    for (const name of ["work", "home"]) mkdirSync(join(folder, name));
+    // Nothing of the person who runs this.
+    this.env = { PATH: process.env.PATH, HOME: join(folder, "home"), TERM: "dumb" };
+    this.ours = { ...this.env, OUTLAST_HOME: join(folder, "outlast"), OUTLAST_TIME_SCALE: String(scale) };
+  }
+
+  async provide(script) {
+    const args = ["mock", "--listen", "127.0.0.1:0", "--script", script];
+    this.provider = await this.listen(args, () => {});
+  }
+
+  async stand() {
+    const args = ["gateway", "--listen", "127.0.0.1:0", "--upstream", this.provider];
+    this.gateway = await this.listen(args, (piece) => (this.gatewaySaid += piece));
+  }
+
+  /** Starts one of our servers; where it listens. */
+  listen(args, hear) {
+    const child = this.spawn([this.outlast, ...args], { env: this.ours });
+    return new Promise((found, failed) => {
+      let said = "";
+      const late = setTimeout(() => failed(new Error(`\`outlast ${args[0]}\` says nothing: ${said}`)), START_MS);
+      for (const stream of [child.stdout, child.stderr]) {
+        stream.setEncoding("utf8").on("data", (piece) => {
+          hear(piece);
+          said += piece;
+          const address = said.match(/listening on (http:\/\/[^\s"]+)/) ?? said.match(/"address":"([^"]+)"/);
+          if (address) found(address[1].startsWith("http") ? address[1] : `http://${address[1]}`);
+        });
+      }
+      child.on("close", () => failed(new Error(`\`outlast ${args.join(" ")}\` ended: ${said}`)));
+      child.on("close", () => clearTimeout(late));
+    });
+  }
+
+  /** Runs the client to its end, or until it is late: what it was answered. */
+  async ask(client, limitMs) {
+    const running = this.begin(client);
+    const late = setTimeout(() => end(running.child), limitMs);
+    const code = await running.ended;
+    clearTimeout(late);
+    this.said = running.printed + running.complained;
+    return code === 0 ? client.answer(running.printed) : undefined;
+  }
+
+  begin(client) {
+    const { command, env, input } = client.start(this.folder, this.gateway ?? this.provider);
+    const child = this.spawn(command, { cwd: join(this.folder, "work"), env: { ...this.env, ...env } });
+    const running = { child, printed: "", complained: "" };
+    child.stdout.setEncoding("utf8").on("data", (piece) => (running.printed += piece));
+    child.stderr.setEncoding("utf8").on("data", (piece) => (running.complained += piece));
+    child.stdin.on("error", () => {}).end(input ?? "");
+    running.ended = new Promise((resolve, reject) => {
+      child.on("error", reject);
+      child.on("close", (code, signal) => resolve(signal ?? code));
+    });
+    return running;
+  }
+
+  spawn([program, ...args], options) {
+    // In a group of its own: some clients are a program that starts the real one.
+    const child = spawn(program, args, { ...options, detached: true, stdio: ["pipe", "pipe", "pipe"] });
+    this.started.push(child);
+    return child;
+  }
+
+  /** What the provider was asked. */
+  async asked() {
+    const response = await fetch(`${this.provider}/_outlast/requests`);
+    return (await response.json()).requests;
+  }
+
+  /** The requests that the gateway says are over. */
+  finished() {
+    const lines = this.gatewaySaid.split("\n").filter((line) => line.startsWith("{") && line.endsWith("}"));
+    return lines.map((line) => JSON.parse(line)).filter(({ event }) => event === "finished");
+  }
+
+  /** Waits until something is so; whether it came to be. */
+  async until(isSo, limitMs = 5000) {
+    for (const end = performance.now() + limitMs; performance.now() < end; ) {
+      if (await isSo()) return true;
+      await new Promise((resolve) => setTimeout(resolve, LOOK_MS));
+    }
+    return false;
+  }
+
+  /** The same client, started by the gateway instead of beside it. */
+  withGateway(client) {
+    const start = (folder) => {
+      const { command, env, input } = client.start(folder, "http://127.0.0.1:9");
+      const args = ["gateway", "run", "--upstream", this.provider, "--", ...command];
+      return { command: [this.outlast, ...args], env: { ...env, ...this.ours }, input };
+    };
+    return { ...client, start };
+  }
+
+  /** For whoever reads of a failure. */
+  told() {
+    const last = (text) => (text ?? "").trim().split("\n").slice(-4).map((line) => line.slice(0, 400)).join("\n        ");
+    return `${last(this.said)}\n        gateway: ${last(this.gatewaySaid)}`;
+  }
+
+  remove() {
+    for (const child of this.started) end(child);
+  }
+}
+
+/** Ends a program and what it started. */
+export function end(child) {
+  try {
+    process.kill(-child.pid, "SIGKILL");
+  } catch (error) {
+    // It is gone already.
+    if (error.code !== "ESRCH") throw error;
+  }
+}
