@@ -14,9 +14,9 @@ export function served(client, fault) {
     await scene.stand();
     checkAnswer(await scene.ask(client, LIMIT_MS));
     const asked = await scene.asked();
-    assert.equal(asked.length, fault.fails + client.asks, "requests to the provider");
+    assert.equal(asked.length, fault.fails + 1, "requests to the provider");
     fault.check?.(asked);
-    await checkSent(scene, client, client.asks);
+    await checkSent(scene, client);
   };
   return { name: `${client.name}: ${fault.name}`, body };
 }
@@ -28,7 +28,7 @@ export function held(client, { minutes, script }) {
     await scene.stand();
     checkAnswer(await scene.ask(client, (minutes + 10) * 60_000));
     const asked = await scene.asked();
-    await scene.until(() => scene.finished().length >= client.asks);
+    await scene.until(() => scene.finished().length > 0);
     const ended = scene.finished().map(({ outcome }) => outcome);
     return `requests to the gateway: ${ended.length} (${ended.join(" ")}), to the provider: ${asked.length}`;
   };
@@ -58,7 +58,7 @@ export function started(client) {
   const body = async (scene) => {
     await scene.provide("error:429+error:503+error:529");
     checkAnswer(await scene.ask(scene.withGateway(client), LIMIT_MS));
-    assert.equal((await scene.asked()).length, 3 + client.asks, "requests to the provider");
+    assert.equal((await scene.asked()).length, 4, "requests to the provider");
   };
   return { name: `${client.name}: started by the gateway`, body };
 }
@@ -79,9 +79,8 @@ function checkAnswer(answer) {
 }
 
 /** The client did not send anything twice, and the gateway knew it. */
-async function checkSent(scene, client, count) {
-  await scene.until(() => scene.finished().length >= count);
-  const finished = scene.finished();
-  assert.deepEqual(finished.map(({ outcome }) => outcome), Array(count).fill("answered"), "requests to the gateway");
-  for (const { client: known } of finished) assert.equal(known, client.known);
+async function checkSent(scene, client) {
+  await scene.until(() => scene.finished().length > 0);
+  const sent = scene.finished().map((request) => [request.client, request.outcome]);
+  assert.deepEqual(sent, [[client.known, "answered"]], "requests to the gateway");
 }

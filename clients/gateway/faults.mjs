@@ -10,10 +10,20 @@ export const SCALE = 30;
 // `--direct`, and stands here to show that these cases can fail. A number is how often the provider was asked; a dash
 // before it says that the client gave up.
 //
-//                         statuses   limit   drop   cut   error
-//   DIRECT
+//                                 statuses  limit    drop   cut    error
+//   anthropic SDK, streamed       -3        2        -1     -1     -1
+//   anthropic SDK, whole          -3        2        2      2      -1
+//   openai chat SDK, streamed     -3        2        -1     -1     -1
+//   openai chat SDK, whole        -3        2        2      2      -1
+//   openai responses SDK, str.    -3        2        -1     -1     -1
+//   openai responses SDK, whole   -3        2        2      2      -1
+//   Claude Code                   4         -1       2      2      2
+//   Codex                         -1        2        2      2      -1
+//   opencode, anthropic           4         2        2      2      2
+//   opencode, chat                4         2        2      2      2
+//   pi, chat                      -3        2        2      2      2
 export const FAULTS = [
-  { name: "statuses", script: "error:429+error:503+error:529", fails: 3, statuses: [429, 503, 529] },
+  { name: "statuses", script: "error:429+error:503+error:529", fails: 3 },
   { name: "limit", script: "rate-limited:retry-after=90", fails: 1, check: waitedFor(90) },
   { name: "drop", script: "drop-after:0", fails: 1 },
   { name: "cut", script: "cut:20", fails: 1 },

@@ -1,7 +1,7 @@
 // The real clients: how each is started in a folder of its own against an address, and what it was answered.
 //
 // They are left as they come, with their own retries and time limits, but for what would reach other places than the
-// address. `known` is the name under which the gateway knows the client; `asks`, how many requests one prompt is.
+// address, and for what would be a second request: a prompt is one. `known` is the client's name at the gateway.
 import { existsSync, mkdirSync, readdirSync, writeFileSync } from "node:fs";
 import { join, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -55,7 +55,6 @@ function sdk(python, dialect, form) {
   return {
     name: `${dialect === "anthropic" ? "anthropic" : `openai ${dialect}`} SDK, ${form}`,
     known: dialect === "anthropic" ? "anthropic-sdk-python" : "openai-sdk-python",
-    asks: 1,
     start: (folder, address) => ({ command: [python, ASK, dialect, form, address] }),
     answer: (printed) => printed,
   };
@@ -65,7 +64,6 @@ function claudeCode(program) {
   return {
     name: "Claude Code",
     known: "claude-code",
-    asks: 1,
     start: (folder, address) => ({
       command: [program, "-p", "--output-format", "stream-json", "--verbose"],
       env: {
@@ -89,7 +87,6 @@ function codex(program) {
   return {
     name: "Codex",
     known: "codex",
-    asks: 1,
     start: (folder, address) => {
       const home = place(folder, "codex");
       const provider = `[model_providers.mock]\nname = "mock"\nbase_url = "${address}/v1"\nwire_api = "responses"\n`;
@@ -114,8 +111,6 @@ function opencode(program, dialect) {
   return {
     name: `opencode, ${dialect}`,
     known: "opencode",
-    // A title for the session is asked for at the same time.
-    asks: 2,
     start: (folder, address) => {
       const options = { baseURL: `${address}/v1`, apiKey: "made-up" };
       const provider = { mock: { npm, name: "mock", options, models: { scripted: {} } } };
@@ -123,7 +118,8 @@ function opencode(program, dialect) {
       const settings = { model, small_model: model, autoupdate: false, share: "disabled", provider };
       writeFileSync(join(folder, "opencode.json"), JSON.stringify(settings));
       return {
-        command: [program, "run", "--format", "json", "--pure"],
+        // Without a title it asks for one at the same time.
+        command: [program, "run", "--format", "json", "--pure", "--title", "Hello"],
         env: {
           OPENCODE_CONFIG: join(folder, "opencode.json"),
           OPENCODE_DISABLE_AUTOUPDATE: "1",
@@ -146,7 +142,6 @@ function agentPi(program) {
     name: "pi, chat",
     // It cannot be told from other programs on that SDK.
     known: "openai-sdk-node",
-    asks: 1,
     start: (folder, address) => {
       const home = place(folder, "pi");
       const models = [{ id: "scripted" }];
