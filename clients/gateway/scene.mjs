@@ -27,7 +27,7 @@ export class Scene {
   }
 
   async stand() {
-    const args = ["gateway", "--listen", "127.0.0.1:0", "--upstream", this.provider];
+    const args = ["gateway", "--listen", "127.0.0.1:0", "--log", "json", "--upstream", this.provider];
     this.gateway = await this.listen(args, (piece) => (this.gatewaySaid += piece));
   }
 
