@@ -49,10 +49,14 @@ function plan() {
 }
 
 async function work() {
-  for (let next = waiting.shift(); next; next = waiting.shift()) failed += await passes(next);
+  for (let next = waiting.shift(); next; next = waiting.shift()) {
+    // Not in one expression: another case may fail while this one runs.
+    const passed = await passes(next);
+    if (!passed) failed += 1;
+  }
 }
 
-/** Prints how the case went; 1 when it failed. */
+/** Prints how the case went; whether it passed. */
 async function passes({ name, body }) {
   const began = performance.now();
   const scene = new Scene({ outlast: resolve(outlast), folder: mkdtempSync(join(folder, "case-")), scale });
@@ -60,11 +64,11 @@ async function passes({ name, body }) {
   try {
     const told = await body(scene);
     console.log(`ok      ${name} (${[took(), told].filter(Boolean).join(", ")})`);
-    return 0;
+    return true;
   } catch (error) {
     const place = (error.stack ?? "").split("\n").find((line) => line.includes("/clients/gateway/"))?.trim() ?? "";
     console.log(`FAILED  ${name} (${took()})\n        ${[error.message, place, scene.told()].join("\n        ")}`);
-    return 1;
+    return false;
   } finally {
     scene.remove();
   }
