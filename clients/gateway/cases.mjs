@@ -16,7 +16,7 @@ export function served(client, fault) {
     const asked = await scene.asked();
     assert.equal(asked.length, fault.fails + 1, `requests to the provider: ${asked.map(({ status }) => status)}`);
     fault.check?.(asked);
-    await checkSent(scene, client);
+    await checkSent(scene, client.known);
   };
   return { name: `${client.name}: ${fault.name}`, body };
 }
@@ -57,10 +57,11 @@ export function killed(client) {
 export function started(client) {
   const body = async (scene) => {
     await scene.provide("error:429+error:503+error:529");
-    checkAnswer(await scene.ask(scene.withGateway(client), LIMIT_MS));
+    checkAnswer(await scene.launch(client, LIMIT_MS));
     assert.deepEqual((await scene.asked()).map(({ status }) => status), [429, 503, 529, 200]);
+    await checkSent(scene, client.knownAlone ?? client.known);
   };
-  return { name: `${client.name}: started by the gateway`, body };
+  return { name: `${client.name.split(",")[0]}: started by the gateway`, body };
 }
 
 /** What the client does by itself. */
@@ -79,8 +80,8 @@ function checkAnswer(answer) {
 }
 
 /** The client did not send anything twice, and the gateway knew it. */
-async function checkSent(scene, client) {
+async function checkSent(scene, known) {
   await scene.until(() => scene.finished().length > 0);
   const sent = scene.finished().map(({ client, outcome }) => `${client} ${outcome}`).join(", ");
-  assert.equal(sent, `${client.known} answered`, `requests to the gateway: ${sent}`);
+  assert.equal(sent, `${known} answered`, `requests to the gateway: ${sent}`);
 }

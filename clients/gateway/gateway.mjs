@@ -43,7 +43,7 @@ function plan() {
   if (options.includes("--direct")) return { cases: each(FAULTS, directly), scale: 1, atOnce: 4 };
   if (options.includes("--long")) return { cases: each(OUTAGES, held), scale: 1, atOnce: Infinity };
   const some = all.filter(({ name }) => ["Claude Code", "Codex", "openai chat SDK, streamed"].includes(name));
-  const cases = [...each(FAULTS, served), ...some.map(killed), started(all.find(({ name }) => name === "Claude Code"))];
+  const cases = [...each(FAULTS, served), ...some.map(killed), ...all.filter(({ alone }) => alone).map(started)];
   // They wait more than they compute.
   return { cases, scale: SCALE, atOnce: 3 };
 }

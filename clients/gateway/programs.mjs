@@ -1,7 +1,8 @@
 // The real clients: how each is started in a folder of its own against an address, and what it was answered.
 //
 // They are left as they come, with their own retries and time limits, but for what would reach other places than the
-// address, and for what would be a second request: a prompt is one. `known` is the client's name at the gateway.
+// address, and for what would be a second request: a prompt is one. `known` is the client's name at the gateway. Agents
+// also say how they are started where nothing tells them of an address: with a key, and `alone` in their folder.
 import { existsSync, mkdirSync, readdirSync, writeFileSync } from "node:fs";
 import { join, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -37,7 +38,8 @@ function claude(folder) {
 }
 
 function pi(folder) {
-  return resolve(folder, "node_modules/@mariozechner/pi-coding-agent/dist/cli.js");
+  // The gateway knows programs by their names.
+  return resolve(folder, "node_modules/.bin/pi");
 }
 
 function own(folder) {
@@ -61,20 +63,21 @@ function sdk(python, dialect, form) {
 }
 
 function claudeCode(program) {
+  const alone = (folder) => ({
+    command: [program, "-p", "--output-format", "stream-json", "--verbose"],
+    env: {
+      ANTHROPIC_API_KEY: "made-up",
+      CLAUDE_CONFIG_DIR: join(folder, "claude"),
+      CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC: "1",
+      DISABLE_AUTOUPDATER: "1",
+    },
+    input: PROMPT,
+  });
   return {
     name: "Claude Code",
     known: "claude-code",
-    start: (folder, address) => ({
-      command: [program, "-p", "--output-format", "stream-json", "--verbose"],
-      env: {
-        ANTHROPIC_BASE_URL: address,
-        ANTHROPIC_API_KEY: "made-up",
-        CLAUDE_CONFIG_DIR: join(folder, "claude"),
-        CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC: "1",
-        DISABLE_AUTOUPDATER: "1",
-      },
-      input: PROMPT,
-    }),
+    alone,
+    start: (folder, address) => add(alone(folder), { ANTHROPIC_BASE_URL: address }),
     answer: (printed) => {
       const ended = lines(printed).findLast(({ type }) => type === "result");
       // A failure is called a success too.
@@ -84,19 +87,20 @@ function claudeCode(program) {
 }
 
 function codex(program) {
+  const alone = (folder) => ({
+    command: [program, "exec", "--json", "--skip-git-repo-check", "--color", "never", "-s", "read-only", "-"],
+    env: { CODEX_HOME: place(folder, "codex"), OPENAI_API_KEY: "made-up" },
+    input: PROMPT,
+  });
   return {
     name: "Codex",
     known: "codex",
+    alone,
     start: (folder, address) => {
-      const home = place(folder, "codex");
       const provider = `[model_providers.mock]\nname = "mock"\nbase_url = "${address}/v1"\nwire_api = "responses"\n`;
-      const settings = `model = "scripted"\nmodel_provider = "mock"\n${provider}env_key = "MOCK_KEY"\n`;
-      writeFileSync(join(home, "config.toml"), settings);
-      return {
-        command: [program, "exec", "--json", "--skip-git-repo-check", "--color", "never", "-s", "read-only", "-"],
-        env: { CODEX_HOME: home, MOCK_KEY: "made-up" },
-        input: PROMPT,
-      };
+      const settings = `model = "scripted"\nmodel_provider = "mock"\n${provider}env_key = "OPENAI_API_KEY"\n`;
+      writeFileSync(join(place(folder, "codex"), "config.toml"), settings);
+      return alone(folder);
     },
     answer: (printed) => {
       const said = lines(printed);
@@ -108,25 +112,22 @@ function codex(program) {
 
 function opencode(program, dialect) {
   const npm = { anthropic: "@ai-sdk/anthropic", chat: "@ai-sdk/openai-compatible" }[dialect];
+  const alone = (folder, model = "anthropic/claude-sonnet-4-5") => ({
+    // Without a title it asks for one at the same time.
+    command: [program, "run", "--format", "json", "--pure", "--title", "Hello", "--model", model],
+    env: { ANTHROPIC_API_KEY: "made-up", OPENCODE_DISABLE_AUTOUPDATE: "1", OPENCODE_DISABLE_MODELS_FETCH: "1" },
+    input: PROMPT,
+  });
   return {
     name: `opencode, ${dialect}`,
     known: "opencode",
+    alone: dialect === "anthropic" ? alone : undefined,
     start: (folder, address) => {
       const options = { baseURL: `${address}/v1`, apiKey: "made-up" };
       const provider = { mock: { npm, name: "mock", options, models: { scripted: {} } } };
-      const model = "mock/scripted";
-      const settings = { model, small_model: model, autoupdate: false, share: "disabled", provider };
+      const settings = { autoupdate: false, share: "disabled", provider };
       writeFileSync(join(folder, "opencode.json"), JSON.stringify(settings));
-      return {
-        // Without a title it asks for one at the same time.
-        command: [program, "run", "--format", "json", "--pure", "--title", "Hello"],
-        env: {
-          OPENCODE_CONFIG: join(folder, "opencode.json"),
-          OPENCODE_DISABLE_AUTOUPDATE: "1",
-          OPENCODE_DISABLE_MODELS_FETCH: "1",
-        },
-        input: PROMPT,
-      };
+      return add(alone(folder, "mock/scripted"), { OPENCODE_CONFIG: join(folder, "opencode.json") });
     },
     answer: (printed) => {
       const said = lines(printed);
@@ -138,20 +139,22 @@ function opencode(program, dialect) {
 }
 
 function agentPi(program) {
+  const alone = (folder, provider = "anthropic", model = "claude-sonnet-4-5") => ({
+    command: [program, "-p", "--mode", "json", "--no-session", "--provider", provider, "--model", model],
+    env: { PI_CODING_AGENT_DIR: place(folder, "pi"), PI_OFFLINE: "1", ANTHROPIC_API_KEY: "made-up" },
+    input: PROMPT,
+  });
   return {
     name: "pi, chat",
-    // It cannot be told from other programs on that SDK.
+    // It cannot be told from other programs on that SDK, unless the gateway itself started it.
     known: "openai-sdk-node",
+    knownAlone: "pi",
+    alone,
     start: (folder, address) => {
-      const home = place(folder, "pi");
       const models = [{ id: "scripted" }];
       const mock = { baseUrl: `${address}/v1`, api: "openai-completions", apiKey: "made-up", models };
-      writeFileSync(join(home, "models.json"), JSON.stringify({ providers: { mock } }));
-      return {
-        command: [program, "-p", "--mode", "json", "--no-session", "--provider", "mock", "--model", "scripted"],
-        env: { PI_CODING_AGENT_DIR: home, PI_OFFLINE: "1" },
-        input: PROMPT,
-      };
+      writeFileSync(join(place(folder, "pi"), "models.json"), JSON.stringify({ providers: { mock } }));
+      return alone(folder, "mock", "scripted");
     },
     answer: (printed) => {
       const messages = lines(printed).flatMap(({ type, message }) => (type === "message_end" ? [message] : []));
@@ -161,6 +164,10 @@ function agentPi(program) {
       return last.content.map(({ text }) => text ?? "").join("");
     },
   };
+}
+
+function add(started, env) {
+  return { ...started, env: { ...started.env, ...env } };
 }
 
 function place(folder, name) {

@@ -56,6 +56,7 @@ export class Scene {
     const late = setTimeout(() => end(running.child), limitMs);
     const code = await running.ended;
     clearTimeout(late);
+    this.complained = running.complained;
     this.said = running.printed + running.complained;
     return code === 0 ? client.answer(running.printed) : undefined;
   }
@@ -102,14 +103,14 @@ export class Scene {
     return false;
   }
 
-  /** The same client, started by the gateway instead of beside it. */
-  withGateway(client) {
-    const start = (folder) => {
-      const { command, env, input } = client.start(folder, "http://127.0.0.1:9");
-      const args = ["gateway", "run", "--upstream", this.provider, "--", ...command];
-      return { command: [this.outlast, ...args], env: { ...env, ...this.ours }, input };
-    };
-    return { ...client, start };
+  /** Has the gateway start the client, and says what it was answered. */
+  async launch(client, limitMs) {
+    const { command, env, input } = client.alone(this.folder);
+    const args = ["gateway", "run", "--log", "json", "--upstream", this.provider, "--", ...command];
+    const start = () => ({ command: [this.outlast, ...args], env: { ...this.ours, ...env }, input });
+    const answer = await this.ask({ ...client, start }, limitMs);
+    this.gatewaySaid = this.complained;
+    return answer;
   }
 
   /** For whoever reads of a failure. */
