@@ -112,8 +112,10 @@ impl Call {
                     self.reply.data(&events.ready).await?;
                     return Ok(ended);
                 }
-                // Its afterword is all that was missing.
-                Came::Broke(_) if events.relay.is_complete() => return Ok(Ok(())),
+                // Its afterword is all that was missing; Codex hangs up before it.
+                Came::Broke(_) | Came::ClientGone if events.relay.is_complete() => {
+                    return Ok(Ok(()));
+                }
                 Came::Broke(failure) => return Ok(Err(failure)),
                 Came::ClientGone => return Err(io::ErrorKind::BrokenPipe.into()),
             }
