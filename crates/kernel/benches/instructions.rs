@@ -159,6 +159,7 @@ fn gate_with_5000_in_line(rounds: u64) {
         since: NOW + Duration::from_millis(n),
         own_wake: NOW,
         deadline: None,
+        crowd: None,
     };
     let (mut gate, mut line) = (Gate::default(), Line::default());
     gate.missed_a_failure(NOW);

@@ -46,7 +46,7 @@ impl Call {
         self.trouble = Trouble {
             since: Some(progress.since),
             attempts: progress.attempts,
-            resent: progress.resent.saturating_add(1),
+            resent: progress.resent,
             waited: now.since(progress.since),
             cause: progress.cause,
             ..Trouble::default()
