@@ -148,7 +148,8 @@ async fn a_file_that_is_taken_away_or_spoilt_meanwhile_is_made_anew_and_said() {
             put(&holds, &row(&number.to_string(), "{}", 2));
         }
         assert!(holds.settle().await);
-        assert!(matches!(told.recv().unwrap(), News::Replaced(_)));
+        let said = told.recv_timeout(Duration::from_secs(30)).unwrap();
+        assert!(matches!(said, News::Replaced(_)));
         holds.close().await;
         assert_eq!(place.open().rows.len(), 1000);
     }
