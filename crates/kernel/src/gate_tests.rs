@@ -1411,3 +1411,23 @@ fn a_line_that_is_long_enough_to_meet_refusals_keeps_near_the_providers_pace() {
         }
     }
 }
+
+#[test]
+fn a_crowd_counts_for_all_of_its_calls_and_is_probed_for_even_when_it_is_one() {
+    let speaker = |crowd| Waiter {
+        crowd: Some(crowd),
+        own_wake: at(9_000),
+        ..waiter("speaker", 0)
+    };
+    let (mut gate, mut line) = (Gate::default(), Line::default());
+    gate.missed_a_failure(at(0));
+    let held = line.ask(&mut gate, speaker(1), at(1));
+    assert_eq!(held, Answer::Hold(at(2)), "its own time does not count");
+    line.wait(waiter("other", 5));
+    line.wait(speaker(40));
+    assert_eq!(line.len(), 41);
+    assert!(matches!(line.ask(&mut gate, speaker(40), at(2)), Answer::Probe(_)));
+    assert_eq!(line.len(), 40, "the rest of the crowd stays");
+    line.leave(&speaker(39));
+    assert_eq!(line.len(), 1);
+}

@@ -11,6 +11,8 @@ use std::collections::VecDeque;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Line {
     waiters: VecDeque<Waiter>,
+    /// How many calls wait beyond one for each waiter: those of crowds.
+    extra: u32,
 }
 
 impl Line {
@@ -22,13 +24,13 @@ impl Line {
         let answer = gate.ask(&self.waiters[index], self.place(index), now);
         match answer {
             Answer::Hold(_) => {}
-            Answer::TooLate => {
-                self.waiters.remove(index);
-            }
+            Answer::TooLate => self.remove(index),
             Answer::Go(_) | Answer::Probe(_) => {
                 let rest = self.waiters[index].rest();
                 let first = if everyone_passes { index } else { 0 };
-                self.waiters.drain(first..=index);
+                let gone = self.waiters.drain(first..=index);
+                let crowds = gone.fold(0, |all, waiter| all + extra(&waiter));
+                self.extra -= crowds;
                 if let Some(rest) = rest {
                     self.insert(rest);
                 }
@@ -45,13 +47,15 @@ impl Line {
     /// Takes a caller out of line.
     pub fn leave(&mut self, waiter: &Waiter) {
         if let Ok(index) = self.find(waiter) {
-            self.waiters.remove(index);
+            self.remove(index);
         }
     }
 
     /// Takes whoever has that name out of line, wherever it stands.
     pub fn forget(&mut self, id: &WaiterId) {
-        self.waiters.retain(|waiter| waiter.id != *id);
+        while let Some(index) = self.waiters.iter().position(|waiter| waiter.id == *id) {
+            self.remove(index);
+        }
     }
 
     /// When a caller in line should ask. `None` when it is not in line, or lost its place: then it may ask at once.
@@ -70,7 +74,7 @@ impl Line {
 
     /// How many are in line.
     pub fn len(&self) -> u32 {
-        count(self.waiters.iter())
+        count(self.waiters.len()).saturating_add(self.extra)
     }
 
     /// Whether nobody is in line.
@@ -84,16 +88,28 @@ impl Line {
     }
 
     fn place(&self, index: usize) -> Place {
+        let crowds = match self.extra {
+            0 => 0,
+            _ => self.waiters.iter().take(index).map(extra).sum(),
+        };
         Place {
-            ahead: count(self.waiters.iter().take(index)),
+            ahead: count(index).saturating_add(crowds),
             waiting: self.len(),
         }
     }
 
+    fn remove(&mut self, index: usize) {
+        if let Some(gone) = self.waiters.remove(index) {
+            self.extra -= extra(&gone);
+        }
+    }
+
     fn insert(&mut self, waiter: Waiter) -> usize {
+        self.extra += extra(&waiter);
         match self.find(&waiter) {
             Ok(index) => {
-                self.waiters[index] = waiter;
+                let before = std::mem::replace(&mut self.waiters[index], waiter);
+                self.extra -= extra(&before);
                 index
             }
             Err(index) => {
@@ -110,6 +126,11 @@ impl Line {
     }
 }
 
-fn count<'a>(waiters: impl Iterator<Item = &'a Waiter>) -> u32 {
-    waiters.fold(0, |all, waiter| all.saturating_add(waiter.count()))
+fn count(waiters: usize) -> u32 {
+    u32::try_from(waiters).unwrap_or(u32::MAX)
+}
+
+/// How many calls a waiter stands for beside itself.
+fn extra(waiter: &Waiter) -> u32 {
+    waiter.count() - 1
 }
