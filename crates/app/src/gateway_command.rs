@@ -15,6 +15,7 @@ mod reload;
 mod serve;
 mod start;
 mod status;
+mod traces;
 mod view;
 
 use crate::cli::{GatewayArguments, GatewayCommand};

@@ -37,6 +37,8 @@ pub(crate) struct GatewaySettings {
     /// In bytes a second.
     pub(crate) min_throughput: u32,
     pub(crate) otlp_endpoint: Option<String>,
+    /// Each as `name=value`.
+    pub(crate) otlp_headers: Vec<Secret>,
     pub(crate) spool: Spool,
 }
 
@@ -92,10 +94,7 @@ impl GatewaySettings {
             client: text("gateway.client"),
             names: texts(layers, "gateway.names"),
             origins: texts(layers, "gateway.origins"),
-            client_keys: match layers.value("gateway.client_keys") {
-                Some(Value::Secrets(keys)) => keys.clone(),
-                _ => Vec::new(),
-            },
+            client_keys: secrets(layers, "gateway.client_keys"),
             use_accounts: matches!(
                 layers.value("gateway.use_accounts"),
                 Some(Value::Flag(true))
@@ -117,6 +116,7 @@ impl GatewaySettings {
             },
             min_throughput: count(layers, "gateway.min_throughput").unwrap_or_default(),
             otlp_endpoint: text("gateway.otlp_endpoint"),
+            otlp_headers: secrets(layers, "gateway.otlp_headers"),
             spool: spool(layers),
         })
     }
@@ -130,6 +130,13 @@ impl GatewaySettings {
 fn texts(layers: &Layers, path: &str) -> Vec<String> {
     match layers.value(path) {
         Some(Value::List(texts)) => texts.clone(),
+        _ => Vec::new(),
+    }
+}
+
+fn secrets(layers: &Layers, path: &str) -> Vec<Secret> {
+    match layers.value(path) {
+        Some(Value::Secrets(secrets)) => secrets.clone(),
         _ => Vec::new(),
     }
 }

@@ -126,6 +126,13 @@ pub(super) const GATEWAY: &[Setting] = &[
     .restricted(),
     setting("gateway.otlp_endpoint", Kind::Url, "Where traces go, in the OTLP protocol.").restricted(),
     setting(
+        "gateway.otlp_headers",
+        Kind::Credentials,
+        "Headers for the one who takes the traces, such as \"x-key=abc\"; a blank is written as %20.",
+    )
+    .secret()
+    .restricted(),
+    setting(
         "gateway.spool",
         Kind::Path,
         "The folder for bodies of requests that wait, private to the user; without it one in Outlast's own folder. `none` keeps them in memory.",

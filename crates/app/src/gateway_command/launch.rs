@@ -8,6 +8,7 @@ use super::env::openai_path;
 use super::log;
 use super::place::write_private;
 use super::start::{For, Started, start};
+use super::traces::Traces;
 use crate::cli::{AgentName, LaunchArguments};
 use crate::config::{self, Settings, Warn};
 use crate::exit::{Exit, Usage};
@@ -35,13 +36,14 @@ pub(super) fn run(arguments: &LaunchArguments) -> anyhow::Result<Exit> {
     runtime::run(async {
         // From here on: a Ctrl-C before the program runs is its business, too.
         let signals = Source::new();
-        let log = log::sink(arguments.log)?;
+        let (log, traces) = Traces::beside(log::sink(arguments.log)?, &settings[0])?;
         let started = start(&settings, For::Program, clock, log).await?;
         let ended = launch(&arguments.program, &settings, (&started, signals)).await;
         started.stop.cancel();
         tokio::time::timeout(LONGEST_END, started.serving)
             .await
             .ok();
+        traces.end().await;
         ended
     })
 }

@@ -4,6 +4,7 @@ use super::greeting::greeting;
 use super::log;
 use super::reload::Keeper;
 use super::start::{For, start};
+use super::traces::Traces;
 use crate::cli::ServeArguments;
 use crate::config::{self, Settings, Warn};
 use crate::exit::Exit;
@@ -25,9 +26,6 @@ pub(super) fn run(arguments: &ServeArguments) -> anyhow::Result<Exit> {
             "warning: other machines can reach this gateway; keys and prompts come to it unencrypted",
         );
     }
-    if settings[0].gateway.otlp_endpoint.is_some() {
-        complain("warning: gateway.otlp_endpoint: this program was built without traces");
-    }
     raise_file_limit();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
@@ -43,7 +41,7 @@ async fn serve(
     clock: Arc<dyn Clock>,
 ) -> anyhow::Result<Exit> {
     let mut signals = interrupt::signals_but_hang_up();
-    let log = log::sink(arguments.log)?;
+    let (log, traces) = Traces::beside(log::sink(arguments.log)?, &settings[0])?;
     let started = start(&settings, For::Everyone, clock, log.clone()).await?;
     print(&greeting(started.running.address, &settings[0].gateway))?;
     let keeper = Keeper {
@@ -61,6 +59,7 @@ async fn serve(
         ended = &mut serving => return ended.map(|()| Exit::Failed).map_err(Into::into),
     }
     serving.await?;
+    traces.end().await;
     Ok(Exit::Success)
 }
 

@@ -15,6 +15,7 @@ use outlast_kernel::verdict::Cause;
 use serde::{Serialize, Serializer};
 use std::borrow::Cow;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// The most that is kept of a text from outside, in bytes.
@@ -32,7 +33,7 @@ impl Sink for () {
 }
 
 /// Tells them all, in order.
-impl Sink for Vec<Box<dyn Sink>> {
+impl Sink for Vec<Arc<dyn Sink>> {
     fn say(&self, event: &Event<'_>) {
         for sink in self {
             sink.say(event);

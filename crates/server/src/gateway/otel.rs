@@ -15,6 +15,7 @@ use opentelemetry_otlp::{
     ExporterBuildError, Protocol, RetryPolicy, SpanExporter, WithExportConfig, WithHttpConfig,
 };
 use opentelemetry_sdk::trace::{SpanData, SpanExporter as _};
+use outlast_engine::CancellationToken;
 use outlast_engine::transport::{self, Http, HttpSettings, SettingError, Transport};
 use outlast_kernel::text;
 use span::Moment;
@@ -34,6 +35,8 @@ const BATCH: usize = 512;
 const WAITING: usize = 4 * BATCH;
 /// How long spans are gathered.
 const GATHER: Duration = Duration::from_secs(1);
+/// How long the end of the program waits for a collector.
+const LAST_WORDS: Duration = Duration::from_secs(2);
 /// How long a collector may take.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// The most that is read of a collector's answer, in bytes.
@@ -67,13 +70,17 @@ pub struct Otel {
     moments: Mutex<HashMap<Box<str>, Vec<Moment>>>,
 }
 
-/// The task that sends spans. It ends when the sink is gone and everything is sent.
-pub struct Exporting(JoinHandle<()>);
+/// The task that sends spans.
+pub struct Exporting {
+    task: JoinHandle<()>,
+    is_over: CancellationToken,
+}
 
 impl Exporting {
-    /// Waits for its end, but not for a collector that does not answer.
-    pub async fn ended(self) {
-        let ended = tokio::time::timeout(PATIENCE, self.0).await;
+    /// Sends what there is, and ends. A collector that does not answer is not waited for much longer.
+    pub async fn end(self) {
+        self.is_over.cancel();
+        let ended = tokio::time::timeout(LAST_WORDS, self.task).await;
         // Spans that are lost now are lost.
         drop(ended);
     }
@@ -105,24 +112,53 @@ pub fn start(collector: &HttpSettings) -> Result<(Otel, Exporting), OtelError> {
     })?;
     exporter.set_resource(&span::resource());
     let (spans, waiting) = mpsc::channel(WAITING);
-    let exporting = Exporting(tokio::spawn(send_all(waiting, exporter)));
+    let is_over = CancellationToken::new();
+    let exporting = Exporting {
+        task: tokio::spawn(send_all(waiting, exporter, is_over.clone())),
+        is_over,
+    };
     let moments = Mutex::default();
     Ok((Otel { spans, moments }, exporting))
 }
 
-async fn send_all(mut waiting: mpsc::Receiver<SpanData>, exporter: SpanExporter) {
-    while let Some(first) = waiting.recv().await {
-        let mut batch = vec![first];
-        let end = Instant::now() + GATHER;
-        while batch.len() < BATCH {
-            match tokio::time::timeout_at(end, waiting.recv()).await {
-                Ok(Some(next)) => batch.push(next),
-                Ok(None) | Err(_) => break,
-            }
-        }
+async fn send_all(
+    mut waiting: mpsc::Receiver<SpanData>,
+    exporter: SpanExporter,
+    is_over: CancellationToken,
+) {
+    while let Some(batch) = gather(&mut waiting, &is_over).await {
         // A collector that is away costs its spans and nothing else.
         exporter.export(batch).await.ok();
     }
+}
+
+/// The next spans to be sent together; `None` when there will be none.
+async fn gather(
+    waiting: &mut mpsc::Receiver<SpanData>,
+    is_over: &CancellationToken,
+) -> Option<Vec<SpanData>> {
+    let mut batch = Vec::new();
+    let mut end = None;
+    while batch.len() < BATCH {
+        let enough = async {
+            match end {
+                Some(end) => tokio::time::sleep_until(end).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            biased;
+            next = waiting.recv() => match next {
+                Some(span) => batch.push(span),
+                None => break,
+            },
+            // What was said before is still there, and nothing is added.
+            () = is_over.cancelled(), if !waiting.is_closed() => waiting.close(),
+            () = enough => break,
+        }
+        end = end.or_else(|| Some(Instant::now() + GATHER));
+    }
+    (!batch.is_empty()).then_some(batch)
 }
 
 impl Sink for Otel {

@@ -145,8 +145,7 @@ async fn a_collector_receives_a_span_with_what_happened() {
     let (otel, exporting) = start(&settings(format!("http://{address}/"))).unwrap();
     tell_a_story(&otel);
     assert!(otel.moments.lock().unwrap().is_empty());
-    drop(otel);
-    exporting.ended().await;
+    exporting.end().await;
     let (head, body) = taking.await.unwrap();
     assert!(head.starts_with("post /v1/traces http/1.1"), "{head}");
     assert!(
@@ -193,8 +192,7 @@ async fn the_whole_address_of_a_collector_is_as_good() {
     let whole = format!("http://{address}/otlp/v1/traces");
     let (otel, exporting) = start(&settings(whole)).unwrap();
     tell_a_story(&otel);
-    drop(otel);
-    exporting.ended().await;
+    exporting.end().await;
     let (head, _) = taking.await.unwrap();
     assert!(head.starts_with("post /otlp/v1/traces http/1.1"), "{head}");
 }
@@ -216,9 +214,8 @@ async fn a_batch_that_is_refused_is_not_sent_again() {
     };
     let (otel, exporting) = start(&settings(format!("http://{address}"))).unwrap();
     tell_a_story(&otel);
-    drop(otel);
     tokio::select! {
-        () = exporting.ended() => {}
+        () = exporting.end() => {}
         () = refusing => {}
     }
 }
