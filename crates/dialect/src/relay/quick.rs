@@ -30,7 +30,7 @@ pub(super) fn sign(dialect: Dialect, said: &Said<'_>) -> Option<Sign> {
             b"ping" => Some(Sign::Alive),
             _ => None,
         },
-        Dialect::OpenaiChat => chunk(said.name, data).then_some(Sign::Progress),
+        Dialect::OpenaiChat => chunk(data).then_some(Sign::Progress),
         Dialect::OpenaiResponses => {
             let name = kind(said)?.strip_prefix(b"response.")?;
             let is_part = |end: &&[u8]| name.ends_with(end);
@@ -55,9 +55,9 @@ fn leading_type(data: &[u8]) -> Option<&[u8]> {
 }
 
 /// Whether this is a chunk that says something and ends nothing.
-fn chunk(name: &[u8], data: &[u8]) -> bool {
+fn chunk(data: &[u8]) -> bool {
     let says = || speaks(behind(&DELTA, data)?);
-    name.is_empty() && says().is_some() && is_null(&ERROR, data) && is_null(&FINISH, data)
+    says().is_some() && is_null(&ERROR, data) && is_null(&FINISH, data)
 }
 
 /// What is behind the first place of a word.
@@ -96,12 +96,11 @@ fn speaks(rest: &[u8]) -> Option<()> {
     None
 }
 
-/// The string that comes next, if there is nothing to unescape in it, and what is behind it.
+/// The string that comes next, up to its first quote, and what is behind that.
 fn string(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let inside = after(bytes, b"\"")?;
     let end = memchr(b'"', inside)?;
-    let (string, behind) = (&inside[..end], &inside[end + 1..]);
-    (!string.ends_with(b"\\")).then_some((string, behind))
+    Some((&inside[..end], &inside[end + 1..]))
 }
 
 fn after<'a>(bytes: &'a [u8], token: &[u8]) -> Option<&'a [u8]> {

@@ -489,6 +489,37 @@ fn an_error_after_content_is_passed_on_and_noted() {
 }
 
 #[test]
+fn an_error_among_content_is_found() {
+    let table = [
+        (
+            Dialect::Anthropic,
+            "event: content_block_delta\ndata: {\"type\":\"error\",\"error\":{\"type\":\"api_error\"}}\n\n",
+        ),
+        (
+            Dialect::OpenaiChat,
+            "data: {\"error\": {\"message\":\"busy\"},\"choices\":[{\"delta\":{\"content\":\"x\"}}]}\n\n",
+        ),
+        (
+            Dialect::OpenaiChat,
+            "data: {\"error\":null,\"choices\":[{\"delta\":{\"content\":\"x\"},\"error\":{\"message\":\"busy\"}}]}\n\n",
+        ),
+        (
+            Dialect::OpenaiChat,
+            "data: {\"choices\":[{\"delta\":{\"content\":\"x\"},\"finish_reason\":\"error\"}]}\n\n",
+        ),
+        (
+            Dialect::OpenaiResponses,
+            "event: response.output_text.delta\ndata: {\"type\":\"error\",\"message\":\"busy\"}\n\n",
+        ),
+    ];
+    for (dialect, frame) in table {
+        let mut relay = begun(dialect);
+        push(&mut relay, frame).0.unwrap();
+        assert!(relay.ended_with().is_some(), "{frame}");
+    }
+}
+
+#[test]
 fn words_of_the_model_are_no_errors_and_no_ends() {
     let words = r#"\"error\": {\"x\"} \"finish_reason\":\"stop\" \"type\":\"message_stop\" response.completed"#;
     let frames = [
