@@ -162,6 +162,14 @@ fn send(bytes: Vec<u8>, out: &mut Vec<Bytes>) {
 }
 
 #[cfg(test)]
+mod errors_tests;
+#[cfg(test)]
+mod own_tests;
+#[cfg(test)]
+mod passing_tests;
+#[cfg(test)]
 mod properties_tests;
 #[cfg(test)]
 mod rules_tests;
+#[cfg(test)]
+mod test_support;

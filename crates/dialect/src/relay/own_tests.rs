@@ -1,0 +1,161 @@
+//! Whole answers, requests, and what we say ourselves.
+
+use crate::relay::test_support::{begun, push};
+use crate::relay::{Looks, looks_like};
+use crate::test_support::{NOW, read_all};
+use crate::{Dialect, Problem};
+use outlast_kernel::classify::classify;
+use outlast_kernel::failure::Phase;
+use outlast_kernel::verdict::Cause;
+use serde_json::Value;
+
+// --- what is not a stream ---
+
+#[test]
+fn the_first_bytes_say_what_a_body_is() {
+    let table: [(&[u8], Option<Looks>); 8] = [
+        (b"", None),
+        (b" \r\n", None),
+        (b"\n {\"a\":1}", Some(Looks::Json)),
+        (b"[", Some(Looks::Json)),
+        (b"\xef\xbb\xbf{", Some(Looks::Json)),
+        (b"<!doctype html>", Some(Looks::Page)),
+        (b"event: x", Some(Looks::Events)),
+        (b": x", Some(Looks::Events)),
+    ];
+    for (bytes, looks) in table {
+        assert_eq!(looks_like(bytes), looks, "{}", bytes.escape_ascii());
+    }
+}
+
+#[test]
+fn a_whole_answer_is_checked_and_an_error_in_its_place_found() {
+    let deltas = [
+        crate::test_support::text("Hi"),
+        crate::Delta::Stopped(outlast_kernel::event::StopReason::EndTurn),
+    ];
+    for dialect in Dialect::ALL {
+        let check = |body: &[u8]| dialect.check_whole("p", body, NOW);
+        assert!(check(dialect.whole("m", &deltas).as_bytes()).is_ok());
+        let error = dialect.error(&Problem::new("overloaded_error", "Overloaded"));
+        let failure = check(error.as_bytes()).unwrap_err();
+        assert_eq!(classify(&failure).cause, Cause::Overloaded);
+        assert_eq!(failure.phase, Phase::BeforeContent);
+        for body in [
+            &b""[..],
+            b"  ",
+            b"<html>502</html>",
+            b"{\"choi",
+            b"\xff\xfe",
+            b"{}",
+            b"null",
+        ] {
+            assert!(check(body).is_err(), "{}", body.escape_ascii());
+        }
+    }
+    let begun = |background: bool| {
+        format!(
+            r#"{{"object":"response","background":{background},"status":"queued","output":[]}}"#
+        )
+    };
+    let check = |body: String| Dialect::OpenaiResponses.check_whole("p", body.as_bytes(), NOW);
+    assert!(check(begun(true)).is_ok());
+    assert!(check(begun(false)).is_err());
+}
+
+// --- requests ---
+
+#[test]
+fn a_request_says_its_model_and_whether_to_stream() {
+    let table: [(&[u8], Option<&str>, bool); 14] = [
+        (br#"{"model":"m","stream":true}"#, Some("m"), true),
+        (
+            br#" {"messages":[{"model":"x","stream":true}],"model":"m"}"#,
+            Some("m"),
+            false,
+        ),
+        (br#"{"stream":false,"model":"m"}"#, Some("m"), false),
+        (br#"{"stream":"true","model":5}"#, None, false),
+        (br#"{"stream":true,"model":null}"#, None, true),
+        (br#"{"stream":[[true]],"model":{"a":1}}"#, None, false),
+        (br#"{"model":"a\u0062c"}"#, Some("abc"), false),
+        (
+            br#"{"model":"a","model":"b","stream":true,"stream":false}"#,
+            Some("b"),
+            false,
+        ),
+        (b"{\"text\":\"\xff\xfe\",\"model\":\"m\"}", Some("m"), false),
+        (b"{\"model\":\"\xff\"}", None, false),
+        (br#"["m",true]"#, None, false),
+        (br#"{"model":"m""#, None, false),
+        (b"model=m&stream=true", None, false),
+        (b"", None, false),
+    ];
+    for (body, model, stream) in table {
+        let asked = Dialect::asked(body);
+        assert_eq!(asked.model.as_deref(), model, "{}", body.escape_ascii());
+        assert_eq!(asked.stream, stream, "{}", body.escape_ascii());
+    }
+}
+
+#[test]
+fn a_monstrous_request_is_looked_at_all_the_same() {
+    let fields: String = (0..1_000_000)
+        .map(|number| format!("\"f{number}\":1,"))
+        .collect();
+    let body = format!("{{{fields}\"model\":\"m\",\"stream\":true}}");
+    assert_eq!(Dialect::asked(body.as_bytes()).model.as_deref(), Some("m"));
+    let deep = ["[".repeat(1 << 20), "]".repeat(1 << 20)].concat();
+    for name in ["deep", "stream", "model"] {
+        let body = format!("{{\"{name}\":{deep},\"model\":\"m\"}}");
+        assert_eq!(Dialect::asked(body.as_bytes()).model.as_deref(), Some("m"));
+    }
+    let open = format!("{{\"model\":{}", "[".repeat(1 << 20));
+    assert_eq!(Dialect::asked(open.as_bytes()).model, None);
+}
+
+// --- what we say ourselves ---
+
+#[test]
+fn our_last_frame_is_an_error_to_every_reader() {
+    for dialect in Dialect::ALL {
+        let frame =
+            dialect.final_error_frame("overloaded_error", 529, "the provider is overloaded");
+        let failure = read_all(dialect, &frame).1.unwrap();
+        assert_eq!(classify(&failure).cause, Cause::Overloaded, "{frame}");
+        assert_eq!(failure.message, "the provider is overloaded");
+        let mut relay = begun(dialect);
+        push(&mut relay, &frame).0.unwrap();
+        assert!(relay.ended_with().is_some());
+    }
+}
+
+#[test]
+fn our_last_frame_has_what_clients_look_for() {
+    let frame = |dialect: Dialect| dialect.final_error_frame("overloaded_error", 529, "busy");
+    insta::assert_snapshot!(frame(Dialect::Anthropic), @r#"
+    event: error
+    data: {"error":{"message":"busy","type":"overloaded_error"},"request_id":null,"type":"error"}
+    "#);
+    insta::assert_snapshot!(frame(Dialect::OpenaiChat), @r#"data: {"error":{"code":"529","message":"busy","param":null,"type":"overloaded_error"}}"#);
+    let responses = frame(Dialect::OpenaiResponses);
+    let (error, failed) = responses.split_once("\n\n").unwrap();
+    insta::assert_snapshot!(error, @r#"
+    event: error
+    data: {"code":"overloaded_error","error":{"code":"overloaded_error","message":"busy","param":null,"type":"overloaded_error"},"message":"busy","param":null,"sequence_number":0,"type":"error"}
+    "#);
+    let failed = failed
+        .strip_prefix("event: response.failed\ndata: ")
+        .unwrap();
+    let failed: Value = serde_json::from_str(failed).unwrap();
+    assert_eq!(failed["response"]["status"], "failed");
+    assert_eq!(failed["response"]["error"]["code"], "overloaded_error");
+}
+
+#[test]
+fn our_errors_are_bodies_of_the_dialect() {
+    let body = |dialect: Dialect| dialect.error_body("overloaded_error", "busy");
+    insta::assert_snapshot!(body(Dialect::Anthropic), @r#"{"error":{"message":"busy","type":"overloaded_error"},"request_id":null,"type":"error"}"#);
+    insta::assert_snapshot!(body(Dialect::OpenaiChat), @r#"{"error":{"code":null,"message":"busy","param":null,"type":"overloaded_error"}}"#);
+    assert_eq!(body(Dialect::OpenaiChat), body(Dialect::OpenaiResponses));
+}

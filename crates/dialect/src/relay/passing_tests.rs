@@ -1,0 +1,131 @@
+//! What frames are good for, and how much is held back.
+
+use crate::relay::test_support::{CONTENT, LAST, begun, place, push};
+use crate::relay::{HELD_BYTES, JUDGED_BYTES, TAIL_BYTES};
+use crate::test_support::{NOW, wire};
+use crate::{Dialect, Interruption, Problem, Sign};
+use bytes::Bytes;
+
+// --- signs ---
+
+#[test]
+fn signs_are_those_of_the_reader() {
+    for dialect in Dialect::ALL {
+        let mut relay = dialect.relay("p");
+        let opening = dialect.frames("m", &[]).concat();
+        assert_eq!(push(&mut relay, &opening).0.unwrap(), Sign::Opening);
+        let content = wire(&[CONTENT[place(dialect)]]);
+        let still = [
+            dialect.ping(),
+            dialect.unknown_frame("m"),
+            ": x\n\n".to_owned(),
+            "\n".to_owned(),
+        ];
+        for _ in 0..2 {
+            for frame in &still {
+                assert_eq!(push(&mut relay, frame).0.unwrap(), Sign::Alive, "{frame}");
+            }
+            assert_eq!(push(&mut relay, &content).0.unwrap(), Sign::Progress);
+            assert_eq!(push(&mut relay, &content[..9]).0.unwrap(), Sign::Alive);
+            assert_eq!(push(&mut relay, &content[9..]).0.unwrap(), Sign::Progress);
+        }
+    }
+    let mut relay = begun(Dialect::OpenaiChat);
+    let empty = wire(&[r#"{"choices":[{"delta":{"role":"assistant","content":""}}]}"#]);
+    assert_eq!(push(&mut relay, &empty).0.unwrap(), Sign::Alive);
+}
+
+// --- how much is held ---
+
+#[test]
+fn whole_frames_are_passed_on_without_a_copy() {
+    for dialect in Dialect::ALL {
+        let mut relay = begun(dialect);
+        let bytes = Bytes::from(wire(&[CONTENT[place(dialect)]; 5]));
+        let mut out = Vec::new();
+        relay.push(bytes.clone(), NOW, &mut out).unwrap();
+        assert_eq!(out.concat(), bytes);
+        assert_eq!(out.len(), 1);
+        assert_eq!(out[0].as_ptr(), bytes.as_ptr());
+    }
+}
+
+#[test]
+fn more_than_can_be_held_counts_as_content() {
+    for dialect in Dialect::ALL {
+        let comment = format!(": {}\n\n", "x".repeat(HELD_BYTES / 4));
+        let mut relay = dialect.relay("p");
+        for _ in 0..3 {
+            assert!(push(&mut relay, &comment).1.is_empty());
+        }
+        let (_, out) = push(&mut relay, &comment);
+        assert_eq!(out.concat().len(), 4 * comment.len());
+        assert!(relay.has_content() && relay.is_between_frames());
+        push(&mut relay, &wire(&[LAST[place(dialect)]])).0.unwrap();
+        assert!(relay.is_complete());
+    }
+}
+
+#[test]
+fn a_frame_that_cannot_be_held_is_content_however_it_comes() {
+    let message = "x".repeat(HELD_BYTES);
+    for dialect in Dialect::ALL {
+        let error = dialect.error_frame(
+            &Problem::new("api_error", &message),
+            &Interruption::default(),
+        );
+        for size in [error.len(), 1 << 14] {
+            let mut relay = dialect.relay("p");
+            let mut sent = Vec::new();
+            for piece in error.as_bytes().chunks(size) {
+                relay
+                    .push(Bytes::copy_from_slice(piece), NOW, &mut sent)
+                    .unwrap();
+            }
+            assert_eq!(sent.concat(), error.as_bytes());
+            assert!(relay.has_content() && relay.ended_with().is_some());
+        }
+    }
+}
+
+#[test]
+fn a_long_frame_is_passed_on_as_it_comes_and_judged_at_its_end() {
+    let filler = "x".repeat(TAIL_BYTES);
+    let data = LAST[2].strip_suffix('}').unwrap();
+    let head = format!("data: {data},\"filler\":\"{filler}");
+    for count in [0, JUDGED_BYTES / TAIL_BYTES + 1] {
+        for mut relay in [
+            begun(Dialect::OpenaiResponses),
+            Dialect::OpenaiResponses.relay("p"),
+        ] {
+            let mut sent = Vec::new();
+            for piece in std::iter::once(&head).chain(std::iter::repeat_n(&filler, count + 4)) {
+                sent.extend(push(&mut relay, piece).1);
+            }
+            assert!(relay.has_content() && !relay.is_between_frames());
+            sent.extend(push(&mut relay, "\"}\n").1);
+            assert!(!relay.is_complete());
+            sent.extend(push(&mut relay, "\n").1);
+            assert!(relay.is_complete() && relay.is_between_frames());
+            let whole = format!("{head}{}\"}}\n\n", filler.repeat(count + 4));
+            assert_eq!(sent.concat(), whole.as_bytes());
+        }
+    }
+}
+
+#[test]
+fn a_frame_longer_than_anything_in_one_piece_is_sent_whole() {
+    let mut relay = begun(Dialect::OpenaiChat);
+    assert!(push(&mut relay, "data: ").1.is_empty());
+    let begin = "x".repeat(2 * JUDGED_BYTES);
+    assert_eq!(
+        push(&mut relay, &begin).1.concat(),
+        format!("data: {begin}").as_bytes()
+    );
+    assert!(!relay.is_between_frames());
+    let (_, out) = push(&mut relay, "\n\ndata: [DO");
+    assert_eq!(out.concat(), b"\n\n");
+    assert!(relay.is_between_frames());
+    assert_eq!(push(&mut relay, "NE]\n\n").1.concat(), b"data: [DONE]\n\n");
+    assert!(relay.is_complete());
+}
