@@ -156,6 +156,7 @@ pub(super) fn limits(settings: &GatewaySettings) -> Limits {
         connections: whole(settings.limits.max_connections),
         waiting: whole(settings.limits.max_waiting),
         drain: settings.limits.drain,
+        ..Limits::default()
     }
 }
 

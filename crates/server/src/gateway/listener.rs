@@ -17,9 +17,6 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
 
-/// How long a connection may lie idle between two requests. Longer than clients keep theirs, so that it is they who end
-/// them.
-const IDLE: Duration = Duration::from_secs(600);
 /// How long a machine without room for a connection is left alone.
 const BREATH: Duration = Duration::from_millis(100);
 
@@ -77,8 +74,9 @@ async fn turn_away(stream: TcpStream) {
         std::io::IoSlice::new(head.as_bytes()),
         std::io::IoSlice::new(body.as_bytes()),
     ];
-    socket.write_all(pieces).await.ok();
-    tokio::io::AsyncWriteExt::shutdown(&mut socket).await.ok();
+    if socket.write_all(pieces).await.is_ok() {
+        socket.close().await;
+    }
 }
 
 /// Answers the requests of one connection, one after the other.
@@ -90,9 +88,9 @@ async fn connection(stream: TcpStream, shared: Arc<Shared>, _place: OwnedSemapho
             biased;
             () = socket.readable() => {}
             () = shared.stopping.cancelled() => return,
-            () = tokio::time::sleep(IDLE) => return,
+            () = tokio::time::sleep(shared.limits.idle) => return,
         }
-        let received = Box::pin(receive::next(socket, shared.limits.body, &shared.spool)).await;
+        let received = Box::pin(receive::next(socket, &shared)).await;
         let Some((received, rest)) = received else {
             return;
         };
@@ -109,9 +107,6 @@ async fn answer(shared: &Arc<Shared>, received: Received, socket: Socket) -> Opt
     let mut reply = Reply::new(socket, &parts);
     if shared.stopping.is_cancelled() {
         reply.close_afterwards();
-    }
-    if let Err(refused) = shared.check(&parts) {
-        return turn_down(shared, reply, &refused).await;
     }
     let body = match body {
         Ok(body) => body,
@@ -131,7 +126,7 @@ async fn answer(shared: &Arc<Shared>, received: Received, socket: Socket) -> Opt
         return send(reply, answered).await;
     }
     let upstreams = shared.upstreams();
-    let asked = match Asked::new(parts, body, (&upstreams, shared.now())) {
+    let asked = match Asked::new(parts, body, (&upstreams, shared.now())).await {
         Ok(asked) => asked,
         Err(problem) => {
             let problem = problem.to_string();
@@ -146,7 +141,7 @@ async fn answer(shared: &Arc<Shared>, received: Received, socket: Socket) -> Opt
 
 impl Shared {
     /// Whether a request may ask at all.
-    fn check(&self, parts: &http::request::Parts) -> Result<(), Refused> {
+    pub(super) fn check(&self, parts: &http::request::Parts) -> Result<(), Refused> {
         guard::check(&parts.headers, &parts.uri, &self.guard.names)?;
         let upstreams = self.upstreams();
         let uses_ours =
@@ -166,9 +161,9 @@ fn wants_websocket(headers: &HeaderMap) -> bool {
 }
 
 async fn unreadable(shared: &Shared, mut reply: Reply, problem: Unreadable) -> Option<Socket> {
-    // What is left of the body would be taken for another request.
-    reply.close_afterwards();
+    reply.cut_short();
     let (status, kind, message) = match problem {
+        Unreadable::Refused(refused) => return turn_down(shared, reply, &refused).await,
         Unreadable::TooLarge => (
             413,
             "request_too_large",
@@ -184,8 +179,7 @@ async fn unreadable(shared: &Shared, mut reply: Reply, problem: Unreadable) -> O
     refuse(shared, reply, (status, kind), message).await
 }
 
-async fn turn_down(shared: &Shared, mut reply: Reply, refused: &Refused) -> Option<Socket> {
-    reply.close_afterwards();
+async fn turn_down(shared: &Shared, reply: Reply, refused: &Refused) -> Option<Socket> {
     shared.note_refusal(refused.status(), refused.kind(), &refused.to_string());
     let mut headers = json();
     if let Some(challenge) = refused.challenge() {

@@ -5,9 +5,11 @@
 //! to end without an end, and may not keep the buffers of a connection that is being read.
 //! Invariant: everything that is read is bounded in size and time.
 
+use super::guard::Refused;
+use super::shared::Shared;
 use super::socket::Socket;
-use super::spool::{Body, Spool};
-use bytes::{Bytes, BytesMut};
+use super::spool::{Body, Coming};
+use bytes::Bytes;
 use http::request::Parts;
 use http_body_util::{BodyExt, Empty};
 use hyper::body::{Body as _, Incoming};
@@ -21,15 +23,9 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::oneshot;
 
-/// A head that takes longer is that of nobody who means it.
-const HEAD_TIME: Duration = Duration::from_secs(15);
-/// How long a body may stand still.
-const BODY_PAUSE: Duration = Duration::from_secs(30);
 /// The most that a head may have, and the size of the buffer.
 const LONGEST_HEAD: usize = 64 << 10;
 const MOST_HEADERS: usize = 128;
-/// More than this of a body goes to a file while it comes.
-const IN_MEMORY: usize = 1 << 20;
 
 /// A request that has come.
 pub(super) struct Received {
@@ -38,26 +34,27 @@ pub(super) struct Received {
 }
 
 /// Why a body was not taken.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Unreadable {
+    /// Whoever sends it may not ask.
+    Refused(Refused),
     TooLarge,
     TooSlow,
     Broken,
 }
 
 /// Reads the next request; `None` when there is none, or nothing that could be answered: then the library has said so.
-pub(super) async fn next(
-    socket: Socket,
-    most_bytes: usize,
-    spool: &Spool,
-) -> Option<(Received, Socket)> {
+pub(super) async fn next(socket: Socket, shared: &Shared) -> Option<(Received, Socket)> {
     let (sender, received) = oneshot::channel();
     let sender = Mutex::new(Some(sender));
     let service = service_fn(|request: Request<Incoming>| {
         let sender = sender.lock().unwrap_or_else(PoisonError::into_inner).take();
         Box::pin(async move {
             let (parts, body) = request.into_parts();
-            let body = read(body, most_bytes, spool).await;
+            let body = match shared.check(&parts) {
+                Ok(()) => read(body, shared).await,
+                Err(refused) => Err(Unreadable::Refused(refused)),
+            };
             if let Some(sender) = sender {
                 sender.send(Received { parts, body }).ok();
             }
@@ -67,56 +64,54 @@ pub(super) async fn next(
     });
     let mut connection = http1::Builder::new()
         .timer(TokioTimer::new())
-        .header_read_timeout(HEAD_TIME)
+        .header_read_timeout(shared.limits.head_time)
         .max_buf_size(LONGEST_HEAD)
         .max_headers(MOST_HEADERS)
         .serve_connection(TokioIo::new(socket), service);
     let received = tokio::select! {
         biased;
-        received = received => received.ok()?,
-        _ = poll_fn(|context| connection.poll_without_shutdown(context)) => return None,
+        received = received => received.ok(),
+        _ = poll_fn(|context| connection.poll_without_shutdown(context)) => None,
     };
     let rest = connection.into_parts();
-    let socket = rest.io.into_inner().with_ahead(rest.read_buf);
+    let socket = rest.io.into_inner().with_ahead(&rest.read_buf);
+    let Some(received) = received else {
+        socket.close().await;
+        return None;
+    };
     Some((received, socket))
 }
 
-async fn read(mut body: Incoming, most: usize, spool: &Spool) -> Result<Body, Unreadable> {
+/// Reads a body within all limits.
+async fn read(body: Incoming, shared: &Shared) -> Result<Body, Unreadable> {
+    let limits = &shared.limits;
     let announced = body.size_hint().upper();
-    if announced.is_some_and(|length| usize::try_from(length).map_or(true, |length| length > most))
-    {
+    let is_too_long = |length| usize::try_from(length).map_or(true, |length| length > limits.body);
+    if announced.is_some_and(is_too_long) {
         return Err(Unreadable::TooLarge);
     }
-    let mut kept = BytesMut::new();
-    let mut file = None;
-    let mut length = 0;
-    while let Some(piece) = next_piece(&mut body).await? {
-        length += piece.len();
-        if length > most {
-            return Err(Unreadable::TooLarge);
-        }
-        if kept.is_empty() && file.is_none() && body.is_end_stream() {
-            return Ok(Body::Memory(piece));
-        }
-        kept.extend_from_slice(&piece);
-        if kept.len() > IN_MEMORY {
-            file = spool.append(file, kept.split().freeze()).await;
-        }
-    }
-    match file {
-        None => Ok(Body::Memory(kept.freeze())),
-        file => match spool.append(file, kept.freeze()).await {
-            Some(file) => Ok(Body::File {
-                file: file.into(),
-                length,
-            }),
-            None => Err(Unreadable::Broken),
-        },
-    }
+    let reading = tokio::time::timeout(limits.body_time, read_on(body, shared));
+    reading.await.map_err(|_| Unreadable::TooSlow)?
 }
 
-async fn next_piece(body: &mut Incoming) -> Result<Option<Bytes>, Unreadable> {
-    let frame = tokio::time::timeout(BODY_PAUSE, body.frame()).await;
+async fn read_on(mut body: Incoming, shared: &Shared) -> Result<Body, Unreadable> {
+    let limits = &shared.limits;
+    let mut coming = Coming::new(&shared.spool);
+    while let Some(piece) = next_piece(&mut body, limits.body_pause).await? {
+        if coming.len() + piece.len() > limits.body {
+            return Err(Unreadable::TooLarge);
+        }
+        if coming.len() == 0 && body.is_end_stream() {
+            return Ok(Body::Memory(piece));
+        }
+        let added = coming.add(&piece).await;
+        added.map_err(|_| Unreadable::Broken)?;
+    }
+    coming.end().await.map_err(|_| Unreadable::Broken)
+}
+
+async fn next_piece(body: &mut Incoming, pause: Duration) -> Result<Option<Bytes>, Unreadable> {
+    let frame = tokio::time::timeout(pause, body.frame()).await;
     let Some(frame) = frame.map_err(|_| Unreadable::TooSlow)? else {
         return Ok(None);
     };

@@ -26,6 +26,8 @@ struct Asked {
     version: Version,
     is_head: bool,
     keeps_alive: bool,
+    /// Not all of the request was read.
+    is_cut_short: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,7 +57,8 @@ impl Reply {
             asked: Asked {
                 version: parts.version,
                 is_head: parts.method == Method::HEAD,
-                keeps_alive: parts.version == Version::HTTP_11 && !says_close(&parts.headers),
+                keeps_alive: keeps_alive(parts),
+                is_cut_short: false,
             },
             stage: Stage::BeforeHead,
             unsent: Vec::new(),
@@ -76,6 +79,12 @@ impl Reply {
     /// The connection is not used for another request.
     pub(super) fn close_afterwards(&mut self) {
         self.asked.keeps_alive = false;
+    }
+
+    /// What is left of the request is not read: it would be taken for another one.
+    pub(super) fn cut_short(&mut self) {
+        self.close_afterwards();
+        self.asked.is_cut_short = true;
     }
 
     /// Comes when the client has hung up.
@@ -188,7 +197,10 @@ impl Reply {
         if self.asked.keeps_alive {
             return Ok(Some(self.socket));
         }
-        tokio::io::AsyncWriteExt::shutdown(&mut self.socket).await?;
+        match self.asked.is_cut_short {
+            true => self.socket.close().await,
+            false => tokio::io::AsyncWriteExt::shutdown(&mut self.socket).await?,
+        }
         Ok(None)
     }
 
@@ -214,6 +226,14 @@ fn push_header(head: &mut Vec<u8>, name: &[u8], value: &[u8]) {
     for piece in [name, b": ", value, b"\r\n"] {
         head.extend_from_slice(piece);
     }
+}
+
+/// Whether another request may come over the connection. Who tells the length of a body in two ways may mean the rest
+/// for somebody else; the library has then dropped one of them, so every body in chunks counts as that.
+fn keeps_alive(parts: &http::request::Parts) -> bool {
+    parts.version == Version::HTTP_11
+        && !says_close(&parts.headers)
+        && !parts.headers.contains_key(header::TRANSFER_ENCODING)
 }
 
 fn says_close(headers: &HeaderMap) -> bool {

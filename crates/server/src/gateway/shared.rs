@@ -26,6 +26,15 @@ pub struct Limits {
     pub waiting: usize,
     /// How long answers may take to end when the gateway stops.
     pub drain: Duration,
+    /// How long the head of a request may take: one that takes longer is that of nobody who means it.
+    pub head_time: Duration,
+    /// How long a body may stand still.
+    pub body_pause: Duration,
+    /// How long a body may take in all; no client waits longer.
+    pub body_time: Duration,
+    /// How long a connection may lie idle between two requests. Longer than clients keep theirs, so that it is they who
+    /// end them.
+    pub idle: Duration,
 }
 
 impl Default for Limits {
@@ -35,6 +44,10 @@ impl Default for Limits {
             connections: 20_000,
             waiting: 10_000,
             drain: Duration::from_secs(30),
+            head_time: Duration::from_secs(15),
+            body_pause: Duration::from_secs(30),
+            body_time: Duration::from_secs(600),
+            idle: Duration::from_secs(600),
         }
     }
 }

@@ -5,11 +5,13 @@ use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::TcpStream;
 
 /// A client that sends more than this before it was answered is not read any further.
 const MOST_AHEAD: usize = 64 << 10;
+/// How long a client may go on sending that has been told why it is not served.
+const LINGER: Duration = Duration::from_secs(2);
 
 /// A client that takes nothing for so long takes nothing any more.
 const LONGEST_WRITE: Duration = Duration::from_secs(600);
@@ -31,11 +33,11 @@ impl Socket {
         }
     }
 
-    /// The same connection; this was read of it and belongs to what comes next.
-    pub(super) fn with_ahead(mut self, ahead: Bytes) -> Self {
-        if self.ahead.is_empty() {
+    /// The same connection; this was read of it and comes before all that is still ahead.
+    pub(super) fn with_ahead(mut self, ahead: &[u8]) -> Self {
+        if !ahead.is_empty() {
             // A piece of a large buffer would keep all of it.
-            self.ahead = Bytes::copy_from_slice(&ahead);
+            self.ahead = [ahead, &self.ahead].concat().into();
         }
         self
     }
@@ -82,6 +84,19 @@ impl Socket {
             }
         }
         Ok(())
+    }
+
+    /// Ends the connection after what was written. What the client is still sending is thrown away for a while: were it
+    /// refused, many a client would never read what it was told.
+    pub(super) async fn close(mut self) {
+        let mut piece = [0_u8; 4096];
+        let discard = async {
+            self.stream.shutdown().await?;
+            while self.stream.read(&mut piece).await? > 0 {}
+            io::Result::Ok(())
+        };
+        // However it ends, nothing more is wanted of it.
+        tokio::time::timeout(LINGER, discard).await.ok();
     }
 
     /// Ends the connection so that the client cannot take what it got for all of it.
