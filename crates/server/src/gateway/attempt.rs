@@ -65,6 +65,8 @@ pub(super) struct Events {
     pub(super) ready: Vec<Bytes>,
     /// The body has ended.
     pub(super) is_over: bool,
+    /// When it is over whatever comes, once the answer is complete.
+    pub(super) ends_by: Option<Timestamp>,
 }
 
 /// A request that failed before content.
@@ -119,6 +121,10 @@ impl Attempt<'_> {
 
     async fn look_at(&self, mut response: Forwarded) -> Outcome {
         let (status, headers) = (response.status, std::mem::take(&mut response.headers));
+        if status.is_informational() {
+            let message = "the provider wants to speak another protocol, which nobody asked for";
+            return Err(Box::new(self.raised(IoKind::Protocol, message)));
+        }
         if !self.asked.route.is_retried() {
             let body = AnswerBody::Opaque(Vec::new(), Box::new(response));
             return Ok(self.answer(status, headers, body));
@@ -172,6 +178,8 @@ impl Attempt<'_> {
                 Some(Looks::Json | Looks::Page) => {
                     return self.whole(headers, upstream, head).await;
                 }
+                // Blanks without end are passed on like any other stream.
+                None if head.len() > relay::HELD_BYTES => break,
                 None => {}
             }
             match self.next(&mut upstream, &watchdog).await? {
@@ -188,6 +196,7 @@ impl Attempt<'_> {
             watchdog,
             ready: Vec::new(),
             is_over: false,
+            ends_by: None,
         };
         self.until_content(&mut events, head.freeze())
             .await

@@ -169,18 +169,13 @@ impl Call {
         let length = refusal.body.len() as u64;
         let length = refusal.rest.is_none().then_some(length);
         self.reply.head(refusal.status, &headers, length);
-        self.reply.data(&[refusal.body]).await?;
-        if let Some(mut rest) = refusal.rest {
-            loop {
-                match rest.chunk().await {
-                    Ok(Some(bytes)) => self.reply.data(&[bytes]).await?,
-                    Ok(None) => break,
-                    Err(_) => {
-                        self.reply.reset();
-                        return Ok(None);
-                    }
-                }
-            }
+        let passed = match refusal.rest {
+            Some(rest) => self.pass_unread(vec![refusal.body], rest).await?,
+            None => Ok(self.reply.data(&[refusal.body]).await?),
+        };
+        if passed.is_err() {
+            self.reply.reset();
+            return Ok(None);
         }
         self.reply.end().await
     }

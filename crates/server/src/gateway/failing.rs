@@ -63,6 +63,7 @@ impl Call {
         while let Some(effect) = effects.pop() {
             match effect {
                 Effect::SleepUntil(at) => {
+                    self.let_go_of_refusal();
                     self.trouble.since.get_or_insert(now);
                     self.trouble.wake = Some(at);
                     return None;
@@ -77,6 +78,14 @@ impl Call {
             }
         }
         Some(End::Final(GiveUp::NotRetryable))
+    }
+
+    /// Whoever waits keeps no connection to the provider for the end of an error that is too long.
+    fn let_go_of_refusal(&mut self) {
+        let last = self.trouble.last.as_mut();
+        if let Some(refusal) = last.and_then(|failed| failed.refusal.as_mut()) {
+            refusal.rest = None;
+        }
     }
 
     /// Some providers send back what they were sent. What stands in the log is for others than the client, and the key of

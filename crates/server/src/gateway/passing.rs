@@ -65,7 +65,7 @@ impl Call {
     }
 
     /// Passes on what nobody looks at.
-    async fn pass_unread(
+    pub(super) async fn pass_unread(
         &mut self,
         ready: Vec<Bytes>,
         mut rest: Box<Forwarded>,
@@ -128,9 +128,12 @@ impl Call {
         // However long the client took to take what came before, the provider is given its time.
         events.watchdog.alive(began);
         let deadline = match events.relay.is_complete() {
-            true => Some(began + AFTERWORD_TIME),
+            true => Some(*events.ends_by.get_or_insert(began + AFTERWORD_TIME)),
             false => earlier(events.watchdog.deadline(), pace.deadline()),
         };
+        if events.ends_by.is_some_and(|end| end <= began) {
+            return Came::Broke(self.broken(IoKind::Idle, "the stream goes on after its end"));
+        }
         let shared = std::sync::Arc::clone(&self.shared);
         let mut late = std::pin::pin!(shared.alarms.at(deadline));
         loop {
