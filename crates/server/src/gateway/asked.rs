@@ -12,10 +12,11 @@ use outlast_dialect::Dialect;
 use outlast_engine::credential::Credential;
 use outlast_kernel::Timestamp;
 use outlast_kernel::policy::Policy;
+use serde::de::{Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::fmt;
 
 /// Names the policy of a request.
 const POLICY: &str = "x-outlast-policy";
@@ -73,7 +74,7 @@ pub(super) struct BadPolicy(String);
 
 impl Asked {
     /// What that request asks.
-    pub(super) fn new(
+    pub(super) async fn new(
         parts: http::request::Parts,
         body: Body,
         (upstreams, begun): (&Upstreams, Timestamp),
@@ -89,11 +90,10 @@ impl Asked {
             Some(name) => Policy::named(name).map_err(|error| BadPolicy(error.to_string()))?,
             None => upstreams.policy(path).clone(),
         };
-        let (model, is_streamed) = match (&body, route.kind) {
-            (Body::Memory(bytes), Kind::Inference | Kind::Lookup) => said(bytes),
-            // One that is as large as this is not read again for its model.
-            (Body::File { .. }, Kind::Inference) => ("".into(), accepts_events(&parts.headers)),
-            _ => ("".into(), false),
+        let (model, is_streamed) = match route.kind {
+            // What cannot be read back is found out when it is sent.
+            Kind::Inference | Kind::Lookup => said(&body.bytes().await.unwrap_or_default()),
+            Kind::Other => ("".into(), false),
         };
         Ok(Self {
             id: uuid::Uuid::now_v7().to_string(),
@@ -181,15 +181,31 @@ const UNSTEADY: &str = "client_metadata";
 
 /// The members of a body, but for the one that is not the same when it is sent again.
 fn hash_members(body: &[u8], identity: &mut Making) {
-    match serde_json::from_slice::<BTreeMap<Cow<'_, str>, &RawValue>>(body) {
-        Ok(members) => {
-            for (name, value) in members.iter().filter(|(name, _)| *name != UNSTEADY) {
-                identity.body(name.as_bytes());
-                identity.body(&[0]);
-                identity.body(value.get().as_bytes());
+    let mut body_of = serde_json::Deserializer::from_slice(body);
+    if body_of.deserialize_map(Members(identity)).is_err() {
+        identity.body(body);
+    }
+}
+
+/// Hashes members one by one: there may be millions.
+struct Members<'a>(&'a mut Making);
+
+impl<'de> Visitor<'de> for Members<'_> {
+    type Value = ();
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("an object")
+    }
+
+    fn visit_map<Map: MapAccess<'de>>(self, mut members: Map) -> Result<(), Map::Error> {
+        while let Some((name, value)) = members.next_entry::<Cow<'_, str>, &RawValue>()? {
+            if name != UNSTEADY {
+                self.0.body(name.as_bytes());
+                self.0.body(&[0]);
+                self.0.body(value.get().as_bytes());
             }
         }
-        Err(_) => identity.body(body),
+        Ok(())
     }
 }
 
@@ -198,11 +214,6 @@ fn said(body: &Bytes) -> (Box<str>, bool) {
     let model = asked.model.unwrap_or_default();
     let model = outlast_kernel::text::bounded(&model, 200);
     (model.into_owned().into(), asked.stream)
-}
-
-fn accepts_events(headers: &HeaderMap) -> bool {
-    let accept = headers.get(header::ACCEPT);
-    accept.is_some_and(|accept| accept.as_bytes().starts_with(b"text/event-stream"))
 }
 
 /// A few characters by which credentials are told apart, and from which none can be guessed.
@@ -226,18 +237,12 @@ fn mark(headers: &HeaderMap) -> Box<str> {
 
 /// The headers that go on to the provider. Where the answer is looked at, it may not be compressed.
 fn passed_on(mut headers: HeaderMap, kind: Kind) -> HeaderMap {
-    let named: Vec<HeaderName> = headers
-        .get_all(header::CONNECTION)
-        .iter()
-        .filter_map(|value| value.to_str().ok())
-        .flat_map(|value| value.split(','))
-        .filter_map(|name| HeaderName::from_bytes(name.trim().as_bytes()).ok())
-        .collect();
+    remove_hop(&mut headers);
     let ours = headers
         .keys()
         .filter(|name| name.as_str().starts_with(OURS));
     let ours: Vec<HeaderName> = ours.cloned().collect();
-    for name in named.iter().chain(&ours).chain(&HOP_BY_HOP) {
+    for name in &ours {
         headers.remove(name);
     }
     headers.remove(header::HOST);
@@ -253,10 +258,22 @@ fn passed_on(mut headers: HeaderMap, kind: Kind) -> HeaderMap {
 
 /// The headers of a response that go on to the client.
 pub(super) fn passed_back(mut headers: HeaderMap) -> HeaderMap {
-    for name in &HOP_BY_HOP {
+    remove_hop(&mut headers);
+    headers
+}
+
+/// Takes out what is between two neighbours only, by its nature or because the sender says so.
+fn remove_hop(headers: &mut HeaderMap) {
+    let named: Vec<HeaderName> = headers
+        .get_all(header::CONNECTION)
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(','))
+        .filter_map(|name| HeaderName::from_bytes(name.trim().as_bytes()).ok())
+        .collect();
+    for name in named.iter().chain(&HOP_BY_HOP) {
         headers.remove(name);
     }
-    headers
 }
 
 /// Names and values, each behind its length.
