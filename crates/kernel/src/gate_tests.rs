@@ -1426,7 +1426,10 @@ fn a_crowd_counts_for_all_of_its_calls_and_is_probed_for_even_when_it_is_one() {
     line.wait(waiter("other", 5));
     line.wait(speaker(40));
     assert_eq!(line.len(), 41);
-    assert!(matches!(line.ask(&mut gate, speaker(40), at(2)), Answer::Probe(_)));
+    assert!(matches!(
+        line.ask(&mut gate, speaker(40), at(2)),
+        Answer::Probe(_)
+    ));
     assert_eq!(line.len(), 40, "the rest of the crowd stays");
     line.leave(&speaker(39));
     assert_eq!(line.len(), 1);

@@ -170,7 +170,7 @@ impl Call {
         let length = refusal.rest.is_none().then_some(length);
         self.reply.head(refusal.status, &headers, length);
         let passed = match refusal.rest {
-            Some(rest) => self.pass_unread(vec![refusal.body], rest).await?,
+            Some(rest) => self.pass_unread(vec![refusal.body], Box::new(rest)).await?,
             None => Ok(self.reply.data(&[refusal.body]).await?),
         };
         if passed.is_err() {
