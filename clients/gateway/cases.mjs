@@ -1,10 +1,13 @@
 // What is tried with one client, and what must come of it.
 import assert from "node:assert/strict";
 import { SCALE } from "./faults.mjs";
-import { end } from "./scene.mjs";
+import { end, passing } from "./scene.mjs";
 
 const GREETING = "Hello from the scripted provider";
 const LIMIT_MS = 60_000;
+const WRITTEN_MS = 300;
+// An hour takes half a minute.
+const FAST = 120;
 const DIRECT_LIMIT_MS = 200_000;
 
 /** Behind the gateway a fault costs the client nothing but time: one request, one answer. */
@@ -35,6 +38,40 @@ export function held(client, { minutes, script }) {
   return { name: `${client.name}: an outage of ${minutes} minutes`, body };
 }
 
+/** A hold that is longer than the client can bear ends, the client comes back by itself, and its wait goes on. */
+export function comesBack(client) {
+  const body = async (scene) => {
+    await scene.provide("outage:5400");
+    await scene.stand();
+    checkAnswer(await scene.ask(client, 2 * LIMIT_MS));
+    await scene.until(() => scene.finished().length > 1);
+    const sent = scene.finished().map(({ outcome }) => outcome);
+    assert.deepEqual(sent, ["sent_back", "answered"]);
+    const [taken] = scene.events("taken_up");
+    const [back] = scene.finished();
+    assert.equal(taken?.attempts, back.attempts, "the attempts before it came back count");
+  };
+  return { name: `${client.name}: comes back to a hold`, body, scale: FAST };
+}
+
+/** When the gateway is killed and starts again, its client comes back by itself, and its wait goes on. */
+export function outlives(client) {
+  const body = async (scene) => {
+    await scene.provide("rate-limited:retry-after=90");
+    await scene.stand();
+    const answer = scene.ask(client, LIMIT_MS);
+    assert.ok(await scene.until(() => scene.events("waiting").length > 0, LIMIT_MS), "it is held");
+    // Holds are written down in groups.
+    await passing(WRITTEN_MS);
+    await scene.restart();
+    checkAnswer(await answer);
+    assert.equal(scene.events("taken_up")[0]?.attempts, 1, "its wait goes on");
+    const asked = await scene.asked();
+    assert.equal(asked.length, 2, `requests to the provider: ${asked.map(({ status }) => status)}`);
+  };
+  return { name: `${client.name}: outlives a restart of the gateway`, body };
+}
+
 /** Nothing is asked for a client that is gone. */
 export function killed(client) {
   const body = async (scene) => {
@@ -47,7 +84,7 @@ export function killed(client) {
     assert.ok(await scene.until(() => scene.finished().length === 1), "the gateway notices that it is gone");
     assert.equal(scene.finished()[0].outcome, "left");
     // Until after the time at which it would have been asked again.
-    await new Promise((resolve) => setTimeout(resolve, (120 / SCALE) * 1000));
+    await passing((120 / SCALE) * 1000);
     assert.equal((await scene.asked()).length, 1, "the provider was asked for nobody");
   };
   return { name: `${client.name}: killed while it is held`, body };

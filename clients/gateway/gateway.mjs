@@ -12,7 +12,7 @@
 import { existsSync, mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
-import { directly, held, killed, served, started } from "./cases.mjs";
+import { comesBack, directly, held, killed, outlives, served, started } from "./cases.mjs";
 import { FAULTS, OUTAGES, SCALE } from "./faults.mjs";
 import { clients } from "./programs.mjs";
 import { Scene } from "./scene.mjs";
@@ -42,8 +42,15 @@ function plan() {
   const each = (list, make) => all.flatMap((client) => list.map((item) => make(client, item)));
   if (options.includes("--direct")) return { cases: each(FAULTS, directly), scale: 1, atOnce: 4 };
   if (options.includes("--long")) return { cases: each(OUTAGES, held), scale: 1, atOnce: Infinity };
-  const some = all.filter(({ name }) => ["Claude Code", "Codex", "openai chat SDK, streamed"].includes(name));
-  const cases = [...each(FAULTS, served), ...some.map(killed), ...all.filter(({ alone }) => alone).map(started)];
+  const named = (...names) => all.filter(({ name }) => names.includes(name));
+  const cases = [
+    // The longest comes first.
+    ...named("Claude Code").map(comesBack),
+    ...each(FAULTS, served),
+    ...named("Claude Code", "Codex", "openai chat SDK, streamed").map(killed),
+    ...named("Claude Code", "Codex", "opencode, chat").map(outlives),
+    ...all.filter(({ alone }) => alone).map(started),
+  ];
   // They wait more than they compute.
   return { cases, scale: SCALE, atOnce: 3 };
 }
@@ -57,9 +64,9 @@ async function work() {
 }
 
 /** Prints how the case went; whether it passed. */
-async function passes({ name, body }) {
+async function passes({ name, body, scale: own }) {
   const began = performance.now();
-  const scene = new Scene({ outlast: resolve(outlast), folder: mkdtempSync(join(folder, "case-")), scale });
+  const scene = new Scene({ outlast: resolve(outlast), folder: mkdtempSync(join(folder, "case-")), scale: own ?? scale });
   const took = () => `${((performance.now() - began) / 1000).toFixed(1)} s`;
   try {
     const told = await body(scene);

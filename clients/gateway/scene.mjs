@@ -3,6 +3,7 @@
 // All of them are started for one case and ended with it. Without the gateway the client asks the provider itself.
 import { spawn } from "node:child_process";
 import { mkdirSync } from "node:fs";
+import { createServer } from "node:net";
 import { join } from "node:path";
 
 const START_MS = 10_000;
@@ -26,9 +27,20 @@ export class Scene {
     this.provider = await this.listen(args, () => {});
   }
 
-  async stand() {
-    const args = ["gateway", "--listen", "127.0.0.1:0", "--log", "json", "--upstream", this.provider];
+  async stand(address) {
+    // What waits is kept by the port: one that is known, to come back to.
+    address ??= `127.0.0.1:${await freePort()}`;
+    const args = ["gateway", "--listen", address, "--log", "json", "--upstream", this.provider];
     this.gateway = await this.listen(args, (piece) => (this.gatewaySaid += piece));
+    this.standing = this.started.at(-1);
+  }
+
+  /** Kills the gateway and starts it again in its place. */
+  async restart() {
+    const ended = new Promise((resolve) => this.standing.on("close", resolve));
+    end(this.standing);
+    await ended;
+    await this.stand(new URL(this.gateway).host);
   }
 
   /** Starts one of our servers; where it listens. */
@@ -90,15 +102,20 @@ export class Scene {
 
   /** The requests that the gateway says are over. */
   finished() {
+    return this.events("finished");
+  }
+
+  /** What the gateway says of that kind. */
+  events(kind) {
     const lines = this.gatewaySaid.split("\n").filter((line) => line.startsWith("{") && line.endsWith("}"));
-    return lines.map((line) => JSON.parse(line)).filter(({ event }) => event === "finished");
+    return lines.map((line) => JSON.parse(line)).filter(({ event }) => event === kind);
   }
 
   /** Waits until something is so; whether it came to be. */
   async until(isSo, limitMs = 5000) {
     for (const end = performance.now() + limitMs; performance.now() < end; ) {
       if (await isSo()) return true;
-      await new Promise((resolve) => setTimeout(resolve, LOOK_MS));
+      await passing(LOOK_MS);
     }
     return false;
   }
@@ -122,6 +139,20 @@ export class Scene {
   remove() {
     for (const child of this.started) end(child);
   }
+}
+
+function freePort() {
+  return new Promise((resolve, reject) => {
+    const server = createServer().on("error", reject);
+    server.listen(0, "127.0.0.1", () => {
+      const { port } = server.address();
+      server.close(() => resolve(port));
+    });
+  });
+}
+
+export function passing(milliseconds) {
+  return new Promise((resolve) => setTimeout(resolve, milliseconds));
 }
 
 /** Ends a program and what it started. */
