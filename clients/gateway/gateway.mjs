@@ -1,11 +1,11 @@
-// Real clients through the gateway, with a scripted provider that fails behind it: is each of them served, by one request?
+// Real clients through the gateway, with a scripted provider behind it that fails: is each served, by one request?
 //
 //     npm ci --prefix FOLDER               with clients/gateway/package.json and its lock file in it
 //     node clients/gateway/gateway.mjs OUTLAST PYTHON CLAUDE_FOLDER PI_FOLDER FOLDER [--direct|--long] [WORD]
 //
 // Every case has a provider, a gateway, a client and a folder of its own; with a WORD, only those run that have it in
-// their name. The clients reach nothing but this machine, and have no key but made-up ones. The time of the provider and
-// of the gateway runs faster, that of the clients does not.
+// their name. The clients reach nothing but this machine, and have no key but made-up ones. The time of the provider
+// and of the gateway runs faster, that of the clients does not.
 //     --long     outages of seven and of fifteen minutes in real time, all clients at once
 //     --direct   no gateway: what the clients do by themselves, for the table in faults.mjs; nothing fails
 // The exit status is 1 when a case failed, 2 when there was nothing to run.
@@ -17,10 +17,13 @@ import { FAULTS, OUTAGES, SCALE } from "./faults.mjs";
 import { clients } from "./programs.mjs";
 import { Scene } from "./scene.mjs";
 
-const options = process.argv.slice(2).filter((word) => word.startsWith("--"));
-const [outlast, python, claudeFolder, piFolder, ownFolder, word = ""] = process.argv.slice(2).filter((word) => !word.startsWith("--"));
+const USAGE = "gateway.mjs OUTLAST PYTHON CLAUDE_FOLDER PI_FOLDER FOLDER [--direct|--long] [WORD]";
+const typed = process.argv.slice(2);
+const options = typed.filter((word) => word.startsWith("--"));
+const given = typed.filter((word) => !word.startsWith("--"));
+const [outlast, python, claudeFolder, piFolder, ownFolder, word = ""] = given;
 if (!ownFolder || !existsSync(outlast)) {
-  console.error("usage: node clients/gateway/gateway.mjs OUTLAST PYTHON CLAUDE_FOLDER PI_FOLDER FOLDER [--direct|--long] [WORD]");
+  console.error(`usage: node clients/gateway/${USAGE}`);
   process.exit(2);
 }
 const all = clients({ python, claudeFolder, piFolder, ownFolder });
@@ -28,12 +31,15 @@ const { cases, scale, atOnce } = plan();
 const waiting = cases.filter(({ name }) => name.includes(word));
 const chosen = waiting.length;
 const folder = mkdtempSync(join(tmpdir(), "outlast-gateway-"));
+const scenes = new Set();
 let failed = 0;
-try {
-  await Promise.all(Array.from({ length: Math.min(atOnce, chosen) }, work));
-} finally {
+// What was started is in groups of its own, and does not hear of a Ctrl-C.
+process.on("exit", () => {
+  for (const scene of scenes) scene.remove();
   rmSync(folder, { recursive: true, force: true, maxRetries: 5 });
-}
+});
+for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"]) process.on(signal, () => process.exit(1));
+await Promise.all(Array.from({ length: Math.min(atOnce, chosen) }, work));
 console.log(`gateway: ${chosen} cases, ${failed} failed`);
 process.exit(chosen === 0 ? 2 : failed > 0 ? 1 : 0);
 
@@ -66,17 +72,20 @@ async function work() {
 /** Prints how the case went; whether it passed. */
 async function passes({ name, body, scale: own }) {
   const began = performance.now();
-  const scene = new Scene({ outlast: resolve(outlast), folder: mkdtempSync(join(folder, "case-")), scale: own ?? scale });
+  const place = mkdtempSync(join(folder, "case-"));
+  const scene = new Scene({ outlast: resolve(outlast), folder: place, scale: own ?? scale });
+  scenes.add(scene);
   const took = () => `${((performance.now() - began) / 1000).toFixed(1)} s`;
   try {
     const told = await body(scene);
     console.log(`ok      ${name} (${[took(), told].filter(Boolean).join(", ")})`);
     return true;
   } catch (error) {
-    const place = (error.stack ?? "").split("\n").find((line) => line.includes("/clients/gateway/"))?.trim() ?? "";
-    console.log(`FAILED  ${name} (${took()})\n        ${[error.message, place, scene.told()].join("\n        ")}`);
+    const where = (error.stack ?? "").split("\n").find((line) => line.includes("/clients/gateway/"))?.trim() ?? "";
+    console.log(`FAILED  ${name} (${took()})\n        ${[error.message, where, scene.told()].join("\n        ")}`);
     return false;
   } finally {
     scene.remove();
+    scenes.delete(scene);
   }
 }

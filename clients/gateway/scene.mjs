@@ -132,7 +132,8 @@ export class Scene {
 
   /** For whoever reads of a failure. */
   told() {
-    const last = (text) => (text ?? "").trim().split("\n").slice(-4).map((line) => line.slice(0, 400)).join("\n        ");
+    const lines = (text) => (text ?? "").trim().split("\n").slice(-4).map((line) => line.slice(0, 400));
+    const last = (text) => lines(text).join("\n        ");
     return `${last(this.said)}\n        gateway: ${last(this.gatewaySaid)}`;
   }
 
