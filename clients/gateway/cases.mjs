@@ -31,8 +31,9 @@ export function held(client, { minutes, script }) {
     await scene.stand();
     checkAnswer(await scene.ask(client, (minutes + 10) * 60_000));
     const asked = await scene.asked();
-    await scene.until(() => scene.finished().length > 0);
+    await scene.until(() => scene.finished().at(-1)?.outcome === "answered");
     const ended = scene.finished().map(({ outcome }) => outcome);
+    assert.match(ended.join(" "), /^(sent_back )*answered$/, "it never lost patience");
     return `requests to the gateway: ${ended.length} (${ended.join(" ")}), to the provider: ${asked.length}`;
   };
   return { name: `${client.name}: an outage of ${minutes} minutes`, body };
