@@ -2,7 +2,8 @@
 //
 // They are left as they come, with their own retries and time limits, but for what would reach other places than the
 // address, and for what would be a second request: a prompt is one. `known` is the client's name at the gateway. Agents
-// also say how they are started where nothing tells them of an address: with a key, and `alone` in their folder.
+// also say how they are started where nothing tells them of an address (`alone`), for the gateway to do so, and by what
+// name it then knows them, when that is another.
 import { existsSync, mkdirSync, readdirSync, writeFileSync } from "node:fs";
 import { join, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -76,6 +77,8 @@ function claudeCode(program) {
   return {
     name: "Claude Code",
     known: "claude-code",
+    // It is given more patience.
+    knownAlone: "claude-code-patient",
     alone,
     start: (folder, address) => add(alone(folder), { ANTHROPIC_BASE_URL: address }),
     answer: (printed) => {
