@@ -1,11 +1,14 @@
 //! Requests of the gateway as spans for a collector, where that is built in and set.
 
 use crate::config::Settings;
+use crate::exit::Usage;
+use crate::reach;
+use outlast_engine::transport::HttpSettings;
 use outlast_server::gateway::log::Sink;
-use std::sync::Arc;
-
 #[cfg(feature = "otel")]
 use outlast_server::gateway::otel::{self, Exporting};
+use secrecy::{ExposeSecret, SecretString};
+use std::sync::Arc;
 
 /// What is under way to a collector, if there is one.
 #[derive(Default)]
@@ -14,7 +17,6 @@ pub(super) struct Traces {
     exporting: Option<Exporting>,
 }
 
-#[cfg(feature = "otel")]
 impl Traces {
     /// From now on a collector is told beside the log. Must be called within a runtime.
     pub(super) fn beside(
@@ -25,58 +27,67 @@ impl Traces {
             return Ok((log, Self::default()));
         };
         let headers = settings.gateway.otlp_headers.iter().map(header);
-        let collector = outlast_engine::transport::HttpSettings {
+        let collector = HttpSettings {
             headers: headers.collect::<Result<_, _>>()?,
-            ..crate::reach::http_settings(settings, endpoint)?
+            ..reach::http_settings(settings, endpoint)?
         };
-        let usage =
-            |error: otel::OtelError| crate::exit::Usage(format!("gateway.otlp_endpoint: {error}"));
-        let (otel, exporting) = otel::start(&collector).map_err(usage)?;
+        Ok(Self::begin(log, &collector)?)
+    }
+
+    #[cfg(feature = "otel")]
+    fn begin(log: Arc<dyn Sink>, collector: &HttpSettings) -> Result<(Arc<dyn Sink>, Self), Usage> {
+        let (otel, exporting) = otel::start(collector)
+            .map_err(|error| Usage(format!("gateway.otlp_endpoint: {error}")))?;
         let both: Vec<Arc<dyn Sink>> = vec![log, Arc::new(otel)];
-        let traces = Self {
-            exporting: Some(exporting),
-        };
-        Ok((Arc::new(both), traces))
+        let exporting = Some(exporting);
+        Ok((Arc::new(both), Self { exporting }))
+    }
+
+    #[cfg(not(feature = "otel"))]
+    fn begin(log: Arc<dyn Sink>, _: &HttpSettings) -> Result<(Arc<dyn Sink>, Self), Usage> {
+        crate::complain(
+            "warning: gateway.otlp_endpoint: traces are not built into this outlast; build it with \
+             `cargo install --path crates/app --features otel`",
+        );
+        Ok((log, Self::default()))
     }
 
     /// Sends what there is.
+    #[cfg(feature = "otel")]
     pub(super) async fn end(self) {
         if let Some(exporting) = self.exporting {
             exporting.end().await;
         }
     }
+
+    /// There is nothing to send.
+    #[cfg(not(feature = "otel"))]
+    pub(super) fn end(self) -> std::future::Ready<()> {
+        std::future::ready(())
+    }
 }
 
 /// The header in `name=value`, in which a blank is written as it is in the variable of OpenTelemetry.
-#[cfg(feature = "otel")]
-fn header(
-    text: &secrecy::SecretString,
-) -> Result<(String, secrecy::SecretString), crate::exit::Usage> {
-    use secrecy::ExposeSecret;
-    let (name, value) = text.expose_secret().split_once('=').ok_or_else(|| {
-        // The text is not shown: it may be a key.
-        crate::exit::Usage("gateway.otlp_headers: each is written as name=value".to_owned())
-    })?;
+fn header(text: &SecretString) -> Result<(String, SecretString), Usage> {
+    // A text that is none is not shown: it may be a key.
+    let problem = || Usage("gateway.otlp_headers: each is written as name=value".to_owned());
+    let (name, value) = text.expose_secret().split_once('=').ok_or_else(problem)?;
     Ok((name.to_owned(), value.replace("%20", " ").into()))
 }
 
-#[cfg(not(feature = "otel"))]
-impl Traces {
-    /// There is nobody to tell but the log.
-    pub(super) fn beside(
-        log: Arc<dyn Sink>,
-        settings: &Settings,
-    ) -> anyhow::Result<(Arc<dyn Sink>, Self)> {
-        if settings.gateway.otlp_endpoint.is_some() {
-            crate::complain(
-                "warning: gateway.otlp_endpoint: traces are not built into this outlast; build it with `cargo install --path crates/app --features otel`",
-            );
-        }
-        Ok((log, Self::default()))
-    }
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-    /// There is nothing to send.
-    pub(super) fn end(self) -> std::future::Ready<()> {
-        std::future::ready(())
+    #[test]
+    fn a_header_is_a_name_and_a_value_that_may_hold_blanks() {
+        let read = |text: &str| header(&SecretString::from(text.to_owned()));
+        let (name, value) = read("authorization=Basic%20abc==").unwrap();
+        assert_eq!(
+            (name.as_str(), value.expose_secret()),
+            ("authorization", "Basic abc==")
+        );
+        let problem = read("hushhush").unwrap_err().to_string();
+        assert!(!problem.contains("hushhush"), "{problem}");
     }
 }
