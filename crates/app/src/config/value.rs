@@ -216,22 +216,8 @@ impl Value {
                 let whole = url::complete_proxy(text()?).map_err(because)?;
                 Self::Proxy(ProxyUrl(whole.into()))
             }
-            Kind::Credential => {
-                let text = text()?.trim();
-                if !text.bytes().all(|b| matches!(b, b' '..=b'~' | b'\t')) {
-                    return Err(because("it holds other characters (it is not shown here)"));
-                }
-                Self::Secret(text.into())
-            }
-            Kind::VariableName => {
-                let name = text()?;
-                if !is_variable_name(name) {
-                    return Err(because(
-                        "it is something else (and not shown: is it the key itself?)",
-                    ));
-                }
-                Self::Text(name.to_owned())
-            }
+            Kind::Credential => Self::Secret(credential(text()?.trim()).map_err(because)?.into()),
+            Kind::VariableName => Self::Text(variable_name(text()?).map_err(because)?.to_owned()),
         };
         if value.is_empty() {
             return Err(because("it is empty"));
@@ -266,6 +252,20 @@ impl Value {
             Self::Address(address) => address.to_string(),
             Self::Size(bytes) => size::words(*bytes),
         }
+    }
+}
+
+fn credential(text: &str) -> Result<&str, &'static str> {
+    match text.bytes().all(|b| matches!(b, b' '..=b'~' | b'\t')) {
+        true => Ok(text),
+        false => Err("it holds other characters (it is not shown here)"),
+    }
+}
+
+fn variable_name(name: &str) -> Result<&str, &'static str> {
+    match is_variable_name(name) {
+        true => Ok(name),
+        false => Err("it is something else (and not shown: is it the key itself?)"),
     }
 }
 
