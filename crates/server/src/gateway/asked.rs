@@ -111,6 +111,16 @@ impl Asked {
         })
     }
 
+    /// The same request without what the client is known by.
+    pub(super) fn without_credentials(mut self) -> Self {
+        let mut headers = self.headers();
+        for name in CREDENTIALS {
+            headers.remove(name);
+        }
+        self.head = Head::Open(headers);
+        self
+    }
+
     /// What the client expects to be answered with.
     pub(super) fn form(&self) -> Form {
         match self.is_streamed {

@@ -123,7 +123,7 @@ impl Call {
     }
 
     /// Answers the request; what is left is the connection, if another request may come over it.
-    pub(super) async fn run(mut self) -> Option<Socket> {
+    pub(super) async fn run(mut self: Box<Self>) -> Option<Socket> {
         self.take_up().await;
         loop {
             // Whoever waits for hours goes on with the settings as they are then.

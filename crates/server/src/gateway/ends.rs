@@ -19,7 +19,7 @@ const COME_BACK: Duration = Duration::from_secs(30);
 
 impl Call {
     /// Ends the request that way; what is left is the connection, if another request may come over it.
-    pub(super) async fn end(mut self, end: End) -> Option<Socket> {
+    pub(super) async fn end(mut self: Box<Self>, end: End) -> Option<Socket> {
         match end {
             End::Gone => {
                 self.leave();
@@ -60,7 +60,7 @@ impl Call {
     }
 
     /// Ends a hold so that its client comes back by itself.
-    async fn send_back(mut self, ending: Ending) -> io::Result<Option<Socket>> {
+    async fn send_back(mut self: Box<Self>, ending: Ending) -> io::Result<Option<Socket>> {
         match ending {
             Ending::Drop => {
                 self.finished(Outcome::SentBack, None);
@@ -81,7 +81,11 @@ impl Call {
     }
 
     /// An error response that makes the client come back.
-    async fn answer_with(self, ending: Ending, message: &str) -> io::Result<Option<Socket>> {
+    async fn answer_with(
+        self: Box<Self>,
+        ending: Ending,
+        message: &str,
+    ) -> io::Result<Option<Socket>> {
         let Ending::Status {
             status,
             retry_after,
@@ -106,7 +110,7 @@ impl Call {
 
     /// An error of ours that nothing can be done about.
     async fn refuse(
-        self,
+        self: Box<Self>,
         outcome: Outcome,
         status: StatusCode,
         message: &str,
@@ -124,7 +128,7 @@ impl Call {
     }
 
     /// The failure is final: the provider's own words, where there are some.
-    async fn fail(mut self, why: GiveUp) -> io::Result<Option<Socket>> {
+    async fn fail(mut self: Box<Self>, why: GiveUp) -> io::Result<Option<Socket>> {
         let Some(failed) = self.trouble.last.take() else {
             // It waited for others and never failed itself.
             let message = format!("the provider did not recover: {why}");
@@ -152,7 +156,7 @@ impl Call {
 
     /// The provider's own status and body; when to come back is put as this client can use it.
     async fn pass_refusal(
-        mut self,
+        mut self: Box<Self>,
         refusal: Refusal,
         failure: &Failure,
         why: GiveUp,
@@ -182,7 +186,7 @@ impl Call {
 
     /// The status is told already: the error comes in the body.
     async fn end_begun(
-        mut self,
+        mut self: Box<Self>,
         (kind, status): (&str, StatusCode),
         message: &str,
         body: Option<Bytes>,

@@ -9,6 +9,7 @@ use super::receive::{self, Received, Unreadable};
 use super::reply::Reply;
 use super::shared::Shared;
 use super::socket::Socket;
+use super::upstreams::Upstreams;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use std::sync::Arc;
@@ -127,6 +128,8 @@ async fn answer(shared: &Arc<Shared>, received: Received, socket: Socket) -> Opt
     }
     let upstreams = shared.upstreams();
     let asked = match Asked::new(parts, body, (&upstreams, shared.now())).await {
+        // A key of ours is not for the provider.
+        Ok(asked) if shared.demands_key(&upstreams) => asked.without_credentials(),
         Ok(asked) => asked,
         Err(problem) => {
             let problem = problem.to_string();
@@ -134,24 +137,28 @@ async fn answer(shared: &Arc<Shared>, received: Received, socket: Socket) -> Opt
         }
     };
     let _counted = shared.metrics.in_flight();
-    Call::new(Arc::clone(shared), upstreams, asked, reply)
-        .run()
-        .await
+    let call = Call::new(Arc::clone(shared), upstreams, asked, reply);
+    Box::new(call).run().await
 }
 
 impl Shared {
     /// Whether a request may ask at all.
     pub(super) fn check(&self, parts: &http::request::Parts) -> Result<(), Refused> {
         guard::check(&parts.headers, &parts.uri, &self.guard.names)?;
-        let upstreams = self.upstreams();
-        let uses_ours =
-            upstreams.anthropic.accounts.is_some() || upstreams.openai.accounts.is_some();
-        match &self.guard.keys {
-            Some(keys) if uses_ours && self.guard.reach == Reach::Beyond => {
-                keys.check(&parts.headers)
-            }
-            _ => Ok(()),
+        if control::is_ours(parts.uri.path()) || !self.demands_key(&self.upstreams()) {
+            return Ok(());
         }
+        match &self.guard.keys {
+            Some(keys) => keys.check(&parts.headers),
+            None => Err(Refused::ClientKey),
+        }
+    }
+
+    /// Whether clients are asked for a key of ours: where others can come, and are served with stored accounts.
+    fn demands_key(&self, upstreams: &Upstreams) -> bool {
+        let both = [&upstreams.anthropic, &upstreams.openai];
+        let uses_ours = both.iter().any(|upstream| upstream.accounts.is_some());
+        uses_ours && self.guard.reach == Reach::Beyond
     }
 }
 

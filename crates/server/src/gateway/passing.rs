@@ -33,7 +33,7 @@ enum Came {
 
 impl Call {
     /// Passes an answer on; what is left is the connection, if another request may come over it.
-    pub(super) async fn pass_on(mut self, answer: Answer) -> Option<Socket> {
+    pub(super) async fn pass_on(mut self: Box<Self>, answer: Answer) -> Option<Socket> {
         self.first_byte = Some(self.shared.now().since(self.asked.begun));
         let (status, body) = (answer.status, answer.body);
         if !self.reply.has_begun() {
@@ -173,7 +173,7 @@ impl Call {
     }
 
     /// Ends a response that broke off after content so that the client sees it.
-    async fn break_off(mut self, failure: &Failure) -> Option<Socket> {
+    async fn break_off(mut self: Box<Self>, failure: &Failure) -> Option<Socket> {
         let judged = Judged::new(failure.clone());
         self.trouble.cause = Some(judged.verdict.cause);
         self.finished(Outcome::Broken, Some(200));
