@@ -1,7 +1,36 @@
-//! The gateway: a real scripted provider, a real gateway, real sockets, a clock that runs fast.
+//! The gateway: a real provider, a real gateway, real sockets, and a clock that may run fast.
 
-mod faults;
+mod after_content;
+mod dice;
+mod exact;
 mod hostile;
 mod limits;
+mod matrix;
 mod raw;
 mod rig;
+mod upstream;
+mod wire;
+
+use outlast_dialect::Dialect;
+
+/// One answer as each dialect sends it.
+const RECORDED: [(Dialect, &str); 3] = [
+    (
+        Dialect::Anthropic,
+        include_str!("../../../../corpus/streams/anthropic.sse"),
+    ),
+    (
+        Dialect::OpenaiChat,
+        include_str!("../../../../corpus/streams/openai_chat.sse"),
+    ),
+    (
+        Dialect::OpenaiResponses,
+        include_str!("../../../../corpus/streams/openai_responses.sse"),
+    ),
+];
+
+/// The frames of a stream, without the empty lines behind them.
+fn frames(stream: &str) -> Vec<&str> {
+    let frames = stream.split("\n\n").filter(|frame| !frame.is_empty());
+    frames.collect()
+}

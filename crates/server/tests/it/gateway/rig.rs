@@ -1,240 +1,270 @@
-//! A provider, a gateway in front of it, and a client that sees every byte.
+//! A provider and a gateway in front of it, on real sockets, with a clock that may run fast.
 
-use outlast_dialect::Dialect;
+use super::wire::{Answer, Ask};
+use outlast_engine::accounts::{Account, Accounts, KeySource};
 use outlast_engine::clock::WallClock;
+use outlast_engine::credential::Credential;
 use outlast_engine::knowledge::Knowledge;
 use outlast_engine::provider::Timeouts;
 use outlast_engine::transport::{Forwarder, HttpSettings};
-use outlast_engine::{CancellationToken, Clock};
+use outlast_engine::{BoxFuture, CancellationToken, Clock};
 use outlast_kernel::policy::Policy;
 use outlast_mock::{Options, Server};
-use outlast_server::gateway::guard::Names;
+use outlast_server::gateway::guard::{Names, Token};
 use outlast_server::gateway::{Gateway, Limits, Setup, Upstream, Upstreams};
-use serde_json::{Value, json};
+use serde_json::Value;
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
 use std::sync::Arc;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
+use std::time::Duration;
 
 const ANY: &str = "127.0.0.1:0";
+const DAY: Duration = Duration::from_secs(86_400);
 
-/// How many times as fast as the clock on the wall everything runs.
-pub(super) const SCALE: u32 = 600;
+/// Limits that nothing reaches by accident, however slow the machine is while the clock runs fast.
+pub(super) const NO_TIMEOUTS: Timeouts = Timeouts {
+    connect: DAY,
+    headers: DAY,
+    first_event: DAY,
+    idle: DAY,
+};
+
+/// What a rig is made of.
+#[derive(Clone)]
+pub(super) struct Plan {
+    /// How many times as fast as the clock on the wall everything runs.
+    pub(super) scale: u32,
+    /// What the scripted provider plays, and what it plays for each of these models.
+    pub(super) script: String,
+    pub(super) models: Vec<(String, String)>,
+    /// A provider of the test's own in its place.
+    pub(super) provider: Option<SocketAddr>,
+    pub(super) timeouts: Timeouts,
+    /// Stored accounts: their names and keys.
+    pub(super) accounts: Vec<(&'static str, &'static str)>,
+    /// Whether waits and large bodies are kept in files.
+    pub(super) keeps: bool,
+}
+
+impl Plan {
+    /// A provider that plays that script, and a clock that runs so many times as fast.
+    pub(super) fn new(script: &str, scale: u32) -> Self {
+        Self {
+            scale,
+            script: script.to_owned(),
+            models: Vec::new(),
+            provider: None,
+            timeouts: NO_TIMEOUTS,
+            accounts: Vec::new(),
+            keeps: false,
+        }
+    }
+
+    /// A gateway before that provider.
+    pub(super) fn before(provider: SocketAddr, scale: u32) -> Self {
+        Self {
+            provider: Some(provider),
+            ..Self::new("ok", scale)
+        }
+    }
+
+    pub(super) async fn start(self) -> Rig {
+        let scale = NonZeroU32::new(self.scale).unwrap();
+        let clock: Arc<dyn Clock> = Arc::new(WallClock::scaled(scale).unwrap());
+        let stop = CancellationToken::new();
+        let provider = match self.provider {
+            Some(provider) => provider,
+            None => self.play(clock.clone(), stop.clone()).await,
+        };
+        let home = tempfile::TempDir::new().unwrap();
+        let mut rig = Rig {
+            plan: self,
+            token: Token::kept_in(home.path()).unwrap(),
+            home,
+            clock,
+            provider,
+            gateway: provider,
+            gateway_stop: CancellationToken::new(),
+            serving: None,
+            stop,
+        };
+        rig.start_gateway().await;
+        rig
+    }
+
+    /// Starts the scripted provider.
+    async fn play(&self, clock: Arc<dyn Clock>, stop: CancellationToken) -> SocketAddr {
+        let mut options = Options::new(self.script.parse().unwrap());
+        let models = self.models.iter();
+        options.models = models
+            .map(|(model, script)| (model.clone(), script.parse().unwrap()))
+            .collect();
+        let server = Server::bind(ANY.parse().unwrap(), clock, options);
+        let server = server.await.unwrap();
+        let address = server.address();
+        tokio::spawn(server.serve(stop));
+        address
+    }
+}
 
 /// A provider and a gateway that run until they are dropped.
 pub(super) struct Rig {
+    plan: Plan,
+    home: tempfile::TempDir,
+    /// Opens the gateway's own endpoints.
+    token: Token,
+    pub(super) clock: Arc<dyn Clock>,
     pub(super) provider: SocketAddr,
     pub(super) gateway: SocketAddr,
-    pub(super) stop: CancellationToken,
+    gateway_stop: CancellationToken,
+    serving: Option<tokio::task::JoinHandle<()>>,
+    stop: CancellationToken,
 }
 
 impl Drop for Rig {
     fn drop(&mut self) {
+        self.gateway_stop.cancel();
         self.stop.cancel();
     }
 }
 
 impl Rig {
-    /// A gateway before a provider that plays that script.
-    pub(super) async fn new(script: &str) -> Self {
-        let clock: Arc<dyn Clock> =
-            Arc::new(WallClock::scaled(NonZeroU32::new(SCALE).unwrap()).unwrap());
-        let stop = CancellationToken::new();
-        let options = Options::new(script.parse().unwrap());
-        let server = Server::bind(ANY.parse().unwrap(), clock.clone(), options);
-        let server = server.await.unwrap();
-        let provider = server.address();
-        tokio::spawn(server.serve(stop.clone()));
-        let setup = setup(provider, clock);
-        let gateway = Gateway::bind(setup).await.unwrap();
-        let address = gateway.address();
-        tokio::spawn(gateway.serve(stop.clone()));
-        Self {
-            provider,
-            gateway: address,
-            stop,
-        }
+    /// Asks the gateway and reads all that comes back.
+    pub(super) async fn ask(&self, ask: &Ask) -> Answer {
+        ask.send(self.gateway).await
     }
 
-    /// Asks for an answer in that dialect.
-    pub(super) async fn ask(&self, dialect: Dialect, streamed: bool) -> Answer {
-        self.post(dialect.path(), &[], &request(dialect, streamed))
-            .await
+    /// Asks the scripted provider itself for what that script does first. Scripts of the same text are one, so this one is
+    /// written in another way than the gateway's.
+    pub(super) async fn ask_provider(&self, ask: &Ask, script: &str) -> Answer {
+        let ask = ask.clone().with("x-outlast-script", format!("{script}+ok"));
+        ask.send(self.provider).await
     }
 
-    pub(super) async fn post(&self, path: &str, headers: &[(&str, &str)], body: &Value) -> Answer {
-        let body = body.to_string();
-        let mut head = format!(
-            "POST {path} HTTP/1.1\r\nhost: {}\r\ncontent-type: application/json\r\ncontent-length: {}\r\nx-api-key: planted\r\nconnection: close\r\n",
-            self.gateway,
-            body.len()
-        );
-        for (name, value) in headers {
-            head.push_str(&format!("{name}: {value}\r\n"));
-        }
-        self.send(format!("{head}\r\n{body}").as_bytes()).await
-    }
-
-    /// Sends these bytes and reads all that comes back.
-    pub(super) async fn send(&self, bytes: &[u8]) -> Answer {
-        let mut stream = TcpStream::connect(self.gateway).await.unwrap();
-        stream.write_all(bytes).await.unwrap();
-        let mut all = Vec::new();
-        let ended = stream.read_to_end(&mut all).await.is_ok();
-        Answer::read(&all, ended)
-    }
-
-    /// What the provider was asked.
+    /// What the scripted provider was asked by the gateway: everything that named no script of its own.
     pub(super) async fn asked(&self) -> Vec<Value> {
-        let mut stream = TcpStream::connect(self.provider).await.unwrap();
-        let request = format!(
-            "GET /_outlast/requests HTTP/1.1\r\nhost: {}\r\nconnection: close\r\n\r\n",
-            self.provider
-        );
-        stream.write_all(request.as_bytes()).await.unwrap();
-        let mut all = Vec::new();
-        stream.read_to_end(&mut all).await.unwrap();
-        let answer = Answer::read(&all, true);
-        let log: Value = serde_json::from_slice(&answer.body).unwrap();
-        let list = log.as_array().or_else(|| log["requests"].as_array());
-        list.unwrap_or_else(|| panic!("{log}")).clone()
+        let log = Ask::plain("GET", "/_outlast/requests");
+        let log = log.send(self.provider).await.json();
+        assert_eq!(log["dropped"], 0, "the log is too short for this test");
+        let requests = log["requests"].as_array().unwrap().iter();
+        let by_gateway = |request: &&Value| request["headers"]["x-outlast-script"].is_null();
+        requests.filter(by_gateway).cloned().collect()
     }
-}
 
-fn setup(provider: SocketAddr, clock: Arc<dyn Clock>) -> Setup {
-    let forward = Forwarder::new(&HttpSettings {
-        base_url: format!("http://{provider}"),
-        ..HttpSettings::default()
-    });
-    let forward = forward.unwrap();
-    let upstream = |name: &str| Upstream {
-        name: name.to_owned(),
-        place: String::new(),
-        forward: forward.clone(),
-        accounts: None,
-    };
-    Setup {
-        listen: ANY.parse().unwrap(),
-        upstreams: Upstreams {
+    /// Has the scripted provider play that from now on.
+    pub(super) async fn play(&self, script: &str) {
+        let body = serde_json::json!({ "script": script }).to_string();
+        let set = Ask::with_body("/_outlast/script", body);
+        assert_eq!(set.send(self.provider).await.status, 200);
+    }
+
+    /// The requests that the gateway holds, and those whose clients have left.
+    pub(super) async fn held(&self) -> Vec<Value> {
+        let ask = Ask::plain("GET", "/_outlast/status");
+        let ask = ask.with("authorization", format!("Bearer {}", self.token.reveal()));
+        let status = self.ask(&ask).await.json();
+        status["waiting"].as_array().unwrap().clone()
+    }
+
+    /// Waits until so many are held while their clients wait.
+    pub(super) async fn until_held(&self, count: usize) {
+        let waits = |held: &&Value| held["left"].is_null();
+        while self.held().await.iter().filter(waits).count() != count {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    }
+
+    /// Ends the gateway as a crash would, and starts another one in its place.
+    pub(super) async fn crash(&mut self) {
+        if let Some(serving) = self.serving.take() {
+            serving.abort();
+            serving.await.unwrap_err();
+        }
+        self.start_gateway().await;
+    }
+
+    /// Tells the gateway to stop, and starts another one once it has.
+    pub(super) async fn restart(&mut self) {
+        self.gateway_stop.cancel();
+        if let Some(serving) = self.serving.take() {
+            serving.await.unwrap();
+        }
+        self.start_gateway().await;
+    }
+
+    async fn start_gateway(&mut self) {
+        let gateway = Gateway::bind(self.setup()).await.unwrap();
+        self.gateway = gateway.address();
+        self.gateway_stop = CancellationToken::new();
+        self.serving = Some(tokio::spawn(gateway.serve(self.gateway_stop.clone())));
+    }
+
+    fn setup(&self) -> Setup {
+        let knowledge = Knowledge::alone(self.clock.clone());
+        let kept = |name: &str| self.plan.keeps.then(|| self.home.path().join(name));
+        Setup {
+            listen: ANY.parse().unwrap(),
+            upstreams: self.upstreams(&knowledge),
+            limits: Limits::default(),
+            knowledge,
+            clock: self.clock.clone(),
+            holds_file: kept("gateway.db"),
+            spool: kept("spool"),
+            names: Names::default(),
+            token: Some(self.token.clone()),
+            client_keys: None,
+            log: Arc::new(()),
+            notices: Arc::new(|notice| panic!("{notice:?}")),
+        }
+    }
+
+    fn upstreams(&self, knowledge: &Knowledge) -> Upstreams {
+        let settings = HttpSettings {
+            base_url: format!("http://{}", self.provider),
+            ..HttpSettings::default()
+        };
+        let forward = Forwarder::new(&settings).unwrap();
+        let accounts = (!self.plan.accounts.is_empty()).then(|| {
+            let accounts = self.plan.accounts.iter().map(|(name, key)| Account {
+                name: (*name).to_owned(),
+                source: Arc::new(Key(key)),
+                max_in_flight: None,
+            });
+            let (knowledge, clock) = (knowledge.clone(), self.clock.clone());
+            Arc::new(Accounts::new(accounts.collect(), knowledge, clock))
+        });
+        let upstream = |name: &str| Upstream {
+            name: name.to_owned(),
+            place: String::new(),
+            forward: forward.clone(),
+            accounts: accounts.clone(),
+        };
+        Upstreams {
             anthropic: upstream("anthropic"),
             openai: upstream("openai"),
             policy: Policy::named("overnight").unwrap(),
             policies: Vec::new(),
             client: None,
-            timeouts: Timeouts::default(),
+            timeouts: self.plan.timeouts,
             least_throughput: 0,
-        },
-        limits: Limits::default(),
-        knowledge: Knowledge::alone(clock.clone()),
-        clock,
-        holds_file: None,
-        spool: None,
-        names: Names::default(),
-        token: None,
-        client_keys: None,
-        log: Arc::new(()),
-        notices: Arc::new(|_| {}),
-    }
-}
-
-/// A request for a few words.
-pub(super) fn request(dialect: Dialect, streamed: bool) -> Value {
-    let said = json!([{ "role": "user", "content": "Say hello" }]);
-    match dialect {
-        Dialect::Anthropic => {
-            json!({ "model": "m", "max_tokens": 100, "stream": streamed, "messages": said })
-        }
-        Dialect::OpenaiChat => json!({ "model": "m", "stream": streamed, "messages": said }),
-        Dialect::OpenaiResponses => {
-            json!({ "model": "m", "stream": streamed, "input": "Say hello" })
         }
     }
 }
 
-/// What came back.
-#[derive(Debug)]
-pub(super) struct Answer {
-    pub(super) interims: usize,
-    pub(super) status: u16,
-    pub(super) headers: Vec<(String, String)>,
-    pub(super) body: Vec<u8>,
-    /// Whether the response says itself that it is whole.
-    pub(super) is_whole: bool,
-}
+/// A key that stays as it is.
+struct Key(&'static str);
 
-impl Answer {
-    fn read(mut bytes: &[u8], ended: bool) -> Self {
-        let mut interims = 0;
-        loop {
-            let Some(end) = memchr::memmem::find(bytes, b"\r\n\r\n") else {
-                return Self {
-                    interims,
-                    status: 0,
-                    headers: Vec::new(),
-                    body: bytes.to_vec(),
-                    is_whole: false,
-                };
-            };
-            let head = String::from_utf8(bytes[..end].to_vec()).unwrap();
-            bytes = &bytes[end + 4..];
-            let mut lines = head.split("\r\n");
-            let status: u16 = lines.next().unwrap()[9..12].parse().unwrap();
-            if status < 200 {
-                interims += 1;
-                continue;
-            }
-            let headers: Vec<(String, String)> = lines
-                .map(|line| line.split_once(": ").unwrap())
-                .map(|(name, value)| (name.to_owned(), value.to_owned()))
-                .collect();
-            let (body, is_whole) = body(&headers, bytes);
-            return Self {
-                interims,
-                status,
-                headers,
-                body,
-                is_whole: is_whole && ended,
-            };
-        }
-    }
-
-    pub(super) fn header(&self, name: &str) -> Option<&str> {
-        let header = self.headers.iter().find(|(known, _)| known == name);
-        header.map(|(_, value)| value.as_str())
-    }
-
-    pub(super) fn text(&self) -> String {
-        String::from_utf8_lossy(&self.body).into_owned()
+impl KeySource for Key {
+    fn fetch(&self) -> BoxFuture<'_, Result<Credential, String>> {
+        Box::pin(async { Ok(Credential::new(self.0.to_owned())) })
     }
 }
 
-fn body(headers: &[(String, String)], bytes: &[u8]) -> (Vec<u8>, bool) {
-    let value = |name: &str| headers.iter().find(|(known, _)| known == name);
-    if value("transfer-encoding").is_some() {
-        return dechunked(bytes);
+/// A test that hangs is a test that fails.
+pub(super) async fn limited<T>(test: impl Future<Output = T>) -> T {
+    let limit = Duration::from_secs(90);
+    match tokio::time::timeout(limit, Box::pin(test)).await {
+        Ok(done) => done,
+        Err(_) => panic!("it hangs"),
     }
-    let length = value("content-length").map(|(_, length)| length.parse::<usize>().unwrap());
-    (
-        bytes.to_vec(),
-        length.is_none_or(|length| length == bytes.len()),
-    )
-}
-
-fn dechunked(mut bytes: &[u8]) -> (Vec<u8>, bool) {
-    let mut body = Vec::new();
-    while let Some(end) = memchr::memmem::find(bytes, b"\r\n") {
-        let length = std::str::from_utf8(&bytes[..end]).unwrap();
-        let length = usize::from_str_radix(length, 16).unwrap();
-        if length == 0 {
-            return (body, &bytes[end..] == b"\r\n\r\n");
-        }
-        let Some(chunk) = bytes.get(end + 2..end + 2 + length) else {
-            body.extend_from_slice(&bytes[end + 2..]);
-            return (body, false);
-        };
-        body.extend_from_slice(chunk);
-        bytes = bytes.get(end + 4 + length..).unwrap_or_default();
-    }
-    (body, false)
 }

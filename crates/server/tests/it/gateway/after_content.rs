@@ -1,0 +1,281 @@
+//! Once content was sent nothing is asked again: the client sees what came, once, and then one honest error.
+
+use super::rig::{NO_TIMEOUTS, Plan, Rig, limited};
+use super::upstream::{EVENTS, Say, Seen, Then, Upstream};
+use super::wire::{Answer, Ask};
+use super::{RECORDED, frames};
+use futures_util::future::join_all;
+use outlast_dialect::Dialect;
+use outlast_engine::provider::Timeouts;
+use serde_json::Value;
+use std::collections::HashSet;
+use std::sync::Mutex;
+use std::time::Duration;
+
+const SCALE: u32 = 20;
+/// A second on the wall.
+const IDLE: Duration = Duration::from_secs(20);
+
+/// The frame that says that all is said.
+fn last_frame(dialect: Dialect) -> &'static str {
+    match dialect {
+        Dialect::Anthropic => "message_stop",
+        Dialect::OpenaiChat => "[DONE]",
+        Dialect::OpenaiResponses => "response.completed",
+    }
+}
+
+/// What the error says that follows these bytes; there is nothing else behind them.
+fn error_behind(dialect: Dialect, sent: &str, answer: &Answer) -> String {
+    assert_eq!(answer.status, 200, "{answer:?}");
+    assert!(answer.is_whole, "{answer:?}");
+    let text = answer.text();
+    let Some(rest) = text.strip_prefix(sent) else {
+        panic!("{dialect:?}: not what came:\n{sent}\nbut: {answer:?}");
+    };
+    assert!(!rest.contains(last_frame(dialect)), "{answer:?}");
+    let data = |frame: &str| -> Value {
+        let data = frame.split_once("data: ").unwrap().1;
+        serde_json::from_str(data).unwrap()
+    };
+    let message = match (dialect, frames(rest).as_slice()) {
+        (Dialect::Anthropic, [frame]) => {
+            assert!(frame.starts_with("event: error\n"), "{frame}");
+            assert_eq!(data(frame)["type"], "error", "{frame}");
+            data(frame)["error"]["message"].clone()
+        }
+        (Dialect::OpenaiChat, [frame]) => data(frame)["error"]["message"].clone(),
+        // One for those who look for errors, one for those who look for the end of the response.
+        (Dialect::OpenaiResponses, [event, end]) => {
+            assert!(event.starts_with("event: error\n"), "{event}");
+            assert!(end.starts_with("event: response.failed\n"), "{end}");
+            let message = data(event)["message"].clone();
+            assert_eq!(data(end)["response"]["status"], "failed", "{end}");
+            assert_eq!(data(end)["response"]["error"]["message"], message, "{end}");
+            message
+        }
+        _ => panic!("{dialect:?}: not one error: {rest}"),
+    };
+    message.as_str().unwrap().to_owned()
+}
+
+/// The whole frames among these bytes.
+fn whole_frames(text: &str) -> &str {
+    text.rfind("\n\n").map_or("", |end| &text[..end + 2])
+}
+
+async fn rig(script: &str) -> Rig {
+    let mut plan = Plan::new(script, SCALE);
+    plan.timeouts = Timeouts {
+        first_event: IDLE,
+        idle: IDLE,
+        ..NO_TIMEOUTS
+    };
+    plan.start().await
+}
+
+/// `quick` sends the same as the script without letting anybody wait; MIDDLE is a place amid the words.
+async fn breaks_off(dialect: Dialect, script: &str, quick: &str) {
+    let ask = Ask::new(dialect, true);
+    let whole = rig("ok").await.ask_provider(&ask, "ok").await.text();
+    let middle = whole.find("cost.").unwrap().to_string();
+    let [script, quick] = [script, quick].map(|script| script.replace("MIDDLE", &middle));
+    let rig = rig(&script).await;
+    let sent = rig.ask_provider(&ask, &quick).await.text();
+    let answer = rig.ask(&ask).await;
+    let message = error_behind(dialect, whole_frames(&sent), &answer);
+    assert!(message.contains("broke off"), "{script}: {message}");
+    assert_eq!(rig.asked().await.len(), 1, "{script} {dialect:?}");
+    assert_eq!(answer.header("x-outlast-attempts"), Some("1"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_answer_that_breaks_off_ends_with_one_error() {
+    let scripts = [
+        ("drop-after:2", "drop-after:2"),
+        ("stall:2", "drop-after:2"),
+        ("cut:MIDDLE", "cut:MIDDLE"),
+        ("cut:MIDDLE,clean", "cut:MIDDLE,clean"),
+    ];
+    let asking = Dialect::ALL.into_iter().flat_map(|dialect| {
+        scripts.map(|(script, quick)| Box::pin(breaks_off(dialect, script, quick)))
+    });
+    limited(join_all(asking)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_answer_without_its_end_ends_with_one_error() {
+    limited(async {
+        // In the dialect of Chat Completions the last line is there all the same.
+        for dialect in [Dialect::Anthropic, Dialect::OpenaiResponses] {
+            breaks_off(dialect, "no-finish", "no-finish").await;
+        }
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_provider_that_does_nothing_but_breathe_has_broken_off() {
+    limited(async {
+        let dialect = Dialect::Anthropic;
+        let rig = rig("pings:2,every=10").await;
+        let ask = Ask::new(dialect, true);
+        let sent = rig.ask_provider(&ask, "drop-after:2").await.text();
+        let answer = rig.ask(&ask).await;
+        let ping = dialect.ping();
+        let without_pings = answer.text().replace(&ping, "");
+        assert_ne!(
+            without_pings,
+            answer.text(),
+            "what the provider breathes is passed on"
+        );
+        let rest = without_pings.strip_prefix(&sent).unwrap();
+        assert!(rest.starts_with("event: error\n"), "{rest}");
+        assert_eq!(frames(rest).len(), 1, "{rest}");
+        assert_eq!(rig.asked().await.len(), 1);
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_the_provider_says_itself_is_passed_on_and_nothing_added() {
+    let scripts = [
+        "in-band:overloaded,after=2",
+        "in-band:server-error,after=2,as=event",
+        "in-band:rate-limited,after=2,as=end",
+        "malformed:2",
+    ];
+    limited(async {
+        for (dialect, script) in Dialect::ALL
+            .into_iter()
+            .flat_map(|dialect| scripts.map(|script| (dialect, script)))
+        {
+            let rig = Plan::new(script, SCALE).start().await;
+            let ask = Ask::new(dialect, true);
+            let sent = rig.ask_provider(&ask, script).await;
+            let answer = rig.ask(&ask).await;
+            assert_eq!(answer.text(), sent.text(), "{script} {dialect:?}");
+            assert!(answer.is_whole && answer.status == 200, "{answer:?}");
+            assert_eq!(rig.asked().await.len(), 1, "{script} {dialect:?}");
+        }
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_complete_answer_ends_although_its_connection_does_not() {
+    limited(async {
+        for dialect in Dialect::ALL {
+            for streamed in [true, false] {
+                let rig = rig("linger").await;
+                let ask = Ask::new(dialect, streamed);
+                let sent = rig.ask_provider(&ask, "ok").await;
+                let answer = rig.ask(&ask).await;
+                // A document is complete when its connection says so; without its length it is asked for again.
+                assert_eq!(answer.text(), sent.text(), "{dialect:?} {streamed}");
+                assert!(answer.is_whole, "{answer:?}");
+            }
+        }
+    })
+    .await;
+}
+
+// --- recorded streams, cut anywhere ---
+
+/// How the connection ends where the stream is cut.
+const ENDS: [Then; 2] = [Then::Close, Then::Reset];
+
+/// Where the first frame with content ends, where all is said, and where the last frame ends.
+struct Places {
+    content: usize,
+    said: usize,
+    end: usize,
+}
+
+fn places(dialect: Dialect, stream: &str) -> Places {
+    let content = match dialect {
+        Dialect::Anthropic => "content_block_delta",
+        Dialect::OpenaiChat => "\"reasoning_content\":\"T",
+        Dialect::OpenaiResponses => ".delta\"",
+    };
+    let said = match dialect {
+        Dialect::OpenaiChat => "\"finish_reason\":\"",
+        Dialect::Anthropic | Dialect::OpenaiResponses => last_frame(dialect),
+    };
+    let end_of = |text: &str| {
+        let begin = stream.find(text).unwrap();
+        begin + stream[begin..].find("\n\n").unwrap() + 2
+    };
+    Places {
+        content: end_of(content),
+        said: end_of(said),
+        end: end_of(last_frame(dialect)),
+    }
+}
+
+/// A provider whose first answer for each model is cut at the place that the model names, and the second is not.
+async fn cutting(stream: &'static str) -> Upstream {
+    let seen = Mutex::new(HashSet::new());
+    Upstream::start(move |asked: &Seen| {
+        let body: Value = serde_json::from_slice(&asked.body).unwrap();
+        let model = body["model"].as_str().unwrap().to_owned();
+        let (place, end) = model.split_once('-').unwrap();
+        let place: usize = place.parse().unwrap();
+        let then = ENDS[end.parse::<usize>().unwrap()];
+        let is_first = seen.lock().unwrap().insert(model.clone());
+        let (cut, then) = match is_first {
+            true => (&stream[..place], then),
+            false => (stream, Then::Close),
+        };
+        Say::in_pieces(vec![EVENTS.into(), cut.into()], then)
+    })
+    .await
+}
+
+fn check_cut(dialect: Dialect, stream: &str, (place, answer): (usize, &Answer)) -> usize {
+    let places = places(dialect, stream);
+    let what = format!("{dialect:?} cut at {place} of {}: {answer:?}", stream.len());
+    if place < places.content {
+        assert_eq!(answer.text(), stream, "{what}");
+        assert!(answer.is_whole, "{what}");
+        return 2;
+    }
+    let sent = &stream[..place];
+    if place < places.said {
+        error_behind(dialect, whole_frames(sent), answer);
+    } else if place < places.end {
+        // The model has said all; what is missing is an afterword.
+        assert!(sent.starts_with(&answer.text()), "{what}");
+        assert!(answer.text().starts_with(whole_frames(sent)), "{what}");
+        assert!(answer.is_whole, "{what}");
+    } else {
+        assert_eq!(answer.text(), sent, "{what}");
+        assert!(answer.is_whole, "{what}");
+    }
+    1
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn wherever_an_answer_is_cut_nothing_comes_twice_and_nothing_looks_whole_that_is_not() {
+    limited(async {
+        for (dialect, stream) in RECORDED {
+            let upstream = cutting(stream).await;
+            let rig = Plan::before(upstream.address, SCALE).start().await;
+            let cuts = (0..stream.len()).step_by(53).chain([stream.len() - 1]);
+            let cuts: Vec<(usize, usize)> = cuts.flat_map(|cut| [(cut, 0), (cut, 1)]).collect();
+            let asks = cuts.iter().map(|(place, end)| {
+                let ask = Ask::new(dialect, true);
+                let ask = ask.model(&format!("{place}-{end}"));
+                let rig = &rig;
+                async move { rig.ask(&ask).await }
+            });
+            let answers = join_all(asks).await;
+            let checked = cuts.iter().zip(&answers);
+            let asked =
+                checked.map(|((place, _), answer)| check_cut(dialect, stream, (*place, answer)));
+            let asked: usize = asked.sum();
+            assert_eq!(upstream.counts().asked, asked, "{dialect:?}");
+        }
+    })
+    .await;
+}

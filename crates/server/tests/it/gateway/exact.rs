@@ -1,0 +1,461 @@
+//! Bytes pass unchanged, in both directions, however they are cut on their way.
+
+use super::dice::Dice;
+use super::rig::{Plan, Rig, limited};
+use super::upstream::{EVENTS, Say, Seen, Then, Upstream, response};
+use super::wire::{Ask, Client};
+use super::{RECORDED, frames};
+use outlast_dialect::Dialect;
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpStream;
+
+/// A provider that answers everything with that, and a gateway before it.
+async fn answering(bytes: Vec<u8>, then: Then) -> (Upstream, Rig) {
+    let upstream = Upstream::start(move |_| Say::at_once(bytes.clone(), then)).await;
+    let rig = Plan::before(upstream.address, 1).start().await;
+    (upstream, rig)
+}
+
+/// Sends a request in pieces, and says itself how long its body is, or sends it in chunks.
+async fn send_in_pieces(rig: &Rig, ask: &Ask, dice: &mut Dice) -> Client {
+    let mut ask = ask.clone();
+    if dice.below(2) == 0 {
+        ask = ask.with("transfer-encoding", "chunked");
+        ask.headers.retain(|(name, _)| name != "content-length");
+        let chunked = dice.chunked(&ask.body, 1 + ask.body.len() / 3);
+        let head = Ask {
+            body: Vec::new(),
+            ..ask
+        };
+        let bytes = [head.bytes(rig.gateway), chunked].concat();
+        return write(rig, dice.pieces(&bytes, 900)).await;
+    }
+    let bytes = ask.bytes(rig.gateway);
+    write(rig, dice.pieces(&bytes, 900)).await
+}
+
+async fn write(rig: &Rig, pieces: Vec<Vec<u8>>) -> Client {
+    let mut stream = TcpStream::connect(rig.gateway).await.unwrap();
+    stream.set_nodelay(true).unwrap();
+    for piece in pieces {
+        stream.write_all(&piece).await.unwrap();
+        tokio::task::yield_now().await;
+    }
+    let got = Vec::new();
+    Client { stream, got }
+}
+
+// --- streams ---
+
+/// The same stream as other servers would write it.
+fn variants(stream: &str) -> Vec<Vec<u8>> {
+    let begin = format!("\u{feff}: a comment\n\nretry: 3000\n\n{stream}");
+    let odd = frames(stream).join(
+        "\n\n: between\n\n: two\nevent: mystery\ndata: {\"type\":\"mystery\",\"x\":[1, 2]}\n\n",
+    );
+    let without_blanks = stream.replace("data: ", "data:");
+    vec![
+        stream.into(),
+        stream.replace('\n', "\r\n").into(),
+        begin.into(),
+        format!("{odd}\n\n").into(),
+        without_blanks.into(),
+        format!("{stream}: an afterword\n\n").into(),
+    ]
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Framing {
+    Chunked,
+    Length,
+    UntilClosed,
+}
+
+/// A streamed response on the wire.
+fn streamed(body: &[u8], framing: Framing, dice: &mut Dice) -> (Vec<u8>, Then) {
+    let kind = "content-type: text/event-stream\r\n";
+    match framing {
+        Framing::Chunked => {
+            let head = format!("HTTP/1.1 200 OK\r\n{kind}transfer-encoding: chunked\r\n\r\n");
+            let chunked = dice.chunked(body, 300);
+            ([head.into_bytes(), chunked].concat(), Then::Next)
+        }
+        Framing::Length => (response("200 OK", kind, body), Then::Next),
+        Framing::UntilClosed => ([EVENTS.as_bytes(), body].concat(), Then::Close),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn streams_pass_byte_for_byte_however_they_are_cut() {
+    limited(async {
+        let framings = [Framing::Chunked, Framing::Length, Framing::UntilClosed];
+        let mut dice = Dice::new(7);
+        for (dialect, stream) in RECORDED {
+            for (body, framing) in variants(stream)
+                .into_iter()
+                .flat_map(|body| framings.map(|framing| (body.clone(), framing)))
+            {
+                let most = [3, 40, 700][dice.below(3)];
+                let (bytes, then) = streamed(&body, framing, &mut dice);
+                let pieces = dice.pieces(&bytes, most);
+                let upstream = Upstream::start(move |_| Say::in_pieces(pieces.clone(), then)).await;
+                let rig = Plan::before(upstream.address, 1).start().await;
+                let ask = Ask::new(dialect, true);
+                let answer = send_in_pieces(&rig, &ask, &mut dice).await.answer().await;
+                let text = String::from_utf8(body).unwrap();
+                assert_eq!(answer.text(), text, "{dialect:?} {framing:?} {answer:?}");
+                assert!(answer.is_whole, "{answer:?}");
+                let seen = upstream.seen();
+                assert_eq!(seen.len(), 1);
+                assert_eq!(seen[0].body, ask.body);
+            }
+        }
+    })
+    .await;
+}
+
+// --- requests ---
+
+/// An answer that any dialect takes for a whole one.
+fn any_answer(dialect: Dialect) -> Vec<u8> {
+    let answer = match dialect {
+        Dialect::Anthropic => {
+            r#"{"type":"message","role":"assistant","content":[{"type":"text","text":"a"}],"stop_reason":"end_turn","usage":{"input_tokens":1,"output_tokens":1}}"#
+        }
+        Dialect::OpenaiChat => {
+            r#"{"choices":[{"index":0,"message":{"role":"assistant","content":"a"},"finish_reason":"stop"}]}"#
+        }
+        Dialect::OpenaiResponses => {
+            r#"{"object":"response","status":"completed","output":[{"type":"message","role":"assistant","content":[{"type":"output_text","text":"a"}]}]}"#
+        }
+    };
+    response("200 OK", "content-type: application/json\r\n", answer)
+}
+
+fn odd_bodies() -> Vec<Vec<u8>> {
+    let long = "gr\u{fc}n \u{1f33f} \\u00e9 ".repeat((5 << 20) / 18);
+    vec![
+        b" {\n\t\"model\" : \"m\" ,\"model\":\"n\", \"x_unknown\": [ 1.0, 1e400, -0 ], \"\xc3\xa9\\u0000\": null }\r\n ".to_vec(),
+        b"{\"model\":\"m\",\"stream\":false,\"bad\":\"\xff\xfe\"}".to_vec(),
+        b"not JSON at all\0\x01\x02".to_vec(),
+        format!("{{\"model\":\"m\",\"input\":\"{long}\"}}").into_bytes(),
+    ]
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_body_of_a_request_arrives_as_it_was_sent() {
+    limited(async {
+        let mut dice = Dice::new(11);
+        for (dialect, keeps) in Dialect::ALL
+            .into_iter()
+            .flat_map(|dialect| [(dialect, false), (dialect, true)])
+        {
+            let say = Say::at_once(any_answer(dialect), Then::Next);
+            let upstream = Upstream::start(move |_| say.clone()).await;
+            let mut plan = Plan::before(upstream.address, 1);
+            plan.keeps = keeps;
+            let rig = plan.start().await;
+            for (number, body) in odd_bodies().into_iter().enumerate() {
+                let ask = Ask::with_body(dialect.path(), body);
+                let answer = match ask.body.len() {
+                    ..1000 => send_in_pieces(&rig, &ask, &mut dice).await.answer().await,
+                    _ => rig.ask(&ask).await,
+                };
+                assert_eq!(answer.status, 200, "{answer:?}");
+                let seen = upstream.seen();
+                assert_eq!(seen.len(), number + 1);
+                assert!(seen[number].body == ask.body, "{dialect:?} {number}");
+            }
+        }
+    })
+    .await;
+}
+
+/// Claude Code asks like this: it accepts JSON, and wants a stream.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_large_request_is_streamed_like_a_small_one() {
+    limited(async {
+        for (dialect, stream) in RECORDED {
+            let upstream = Upstream::start(move |_| {
+                let begun = &stream[..stream.len() * 3 / 4];
+                Say::in_pieces(vec![EVENTS.into(), begun.into()], Then::Silence)
+            });
+            let upstream = upstream.await;
+            let mut plan = Plan::before(upstream.address, 1);
+            plan.keeps = true;
+            let rig = plan.start().await;
+            let ask = Ask::new(dialect, true).with("accept", "application/json");
+            let ask = ask.member("padding", "x".repeat(3 << 20));
+            let mut client = Client::asking(rig.gateway, &ask).await;
+            client.until(b"text/event-stream").await;
+            client.until(frames(stream)[3].as_bytes()).await;
+        }
+    })
+    .await;
+}
+
+/// The headers that came beside those which are between the gateway and the provider, in the order of their names.
+fn passed(seen: &Seen) -> Vec<(String, Vec<u8>)> {
+    let mut headers = seen.headers();
+    headers.retain(|(name, _)| !["host", "content-length"].contains(&name.as_str()));
+    headers.sort_by(|(a, _), (b, _)| a.cmp(b));
+    headers
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_headers_of_a_request_arrive_with_their_values_and_in_their_order() {
+    limited(async {
+        let (upstream, rig) = answering(any_answer(Dialect::Anthropic), Then::Next).await;
+        let kept: [(&str, &[u8]); 12] = [
+            ("Accept", b"application/json"),
+            ("Accept-Language", b"*"),
+            ("ANTHROPIC-Beta", b"one,two"),
+            ("anthropic-beta", b"three"),
+            ("Cookie", b"a=b; c=\"d\""),
+            ("X-Empty", b""),
+            ("x-odd", b"caf\xe9 \xf0\x9f\x8c\xbf"),
+            ("x-repeated", b"first"),
+            ("x-Repeated", b"second"),
+            ("x-repeated", b"first"),
+            ("x-spaced", b"a  b\tc"),
+            ("X-Stainless-Retry-Count", b"0"),
+        ];
+        for target in ["/v1/messages", "/v1/files"] {
+            let mut ask = Ask::plain("POST", target);
+            ask.body = b"{}".to_vec();
+            for (name, value) in kept {
+                ask = ask.with(name, value);
+            }
+            ask = ask
+                .with("accept-encoding", "gzip, br")
+                .with("x-outlast-policy", "standard")
+                .with("connection", "close, x-between-us")
+                .with("x-between-us", "1")
+                .with("te", "trailers")
+                .with("proxy-authorization", "planted");
+            assert_eq!(rig.ask(&ask).await.status, 200);
+            let seen = upstream.seen();
+            let encoding: &[u8] = match target {
+                // What is looked at may not be compressed.
+                "/v1/messages" => b"identity",
+                _ => b"gzip, br",
+            };
+            let expected = kept
+                .iter()
+                .map(|(name, value)| (name.to_lowercase(), value.to_vec()));
+            let mut expected: Vec<_> = expected.collect();
+            expected.push(("accept-encoding".into(), encoding.to_vec()));
+            expected.sort_by(|(a, _), (b, _)| a.cmp(b));
+            assert_eq!(passed(seen.last().unwrap()), expected, "{target}");
+        }
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn methods_paths_and_queries_arrive_as_they_were_sent() {
+    limited(async {
+        let (upstream, rig) = answering(response("200 OK", "", "{}"), Then::Next).await;
+        let targets = [
+            "/v1/messages?beta=true",
+            "/v1/files/a%2Fb%20c/%E2%82%AC?x=%7B%7D&y=%27q%27&z=a+b&empty=&&flag",
+            "/v1/Files/UPPER%2f%2F?Q=%C3%A9",
+            "//double//slashes/",
+            "/v1/a;b,c=d:e@f!g$h'(i)*~",
+            "/v1/models?a=[1]&b|c^d={e}`",
+            "/v1/threads/thread_1/runs?after=x/y?z",
+            "/v1/a?",
+            "/",
+        ];
+        let methods = ["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "PURGE"];
+        for (target, method) in targets
+            .into_iter()
+            .flat_map(|target| methods.map(|method| (target, method)))
+        {
+            // Where a model is asked, this is no answer.
+            if method == "POST" && target.starts_with("/v1/messages") {
+                continue;
+            }
+            let answer = rig.ask(&Ask::plain(method, target)).await;
+            assert_eq!(answer.status, 200, "{method} {target}: {answer:?}");
+            let line = upstream.seen().last().unwrap().line();
+            assert_eq!(line, format!("{method} {target} HTTP/1.1"));
+        }
+    })
+    .await;
+}
+
+// --- responses ---
+
+/// What a client sees of a response on a path that nobody looks at, and what the provider sent.
+struct Row {
+    method: &'static str,
+    status: &'static str,
+    headers: &'static str,
+    body: Vec<u8>,
+}
+
+fn rows() -> Vec<Row> {
+    let row = |status, headers, body: &[u8]| Row {
+        method: "GET",
+        status,
+        headers,
+        body: body.to_vec(),
+    };
+    let binary: Vec<u8> = (0..=255).cycle().take(100_000).collect();
+    let gzip = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff\x4b\x4c\x4a\x4e\x49\x05\x00\xa0\x41\xe4\x38\x05\x00\x00\x00";
+    vec![
+        row(
+            "200 OK",
+            "content-type: application/octet-stream\r\n",
+            &binary,
+        ),
+        row(
+            "200 OK",
+            "content-type: text/plain\r\ncontent-encoding: gzip\r\n",
+            gzip,
+        ),
+        row(
+            "201 Created",
+            "location: /v1/files/1\r\nset-cookie: a=1\r\nset-cookie: b=2\r\nx-odd: caf\u{e9}\r\n",
+            b"{}",
+        ),
+        row(
+            "206 Partial Content",
+            "content-range: bytes 0-1/5\r\n",
+            b"ab",
+        ),
+        row(
+            "302 Found",
+            "location: https://elsewhere.invalid/?a=%20b\r\n",
+            b"moved",
+        ),
+        row("307 Temporary Redirect", "location: /there\r\n", b""),
+        row("404 Not Found", "x-request-id: r1\r\n", b"{\"error\":{}}"),
+        row(
+            "418 I'm a teapot",
+            "x-tea: 1\r\nretry-after: 7\r\n",
+            b"short and stout",
+        ),
+        row(
+            "500 Internal Server Error",
+            "x-should-retry: true\r\n",
+            b"broken",
+        ),
+        row("529 ", "retry-after: 90\r\n", b"overloaded"),
+        row("200 OK", "", b""),
+    ]
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn responses_come_back_as_they_were_sent() {
+    limited(async {
+        for row in rows() {
+            let bytes = response(row.status, row.headers, &row.body);
+            let (upstream, rig) = answering(bytes, Then::Next).await;
+            let answer = rig.ask(&Ask::plain(row.method, "/v1/anything")).await;
+            assert_eq!(answer.status.to_string(), row.status[..3]);
+            assert!(answer.body == row.body && answer.is_whole, "{answer:?}");
+            let mut expected = super::wire::headers(row.headers.as_bytes());
+            let length = row.body.len().to_string().into_bytes();
+            expected.push(("content-length".to_owned(), length));
+            let ours = |name: &str| name.starts_with("x-outlast-") || name == "connection";
+            let mut headers = answer.headers.clone();
+            headers.retain(|(name, _)| !ours(name));
+            headers.sort_by(|(a, _), (b, _)| a.cmp(b));
+            expected.sort_by(|(a, _), (b, _)| a.cmp(b));
+            assert_eq!(headers, expected, "{answer:?}");
+            assert_eq!(upstream.counts().asked, 1);
+        }
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn responses_without_a_body_have_none() {
+    limited(async {
+        let head = |status: &str, headers: &str| format!("HTTP/1.1 {status}\r\n{headers}\r\n");
+        let table = [
+            ("GET", head("204 No Content", "x-a: 1\r\n"), None),
+            ("GET", head("304 Not Modified", "etag: \"x\"\r\n"), None),
+            (
+                "HEAD",
+                head("200 OK", "content-length: 1234\r\n"),
+                Some("1234"),
+            ),
+            (
+                "HEAD",
+                head("404 Not Found", "x-a: 1\r\ncontent-length: 0\r\n"),
+                Some("0"),
+            ),
+        ];
+        for (method, bytes, length) in table {
+            let (_upstream, rig) = answering(bytes.clone().into(), Then::Next).await;
+            let answer = rig.ask(&Ask::plain(method, "/v1/anything")).await;
+            assert_eq!(answer.status.to_string(), bytes[9..12], "{answer:?}");
+            assert!(answer.raw.ends_with(b"\r\n\r\n"), "{answer:?}");
+            assert_eq!(answer.body, b"", "{answer:?}");
+            assert_eq!(answer.header("content-length"), length, "{answer:?}");
+            assert_eq!(answer.header("transfer-encoding"), None, "{answer:?}");
+        }
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_body_that_breaks_off_does_not_look_whole() {
+    limited(async {
+        let whole = response("200 OK", "", vec![b'x'; 1000]);
+        let chunked = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n400\r\nabc".to_vec();
+        for (bytes, then) in [
+            (whole[..500].to_vec(), Then::Close),
+            (whole[..500].to_vec(), Then::Reset),
+            (chunked.clone(), Then::Close),
+            (chunked, Then::Reset),
+        ] {
+            let (_upstream, rig) = answering(bytes, then).await;
+            let answer = rig.ask(&Ask::plain("GET", "/v1/anything")).await;
+            assert_eq!(answer.status, 200, "{answer:?}");
+            assert!(!answer.is_whole, "{answer:?}");
+        }
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_connection_takes_one_request_after_the_other() {
+    limited(async {
+        let upstream = Upstream::start(|seen: &Seen| {
+            let body = [seen.line().as_bytes(), b" ", &seen.body[..]].concat();
+            Say::at_once(response("200 OK", "", body), Then::Next)
+        });
+        let upstream = upstream.await;
+        let rig = Plan::before(upstream.address, 1).start().await;
+        let mut bytes = Vec::new();
+        for number in 0..20 {
+            let mut ask = Ask::plain("PUT", &format!("/v1/files/{number}"));
+            ask = ask.with("connection", "keep-alive");
+            ask.body = vec![b'a'; number * 100];
+            bytes.extend(ask.bytes(rig.gateway));
+        }
+        let last = Ask::plain("GET", "/v1/last").bytes(rig.gateway);
+        bytes.extend(last);
+        // All at once, cut anywhere.
+        let client = write(&rig, Dice::new(3).pieces(&bytes, 500)).await;
+        let answer = client.answer().await;
+        let all = String::from_utf8(answer.raw).unwrap();
+        let mut rest = all.as_str();
+        for number in 0..20 {
+            let said = format!(
+                "PUT /v1/files/{number} HTTP/1.1 {}HTTP/1.1 200",
+                "a".repeat(number * 100)
+            );
+            let place = rest
+                .find(&said)
+                .unwrap_or_else(|| panic!("{number}: {all}"));
+            rest = &rest[place..];
+        }
+        assert!(rest.ends_with("GET /v1/last HTTP/1.1 "), "{rest}");
+    })
+    .await;
+}

@@ -1,0 +1,265 @@
+//! A provider that does exactly what a test says, and remembers every byte that it was sent.
+
+use super::wire;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+
+/// A request as it came.
+#[derive(Clone, Debug)]
+pub(super) struct Seen {
+    /// How many came before it.
+    pub(super) number: usize,
+    pub(super) head: Vec<u8>,
+    pub(super) body: Vec<u8>,
+}
+
+impl Seen {
+    /// Its first line.
+    pub(super) fn line(&self) -> String {
+        let end = self.head.iter().position(|byte| *byte == b'\r');
+        String::from_utf8_lossy(&self.head[..end.unwrap()]).into_owned()
+    }
+
+    pub(super) fn headers(&self) -> Vec<(String, Vec<u8>)> {
+        let begin = self.head.iter().position(|byte| *byte == b'\n').unwrap();
+        wire::headers(&self.head[begin + 1..])
+    }
+
+    pub(super) fn header(&self, name: &str) -> Option<String> {
+        let headers = self.headers();
+        let header = headers.iter().find(|(known, _)| known == name);
+        header.map(|(_, value)| String::from_utf8_lossy(value).into_owned())
+    }
+
+    /// Whether these bytes are anywhere in it.
+    pub(super) fn holds(&self, bytes: &str) -> bool {
+        let finder = memchr::memmem::Finder::new(bytes);
+        finder.find(&self.head).is_some() || finder.find(&self.body).is_some()
+    }
+}
+
+/// What a request is answered with.
+#[derive(Clone, Debug)]
+pub(super) struct Say {
+    /// Each piece, and the time before it.
+    pub(super) pieces: Vec<(Duration, Vec<u8>)>,
+    pub(super) then: Then,
+}
+
+/// What follows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Then {
+    /// Another request may come over the same connection.
+    Next,
+    Close,
+    Reset,
+    /// Nothing, until the other side hangs up.
+    Silence,
+}
+
+impl Say {
+    /// All of it at once.
+    pub(super) fn at_once(bytes: impl Into<Vec<u8>>, then: Then) -> Self {
+        Self::in_pieces(vec![bytes.into()], then)
+    }
+
+    /// One piece after the other.
+    pub(super) fn in_pieces(pieces: Vec<Vec<u8>>, then: Then) -> Self {
+        let pieces = pieces.into_iter().map(|piece| (Duration::ZERO, piece));
+        let pieces = pieces.collect();
+        Self { pieces, then }
+    }
+
+    /// The same, later.
+    pub(super) fn after(mut self, wait: Duration) -> Self {
+        match self.pieces.first_mut() {
+            Some((before, _)) => *before += wait,
+            None => self.pieces.push((wait, Vec::new())),
+        }
+        self
+    }
+}
+
+/// A response with its length.
+pub(super) fn response(status: &str, headers: &str, body: impl AsRef<[u8]>) -> Vec<u8> {
+    let body = body.as_ref();
+    let length = body.len();
+    let head = format!("HTTP/1.1 {status}\r\n{headers}content-length: {length}\r\n\r\n");
+    [head.as_bytes(), body].concat()
+}
+
+/// The head of a stream of events that ends with its connection.
+pub(super) const EVENTS: &str =
+    "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n";
+
+type Handler = dyn Fn(&Seen) -> Say + Send + Sync;
+
+/// A provider that runs until it is dropped.
+pub(super) struct Upstream {
+    pub(super) address: SocketAddr,
+    shared: Arc<Shared>,
+    accepting: tokio::task::JoinHandle<()>,
+}
+
+struct Shared {
+    handler: Box<Handler>,
+    seen: Mutex<Vec<Seen>>,
+    counts: watch::Sender<Counts>,
+}
+
+/// What has happened so far.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Counts {
+    pub(super) asked: usize,
+    /// Requests that are being answered.
+    pub(super) under_way: usize,
+    pub(super) most_under_way: usize,
+    /// Requests that the other side left before they were answered.
+    pub(super) left: usize,
+    /// Bytes that the other side took of all answers.
+    pub(super) taken: usize,
+}
+
+impl Drop for Upstream {
+    fn drop(&mut self) {
+        self.accepting.abort();
+    }
+}
+
+impl Upstream {
+    pub(super) async fn start(handler: impl Fn(&Seen) -> Say + Send + Sync + 'static) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let shared = Arc::new(Shared {
+            handler: Box::new(handler),
+            seen: Mutex::default(),
+            counts: watch::Sender::default(),
+        });
+        let accepting = tokio::spawn({
+            let shared = Arc::clone(&shared);
+            async move {
+                while let Ok((stream, _)) = listener.accept().await {
+                    tokio::spawn(connection(stream, Arc::clone(&shared)));
+                }
+            }
+        });
+        Self {
+            address,
+            shared,
+            accepting,
+        }
+    }
+
+    pub(super) fn seen(&self) -> Vec<Seen> {
+        self.shared.seen.lock().unwrap().clone()
+    }
+
+    pub(super) fn counts(&self) -> Counts {
+        *self.shared.counts.borrow()
+    }
+
+    /// Waits until that has happened.
+    pub(super) async fn until(&self, happened: impl FnMut(&Counts) -> bool) -> Counts {
+        let mut counts = self.shared.counts.subscribe();
+        *counts.wait_for(happened).await.unwrap()
+    }
+}
+
+impl Shared {
+    fn count(&self, change: impl FnOnce(&mut Counts)) {
+        self.counts.send_modify(change);
+    }
+}
+
+async fn connection(stream: TcpStream, shared: Arc<Shared>) {
+    stream.set_nodelay(true).unwrap();
+    let (mut reader, mut writer) = stream.into_split();
+    let mut ahead = Vec::new();
+    while let Some((head, body)) = request(&mut reader, &mut ahead).await {
+        let seen = {
+            let mut all = shared.seen.lock().unwrap();
+            let number = all.len();
+            all.push(Seen { number, head, body });
+            all[number].clone()
+        };
+        shared.count(|counts| {
+            counts.asked += 1;
+            counts.under_way += 1;
+            counts.most_under_way = counts.most_under_way.max(counts.under_way);
+        });
+        let say = (shared.handler)(&seen);
+        let then = say.then;
+        let stayed = tokio::select! {
+            done = play(say, &mut writer, &shared) => done,
+            () = gone(&mut reader, &mut ahead) => false,
+        };
+        shared.count(|counts| {
+            counts.under_way -= 1;
+            counts.left += usize::from(!stayed);
+        });
+        if !stayed || then == Then::Close {
+            return;
+        }
+        if then == Then::Reset {
+            let stream = reader.reunite(writer).unwrap();
+            stream.set_zero_linger().unwrap();
+            return;
+        }
+    }
+}
+
+/// Comes when the other side has hung up; the next request may come meanwhile.
+async fn gone(reader: &mut OwnedReadHalf, ahead: &mut Vec<u8>) {
+    while more(reader, ahead).await.is_some() {}
+}
+
+/// Whether it was said to its end.
+async fn play(say: Say, writer: &mut OwnedWriteHalf, shared: &Shared) -> bool {
+    for (wait, piece) in say.pieces {
+        if !wait.is_zero() {
+            tokio::time::sleep(wait).await;
+        }
+        for part in piece.chunks(64 << 10) {
+            if writer.write_all(part).await.is_err() {
+                return false;
+            }
+            shared.count(|counts| counts.taken += part.len());
+        }
+        tokio::task::yield_now().await;
+    }
+    if say.then == Then::Silence {
+        std::future::pending::<()>().await;
+    }
+    true
+}
+
+/// The next request of a connection, its head and its body.
+async fn request(reader: &mut OwnedReadHalf, ahead: &mut Vec<u8>) -> Option<(Vec<u8>, Vec<u8>)> {
+    let end = loop {
+        match memchr::memmem::find(ahead, b"\r\n\r\n") {
+            Some(end) => break end + 4,
+            None => more(reader, ahead).await?,
+        }
+    };
+    let head: Vec<u8> = ahead.drain(..end).collect();
+    let headers = wire::headers(&head);
+    let length = headers.iter().find(|(name, _)| name == "content-length");
+    let length = length.map_or(0, |(_, length)| {
+        std::str::from_utf8(length).unwrap().parse().unwrap()
+    });
+    while ahead.len() < length {
+        more(reader, ahead).await?;
+    }
+    let body = ahead.drain(..length).collect();
+    Some((head, body))
+}
+
+async fn more(reader: &mut OwnedReadHalf, ahead: &mut Vec<u8>) -> Option<()> {
+    let length = reader.read_buf(ahead).await.ok()?;
+    (length > 0).then_some(())
+}
