@@ -17,6 +17,15 @@ use std::time::Duration;
 /// When too many wait already.
 const COME_BACK: Duration = Duration::from_secs(30);
 
+/// Whether the client may send a request again that has failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Resend {
+    /// All that could help was tried here.
+    InVain,
+    /// Nothing was tried here: it is the client's own business.
+    TheirOwn,
+}
+
 impl Call {
     /// Ends the request that way; what is left is the connection, if another request may come over it.
     pub(super) async fn end(mut self: Box<Self>, end: End) -> Option<Socket> {
@@ -43,7 +52,8 @@ impl Call {
             End::Cancelled => {
                 self.settle();
                 let message = "the request was cancelled at the gateway";
-                self.refuse(Outcome::Cancelled, StatusCode::SERVICE_UNAVAILABLE, message)
+                let status = StatusCode::SERVICE_UNAVAILABLE;
+                self.refuse((Outcome::Cancelled, Resend::InVain), status, message)
                     .await
                     .ok()?
             }
@@ -111,7 +121,7 @@ impl Call {
     /// An error of ours that nothing can be done about.
     async fn refuse(
         self: Box<Self>,
-        outcome: Outcome,
+        (outcome, resend): (Outcome, Resend),
         status: StatusCode,
         message: &str,
     ) -> io::Result<Option<Socket>> {
@@ -121,7 +131,9 @@ impl Call {
             return self.end_begun((kind, status), message, None).await;
         }
         let mut headers = self.own_headers();
-        headers.insert("x-should-retry", HeaderValue::from_static("false"));
+        if resend == Resend::InVain {
+            headers.insert("x-should-retry", HeaderValue::from_static("false"));
+        }
         self.finished(outcome, Some(status.as_u16()));
         let body = self.asked.dialect().error_body(kind, message);
         self.reply.whole(status, &headers, Bytes::from(body)).await
@@ -132,15 +144,18 @@ impl Call {
         let Some(failed) = self.trouble.last.take() else {
             // It waited for others and never failed itself.
             let message = format!("the provider did not recover: {why}");
-            return self
-                .refuse(Outcome::Failed, StatusCode::SERVICE_UNAVAILABLE, &message)
-                .await;
+            let (ended, status) = (Outcome::Failed, StatusCode::SERVICE_UNAVAILABLE);
+            return self.refuse((ended, Resend::InVain), status, &message).await;
         };
         let failure = failed.failure;
         let Some(refusal) = failed.refusal else {
             let message = self.explained(&failure, why);
+            let resend = match why {
+                GiveUp::RetriesSpent { retries: 0 } => Resend::TheirOwn,
+                _ => Resend::InVain,
+            };
             return self
-                .refuse(Outcome::Failed, status_of(&failure), &message)
+                .refuse((Outcome::Failed, resend), status_of(&failure), &message)
                 .await;
         };
         if self.reply.has_begun() {
@@ -169,6 +184,9 @@ impl Call {
             rewrite_retry_headers(self.asked.profile, &mut headers, wait, false);
         }
         headers.extend(self.said());
+        if let (true, Ok(why)) = (why.is_budget(), HeaderValue::from_str(&why.to_string())) {
+            headers.insert("x-outlast-gave-up", why);
+        }
         self.finished(Outcome::Failed, Some(refusal.status.as_u16()));
         let length = refusal.body.len() as u64;
         let length = refusal.rest.is_none().then_some(length);

@@ -229,7 +229,10 @@ impl Call {
         let own_time = self.trouble.wake.filter(|_| place.is_none());
         self.note_wait(wake, gate);
         let since = self.trouble.since.unwrap_or(begun);
-        let limit = self.patience().map(|patience| since + patience);
+        // What attempts took counts for a night, not for a policy that counts them.
+        let has_budget = self.strategy.rules().sleep_budget.is_some();
+        let first = if has_budget { since } else { begun };
+        let limit = self.patience().map(|patience| first + patience);
         let shared = Arc::clone(&self.shared);
         let headers = self.said();
         let Some(hold) = &self.hold else {
@@ -262,7 +265,7 @@ impl Call {
             Kept::Done(Woken::Stopping) => Err(End::Back(self.keeping.ending(now))),
             Kept::Done(Woken::Told(Command::Cancel)) => Err(End::Cancelled),
             Kept::Done(Woken::TooLong) => Err(End::Final(GiveUp::SleepSpent {
-                budget: now.since(since),
+                budget: now.since(first),
             })),
             Kept::Done(woken) => Ok(woken),
         }

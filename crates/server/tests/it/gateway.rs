@@ -2,8 +2,10 @@
 
 mod after_content;
 mod dice;
+mod endings;
 mod exact;
 mod hostile;
+mod kept_alive;
 mod limits;
 mod matrix;
 mod raw;

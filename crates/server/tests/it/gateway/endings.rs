@@ -1,0 +1,235 @@
+//! How a request ends that is not answered: in the provider's own words, and so that nobody tries again in vain.
+
+use super::rig::{NO_TIMEOUTS, Plan, Rig, limited};
+use super::upstream::{Say, Then, Upstream, response};
+use super::wire::{Answer, Ask, headers};
+use outlast_dialect::Dialect;
+use outlast_engine::provider::Timeouts;
+use std::time::Duration;
+
+const SCALE: u32 = 200;
+/// Headers of a refusal; none of them is ours.
+const HEADERS: &str = "content-type: application/json; odd\r\nx-request-id: req_1\r\nset-cookie: a=1\r\nset-cookie: b=2\r\n";
+const BODY: &str =
+    "{ \"error\" : {\"message\":\"planted \u{e9}\", \"type\":\"odd_error\"} ,\"x\":1 }\n";
+
+/// A provider that answers everything with that refusal, and a gateway before it.
+async fn refusing(status: &str, more: &str) -> (Upstream, Rig) {
+    let bytes = response(status, &format!("{HEADERS}{more}"), BODY);
+    let upstream = Upstream::start(move |_| Say::at_once(bytes.clone(), Then::Next)).await;
+    let rig = Plan::before(upstream.address, SCALE).start().await;
+    (upstream, rig)
+}
+
+/// The headers that a client sees, without those that say what happened here.
+fn providers_own(answer: &Answer) -> Vec<(String, Vec<u8>)> {
+    let ours = ["connection", "content-length"];
+    let mut headers = answer.headers.clone();
+    headers.retain(|(name, _)| !ours.contains(&name.as_str()) && !name.starts_with("x-outlast-"));
+    headers
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_waiting_cannot_help_is_passed_on_at_once() {
+    limited(async {
+        for status in ["400", "401", "403", "404", "422"] {
+            let more = "retry-after: 7\r\nx-should-retry: maybe\r\n";
+            let (upstream, rig) = refusing(&format!("{status} Odd"), more).await;
+            for (dialect, streamed) in Dialect::ALL
+                .into_iter()
+                .flat_map(|dialect| [(dialect, true), (dialect, false)])
+            {
+                let asked = upstream.counts().asked;
+                let answer = rig.ask(&Ask::new(dialect, streamed)).await;
+                assert_eq!(answer.status.to_string(), status);
+                assert_eq!(answer.text(), BODY, "{answer:?}");
+                let expected = headers(format!("{HEADERS}{more}").as_bytes());
+                assert_eq!(providers_own(&answer), expected, "{answer:?}");
+                assert_eq!(answer.header("x-outlast-attempts"), Some("1"));
+                assert_eq!(answer.header("x-outlast-waited-ms"), Some("0"));
+                assert_eq!(upstream.counts().asked, asked + 1, "{status} {dialect:?}");
+            }
+        }
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_spent_budget_ends_with_the_providers_own_words_and_nobody_is_told_to_come_back() {
+    limited(async {
+        for (dialect, status) in Dialect::ALL
+            .into_iter()
+            .flat_map(|dialect| [(dialect, "503"), (dialect, "429")])
+        {
+            let more = "retry-after: 2\r\nretry-after-ms: 2000\r\nx-should-retry: true\r\n";
+            let (upstream, rig) = refusing(&format!("{status} Odd"), more).await;
+            let ask = Ask::new(dialect, true).with("x-outlast-policy", "standard");
+            let answer = rig.ask(&ask).await;
+            assert_eq!(answer.status.to_string(), status);
+            assert_eq!(answer.text(), BODY);
+            let mut expected = headers(HEADERS.as_bytes());
+            expected.push(("x-should-retry".to_owned(), b"false".to_vec()));
+            let mut own = providers_own(&answer);
+            own.sort();
+            expected.sort();
+            assert_eq!(own, expected, "{answer:?}");
+            assert_eq!(answer.header("x-outlast-attempts"), Some("3"));
+            let waited = answer.header("x-outlast-waited-ms").unwrap();
+            assert!(waited.parse::<u64>().unwrap() >= 1000, "{waited}");
+            assert_eq!(upstream.counts().asked, 3);
+        }
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn without_retries_everything_is_passed_on_as_it_is() {
+    limited(async {
+        let more = "retry-after: 90\r\n";
+        let (upstream, rig) = refusing("503 Odd", more).await;
+        let ask = Ask::new(Dialect::Anthropic, true).with("x-outlast-policy", "none");
+        for asked in 1..4 {
+            let answer = rig.ask(&ask).await;
+            assert_eq!((answer.status, answer.text().as_str()), (503, BODY));
+            let expected = headers(format!("{HEADERS}{more}").as_bytes());
+            assert_eq!(providers_own(&answer), expected, "{answer:?}");
+            assert_eq!(answer.header("x-outlast-attempts"), Some("1"));
+            assert_eq!(upstream.counts().asked, asked);
+        }
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_policy_that_there_is_not_is_named_and_nobody_is_asked() {
+    limited(async {
+        let (upstream, rig) = refusing("200 OK", "").await;
+        let ask = Ask::new(Dialect::OpenaiChat, true).with("x-outlast-policy", "forever");
+        let answer = rig.ask(&ask).await;
+        assert_eq!(answer.status, 400, "{answer:?}");
+        let message = answer.json()["error"]["message"].to_string();
+        for part in ["`forever`", "x-outlast-policy", "overnight", "standard"] {
+            assert!(message.contains(part), "{message}");
+        }
+        assert_eq!(upstream.counts().asked, 0);
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_limit_beyond_the_budget_is_refused_at_once_and_both_times_are_said() {
+    limited(async {
+        for dialect in Dialect::ALL {
+            let rig = Plan::new("usage-limit:reset=259200", SCALE).start().await;
+            for asked in 1..3 {
+                let ask = Ask::new(dialect, true);
+                let answer = rig.ask(&ask).await;
+                assert_eq!(answer.status, 429, "{answer:?}");
+                assert_eq!(answer.header("x-should-retry"), Some("false"), "{answer:?}");
+                assert_eq!(answer.header("x-outlast-attempts"), Some("1"), "{answer:?}");
+                assert_eq!(answer.header("retry-after"), None, "{answer:?}");
+                assert_eq!(rig.asked().await.len(), asked);
+                let why = answer.header("x-outlast-gave-up").unwrap_or_default();
+                assert!(why.contains("8h"), "{answer:?}");
+                assert!(why.contains("3d") || why.contains("2d"), "{answer:?}");
+            }
+        }
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_provider_that_cannot_be_reached_is_told_in_the_words_of_the_dialect() {
+    limited(async {
+        let silence = Duration::from_secs(20);
+        let timeouts = Timeouts {
+            headers: silence,
+            connect: Duration::from_secs(1),
+            ..NO_TIMEOUTS
+        };
+        for (dialect, script, status) in Dialect::ALL.into_iter().flat_map(|dialect| {
+            [
+                ("reset:times=always", 502),
+                ("hold:90000,times=always", 504),
+            ]
+            .map(|(script, status)| (dialect, script, status))
+        }) {
+            let mut plan = Plan::new(script, SCALE);
+            plan.timeouts = timeouts;
+            let rig = plan.start().await;
+            let ask = Ask::new(dialect, false).with("x-outlast-policy", "aggressive");
+            let answer = rig.ask(&ask).await;
+            assert_eq!(answer.status, status, "{answer:?}");
+            assert_eq!(answer.header("x-should-retry"), Some("false"), "{answer:?}");
+            let error = &answer.json()["error"];
+            assert!(error["type"].is_string(), "{answer:?}");
+            let message = error["message"].as_str().unwrap();
+            assert!(message.contains("4 retries"), "{answer:?}");
+            assert_eq!(rig.asked().await.len(), 5);
+        }
+    })
+    .await;
+}
+
+/// Nobody has tried again for them, so they may.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_whose_request_is_not_retried_here_may_retry_it_itself() {
+    limited(async {
+        let upstream = Upstream::start(|_| Say::in_pieces(Vec::new(), Then::Reset)).await;
+        let rig = Plan::before(upstream.address, SCALE).start().await;
+        let once = Ask::new(Dialect::OpenaiChat, true).with("x-outlast-policy", "none");
+        for ask in [Ask::plain("GET", "/v1/models"), once] {
+            let asked = upstream.counts().asked;
+            let answer = rig.ask(&ask).await;
+            assert_eq!(answer.status, 502, "{answer:?}");
+            assert_eq!(answer.header("x-should-retry"), None, "{answer:?}");
+            assert_eq!(upstream.counts().asked, asked + 1);
+        }
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_night_has_eight_hours() {
+    limited(async {
+        let rig = Plan::new("error:503,times=always", 14_400).start().await;
+        let answer = rig.ask(&Ask::new(Dialect::Anthropic, true)).await;
+        assert_eq!(answer.status, 503, "{answer:?}");
+        assert_eq!(answer.header("x-should-retry"), Some("false"));
+        let why = answer.header("x-outlast-gave-up").unwrap();
+        assert!(why.contains("21 retries") || why.contains("8h"), "{why}");
+        let waited = answer.header("x-outlast-waited-ms").unwrap();
+        let hours = waited.parse::<f64>().unwrap() / 3_600_000.0;
+        // By a clock that runs so fast, the attempts take their time as well.
+        assert!((4.0..=9.0).contains(&hours), "{hours}");
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_answer_says_what_happened() {
+    limited(async {
+        let upstream = Upstream::start(|_| {
+            let bytes = response("200 OK", "x-outlast-attempts: 99\r\n", "{}");
+            Say::at_once(bytes, Then::Next)
+        });
+        let upstream = upstream.await;
+        let rig = Plan::before(upstream.address, 1).start().await;
+        let mut ids = Vec::new();
+        for _ in 0..2 {
+            let answer = rig.ask(&Ask::plain("GET", "/v1/models")).await;
+            let said = |name: &str| {
+                let all = answer.headers.iter().filter(|(known, _)| known == name);
+                let all = all.map(|(_, value)| String::from_utf8_lossy(value).into_owned());
+                all.collect::<Vec<String>>()
+            };
+            assert_eq!(said("x-outlast-attempts"), ["1"]);
+            assert_eq!(said("x-outlast-waited-ms"), ["0"]);
+            assert!(said("x-outlast-account").is_empty());
+            ids.extend(said("x-outlast-request-id"));
+        }
+        assert_eq!(ids.len(), 2);
+        assert_ne!(ids[0], ids[1]);
+    })
+    .await;
+}
