@@ -2,18 +2,17 @@
 
 use super::assemble::{Workshop, is_itself, limits, spool};
 use super::place::{Left, Running};
-use crate::config::Settings;
+use crate::config::{GatewaySettings, Settings};
 use crate::exit::Usage;
 use crate::{complain, home, knowledge};
-use anyhow::Context;
 use outlast_engine::knowledge::Notice;
 use outlast_engine::{CancellationToken, Clock};
-use outlast_server::gateway::guard::{ClientKeys, Names, Token};
+use outlast_server::gateway::guard::{ClientKeys, Names, Token, TokenError};
 use outlast_server::gateway::log::Sink;
 use outlast_server::gateway::{Gateway, Handle, Setup};
 use std::collections::HashMap;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tokio::task::JoinHandle;
 
@@ -36,7 +35,7 @@ pub(super) struct Started {
     pub(super) stop: CancellationToken,
     pub(super) serving: JoinHandle<()>,
     /// As long as it runs, others know of it.
-    _left: Left,
+    _left: Option<Left>,
 }
 
 /// Begins to serve. The settings are those of Anthropic and of OpenAI.
@@ -55,7 +54,7 @@ pub(super) async fn start(
         knowledge: knowledge.clone(),
         scripted: HashMap::new(),
     };
-    let token = Token::kept_in(&home)?;
+    let token = token(&home, gateway)?;
     let setup = Setup {
         listen: gateway.listen,
         upstreams: workshop.upstreams(settings).await?,
@@ -65,8 +64,10 @@ pub(super) async fn start(
         holds_file: holds_file(whom, gateway.listen).map(|file| home.join(file)),
         spool: spool(gateway, &home),
         names: Names::new(gateway.names.clone(), gateway.origins.clone()),
-        client_keys: Some(ClientKeys::new(gateway.client_keys.clone(), &token)),
-        token: Some(token),
+        client_keys: token
+            .as_ref()
+            .map(|token| ClientKeys::new(gateway.client_keys.clone(), token)),
+        token,
         log,
         notices: Arc::new(say),
     };
@@ -78,7 +79,8 @@ pub(super) async fn start(
         pid: std::process::id(),
         for_program: whom == For::Program,
     };
-    let left = Left::in_home(&home, &running).context("cannot write to Outlast's folder")?;
+    let left = Left::in_home(&home, &running);
+    let left = left.map_err(|error| unfindable(&error)).ok();
     let handle = served.handle();
     Ok(Started {
         running,
@@ -89,6 +91,24 @@ pub(super) async fn start(
         stop,
         _left: left,
     })
+}
+
+/// The key to what is not for everybody. A disk that cannot keep it does not keep a gateway from serving this machine;
+/// beyond it, the key guards the accounts.
+fn token(home: &Path, gateway: &GatewaySettings) -> Result<Option<Token>, TokenError> {
+    match Token::kept_in(home) {
+        Err(error) if gateway.is_local() => {
+            unfindable(&error);
+            Ok(None)
+        }
+        token => token.map(Some),
+    }
+}
+
+fn unfindable(error: &dyn std::error::Error) {
+    complain(&format!(
+        "warning: cannot write to Outlast's folder: {error}; `outlast gateway status` and the like do not find this gateway"
+    ));
 }
 
 /// What is worth knowing of the file of waits.

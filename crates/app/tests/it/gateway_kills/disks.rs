@@ -1,0 +1,201 @@
+//! Disks that are full, folders that cannot be written and files that run out: requests are answered all the same.
+
+use super::scene::{Answer, Asking, Gateway, ask, command, free_port, lossy, post, provider};
+use crate::support::{Outlast, after};
+use std::io::Write;
+use std::net::{SocketAddr, TcpStream};
+use std::process::Command;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+/// A request that is long enough for a file, even while it comes.
+fn long(number: usize) -> Vec<u8> {
+    let said = format!("{number:08}").repeat(400_000);
+    let body = format!(r#"{{"model":"m","messages":"{said}"}}"#);
+    post("/v1/chat/completions", "x-outlast-client: codex\r\n", &body).into_bytes()
+}
+
+const ANSWER: &str = r#"{"id":"c","object":"chat.completion","created":1,"model":"m","choices":[{"index":0,"message":{"role":"assistant","content":"Hello"},"finish_reason":"stop"}],"usage":{"prompt_tokens":1,"completion_tokens":1,"total_tokens":2}}"#;
+
+/// A provider that refuses each request twice, and what came to it in the end.
+fn refusing() -> (SocketAddr, Arc<Mutex<Vec<Vec<u8>>>>) {
+    let (asked, taken) = (
+        Arc::<AtomicUsize>::default(),
+        Arc::<Mutex<Vec<_>>>::default(),
+    );
+    let kept = Arc::clone(&taken);
+    let address = provider(move |request, mut stream: TcpStream| {
+        let answer = match asked.fetch_add(1, Ordering::SeqCst) {
+            0 | 1 => "HTTP/1.1 503 No\r\ncontent-length: 0\r\nconnection: close\r\n\r\n".to_owned(),
+            _ => {
+                kept.lock().unwrap().push(request);
+                let length = ANSWER.len();
+                format!(
+                    "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n{ANSWER}"
+                )
+            }
+        };
+        stream.write_all(answer.as_bytes()).unwrap();
+    });
+    (address, taken)
+}
+
+fn body(request: &[u8]) -> &[u8] {
+    let end = request.windows(4).position(|four| four == b"\r\n\r\n");
+    &request[end.unwrap() + 4..]
+}
+
+/// Starts a gateway by that command: a long request has to wait, arrives whole and is answered, and the gateway ends well.
+fn serves(
+    what: &str,
+    prepare: impl FnOnce(&Outlast),
+    limited: impl Fn(&Command) -> Command,
+) -> String {
+    let outlast = Outlast {
+        scale: "20",
+        ..Outlast::new()
+    };
+    prepare(&outlast);
+    let (provider, taken) = refusing();
+    let upstream = format!("http://{provider}");
+    let command = command(&outlast, free_port(), &["--upstream", &upstream]);
+    let mut gateway = Gateway::by(&mut limited(&command));
+    let request = long(7);
+    let answer: Answer = ask(&gateway.address, &request);
+    assert_eq!(
+        (answer.status, answer.text().as_str(), answer.is_whole),
+        (200, ANSWER, true),
+        "{what}: {}",
+        gateway.said()
+    );
+    let taken = taken.lock().unwrap();
+    assert!(body(&taken[0]) == body(&request), "{what}: another body");
+    gateway.signal("-TERM");
+    let ended = gateway.ended();
+    assert_eq!(ended.code, Some(0), "{what}: {}", ended.said);
+    ended.said
+}
+
+#[test]
+fn a_disk_that_takes_nothing_stops_no_request() {
+    // No file may grow beyond half a kilobyte; what is written is refused as on a full disk.
+    let said = serves(
+        "nothing",
+        |_| {},
+        |command| after("trap '' XFSZ; ulimit -f 1", command),
+    );
+    assert!(
+        said.contains("requests that wait are not written down"),
+        "{said}"
+    );
+}
+
+#[test]
+fn a_disk_that_takes_some_stops_no_request() {
+    // The files of what is known have room, a long request has not: it is refused in the middle.
+    for kib in [1536, 2560] {
+        let limit = format!("trap '' XFSZ; ulimit -f {}", kib * 2);
+        let said = serves("some", |_| {}, |command| after(&limit, command));
+        assert!(!said.contains("warning"), "{said}");
+    }
+}
+
+/// Whether this user can have mounts of its own; others are held by permissions.
+fn is_root() -> bool {
+    let id = Command::new("id").arg("-u").output().unwrap();
+    lossy(&id.stdout).trim() == "0"
+}
+
+/// The command, in a world in which something has been mounted.
+fn mounted(script: &str, command: &Command) -> Command {
+    let inner = after(script, command);
+    let mut outer = Command::new("unshare");
+    outer
+        .args(["--mount", "--propagation", "private"])
+        .arg(inner.get_program())
+        .args(inner.get_args())
+        .current_dir(inner.get_current_dir().unwrap())
+        .env_clear();
+    let variables = inner.get_envs();
+    outer.envs(variables.filter_map(|(name, value)| Some((name, value?))));
+    outer
+}
+
+#[test]
+fn a_home_on_a_full_disk_stops_no_request() {
+    if !is_root() {
+        return;
+    }
+    for filled in [0, 1, 600] {
+        let make = |outlast: &Outlast| std::fs::create_dir(outlast.home()).unwrap();
+        // All but so many KiB of it are taken.
+        let script = format!(
+            "mount -t tmpfs -o size=1m,mode=700 tmpfs \"$OUTLAST_HOME\"; printf '1\\n' > \"$OUTLAST_HOME/VERSION\"; chmod 600 \"$OUTLAST_HOME/VERSION\"; head -c {} /dev/zero > \"$OUTLAST_HOME/filler\" 2> /dev/null",
+            (1024 - filled) * 1024
+        );
+        serves(&format!("{filled} KiB"), make, |command| {
+            mounted(&script, command)
+        });
+    }
+}
+
+#[test]
+fn a_home_that_is_read_only_stops_no_request() {
+    let prepare = |outlast: &Outlast| {
+        // A gateway has been here before.
+        Gateway::start(outlast, "mock:ok").kill();
+        if !is_root() {
+            let mut permissions = std::fs::metadata(outlast.home()).unwrap().permissions();
+            permissions.set_readonly(true);
+            std::fs::set_permissions(outlast.home(), permissions).unwrap();
+        }
+    };
+    let script = "mount --bind \"$OUTLAST_HOME\" \"$OUTLAST_HOME\"; mount -o remount,ro,bind \"$OUTLAST_HOME\"";
+    let limited = |command: &Command| match is_root() {
+        true => mounted(script, command),
+        false => after(":", command),
+    };
+    let said = serves("read-only", prepare, limited);
+    assert!(said.contains("warning"), "{said}");
+}
+
+#[test]
+fn without_free_descriptors_it_lives_on_and_serves_when_there_are_some_again() {
+    let outlast = Outlast::new();
+    let command = command(&outlast, free_port(), &["--upstream", "mock:ok"]);
+    let gateway = Gateway::by(&mut after("ulimit -n 64", &command));
+    let request = post(
+        "/v1/messages",
+        "",
+        r#"{"model":"m","max_tokens":9,"messages":[{"role":"user","content":"hi"}]}"#,
+    );
+    assert_eq!(ask(&gateway.address, request.as_bytes()).status, 200);
+    for _ in 0..3 {
+        let crowd: Vec<Asking> = (0..100)
+            .map(|_| {
+                Asking::send(
+                    &gateway.address,
+                    b"POST /v1/messages HTTP/1.1\r\nhost: localhost\r\n",
+                )
+            })
+            .collect();
+        std::thread::sleep(Duration::from_millis(300));
+        drop(crowd);
+        let answer = ask(&gateway.address, request.as_bytes());
+        assert_eq!(answer.status, 200, "{answer:?} {}", gateway.said());
+    }
+    // Those who ask while nothing is free are served when something is.
+    let crowd: Vec<Asking> = (0..60)
+        .map(|_| {
+            Asking::send(
+                &gateway.address,
+                b"POST /v1/messages HTTP/1.1\r\nhost: localhost\r\n",
+            )
+        })
+        .collect();
+    let waiting = Asking::send(&gateway.address, request.as_bytes());
+    std::thread::sleep(Duration::from_millis(300));
+    drop(crowd);
+    assert_eq!(waiting.answer().status, 200);
+}

@@ -1,0 +1,244 @@
+//! Gateways that are told to end, or to read their settings again: what is under way ends whole, what waits is sent back
+//! in its client's own way.
+
+use super::scene::{
+    Answer, Asking, Gateway, LAST_WORDS, STREAMED, ask, command, free_port, post, provider, word,
+};
+use crate::mock_server::MockServer;
+use crate::support::Outlast;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::sync::mpsc;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+const CHAT: &str = "/v1/chat/completions";
+const STREAM: &str = r#"{"model":"m","stream":true,"messages":[]}"#;
+const WHOLE: &str = r#"{"model":"m","messages":[]}"#;
+
+fn outlast(scale: &'static str) -> Outlast {
+    Outlast {
+        scale,
+        ..Outlast::new()
+    }
+}
+
+/// A provider of one stream whose end comes when it is told, or never.
+fn halting() -> (String, mpsc::Sender<()>) {
+    let (sender, receiver) = mpsc::channel();
+    let receiver = Arc::new(Mutex::new(receiver));
+    let address = provider(move |_, mut stream: TcpStream| {
+        let beginning = format!("{STREAMED}{}", word("one"));
+        stream.write_all(beginning.as_bytes()).unwrap();
+        if receiver.lock().unwrap().recv().is_ok() {
+            let end = format!("{}{LAST_WORDS}", word("two"));
+            stream.write_all(end.as_bytes()).ok();
+        } else {
+            std::thread::sleep(Duration::from_secs(60));
+        }
+    });
+    (format!("http://{address}"), sender)
+}
+
+fn first_bytes(asking: &mut Asking) {
+    asking.socket.read_exact(&mut [0_u8; 1]).unwrap();
+}
+
+#[test]
+fn an_answer_under_way_ends_whole_and_nobody_else_is_let_in() {
+    let outlast = outlast("1");
+    let (upstream, finish) = halting();
+    let mut gateway = Gateway::start(&outlast, &upstream);
+    let mut asking = Asking::send(&gateway.address, post(CHAT, "", STREAM).as_bytes());
+    first_bytes(&mut asking);
+    gateway.signal("-TERM");
+    gateway.wait_until_it_says(r#""event":"drain","in_flight":1"#);
+    assert!(TcpStream::connect(&gateway.address).is_err());
+    finish.send(()).unwrap();
+    let answer = rest(asking);
+    assert!(
+        answer.ends_with("data: [DONE]\n\n\r\n0\r\n\r\n"),
+        "{answer}"
+    );
+    let ended = gateway.ended();
+    assert_eq!(ended.code, Some(0), "{}", ended.said);
+    assert!(ended.took < Duration::from_secs(5), "{:?}", ended.took);
+}
+
+/// What came after the first byte.
+fn rest(mut asking: Asking) -> String {
+    let mut rest = String::new();
+    asking.socket.read_to_string(&mut rest).unwrap();
+    rest
+}
+
+#[test]
+fn an_answer_that_does_not_end_is_cut_off_at_the_limit_and_not_as_if_it_were_whole() {
+    let outlast = outlast("1");
+    outlast.write("home/outlast.toml", "[gateway]\ndrain = \"1s\"\n");
+    let (upstream, _never) = halting();
+    let mut gateway = Gateway::start(&outlast, &upstream);
+    let asking = Asking::send(&gateway.address, post(CHAT, "", STREAM).as_bytes());
+    let mut peeked = [0_u8; 1];
+    asking.socket.peek(&mut peeked).unwrap();
+    gateway.signal("-TERM");
+    let ended = gateway.ended();
+    assert_eq!(ended.code, Some(0), "{}", ended.said);
+    let second = Duration::from_secs(1);
+    assert!(
+        ended.took >= second / 2 && ended.took < 6 * second,
+        "{:?}",
+        ended.took
+    );
+    let answer = asking.answer();
+    assert_eq!(answer.status, 200);
+    assert!(
+        answer.text().contains("one") && !answer.is_whole,
+        "{answer:?}"
+    );
+}
+
+/// Who asks, how, and what makes it come back.
+struct Case {
+    client: &'static str,
+    path: &'static str,
+    body: &'static str,
+    /// Whether its headers are out when the gateway ends.
+    is_late: bool,
+    is_sent_back: fn(&Answer) -> bool,
+}
+
+fn with_status(answer: &Answer, status: u16, longest: u64) -> bool {
+    let after: u64 = answer.header("retry-after").unwrap().parse().unwrap();
+    let again = answer.header("x-should-retry") == Some("true");
+    answer.status == status && answer.is_whole && (1..=longest).contains(&after) && again
+}
+
+const CASES: &[Case] = &[
+    Case {
+        client: "codex",
+        path: "/v1/responses",
+        body: r#"{"model":"m","stream":true,"input":"hi"}"#,
+        is_late: false,
+        is_sent_back: |answer| with_status(answer, 429, 120),
+    },
+    Case {
+        client: "openai-sdk-python",
+        path: CHAT,
+        body: WHOLE,
+        is_late: false,
+        is_sent_back: |answer| with_status(answer, 429, 120),
+    },
+    Case {
+        client: "claude-code",
+        path: "/v1/messages",
+        body: WHOLE,
+        is_late: false,
+        is_sent_back: |answer| with_status(answer, 503, 60),
+    },
+    Case {
+        client: "claude-code",
+        path: "/v1/messages",
+        body: STREAM,
+        is_late: true,
+        // The connection drops, and it asks again.
+        is_sent_back: |answer| answer.status == 200 && !answer.is_whole,
+    },
+    Case {
+        client: "opencode",
+        path: CHAT,
+        body: STREAM,
+        is_late: true,
+        is_sent_back: |answer| {
+            answer.status == 200 && answer.is_whole && answer.text().contains("try again in")
+        },
+    },
+];
+
+#[test]
+fn what_waits_is_sent_back_in_its_clients_own_way_and_goes_on_afterwards() {
+    let mock = MockServer::start_in(outlast("100"));
+    mock.control("POST", "/_outlast/script", r#"{"script":"outage:3600"}"#);
+    let (outlast, port) = (&mock.outlast, free_port());
+    for case in CASES {
+        let mut gateway = Gateway::on(outlast, port, &mock.url());
+        let client = format!("x-outlast-client: {}\r\n", case.client);
+        let request = post(case.path, &client, case.body);
+        let mut asking = Asking::send(&gateway.address, request.as_bytes());
+        gateway.wait_until_it_says(r#""event":"waiting""#);
+        let mut before = String::new();
+        if case.is_late {
+            let mut piece = [0_u8; 4096];
+            let length = asking.socket.read(&mut piece).unwrap();
+            before = String::from_utf8_lossy(&piece[..length]).into_owned();
+            assert!(before.starts_with("HTTP/1.1 200"), "{before}");
+        }
+        gateway.signal("-TERM");
+        let ended = gateway.ended();
+        assert_eq!(ended.code, Some(0), "{}: {}", case.client, ended.said);
+        assert!(
+            ended.took < Duration::from_secs(5),
+            "{}: {:?}",
+            case.client,
+            ended.took
+        );
+        let answer = asking.answer_after(before.as_bytes());
+        assert!((case.is_sent_back)(&answer), "{}: {answer:?}", case.client);
+        assert!(
+            ended.said.contains(r#""outcome":"sent_back""#),
+            "{}",
+            ended.said
+        );
+        let gateway = Gateway::on(outlast, port, &mock.url());
+        let again = Asking::send(&gateway.address, request.as_bytes());
+        gateway.wait_until_it_says(r#""event":"taken_up""#);
+        drop(again);
+        gateway.wait_until_it_says(r#""outcome":"left""#);
+        gateway.kill();
+        std::fs::remove_dir_all(outlast.home()).unwrap();
+    }
+}
+
+#[test]
+fn settings_that_are_broken_change_nothing_and_good_ones_do() {
+    let outlast = outlast("1");
+    let said = |words: &'static str| {
+        provider(move |_, mut stream: TcpStream| {
+            let length = words.len();
+            let answer = format!(
+                "HTTP/1.1 200 OK\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n{words}"
+            );
+            stream.write_all(answer.as_bytes()).unwrap();
+        })
+    };
+    let (one, other) = (said("one"), said("other"));
+    let settings = |address| format!("[gateway]\nupstream = \"http://{address}\"\n");
+    outlast.write("home/outlast.toml", settings(one));
+    let gateway = Gateway::by(&mut command(&outlast, free_port(), &[]));
+    let answers = || ask(&gateway.address, post("/v1/echo", "", "").as_bytes()).text();
+    assert_eq!(answers(), "one");
+    let reloads = |count: usize| {
+        crate::mock_server::wait_for("reload", || {
+            gateway.said().matches(r#""event":"reload""#).count() >= count
+        });
+    };
+    let broken = [
+        "[gateway\n".to_owned(),
+        "[gateway]\nupstream = 5\n".to_owned(),
+        "[gateway]\npolicy = \"nonsense\"\n".to_owned(),
+        settings(other) + "max_body = \"many\"\n",
+        format!("[gateway]\nupstream = \"http://{}\"\n", gateway.address),
+        "\u{0}\u{1}".to_owned(),
+    ];
+    for (number, broken) in broken.iter().enumerate() {
+        outlast.write("home/outlast.toml", broken);
+        gateway.signal("-HUP");
+        reloads(number + 1);
+        assert_eq!(answers(), "one", "{broken}");
+    }
+    let problems = gateway.said().matches(r#""problem":""#).count();
+    assert!(problems >= broken.len(), "{}", gateway.said());
+    outlast.write("home/outlast.toml", settings(other));
+    gateway.signal("-HUP");
+    crate::mock_server::wait_for("the other provider", || answers() == "other");
+}

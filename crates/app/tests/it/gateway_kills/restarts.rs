@@ -1,0 +1,169 @@
+//! Gateways that are killed while requests wait, and started again: what their clients send again goes on where it was.
+
+use super::scene::{Answer, Asking, Gateway, ask, command, free_port, post};
+use crate::mock_server::MockServer;
+use crate::support::{Outlast, Ran};
+use outlast_kernel::Timestamp;
+use serde_json::Value;
+use std::time::Duration;
+
+/// A minute is a second.
+const SCALE: &str = "60";
+/// A client that waits without a word, for ever.
+const PATIENT: &str = "x-outlast-client: codex\r\n";
+
+fn mock() -> MockServer {
+    MockServer::start_in(Outlast {
+        scale: SCALE,
+        ..Outlast::new()
+    })
+}
+
+/// A request in that dialect whose fate is that script.
+fn request(path: &str, script: &str) -> Vec<u8> {
+    let body = format!(
+        r#"{{"model":"{script}","max_tokens":9,"messages":[{{"role":"user","content":"hi"}}],"input":"hi"}}"#
+    );
+    post(path, PATIENT, &body).into_bytes()
+}
+
+/// When the provider was asked.
+fn asked(mock: &MockServer) -> Vec<Timestamp> {
+    let log: Value = serde_json::from_str(&mock.requests()).unwrap();
+    let requests = log["requests"].as_array().unwrap().iter();
+    let time = |request: &Value| request["time"].as_str().unwrap().parse().unwrap();
+    requests.map(time).collect()
+}
+
+fn attempts(answer: &Answer) -> usize {
+    answer
+        .header("x-outlast-attempts")
+        .unwrap()
+        .parse()
+        .unwrap()
+}
+
+fn lose_knowledge(outlast: &Outlast) {
+    for name in ["outlast.db", "outlast.db-wal", "outlast.db-shm"] {
+        std::fs::remove_file(outlast.home().join(name)).ok();
+    }
+}
+
+const SCRIPT: &str = "overloaded:2+rate-limited:retry-after=240+ok";
+
+/// Sends a request, kills the gateway while it waits as it was told to, starts another one and sends it again.
+fn killed_in_a_wait(path: &str, between: impl Fn(&Outlast)) -> (MockServer, Answer) {
+    let mock = mock();
+    let (outlast, port) = (&mock.outlast, free_port());
+    let request = request(path, SCRIPT);
+    let gateway = Gateway::on(outlast, port, &mock.url());
+    let first = Asking::send(&gateway.address, &request);
+    gateway.wait_until_it_says(r#""event":"waiting","cause":"rate_limited","attempt":3"#);
+    // It is written down within 50 ms.
+    std::thread::sleep(Duration::from_millis(200));
+    gateway.kill();
+    assert_eq!(first.answer().status, 0);
+    between(outlast);
+    let gateway = Gateway::on(outlast, port, &mock.url());
+    let answer = ask(&gateway.address, &request);
+    let said = gateway.kill();
+    assert!(
+        said.contains(r#""event":"taken_up","attempts":3,"resent":1"#),
+        "{said}"
+    );
+    (mock, answer)
+}
+
+#[test]
+fn a_wait_goes_on_after_a_kill_in_every_dialect() {
+    for path in ["/v1/messages", "/v1/chat/completions", "/v1/responses"] {
+        let (mock, answer) = killed_in_a_wait(path, |_| {});
+        assert_eq!((answer.status, attempts(&answer)), (200, 4), "{path}");
+        let asked = asked(&mock);
+        assert_eq!(asked.len(), 4, "{path}");
+        let waited = asked[3].since(asked[2]);
+        assert!(waited >= Duration::from_secs(240), "{path}: {waited:?}");
+        assert!(waited < Duration::from_secs(500), "{path}: {waited:?}");
+    }
+}
+
+#[test]
+fn the_stated_time_is_kept_even_when_all_else_is_lost() {
+    let (mock, answer) = killed_in_a_wait("/v1/messages", lose_knowledge);
+    assert_eq!((answer.status, attempts(&answer)), (200, 4));
+    let asked = asked(&mock);
+    let waited = asked[3].since(asked[2]);
+    assert!(waited >= Duration::from_secs(240), "{waited:?}");
+}
+
+#[test]
+fn however_often_it_is_killed_attempts_do_not_start_over() {
+    const KILLS: usize = 6;
+    let mock = mock();
+    let (outlast, port) = (&mock.outlast, free_port());
+    let request = request("/v1/chat/completions", "outage:600");
+    for kill in 0..KILLS {
+        let gateway = Gateway::on(outlast, port, &mock.url());
+        let asking = Asking::send(&gateway.address, &request);
+        gateway.wait_until_it_says(r#""event":"waiting""#);
+        std::thread::sleep(Duration::from_millis(100 + 150 * kill as u64));
+        let said = gateway.kill();
+        assert_eq!(said.contains("taken_up"), kill > 0, "{kill}: {said}");
+        assert_eq!(asking.answer().status, 0);
+    }
+    let gateway = Gateway::on(outlast, port, &mock.url());
+    let answer = ask(&gateway.address, &request);
+    let (counted, made) = (attempts(&answer), asked(&mock).len());
+    assert_eq!(answer.status, 200);
+    // An attempt that was under way at a kill may not have been written down.
+    assert!(
+        counted <= made && made <= counted + KILLS,
+        "{counted} of {made}"
+    );
+    assert!(counted >= KILLS, "{counted} of {made}");
+    let said = gateway.kill();
+    assert!(said.contains(&format!(r#""resent":{KILLS}"#)), "{said}");
+}
+
+#[test]
+fn two_gateways_of_one_home_do_not_get_in_each_others_way() {
+    let mock = mock();
+    let outlast = &mock.outlast;
+    let gateways = [free_port(), free_port()].map(|port| Gateway::on(outlast, port, &mock.url()));
+    let request = request("/v1/messages", "outage:300");
+    let asking = gateways
+        .each_ref()
+        .map(|gateway| Asking::send(&gateway.address, &request));
+    for gateway in &gateways {
+        gateway.wait_until_it_says(r#""event":"waiting""#);
+    }
+    let [first, second] = gateways;
+    let [asked_first, asked_second] = asking;
+    let port = first.port();
+    first.kill();
+    assert_eq!(asked_first.answer().status, 0);
+    assert_eq!(asked_second.answer().status, 200);
+    let said = second.kill();
+    assert!(!said.contains("warning"), "{said}");
+    let first = Gateway::on(outlast, port, &mock.url());
+    let answer = ask(&first.address, &request);
+    assert_eq!(answer.status, 200);
+    assert!(first.said().contains("taken_up"), "{}", first.said());
+}
+
+#[test]
+fn a_second_gateway_on_the_same_port_says_so_and_leaves_the_first_alone() {
+    let mock = mock();
+    let outlast = &mock.outlast;
+    let first = Gateway::start(outlast, &mock.url());
+    let mut second = command(outlast, first.port(), &["--upstream", &mock.url()]);
+    let ran = Ran::of(&mut second);
+    assert_ne!(ran.code, 0);
+    assert!(ran.stderr.contains(&first.address), "{}", ran.stderr);
+    assert!(ran.stderr.contains("--listen"), "{}", ran.stderr);
+    let answer = ask(&first.address, &request("/v1/messages", "overloaded:1"));
+    assert_eq!((answer.status, attempts(&answer)), (200, 2));
+    let status = outlast.run(&["gateway", "status", "--json"]);
+    assert!(status.stdout.contains(&first.address), "{}", status.stdout);
+    assert!(!first.said().contains("warning"), "{}", first.said());
+}

@@ -1,0 +1,207 @@
+//! Keys that clients bring are for their providers alone, and what is kept is for the user alone.
+
+use super::scene::{Gateway, ask, command, free_port, lossy, post};
+use crate::mock_server::MockServer;
+use crate::support::{Outlast, after};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// None of these looks like the key of anybody.
+const KEYS: [&str; 4] = [
+    "planted-in-x-api-key-1",
+    "planted-in-authorization-2",
+    "planted-in-query-3",
+    "planted-in-cookie-4",
+];
+
+fn with_keys(path: &str, model: &str) -> Vec<u8> {
+    let headers = format!(
+        "x-api-key: {}\r\nauthorization: Bearer {}\r\ncookie: {}\r\nx-outlast-client: codex\r\n",
+        KEYS[0], KEYS[1], KEYS[3]
+    );
+    // Long enough for a file of its own while it waits.
+    let said = "hi ".repeat(4000);
+    let body = format!(
+        r#"{{"model":"{model}","max_tokens":9,"messages":[{{"role":"user","content":"{said}"}}],"input":"hi"}}"#
+    );
+    post(&format!("{path}?key={}", KEYS[2]), &headers, &body).into_bytes()
+}
+
+fn files(folder: &Path) -> Vec<PathBuf> {
+    let mut all = vec![folder.to_owned()];
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        match path.is_dir() {
+            true => all.extend(files(&path)),
+            false => all.push(path),
+        }
+    }
+    all
+}
+
+fn has_no_key(what: &str, text: &str) {
+    for key in KEYS {
+        assert!(!text.contains(key), "{key} in {what}: {text}");
+    }
+}
+
+/// What the gateway has open and written, names included.
+fn has_no_key_in_files(gateway: &Gateway, home: &Path) {
+    for file in files(home) {
+        has_no_key("a name", &file.to_string_lossy());
+        if file.is_file() {
+            let bytes = std::fs::read(&file).unwrap();
+            has_no_key(&file.to_string_lossy(), &lossy(&bytes));
+        }
+    }
+    for entry in std::fs::read_dir(format!("/proc/{}/fd", gateway.id())).unwrap() {
+        let name = std::fs::read_link(entry.unwrap().path()).unwrap_or_default();
+        has_no_key("an open file", &name.to_string_lossy());
+    }
+}
+
+fn get(gateway: &Gateway, path: &str, token: &str) -> String {
+    let request = format!(
+        "GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\nx-outlast-token: {token}\r\n\r\n"
+    );
+    let answer = ask(&gateway.address, request.as_bytes());
+    assert_eq!(answer.status, 200, "{path}");
+    answer.text()
+}
+
+fn keys_stay_where_they_belong(log: &str) {
+    let mock = MockServer::start_in(Outlast {
+        scale: "100",
+        ..Outlast::new()
+    });
+    let outlast = &mock.outlast;
+    let (url, port) = (mock.url(), free_port());
+    let mut command = outlast.command(&[
+        "gateway",
+        "--listen",
+        &format!("127.0.0.1:{port}"),
+        "--log",
+        log,
+        "--upstream",
+        &url,
+    ]);
+    let gateway = Gateway::by(&mut command);
+    // What comes back is the provider's own, which may say what it likes.
+    for script in [
+        "ok",
+        "overloaded:2",
+        "echo-key",
+        "error:400",
+        "garbage+ok",
+        "reset+ok",
+        "json-error+ok",
+    ] {
+        for path in ["/v1/messages", "/v1/chat/completions", "/v1/responses"] {
+            ask(&gateway.address, &with_keys(path, script));
+        }
+    }
+    // What we say ourselves.
+    let ours = [
+        ("host: localhost", "host: evil.example"),
+        (
+            "host: localhost",
+            "host: localhost\r\norigin: https://evil.example",
+        ),
+        (
+            "host: localhost",
+            "host: localhost\r\nx-outlast-policy: nonsense",
+        ),
+        ("host: localhost", "host: localhost\r\nupgrade: websocket"),
+        ("content-length: ", "content-length: 9999999999"),
+    ];
+    for (from, to) in ours {
+        let request = lossy(&with_keys("/v1/messages", "ok")).replacen(from, to, 1);
+        let answer = ask(&gateway.address, request.as_bytes());
+        assert!((400..500).contains(&answer.status), "{to}: {answer:?}");
+        has_no_key(to, &format!("{}{}", answer.head, answer.text()));
+    }
+    // One that waits while everything is looked at.
+    let waiting =
+        super::scene::Asking::send(&gateway.address, &with_keys("/v1/messages", "outage:86400"));
+    let token = std::fs::read_to_string(outlast.home().join("gateway.token")).unwrap();
+    let status = || get(&gateway, "/_outlast/status", token.trim());
+    crate::mock_server::wait_for("a wait", || status().contains("outage:86400"));
+    std::thread::sleep(Duration::from_millis(200));
+    has_no_key("the status", &status());
+    has_no_key("the numbers", &get(&gateway, "/metrics", ""));
+    has_no_key_in_files(&gateway, &outlast.home());
+    let shown = outlast.run(&["gateway", "status"]);
+    has_no_key(
+        "the shown status",
+        &format!("{}{}", shown.stdout, shown.stderr),
+    );
+    drop(waiting);
+    gateway.wait_until_it_says("outage:86400");
+    let said = gateway.kill();
+    assert!(said.contains("echo-key"), "{said}");
+    has_no_key("the log", &said);
+}
+
+#[test]
+fn keys_are_in_no_log_no_file_and_no_word_of_ours() {
+    for log in ["json", "text"] {
+        keys_stay_where_they_belong(log);
+    }
+}
+
+#[test]
+fn a_provider_that_cannot_be_reached_is_named_without_the_keys() {
+    let outlast = Outlast::new();
+    let nobody = format!("http://127.0.0.1:{}", free_port());
+    let gateway = Gateway::start(&outlast, &nobody);
+    for (path, policy) in [
+        ("/v1/messages", "x-outlast-policy: none\r\n"),
+        ("/v1/models", ""),
+    ] {
+        let request =
+            lossy(&with_keys(path, "m")).replacen("x-api-key", &format!("{policy}x-api-key"), 1);
+        let answer = ask(&gateway.address, request.as_bytes());
+        assert_eq!(answer.status, 502, "{answer:?}");
+        has_no_key("the answer", &format!("{}{}", answer.head, answer.text()));
+    }
+    has_no_key("the log", &gateway.said());
+    assert!(
+        gateway.said().contains("attempt_failed"),
+        "{}",
+        gateway.said()
+    );
+}
+
+#[test]
+fn what_is_kept_is_for_the_user_alone() {
+    let outlast = Outlast::new();
+    let port = free_port();
+    let inner = command(&outlast, port, &["--upstream", "mock:outage:86400"]);
+    let gateway = Gateway::by(&mut after("umask 000", &inner));
+    let waiting = super::scene::Asking::send(&gateway.address, &with_keys("/v1/messages", "m"));
+    gateway.wait_until_it_says(r#""event":"waiting""#);
+    std::thread::sleep(Duration::from_millis(200));
+    let all = files(&outlast.home());
+    let names: Vec<String> = all
+        .iter()
+        .map(|path| outlast.anonymous(&path.to_string_lossy()))
+        .collect();
+    for wanted in [
+        format!("gateway-{port}.db"),
+        format!("gateway-{port}.json"),
+        "gateway.token".to_owned(),
+        "spool".to_owned(),
+    ] {
+        assert!(
+            names.iter().any(|name| name.ends_with(&wanted)),
+            "{wanted} in {names:?}"
+        );
+    }
+    for path in all {
+        let mode = std::fs::metadata(&path).unwrap().permissions().mode() & 0o777;
+        let right = if path.is_dir() { 0o700 } else { 0o600 };
+        assert_eq!(mode, right, "{}: {mode:o}", path.display());
+    }
+    drop(waiting);
+}
