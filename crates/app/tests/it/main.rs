@@ -23,6 +23,8 @@ mod frozen_sample;
 #[cfg(unix)]
 mod gateway_cli;
 #[cfg(target_os = "linux")]
+mod gateway_kills;
+#[cfg(target_os = "linux")]
 mod hooks_door;
 mod interrupts;
 #[cfg(target_os = "linux")]

@@ -87,12 +87,15 @@ fn a_wait_goes_on_after_a_kill_in_every_dialect() {
     }
 }
 
+/// Where nothing is known of the provider any more it is asked once, and says it again.
 #[test]
-fn the_stated_time_is_kept_even_when_all_else_is_lost() {
+fn what_was_spent_is_kept_even_when_all_else_is_lost() {
     let (mock, answer) = killed_in_a_wait("/v1/messages", lose_knowledge);
-    assert_eq!((answer.status, attempts(&answer)), (200, 4));
+    assert_eq!(answer.status, 200);
     let asked = asked(&mock);
-    let waited = asked[3].since(asked[2]);
+    assert_eq!(asked.len(), attempts(&answer));
+    assert!(asked.len() <= 5, "{asked:?}");
+    let waited = asked.last().unwrap().since(asked[2]);
     assert!(waited >= Duration::from_secs(240), "{waited:?}");
 }
 
@@ -137,6 +140,8 @@ fn two_gateways_of_one_home_do_not_get_in_each_others_way() {
     for gateway in &gateways {
         gateway.wait_until_it_says(r#""event":"waiting""#);
     }
+    // It is written down within 50 ms.
+    std::thread::sleep(Duration::from_millis(200));
     let [first, second] = gateways;
     let [asked_first, asked_second] = asking;
     let port = first.port();
