@@ -10,7 +10,7 @@ pub(crate) const LAST_WORDS: &str = "and that was all of it.";
 const CHAT_TAIL: &str = "\"finish_reason\":null}]}\n\n";
 
 /// The two dialects that are measured.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Dialect {
     Chat,
     Messages,

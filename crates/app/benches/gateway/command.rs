@@ -1,11 +1,12 @@
 //! What can be asked of the benchmark.
 
-use crate::compare::{self, compare};
+use crate::answers::Dialect;
+use crate::compare::{self, Cell, Kind, compare};
 use crate::hold::{self, hold};
 use crate::outage::Provider;
 use crate::systems::{Name, Places};
 use crate::upstream::Upstream;
-use anyhow::Result;
+use anyhow::{Context, Result};
 use clap::{Args, Parser, Subcommand};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -26,6 +27,8 @@ enum What {
     Compare(Compare),
     /// Many requests that wait.
     Hold(Hold),
+    /// One load on one system, for a profiler; its process id is said first.
+    Load(OneLoad),
 }
 
 #[derive(Args)]
@@ -43,6 +46,22 @@ struct Compare {
     #[arg(long, default_value_t = 2000)]
     slice_ms: u64,
     /// The program under test, when it is not the one that was built with this.
+    #[arg(long)]
+    outlast: Option<PathBuf>,
+}
+
+#[derive(Args)]
+struct OneLoad {
+    #[arg(default_value = "outlast")]
+    name: String,
+    #[arg(long, value_enum, default_value = "whole")]
+    kind: Kind,
+    #[arg(long, value_enum, default_value = "chat")]
+    dialect: Dialect,
+    #[arg(long, default_value_t = 10)]
+    seconds: u64,
+    #[arg(long)]
+    core: Option<usize>,
     #[arg(long)]
     outlast: Option<PathBuf>,
 }
@@ -74,6 +93,7 @@ pub(crate) fn run() -> Result<()> {
         match asked.what {
             What::Compare(asked) => asked.run().await,
             What::Hold(asked) => asked.run().await,
+            What::Load(asked) => asked.run().await,
         }
     })
 }
@@ -104,6 +124,29 @@ impl Compare {
         };
         let result = compare(&places, &upstream, &names, extent).await;
         keep(result, folder)
+    }
+}
+
+impl OneLoad {
+    async fn run(self) -> Result<()> {
+        let folder = TempDir::new()?;
+        let (upstream, address) = Upstream::start().await?;
+        let places = Places {
+            folder: folder.path().to_owned(),
+            peers: PathBuf::new(),
+            outlast: program(self.outlast),
+            upstream: address,
+            core: self.core,
+        };
+        let named = |name: &Name| self.name == name.text();
+        let name = Name::ALL.into_iter().find(named);
+        let name = name.with_context(|| format!("there is no system `{}`", self.name))?;
+        let cell = Cell {
+            dialect: self.dialect,
+            kind: self.kind,
+        };
+        let seconds = Duration::from_secs(self.seconds);
+        compare::one(&places, &upstream, (name, cell), seconds).await
     }
 }
 

@@ -23,7 +23,7 @@ pub(crate) struct Cell {
 }
 
 /// What is asked, how many at a time, and how it is answered.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Kind {
     /// A whole answer, one request at a time: what a system adds to the time that a request takes.
     Alone,
@@ -89,6 +89,22 @@ pub(crate) async fn compare(
     if !broken.is_empty() {
         bail!("Outlast costs more than it may: {}", broken.join("; "));
     }
+    Ok(())
+}
+
+/// One load on one system.
+pub(crate) async fn one(
+    places: &Places,
+    upstream: &Upstream,
+    (name, cell): (Name, Cell),
+    length: Duration,
+) -> Result<()> {
+    let system = System::start(name, places).await?;
+    if let Some(process) = &system.process {
+        println!("process {}", process.id());
+    }
+    let figures = measure(&system, upstream, cell, length).await?;
+    println!("{figures:?}");
     Ok(())
 }
 
