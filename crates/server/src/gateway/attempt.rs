@@ -149,7 +149,10 @@ impl Attempt<'_> {
     }
 
     fn answer(&self, status: StatusCode, headers: HeaderMap, body: AnswerBody) -> Answer {
+        // Of two words on its length, the other one counts.
+        let is_chunked = headers.contains_key(header::TRANSFER_ENCODING);
         let length = headers.get(header::CONTENT_LENGTH);
+        let length = length.filter(|_| !is_chunked);
         let length = length.and_then(|length| length.to_str().ok()?.parse().ok());
         Answer {
             length: match &body {
