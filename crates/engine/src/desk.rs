@@ -15,13 +15,16 @@ use outlast_kernel::gate::{Answer, Pass, Waiter, WaiterId};
 use outlast_kernel::verdict::{Authority, Class};
 use std::collections::{BTreeMap, HashMap};
 use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
-use tokio::sync::{Notify, oneshot};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, oneshot};
 
 /// How often the holder of a probe shows that it lives: well within its lease.
 const RENEW_EVERY: Duration = Duration::from_secs(20);
+/// One that takes longer than this shows nothing: the next may try.
+const MOST_RENEWALS: u32 = 2;
 
 /// The desk of a process. Clones share it.
 #[derive(Clone)]
@@ -33,13 +36,16 @@ struct Inner {
     /// What tells our speakers from those of other processes.
     name: String,
     lines: Mutex<HashMap<Arc<str>, Line>>,
+    /// How many places were given so far, over all lines: no two are the same.
+    places: AtomicU64,
+    /// Before an account's seats, those of this process stand in line among themselves.
+    seats: Mutex<HashMap<String, Arc<Semaphore>>>,
 }
 
 /// Who waits before one gate, in order of when their trouble began.
 #[derive(Default)]
 struct Line {
     waiting: BTreeMap<Key, oneshot::Sender<Admission>>,
-    joined: u64,
     /// Wakes the speaker, while there is one.
     speaker: Option<Arc<Notify>>,
     /// When the gate will be asked next.
@@ -73,6 +79,8 @@ impl Desk {
             clock,
             name: uuid::Uuid::now_v7().to_string(),
             lines: Mutex::default(),
+            places: AtomicU64::new(0),
+            seats: Mutex::default(),
         }))
     }
 
@@ -97,8 +105,8 @@ impl Desk {
         let (sender, admission) = oneshot::channel();
         let mut lines = self.0.lines();
         let line = lines.entry(Arc::clone(gate)).or_default();
-        line.joined += 1;
-        let key = (since, line.joined);
+        let number = self.0.places.fetch_add(1, Ordering::Relaxed);
+        let key = (since, number);
         line.waiting.insert(key, sender);
         if line.speaker.is_none() {
             let notify = Arc::new(Notify::new());
@@ -108,6 +116,7 @@ impl Desk {
                 gate: Arc::clone(gate),
                 since,
                 notify,
+                name: format!("{}/{number}", self.0.name),
             };
             tokio::spawn(speaker.speak());
         }
@@ -142,7 +151,7 @@ impl Desk {
     fn probe(&self, gate: &Arc<str>, pass: Pass) -> Admission {
         let (inner, name) = (Arc::clone(&self.0), Arc::clone(gate));
         let renewing = tokio::spawn(async move {
-            loop {
+            for _ in 0..MOST_RENEWALS {
                 inner.sleep(RENEW_EVERY).await;
                 inner.knowledge.report(&name, Report::Alive(pass)).await;
             }
@@ -171,38 +180,49 @@ const ASK_EVERY: Duration = Duration::from_secs(1);
 /// One of the calls that an account may have under way; given back when it is dropped.
 pub struct Seat {
     desk: Desk,
+    account: String,
     holder: String,
     renewing: tokio::task::AbortHandle,
+    _place: Option<OwnedSemaphorePermit>,
 }
 
 impl Desk {
-    /// Takes one of an account's seats, if one is free.
-    pub async fn take_seat(&self, account: &str, most: u32) -> Option<Seat> {
+    /// Takes one of an account's seats, as soon as one is free. Those of this process come in order.
+    pub async fn take_seat(&self, account: &str, most: u32) -> Seat {
+        let line = {
+            let mut seats = self.0.seats.lock().unwrap_or_else(PoisonError::into_inner);
+            let all = usize::try_from(most).unwrap_or(Semaphore::MAX_PERMITS);
+            let new = || Arc::new(Semaphore::new(all.min(Semaphore::MAX_PERMITS)));
+            Arc::clone(seats.entry(account.to_owned()).or_insert_with(new))
+        };
+        // It is never closed.
+        let place = line.acquire_owned().await.ok();
         let holder = uuid::Uuid::now_v7().to_string();
-        if !self.0.knowledge.take_seat(account, &holder, most).await {
-            return None;
+        while !self.0.knowledge.take_seat(account, &holder, most).await {
+            self.0.sleep(ASK_EVERY).await;
         }
-        let (inner, account, name) = (Arc::clone(&self.0), account.to_owned(), holder.clone());
+        let (inner, name) = (Arc::clone(&self.0), holder.clone());
+        let of = account.to_owned();
         let renewing = tokio::spawn(async move {
             loop {
                 inner.sleep(RENEW_EVERY).await;
-                inner.knowledge.take_seat(&account, &name, most).await;
+                inner.knowledge.take_seat(&of, &name, most).await;
             }
         });
-        Some(Seat {
+        Seat {
             desk: self.clone(),
+            account: account.to_owned(),
             holder,
             renewing: renewing.abort_handle(),
-        })
-    }
-
-    /// Comes when it is worth while to ask for a seat again.
-    pub async fn seat_may_be_free(&self) {
-        let mut changes = self.0.knowledge.changes();
-        tokio::select! {
-            () = self.0.sleep(ASK_EVERY) => {}
-            _ = changes.changed() => {}
+            _place: place,
         }
+    }
+}
+
+impl Seat {
+    /// Whether it is one of that account's.
+    pub fn is_of(&self, account: &str) -> bool {
+        self.account == account
     }
 }
 
@@ -223,17 +243,25 @@ struct Speaker {
     gate: Arc<str>,
     since: Timestamp,
     notify: Arc<Notify>,
+    /// No two speakers have the same: one may end while the next begins.
+    name: String,
 }
 
 impl Speaker {
     /// Asks the gate for those in line, one after the other, until nobody is left.
     async fn speak(self) {
         let mut changes = self.desk.0.knowledge.changes();
+        let mut asked: Option<Waiter> = None;
         loop {
             changes.mark_unchanged();
             let Some(waiter) = self.waiter() else {
+                // Nobody may stand behind those who have left.
+                if let Some(last) = asked {
+                    self.desk.0.knowledge.leave(&self.gate, &last).await;
+                }
                 return;
             };
+            asked = Some(waiter.clone());
             match self.desk.0.knowledge.ask(&self.gate, &waiter).await {
                 Answer::Go(pass) => self.hand_on(self.desk.admission(&self.gate, pass)),
                 Answer::Probe(pass) => self.hand_on(self.desk.probe(&self.gate, pass)),
@@ -263,7 +291,7 @@ impl Speaker {
             return None;
         }
         Some(Waiter {
-            id: WaiterId(self.desk.0.name.clone()),
+            id: WaiterId(self.name.clone()),
             since: self.since,
             own_wake: self.desk.0.clock.now(),
             deadline: None,
@@ -357,7 +385,9 @@ impl Admission {
     pub async fn failed(mut self, judged: &Judged) {
         let Some(pass) = self.pass.take() else { return };
         let class = judged.verdict.class();
-        let report = if is_shared(judged.verdict.cause) {
+        let is_probe = self.renewing.is_some();
+        let is_transient = class == Class::Transient;
+        let report = if is_shared(judged.verdict.cause) || (is_probe && is_transient) {
             let hint = judged.verdict.hint.as_ref();
             let stated = hint.filter(|hint| hint.authority == Authority::Stated);
             Report::Failed {

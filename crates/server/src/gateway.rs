@@ -51,9 +51,9 @@ use shared::{Guard, Shared};
 use spool::Spool;
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 use tokio::net::TcpListener;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 
 /// What a gateway is made of.
 pub struct Setup {
@@ -129,7 +129,7 @@ impl Gateway {
             },
             limits: setup.limits,
             spool: Spool::new(setup.spool),
-            upstreams: RwLock::new(Arc::new(setup.upstreams)),
+            upstreams: watch::Sender::new(Arc::new(setup.upstreams)),
             stopping: CancellationToken::new(),
             since: clock.now(),
             address,
@@ -179,13 +179,8 @@ impl Handle {
         self.0.reload.notified().await;
     }
 
-    /// From now on requests go there. Those that are under way stay where they are.
+    /// From now on requests go there, those that wait included. What is under way stays where it is.
     pub fn reload(&self, upstreams: Upstreams) {
-        let mut current = self
-            .0
-            .upstreams
-            .write()
-            .unwrap_or_else(PoisonError::into_inner);
-        *current = Arc::new(upstreams);
+        self.0.upstreams.send_replace(Arc::new(upstreams));
     }
 }

@@ -60,8 +60,8 @@ impl Watchdog {
         let limit = self.limit();
         let silent = self.alive_at + limit;
         let breaths = match self.timeouts.idle {
-            Duration::ZERO => limit * BREATHS,
-            idle => limit.max(idle * BREATHS),
+            Duration::ZERO => limit.saturating_mul(BREATHS),
+            idle => limit.max(idle.saturating_mul(BREATHS)),
         };
         let only_breathing = self.progress_at + breaths;
         (!limit.is_zero()).then(|| silent.min(only_breathing))

@@ -1,6 +1,7 @@
 //! What a client asks: its request, and what it says about itself.
 
 use super::client::{self, Form, Profile};
+use super::guard::ClientKeys;
 use super::holds::{self, Identity, Making};
 use super::route::{Kind, Route};
 use super::spool::Body;
@@ -111,11 +112,17 @@ impl Asked {
         })
     }
 
-    /// The same request without what the client is known by.
-    pub(super) fn without_credentials(mut self) -> Self {
+    /// The same request without those of its keys that are ours.
+    pub(super) fn without_keys(mut self, keys: &ClientKeys) -> Self {
         let mut headers = self.headers();
-        for name in CREDENTIALS {
-            headers.remove(name);
+        for name in CREDENTIALS.map(HeaderName::from_static) {
+            let alone = headers
+                .get(&name)
+                .map(|value| (name.clone(), value.clone()));
+            let alone = HeaderMap::from_iter(alone);
+            if keys.check(&alone).is_ok() {
+                headers.remove(name);
+            }
         }
         self.head = Head::Open(headers);
         self
@@ -123,9 +130,10 @@ impl Asked {
 
     /// What the client expects to be answered with.
     pub(super) fn form(&self) -> Form {
-        match self.is_streamed {
-            true => Form::Streamed(self.route.dialect),
-            false => Form::Whole,
+        match (self.route.kind, self.is_streamed) {
+            (Kind::Other, _) => Form::Opaque,
+            (_, true) => Form::Streamed(self.route.dialect),
+            (_, false) => Form::Whole,
         }
     }
 
@@ -284,6 +292,11 @@ fn remove_hop(headers: &mut HeaderMap) {
     for name in named.iter().chain(&HOP_BY_HOP) {
         headers.remove(name);
     }
+}
+
+/// The same headers without the buffer from which they were read.
+pub(super) fn detached(headers: &HeaderMap) -> HeaderMap {
+    unpacked(&packed(headers))
 }
 
 /// Names and values, each behind its length.

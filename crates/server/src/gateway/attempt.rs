@@ -105,7 +105,7 @@ impl Attempt<'_> {
         let mut limit = self.upstreams.timeouts.until_headers();
         if !self.asked.is_streamed {
             // The headers of an answer that comes as a whole come when it is done.
-            limit *= WHOLE_TAKES;
+            limit = limit.saturating_mul(WHOLE_TAKES);
         }
         let deadline = (!limit.is_zero()).then(|| self.clock.now() + limit);
         let response = tokio::select! {
@@ -140,7 +140,12 @@ impl Attempt<'_> {
             let body = AnswerBody::Opaque(Vec::new(), Box::new(response));
             return Ok(self.answer(status, headers, body));
         }
-        let body = if self.asked.is_streamed && self.asked.route.kind == Kind::Inference {
+        // Whoever asks in a way that we cannot read may have asked for a stream all the same.
+        let is_stream = headers
+            .get(header::CONTENT_TYPE)
+            .is_some_and(|form| form.as_bytes().starts_with(b"text/event-stream"));
+        let is_stream = is_stream || self.asked.is_streamed;
+        let body = if is_stream && self.asked.route.kind == Kind::Inference {
             self.stream(&headers, response).await
         } else {
             self.whole(&headers, response, BytesMut::new()).await

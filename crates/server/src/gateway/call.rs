@@ -9,7 +9,7 @@
 use super::asked::Asked;
 use super::attempt::{Answer, Attempt, Failed};
 use super::client::{Ending, Keeping, stated_timeout};
-use super::holds::Hold;
+use super::holds::{Command, Hold};
 use super::keep::{Keeper, Kept};
 use super::log::{Event as Said, What};
 use super::metrics::Counted;
@@ -17,6 +17,7 @@ use super::reply::Reply;
 use super::shared::Shared;
 use super::socket::Socket;
 use super::upstreams::Upstreams;
+use super::waiting::Admitted;
 use http::{HeaderMap, HeaderValue};
 use outlast_engine::accounts::Chosen;
 use outlast_engine::desk::Seat;
@@ -48,6 +49,8 @@ pub(super) struct Call {
     pub(super) trouble: Trouble,
     /// It is one of the calls that its account may have under way.
     pub(super) seat: Option<Seat>,
+    /// What was sent last is a part of something: nothing of ours may follow it.
+    pub(super) is_mid_frame: bool,
     /// How long it took until the provider's answer began to come.
     pub(super) first_byte: Option<Duration>,
 }
@@ -57,6 +60,8 @@ pub(super) struct Call {
 pub(super) struct Trouble {
     /// When it began, over all re-sends.
     pub(super) since: Option<Timestamp>,
+    /// When it last failed.
+    pub(super) failed: Option<Timestamp>,
     pub(super) attempts: u32,
     pub(super) resent: u32,
     pub(super) waited: Duration,
@@ -118,6 +123,7 @@ impl Call {
             counted: Vec::new(),
             trouble: Trouble::default(),
             seat: None,
+            is_mid_frame: false,
             first_byte: None,
         }
     }
@@ -137,11 +143,17 @@ impl Call {
                 Ok(admission) => admission,
                 Err(end) => return self.end(end).await,
             };
-            match self.take_seat().await {
+            let mut admission = admission;
+            match self.take_seat(&mut admission).await {
                 Ok(true) => {}
                 Ok(false) => continue,
                 Err(end) => return self.end(end).await,
             }
+            let admission = match admission {
+                Admitted::Gated(admission) => Some(admission),
+                Admitted::Ungated => None,
+                Admitted::Again => continue,
+            };
             let begun = self.shared.now();
             match self.attempt().await {
                 Ok(Ok(answer)) => {
@@ -188,8 +200,18 @@ impl Call {
             is_streamed: self.asked.is_streamed,
             shared: &shared,
         };
-        match keeper.keep(Box::pin(attempt.make())).await {
-            Kept::Done(outcome) => Ok(outcome),
+        let hold = self.hold.as_ref();
+        let making = Box::pin(attempt.make());
+        let work = async {
+            tokio::select! {
+                biased;
+                outcome = making => Some(outcome),
+                () = cancelled(hold) => None,
+            }
+        };
+        match keeper.keep(work).await {
+            Kept::Done(Some(outcome)) => Ok(outcome),
+            Kept::Done(None) => Err(End::Cancelled),
             Kept::Gone => Err(End::Gone),
             Kept::Ended(ending) => Err(End::Back(ending)),
         }
@@ -199,6 +221,16 @@ impl Call {
     pub(super) fn said(&self) -> HeaderMap {
         said(&self.asked.id, &self.trouble, self.account.as_ref())
     }
+}
+
+/// Comes when a person wants no more of it. What is under way cannot be hurried.
+async fn cancelled(hold: Option<&Hold>) {
+    while let Some(hold) = hold {
+        if hold.command().await == Command::Cancel {
+            return;
+        }
+    }
+    std::future::pending().await
 }
 
 /// The headers that say what happened so far.

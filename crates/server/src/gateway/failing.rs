@@ -1,8 +1,10 @@
 //! What comes after an attempt: what is learnt from it, and what the kernel makes of a failure.
 
+use super::asked::detached;
 use super::attempt::Failed;
 use super::call::{Call, End};
 use super::log::What;
+use bytes::Bytes;
 use outlast_engine::RetryStrategy;
 use outlast_engine::accounts::Standing;
 use outlast_engine::desk::Admission;
@@ -13,6 +15,9 @@ use outlast_kernel::failure::{Failure, IoKind, Judged};
 use outlast_kernel::policy::Switches;
 use outlast_kernel::recovery::{Effect, Event, step};
 use std::sync::Arc;
+
+/// What is kept of an error while its request waits.
+const MOST_KEPT: usize = 16 << 10;
 
 impl Call {
     pub(super) async fn accepted(&mut self, admission: Option<Admission>, begun: Timestamp) {
@@ -64,6 +69,10 @@ impl Call {
             match effect {
                 Effect::SleepUntil(at) => {
                     self.let_go_of_refusal();
+                    // After a wait, all of them are worth another look.
+                    self.left.clear();
+                    self.refreshed.clear();
+                    self.trouble.failed = Some(now);
                     self.trouble.since.get_or_insert(now);
                     self.trouble.wake = Some(at);
                     return None;
@@ -85,6 +94,10 @@ impl Call {
         let last = self.trouble.last.as_mut();
         if let Some(refusal) = last.and_then(|failed| failed.refusal.as_mut()) {
             refusal.rest = None;
+            // Pieces of a larger buffer would keep all of it.
+            let kept = refusal.body.len().min(MOST_KEPT);
+            refusal.body = Bytes::copy_from_slice(&refusal.body[..kept]);
+            refusal.headers = detached(&refusal.headers);
         }
     }
 

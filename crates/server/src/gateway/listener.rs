@@ -128,9 +128,11 @@ async fn answer(shared: &Arc<Shared>, received: Received, socket: Socket) -> Opt
     }
     let upstreams = shared.upstreams();
     let asked = match Asked::new(parts, body, (&upstreams, shared.now())).await {
-        // A key of ours is not for the provider.
-        Ok(asked) if shared.demands_key(&upstreams) => asked.without_credentials(),
-        Ok(asked) => asked,
+        Ok(asked) => match &shared.guard.keys {
+            // A key of ours is not for the provider.
+            Some(keys) if shared.demands_key(&upstreams) => asked.without_keys(keys),
+            _ => asked,
+        },
         Err(problem) => {
             let problem = problem.to_string();
             return refuse(shared, reply, (400, "invalid_request_error"), &problem).await;

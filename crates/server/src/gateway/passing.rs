@@ -40,7 +40,7 @@ impl Call {
             let mut headers = answer.headers;
             headers.extend(self.said());
             self.reply.head(status, &headers, answer.length);
-        } else if self.asked.is_streamed && matches!(body, AnswerBody::Whole(_)) {
+        } else if self.asked.is_streamed && !matches!(body, AnswerBody::Events(_)) {
             let message = "the provider answered with a document instead of a stream";
             let failure = self.broken(IoKind::Protocol, message);
             return self.break_off(&failure).await;
@@ -80,7 +80,11 @@ impl Call {
             match chunk {
                 Ok(Some(bytes)) => self.reply.data(&[bytes]).await?,
                 Ok(None) => return Ok(Ok(())),
-                Err(error) => return Ok(Err(self.broken(error.io, &error.message))),
+                Err(error) => {
+                    // Nothing may be put into what nobody has looked at.
+                    self.is_mid_frame = true;
+                    return Ok(Err(self.broken(error.io, &error.message)));
+                }
             }
         }
     }
@@ -90,9 +94,13 @@ impl Call {
         let mut pace = Pace::new(self.upstreams.least_throughput, self.shared.now());
         loop {
             if !events.ready.is_empty() {
+                let began = self.shared.now();
                 self.reply.data(&events.ready).await?;
                 events.ready.clear();
+                // What the client takes its time for is not the provider's.
+                pace.since = pace.since + self.shared.now().since(began);
             }
+            self.is_mid_frame = !events.relay.is_between_frames();
             if events.is_over {
                 return Ok(Ok(()));
             }
@@ -183,7 +191,7 @@ impl Call {
         let judged = Judged::new(failure.clone());
         self.trouble.cause = Some(judged.verdict.cause);
         self.finished(Outcome::Broken, Some(200));
-        if !self.asked.is_streamed {
+        if !self.asked.is_streamed || self.is_mid_frame {
             self.reply.reset();
             return None;
         }

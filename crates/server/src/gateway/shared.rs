@@ -11,9 +11,9 @@ use outlast_engine::desk::Desk;
 use outlast_engine::{CancellationToken, Clock};
 use outlast_kernel::Timestamp;
 use std::net::SocketAddr;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 
 /// How much of everything there may be.
 #[derive(Clone, Copy, Debug)]
@@ -70,7 +70,7 @@ pub(super) struct Shared {
     pub(super) guard: Guard,
     pub(super) limits: Limits,
     pub(super) spool: Spool,
-    pub(super) upstreams: RwLock<Arc<Upstreams>>,
+    pub(super) upstreams: watch::Sender<Arc<Upstreams>>,
     /// No new request is taken, and who waits is told to come back.
     pub(super) stopping: CancellationToken,
     pub(super) since: Timestamp,
@@ -82,8 +82,14 @@ pub(super) struct Shared {
 impl Shared {
     /// The providers as they are now.
     pub(super) fn upstreams(&self) -> Arc<Upstreams> {
-        let upstreams = self.upstreams.read();
-        Arc::clone(&upstreams.unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&self.upstreams.borrow())
+    }
+
+    /// Comes when they are others.
+    pub(super) async fn upstreams_changed(&self) {
+        let mut changes = self.upstreams.subscribe();
+        // They last as long as we do.
+        changes.changed().await.ok();
     }
 
     pub(super) fn now(&self) -> Timestamp {

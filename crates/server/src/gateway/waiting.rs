@@ -20,11 +20,23 @@ use outlast_kernel::verdict::{Cause, Scope, Verdict};
 use std::sync::Arc;
 use std::time::Duration;
 
+/// Whether an attempt may be made.
+pub(super) enum Admitted {
+    /// The gate lets it pass, and hears what came of it.
+    Gated(Admission),
+    /// Without having asked.
+    Ungated,
+    /// First it has to be seen anew who is asked.
+    Again,
+}
+
 /// Why a wait is over.
 enum Woken {
     Admitted(Admission),
     OwnTime,
     TooLong,
+    /// The settings have changed, or it is time to look for another account.
+    LookAgain,
     Told(Command),
     Stopping,
 }
@@ -45,6 +57,7 @@ impl Call {
         let now = self.shared.now();
         self.trouble = Trouble {
             since: Some(progress.since),
+            failed: Some(progress.since),
             attempts: progress.attempts,
             resent: progress.resent,
             waited: now.since(progress.since),
@@ -114,42 +127,52 @@ impl Call {
     }
 
     /// Waits for the own time of a retry and for the gate.
-    pub(super) async fn be_admitted(&mut self) -> Result<Option<Admission>, End> {
+    pub(super) async fn be_admitted(&mut self) -> Result<Admitted, End> {
         if !self.asked.route.is_retried() || self.strategy.rules().retries == Some(0) {
-            return Ok(None);
+            return Ok(Admitted::Ungated);
         }
-        let (gate, now) = (self.gate(), self.shared.now());
-        let since = self.trouble.since.unwrap_or(now);
+        let (gate, desk) = (self.gate(), self.shared.desk.clone());
         if self.trouble.wake.is_some() && !self.trouble.is_shared {
             let woken = self.wait(None, &gate).await?;
             self.woke(&woken);
-            if let Woken::Told(_) = woken {
-                return Ok(None);
-            }
+            return Ok(match woken {
+                Woken::Told(_) => Admitted::Ungated,
+                _ => Admitted::Again,
+            });
         }
-        let desk = self.shared.desk.clone();
         if self.trouble.wake.is_none() && self.is_closed_for_too_long(&gate) {
-            return Ok(None);
+            return Ok(Admitted::Ungated);
         }
+        // Whoever was let through and failed goes behind those who were not.
+        let since = self.trouble.failed.unwrap_or_else(|| self.shared.now());
         let place = match self.trouble.wake {
             None => match desk.ask(&gate, since) {
-                Ok(admission) => return Ok(Some(admission)),
+                Ok(admission) => return Ok(Admitted::Gated(admission)),
                 Err(place) => place,
             },
             Some(_) => desk.stand_in_line(&gate, since),
         };
+        // A call that waits is not under way.
+        self.seat = None;
         let woken = self.wait(Some(place), &gate).await?;
         self.woke(&woken);
         Ok(match woken {
-            Woken::Admitted(admission) => Some(admission),
-            Woken::OwnTime | Woken::TooLong | Woken::Told(_) | Woken::Stopping => None,
+            Woken::Admitted(admission) if self.is_still(&gate).await => Admitted::Gated(admission),
+            Woken::Told(_) => Admitted::Ungated,
+            _ => Admitted::Again,
         })
     }
 
-    /// Takes a seat, where the account's are numbered. When all are taken, `false` after a while: by then another account
-    /// may be free.
-    pub(super) async fn take_seat(&mut self) -> Result<bool, End> {
-        self.seat = None;
+    /// Whether what was waited for is still what is to be asked: meanwhile the settings may have changed, and another
+    /// account may have become free.
+    async fn is_still(&mut self, gate: &str) -> bool {
+        self.upstreams = self.shared.upstreams();
+        self.choose_account().await.is_ok() && *self.gate() == *gate
+    }
+
+    /// Takes a seat, where the account's are numbered. `false` when it had to be waited for: whatever was to be asked
+    /// before has to be asked again.
+    pub(super) async fn take_seat(&mut self, admission: &mut Admitted) -> Result<bool, End> {
         let upstream = self.upstreams.of(self.asked.route);
         let (Some(accounts), Some(account)) = (&upstream.accounts, &self.account) else {
             return Ok(true);
@@ -157,14 +180,50 @@ impl Call {
         let Some(most) = accounts.most_in_flight(&account.name) else {
             return Ok(true);
         };
-        let desk = self.shared.desk.clone();
-        self.seat = desk.take_seat(&account.name, most).await;
-        if self.seat.is_some() {
+        if self
+            .seat
+            .as_ref()
+            .is_some_and(|seat| seat.is_of(&account.name))
+        {
             return Ok(true);
         }
-        self.begin_hold(self.shared.now()).await?;
-        match self.keep(desk.seat_may_be_free()).await {
-            Kept::Done(()) => Ok(false),
+        let (desk, name) = (self.shared.desk.clone(), account.name.clone());
+        let mut taking = Box::pin(async move { desk.take_seat(&name, most).await });
+        if let Some(seat) = futures_util::FutureExt::now_or_never(taking.as_mut()) {
+            self.seat = Some(seat);
+            return Ok(true);
+        }
+        // Nobody may wait for a call that waits for others.
+        *admission = Admitted::Again;
+        let now = self.shared.now();
+        self.begin_hold(now).await?;
+        self.keeping.expects(Some(now));
+        let shared = Arc::clone(&self.shared);
+        let limit = self.patience().map(|patience| now + patience);
+        let Some(hold) = self.hold.take() else {
+            return Ok(false);
+        };
+        let work = async {
+            tokio::select! {
+                seat = taking => Ok(Some(seat)),
+                command = hold.command() => match command {
+                    Command::Cancel => Err(End::Cancelled),
+                    Command::RetryNow => Ok(None),
+                },
+                () = shared.alarms.at(limit) => Err(End::Full),
+                () = shared.stopping.cancelled() => Ok(None),
+            }
+        };
+        let kept = self.keep(work).await;
+        self.hold = Some(hold);
+        match kept {
+            Kept::Done(_) if self.shared.stopping.is_cancelled() => {
+                Err(End::Back(self.keeping.ending(self.shared.now())))
+            }
+            Kept::Done(seat) => {
+                self.seat = seat?;
+                Ok(false)
+            }
             Kept::Gone => Err(End::Gone),
             Kept::Ended(ending) => Err(End::Back(ending)),
         }
@@ -209,6 +268,11 @@ impl Call {
         let Some(wake) = self.trouble.wake.take() else {
             return;
         };
+        if matches!(woken, Woken::LookAgain) && now < wake {
+            // Nothing has been waited for yet.
+            self.trouble.wake = Some(wake);
+            return;
+        }
         let event = match woken {
             // It was the gate's try; should it fail, the wait goes on.
             Woken::Admitted(_) if now < wake => Event::LetPass { now },
@@ -221,12 +285,16 @@ impl Call {
     async fn wait(&mut self, place: Option<Place>, gate: &str) -> Result<Woken, End> {
         let begun = self.shared.now();
         self.begin_hold(begun).await?;
+        self.pack_up().await;
         let wake = match &place {
             Some(place) => place.next_ask().or(self.trouble.wake),
             None => self.trouble.wake,
         };
         self.keeping.expects(Some(wake.unwrap_or(begun)));
         let own_time = self.trouble.wake.filter(|_| place.is_none());
+        let several = self.upstreams.of(self.asked.route).accounts.as_ref();
+        let several = several.is_some_and(|accounts| accounts.are_several());
+        let look_again = self.trouble.wake.filter(|_| place.is_some() && several);
         self.note_wait(wake, gate);
         let since = self.trouble.since.unwrap_or(begun);
         // What attempts took counts for a night, not for a policy that counts them.
@@ -246,6 +314,8 @@ impl Call {
                 command = hold.command() => Woken::Told(command),
                 () = shared.alarms.at(own_time) => Woken::OwnTime,
                 () = shared.alarms.at(limit.max(own_time)) => Woken::TooLong,
+                () = shared.alarms.at(look_again) => Woken::LookAgain,
+                () = shared.upstreams_changed() => Woken::LookAgain,
                 () = shared.stopping.cancelled() => Woken::Stopping,
             }
         };
@@ -283,20 +353,24 @@ impl Call {
         let Some(identity) = self.identity().await else {
             return Err(End::Full);
         };
-        self.asked.pack();
-        let body = std::mem::replace(&mut self.asked.body, Body::Memory(Bytes::new()));
-        self.asked.body = self.shared.spool.put(body).await;
-        self.counted.push(self.shared.metrics.held());
-        if let Body::File { length, .. } = &self.asked.body {
-            let spooled = self.shared.metrics.spooled(*length as u64);
-            self.counted.push(spooled);
-        }
         let hold = self
             .shared
             .holds
             .begin(identity, self.about(), self.progress(None));
         self.hold = Some(hold);
         Ok(())
+    }
+
+    /// Lets go of what a wait does not need.
+    async fn pack_up(&mut self) {
+        self.asked.pack();
+        let body = std::mem::replace(&mut self.asked.body, Body::Memory(Bytes::new()));
+        let was_kept = matches!(body, Body::File { .. });
+        self.asked.body = self.shared.spool.put(body).await;
+        if let (Body::File { length, .. }, false) = (&self.asked.body, was_kept) {
+            let spooled = self.shared.metrics.spooled(*length as u64);
+            self.counted.push(spooled);
+        }
     }
 
     /// What a person is told of it.

@@ -11,6 +11,9 @@ use std::time::Duration;
 const RETRY_AFTER_MS: HeaderName = HeaderName::from_static("retry-after-ms");
 const SHOULD_RETRY: HeaderName = HeaderName::from_static("x-should-retry");
 
+/// A limit beyond this is none.
+const LONGEST_STATED: Duration = Duration::from_secs(24 * 3600);
+
 /// Rewrites the headers of a failure that is passed on to what this client can use.
 ///
 /// `wait` is how long it should stay away, when that is known. A client that `comes_back` is told so, and when; one that
@@ -48,7 +51,8 @@ pub fn stated_timeout(profile: &Profile, headers: &HeaderMap) -> Option<Duration
         Limit::Silence => "x-stainless-read-timeout",
         Limit::Headers => "x-stainless-timeout",
     };
-    seconds(headers.get(name)?).filter(|limit| *limit >= Duration::from_secs(1))
+    let stated = seconds(headers.get(name)?).filter(|limit| *limit >= Duration::from_secs(1));
+    stated.map(|limit| limit.min(LONGEST_STATED))
 }
 
 /// How long the provider wants to be left alone, when it says so in a number.

@@ -10,6 +10,7 @@ use outlast_kernel::Timestamp;
 use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 use uuid::Uuid;
 
 /// The most that wait to be taken up.
@@ -54,11 +55,17 @@ pub(super) enum Standing {
     Left { at: Timestamp, until: Timestamp },
 }
 
+/// Whoever waits is written down when its wait begins, and not again: it may last for a night and more.
+const LONGEST_WAIT: Duration = Duration::from_secs(48 * 3600);
+
 impl Held {
     /// Until when it is of use should nothing more be heard of it from now on.
     pub(super) fn kept_until(&self, now: Timestamp) -> Timestamp {
         match self.standing {
-            Standing::Live(_) => self.until(now).max(self.until_wake()),
+            Standing::Live(_) => self
+                .until(now)
+                .max(self.until_wake())
+                .max(now + LONGEST_WAIT),
             Standing::Left { until, .. } => until,
         }
     }
