@@ -89,7 +89,8 @@ impl Socket {
     /// Ends the connection after what was written. What the client is still sending is thrown away for a while: were it
     /// refused, many a client would never read what it was told.
     pub(super) async fn close(mut self) {
-        let mut piece = [0_u8; 4096];
+        // Not on the stack: it would be a part of every request that waits.
+        let mut piece = vec![0_u8; 4096];
         let discard = async {
             self.stream.shutdown().await?;
             while self.stream.read(&mut piece).await? > 0 {}

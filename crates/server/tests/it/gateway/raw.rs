@@ -79,7 +79,7 @@ impl Bench {
                 writer
             };
             let read = async {
-                let mut piece = [0_u8; 16 << 10];
+                let mut piece = vec![0_u8; 16 << 10];
                 while let Ok(length @ 1..) = reader.read(&mut piece).await {
                     all.extend_from_slice(&piece[..length]);
                 }

@@ -173,7 +173,7 @@ async fn a_client_that_leaves_an_error_that_stands_still_frees_the_provider() {
                 .await
                 .ok()?;
             stream.write_all(&[b'x'; 100_000]).await.ok()?;
-            stream.read(&mut [0_u8; 1]).await.ok();
+            stream.read_exact(&mut [0_u8; 1]).await.ok();
             freed.send(()).ok();
             None
         }
@@ -419,7 +419,7 @@ async fn an_answer_that_comes_before_the_request_was_taken_reaches_the_client() 
     tokio::spawn(async move {
         while let Ok((mut stream, _)) = listener.accept().await {
             tokio::spawn(async move {
-                stream.read(&mut [0_u8; 1024]).await.ok();
+                stream.read_exact(&mut [0_u8; 100]).await.ok();
                 let refusal =
                     "HTTP/1.1 413 Too Large\r\ncontent-length: 3\r\nconnection: close\r\n\r\nno\n";
                 stream.write_all(refusal.as_bytes()).await.ok();
