@@ -172,13 +172,17 @@ impl Asked {
         self.route.dialect
     }
 
-    /// What the client brings to be known by.
+    /// What the client brings to be known by, or could: keys stand in cookies and in queries, too.
     pub(super) fn credentials(&self) -> Vec<Credential> {
         let headers = self.headers();
-        let values = CREDENTIALS.iter().filter_map(|name| headers.get(*name));
+        let names = CREDENTIALS.iter().copied().chain(["cookie"]);
+        let values = names.filter_map(|name| headers.get(name));
         let texts = values.filter_map(|value| value.to_str().ok());
+        let (_, query) = self.target.split_once('?').unwrap_or_default();
+        let queried = query.split('&').filter_map(|one| one.split_once('='));
         texts
             .map(|text| text.strip_prefix("Bearer ").unwrap_or(text))
+            .chain(queried.map(|(_, value)| value))
             .map(|text| Credential::new(text.to_owned()))
             .collect()
     }
