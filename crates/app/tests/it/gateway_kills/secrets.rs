@@ -1,8 +1,10 @@
 //! Keys that clients bring are for their providers alone, and what is kept is for the user alone.
 
-use super::scene::{Gateway, ask, command, free_port, lossy, post};
+use super::scene::{Gateway, ask, command, free_port, lossy, post, provider};
 use crate::mock_server::MockServer;
 use crate::support::{Outlast, after};
+use std::io::Write;
+use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -171,6 +173,45 @@ fn a_provider_that_cannot_be_reached_is_named_without_the_keys() {
         "{}",
         gateway.said()
     );
+}
+
+/// What a provider says of the keys is the client's business: others do not read it in the log.
+#[test]
+fn keys_that_a_provider_repeats_in_words_of_its_own_are_in_no_log() {
+    let outlast = Outlast::new();
+    let parrot = provider(|request, mut stream: TcpStream| {
+        let heard: Vec<&str> = KEYS
+            .into_iter()
+            .filter(|key| lossy(&request).contains(key))
+            .collect();
+        let said = format!("I heard {} from you", heard.join(", then "));
+        let body = format!(
+            r#"{{"error":{{"message":"{said}","type":"{}"}}}}"#,
+            heard[0]
+        );
+        let length = body.len();
+        let answer = format!(
+            "HTTP/1.1 400 No\r\ncontent-type: application/json\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n{body}"
+        );
+        stream.write_all(answer.as_bytes()).unwrap();
+    });
+    let gateway = Gateway::start(&outlast, &format!("http://{parrot}"));
+    for path in [
+        "/v1/messages",
+        "/v1/chat/completions",
+        "/v1/responses",
+        "/v1/models",
+    ] {
+        let answer = ask(&gateway.address, &with_keys(path, "m"));
+        // Byte for byte what the provider said.
+        assert_eq!(answer.status, 400);
+        for key in KEYS {
+            assert!(answer.text().contains(key), "{path}: {}", answer.text());
+        }
+    }
+    let said = gateway.kill();
+    assert!(said.contains("I heard "), "{said}");
+    has_no_key("the log", &said);
 }
 
 #[test]

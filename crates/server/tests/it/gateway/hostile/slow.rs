@@ -15,7 +15,7 @@ async fn impatient(provider: &Provider) -> Bench {
     let limits = Limits {
         head_time: Duration::from_millis(400),
         body_pause: Duration::from_millis(400),
-        body_time: Duration::from_millis(1200),
+        body_time: Duration::from_millis(3000),
         idle: Duration::from_millis(400),
         ..Limits::default()
     };
@@ -72,8 +72,8 @@ async fn a_body_that_comes_byte_by_byte_or_not_at_all_is_cut_short() {
     let bench = impatient(&provider).await;
     let head = "POST /v1/echo HTTP/1.1\r\nhost: localhost\r\n";
     for (beginning, byte, at_least) in [
-        ("content-length: 1000000\r\n\r\n", b"x".as_slice(), 1200),
-        ("transfer-encoding: chunked\r\n\r\n", b"1\r\nx\r\n", 1200),
+        ("content-length: 1000000\r\n\r\n", b"x".as_slice(), 3000),
+        ("transfer-encoding: chunked\r\n\r\n", b"1\r\nx\r\n", 3000),
         ("content-length: 1000000\r\n\r\n", b"", 400),
         ("transfer-encoding: chunked\r\n\r\n", b"", 400),
     ] {
@@ -87,7 +87,8 @@ async fn a_body_that_comes_byte_by_byte_or_not_at_all_is_cut_short() {
             "{beginning}"
         );
         assert!(message.contains("too long"), "{message}");
-        let (least, most) = (Duration::from_millis(at_least), Duration::from_secs(8));
+        let least = Duration::from_millis(at_least);
+        let most = least + Duration::from_secs(2);
         assert!(took >= least && took < most, "{beginning}: {took:?}");
     }
     assert!(provider.seen().is_empty());
