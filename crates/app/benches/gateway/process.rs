@@ -93,7 +93,14 @@ impl Drop for Process {
         let Ok(group) = i32::try_from(self.child.id()) else {
             return;
         };
-        // It may have ended by itself.
+        // It may have ended by itself; if not, it may put its things in order.
+        killpg(Pid::from_raw(group), Signal::SIGTERM).ok();
+        for _ in 0..300 {
+            if self.has_ended() {
+                break;
+            }
+            std::thread::sleep(TICK);
+        }
         killpg(Pid::from_raw(group), Signal::SIGKILL).ok();
         self.child.wait().ok();
     }
