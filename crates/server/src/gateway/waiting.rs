@@ -20,6 +20,9 @@ use outlast_kernel::verdict::{Cause, Scope, Verdict};
 use std::sync::Arc;
 use std::time::Duration;
 
+/// However short a policy's own waits are, a gate may need this long to let somebody through.
+const LEAST_PATIENCE: Duration = Duration::from_secs(120);
+
 /// Whether an attempt may be made.
 pub(super) enum Admitted {
     /// The gate lets it pass, and hears what came of it.
@@ -246,6 +249,7 @@ impl Call {
     fn patience(&self) -> Option<Duration> {
         let rules = self.strategy.rules();
         let longest = rules.sleep_budget.or(rules.longest_stated_wait);
+        let longest = longest.map(|longest| longest.max(LEAST_PATIENCE));
         longest.filter(|_| !rules.wait_for_reset)
     }
 
