@@ -17,7 +17,7 @@ use outlast_kernel::recovery::{Effect, Event, step};
 use std::sync::Arc;
 
 /// What is kept of an error while its request waits.
-const MOST_KEPT: usize = 16 << 10;
+const MOST_KEPT: usize = 4 << 10;
 
 impl Call {
     pub(super) async fn accepted(&mut self, admission: Option<Admission>, begun: Timestamp) {
