@@ -59,13 +59,19 @@ impl Credential {
 
     /// The same bytes without it.
     pub fn scrubbed(&self, bytes: &Bytes) -> Bytes {
-        let key = self.0.expose_secret();
-        match std::str::from_utf8(bytes) {
-            Ok(text) if key.len() >= SHORTEST && text.contains(key) => {
-                text.replace(key, REPLACEMENT).into()
-            }
-            _ => bytes.clone(),
+        let key = self.0.expose_secret().as_bytes();
+        let place = |bytes: &[u8]| bytes.windows(key.len()).position(|piece| piece == key);
+        if key.len() < SHORTEST || place(bytes).is_none() {
+            return bytes.clone();
         }
+        let (mut clean, mut rest) = (Vec::with_capacity(bytes.len()), &bytes[..]);
+        while let Some(begin) = place(rest) {
+            clean.extend_from_slice(&rest[..begin]);
+            clean.extend_from_slice(REPLACEMENT.as_bytes());
+            rest = &rest[begin + key.len()..];
+        }
+        clean.extend_from_slice(rest);
+        clean.into()
     }
 
     /// Takes it out of what a provider said: some send back what they were sent.
@@ -106,6 +112,18 @@ fn hide_cut_end(text: &mut String, key: &str) {
 mod tests {
     use super::*;
     use outlast_kernel::Timestamp;
+
+    #[test]
+    fn a_key_is_taken_out_of_bytes_that_are_no_text() {
+        let key = Credential::new("planted-key-0123456789".to_owned());
+        let said =
+            Bytes::from_static(b"caf\xe9 planted-key-0123456789planted-key-0123456789 planted-");
+        let left = Bytes::from_static(b"caf\xe9 [secret][secret] planted-");
+        assert_eq!(key.scrubbed(&said), left);
+        assert_eq!(key.scrubbed(&left), left);
+        let short = Credential::new("a".to_owned());
+        assert_eq!(short.scrubbed(&said), said);
+    }
 
     #[test]
     fn neither_a_key_nor_its_beginning_is_left() {

@@ -5,6 +5,7 @@ use super::attempt::Failed;
 use super::call::{Call, End};
 use super::log::What;
 use bytes::Bytes;
+use http::HeaderValue;
 use outlast_engine::RetryStrategy;
 use outlast_engine::accounts::Standing;
 use outlast_engine::desk::Admission;
@@ -111,6 +112,15 @@ impl Call {
             account.credential.scrub(&mut failed.failure);
             if let Some(refusal) = &mut failed.refusal {
                 refusal.body = account.credential.scrubbed(&refusal.body);
+                for value in refusal.headers.values_mut() {
+                    let bytes = Bytes::copy_from_slice(value.as_bytes());
+                    // What was a header without the key is one.
+                    if let Ok(clean) =
+                        HeaderValue::from_maybe_shared(account.credential.scrubbed(&bytes))
+                    {
+                        *value = clean;
+                    }
+                }
             }
         }
         failed
