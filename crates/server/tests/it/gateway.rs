@@ -1,14 +1,18 @@
 //! The gateway: a real provider, a real gateway, real sockets, and a clock that may run fast.
 
+mod accounts;
 mod after_content;
 mod dice;
 mod endings;
 mod exact;
+mod hang_up;
 mod hostile;
 mod kept_alive;
 mod limits;
 mod matrix;
+mod outage;
 mod raw;
+mod responses;
 mod rig;
 mod upstream;
 mod wire;

@@ -4,6 +4,7 @@ use super::rig::{NO_TIMEOUTS, Plan, Rig, limited};
 use super::upstream::{EVENTS, Say, Then, Upstream};
 use super::wire::{Answer, Ask};
 use super::{RECORDED, frames};
+use futures_util::future::join_all;
 use outlast_dialect::Dialect;
 use outlast_engine::provider::Timeouts;
 use serde_json::Value;
@@ -70,8 +71,9 @@ async fn who_needs_headers_early_gets_them_and_then_the_frames_of_its_dialect() 
             (UNKNOWN, Dialect::OpenaiChat),
             (UNKNOWN, Dialect::OpenaiResponses),
         ];
-        for (agent, dialect) in table {
-            let (answer, direct) = in_an_outage(agent, dialect, true).await;
+        let asking = table.map(|(agent, dialect)| in_an_outage(agent, dialect, true));
+        let answers = join_all(asking).await;
+        for ((agent, dialect), (answer, direct)) in table.into_iter().zip(answers) {
             let (body, beats) = without_beats(dialect, &answer.text());
             assert_eq!(body, direct, "{agent} {dialect:?}");
             assert!(beats >= 2, "{agent} {dialect:?}: {answer:?}");
@@ -173,7 +175,7 @@ fn halting(stream: &str) -> Say {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_sign_of_life_never_splits_a_frame() {
     limited(async {
-        for (dialect, stream) in RECORDED {
+        let asking = RECORDED.map(|(dialect, stream)| async move {
             let upstream = Upstream::start(move |_| halting(stream)).await;
             let rig = Plan::before(upstream.address, SCALE).start().await;
             let ask = Ask::new(dialect, true).by(UNKNOWN);
@@ -184,7 +186,8 @@ async fn a_sign_of_life_never_splits_a_frame() {
             assert_eq!(body, quiet, "{dialect:?}");
             assert!(beats > own + 3, "{dialect:?}: {beats}");
             assert!(answer.is_whole);
-        }
+        });
+        join_all(asking).await;
     })
     .await;
 }

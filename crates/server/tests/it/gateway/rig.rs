@@ -151,13 +151,6 @@ impl Rig {
         requests.filter(by_gateway).cloned().collect()
     }
 
-    /// Has the scripted provider play that from now on.
-    pub(super) async fn play(&self, script: &str) {
-        let body = serde_json::json!({ "script": script }).to_string();
-        let set = Ask::with_body("/_outlast/script", body);
-        assert_eq!(set.send(self.provider).await.status, 200);
-    }
-
     /// The requests that the gateway holds, and those whose clients have left.
     pub(super) async fn held(&self) -> Vec<Value> {
         let ask = Ask::plain("GET", "/_outlast/status");
@@ -174,22 +167,42 @@ impl Rig {
         }
     }
 
-    /// Ends the gateway as a crash would, and starts another one in its place.
-    pub(super) async fn crash(&mut self) {
-        if let Some(serving) = self.serving.take() {
-            serving.abort();
-            serving.await.unwrap_err();
+    /// A gateway as it would find things if this one had died just now: with a copy of its files.
+    pub(super) async fn as_after_a_crash(&self) -> Self {
+        let home = tempfile::TempDir::new().unwrap();
+        for file in std::fs::read_dir(self.home.path()).unwrap() {
+            let file = file.unwrap();
+            if file.file_type().unwrap().is_file() {
+                std::fs::copy(file.path(), home.path().join(file.file_name())).unwrap();
+            }
         }
-        self.start_gateway().await;
+        let mut next = Self {
+            plan: self.plan.clone(),
+            token: Token::kept_in(home.path()).unwrap(),
+            home,
+            clock: Arc::clone(&self.clock),
+            provider: self.provider,
+            gateway: self.gateway,
+            gateway_stop: CancellationToken::new(),
+            serving: None,
+            stop: CancellationToken::new(),
+        };
+        next.start_gateway().await;
+        next
     }
 
     /// Tells the gateway to stop, and starts another one once it has.
     pub(super) async fn restart(&mut self) {
+        self.stop_gateway().await;
+        self.start_gateway().await;
+    }
+
+    /// Tells the gateway to stop, and waits until it has.
+    pub(super) async fn stop_gateway(&mut self) {
         self.gateway_stop.cancel();
         if let Some(serving) = self.serving.take() {
             serving.await.unwrap();
         }
-        self.start_gateway().await;
     }
 
     async fn start_gateway(&mut self) {

@@ -12,8 +12,6 @@ use tokio::sync::watch;
 /// A request as it came.
 #[derive(Clone, Debug)]
 pub(super) struct Seen {
-    /// How many came before it.
-    pub(super) number: usize,
     pub(super) head: Vec<u8>,
     pub(super) body: Vec<u8>,
 }
@@ -181,12 +179,8 @@ async fn connection(stream: TcpStream, shared: Arc<Shared>) {
     let (mut reader, mut writer) = stream.into_split();
     let mut ahead = Vec::new();
     while let Some((head, body)) = request(&mut reader, &mut ahead).await {
-        let seen = {
-            let mut all = shared.seen.lock().unwrap();
-            let number = all.len();
-            all.push(Seen { number, head, body });
-            all[number].clone()
-        };
+        let seen = Seen { head, body };
+        shared.seen.lock().unwrap().push(seen.clone());
         shared.count(|counts| {
             counts.asked += 1;
             counts.under_way += 1;

@@ -1,0 +1,318 @@
+//! Clients that leave: their provider is left as well, and what they had spent is taken up when they come back.
+
+use super::rig::{Plan, Rig, limited};
+use super::upstream::{EVENTS, Say, Then, Upstream, response};
+use super::wire::{Ask, Client};
+use super::{RECORDED, frames};
+use outlast_dialect::Dialect;
+use serde_json::json;
+use std::time::Duration;
+use tokio::time::{Instant, timeout};
+
+/// How soon a provider is left, on the wall.
+const AT_ONCE: Duration = Duration::from_millis(250);
+const SCALE: u32 = 20;
+
+/// How long it takes, with luck, until the provider notices that the client of this request has left, when that much of
+/// the answer has come. Of some tries the third best counts: a machine can be busy.
+async fn time_to_leave(ask: &Ask, answered: &[Vec<u8>], seen: &[u8]) -> Duration {
+    let mut times = Vec::new();
+    for _ in 0..5 {
+        let say = Say::in_pieces(answered.to_vec(), Then::Silence);
+        let upstream = Upstream::start(move |_| say.clone()).await;
+        let rig = Plan::before(upstream.address, 1).start().await;
+        let mut client = Client::asking(rig.gateway, ask).await;
+        upstream.until(|counts| counts.asked == 1).await;
+        if !seen.is_empty() {
+            client.until(seen).await;
+        }
+        let begun = Instant::now();
+        drop(client);
+        upstream.until(|counts| counts.left == 1).await;
+        times.push(begun.elapsed());
+        assert_eq!(upstream.counts().asked, 1, "nothing more is asked");
+    }
+    times.sort();
+    times[2]
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_that_leaves_before_the_headers_takes_its_provider_along() {
+    limited(async {
+        for streamed in [true, false] {
+            let ask = Ask::new(Dialect::Anthropic, streamed);
+            let took = time_to_leave(&ask, &[], b"").await;
+            assert!(took < AT_ONCE, "{took:?}");
+        }
+        let took = time_to_leave(&Ask::plain("GET", "/v1/models"), &[], b"").await;
+        assert!(took < AT_ONCE, "{took:?}");
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_that_leaves_amid_an_answer_takes_its_provider_along() {
+    limited(async {
+        for (dialect, stream) in RECORDED {
+            let begun = stream.as_bytes()[..stream.len() / 2].to_vec();
+            let seen = frames(stream)[1].as_bytes();
+            let pieces = [EVENTS.into(), begun];
+            let took = time_to_leave(&Ask::new(dialect, true), &pieces, seen).await;
+            assert!(took < AT_ONCE, "{dialect:?} {took:?}");
+        }
+        let head = b"HTTP/1.1 200 OK\r\ncontent-length: 1000\r\n\r\nbegun".to_vec();
+        let took = time_to_leave(&Ask::plain("GET", "/v1/files/1"), &[head], b"begun").await;
+        assert!(took < AT_ONCE, "{took:?}");
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_that_does_not_read_is_waited_for_without_reading_on() {
+    limited(async {
+        let text = "x".repeat(2000);
+        let frame = format!(
+            "event: content_block_delta\ndata: {{\"type\":\"content_block_delta\",\"index\":0,\
+             \"delta\":{{\"type\":\"text_delta\",\"text\":\"{text}\"}}}}\n\n"
+        );
+        let many = frame.repeat(20_000).into_bytes();
+        let total = many.len();
+        let upstream = Upstream::start(move |_| {
+            Say::in_pieces(vec![EVENTS.into(), many.clone()], Then::Silence)
+        });
+        let upstream = upstream.await;
+        let rig = Plan::before(upstream.address, 1).start().await;
+        let ask = Ask::new(Dialect::Anthropic, true);
+        let mut client = Client::asking(rig.gateway, &ask).await;
+        client.until(b"xxxx").await;
+        // What is taken stays the same once everything between is full.
+        let mut taken = 0;
+        while taken != upstream.counts().taken || taken == 0 {
+            taken = upstream.counts().taken;
+            tokio::time::sleep(Duration::from_millis(300)).await;
+        }
+        assert!(taken < total / 2, "{taken} of {total}");
+        let begun = Instant::now();
+        drop(client);
+        upstream.until(|counts| counts.left == 1).await;
+        assert!(begun.elapsed() < Duration::from_secs(5));
+    })
+    .await;
+}
+
+// --- taking up ---
+
+/// A provider that refuses the first request, a gateway before it, and a client that has left its wait.
+async fn left(ask: &Ask, keeps: bool) -> Rig {
+    let mut plan = Plan::new("error:503", SCALE);
+    plan.keeps = keeps;
+    let rig = plan.start().await;
+    let client = Client::asking(rig.gateway, ask).await;
+    rig.until_held(1).await;
+    drop(client);
+    timeout(AT_ONCE * 4, rig.until_held(0)).await.unwrap();
+    assert_eq!(rig.held().await.len(), 1, "it is remembered");
+    rig
+}
+
+/// After how many attempts that request is answered, and how often the provider was asked in all.
+async fn answered(rig: &Rig, ask: &Ask) -> (u32, usize) {
+    let answer = rig.ask(ask).await;
+    assert_eq!(answer.status, 200, "{answer:?}");
+    let attempts = answer.header("x-outlast-attempts").unwrap();
+    (attempts.parse().unwrap(), rig.asked().await.len())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_sends_the_same_again_takes_up_what_it_had_spent() {
+    limited(async {
+        for (dialect, streamed) in Dialect::ALL
+            .into_iter()
+            .flat_map(|dialect| [(dialect, true), (dialect, false)])
+        {
+            let ask = Ask::new(dialect, streamed).with("x-stainless-retry-count", "0");
+            let rig = left(&ask, false).await;
+            let again = ask.saying("x-stainless-retry-count", "1");
+            assert_eq!(answered(&rig, &again).await, (2, 2), "{dialect:?}");
+            assert!(rig.held().await.is_empty());
+            // It was answered: the same words are another request now.
+            assert_eq!(answered(&rig, &again).await, (1, 3), "{dialect:?}");
+        }
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nobody_else_takes_it_up() {
+    limited(async {
+        let ask = Ask::new(Dialect::Anthropic, true).with("x-claude-code-session-id", "one");
+        let others = [
+            ask.clone().member("max_tokens", 101),
+            ask.clone()
+                .saying("x-api-key", "planted-key-of-somebody-else"),
+            ask.clone().saying("x-claude-code-session-id", "two"),
+            ask.clone().by("another-agent/1.0"),
+            Ask {
+                target: "/v1/messages?beta=true".to_owned(),
+                ..ask.clone()
+            },
+        ];
+        for other in others {
+            let rig = left(&ask, false).await;
+            assert_eq!(answered(&rig, &other).await, (1, 2), "{other:?}");
+            assert_eq!(rig.held().await.len(), 1, "it is still there");
+            assert_eq!(answered(&rig, &ask).await, (2, 3));
+        }
+    })
+    .await;
+}
+
+/// Codex writes this member in another order each time.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_members_of_a_body_may_come_in_another_order_where_a_client_does_that() {
+    limited(async {
+        let body = |metadata: &str| {
+            let body = format!(
+                r#"{{"model":"m-000","stream":true,"input":"Say hello","client_metadata":{metadata}}}"#
+            );
+            Ask::with_body("/v1/responses", body)
+        };
+        let rig = left(&body(r#"{"a":"1","b":"2"}"#), false).await;
+        let again = body(r#"{"b":"2","a":"1"}"#);
+        assert_eq!(answered(&rig, &again).await, (2, 2));
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_same_words_at_the_same_time_are_two_requests() {
+    limited(async {
+        let rig = Plan::new("error:503", SCALE).start().await;
+        let ask = Ask::new(Dialect::OpenaiChat, true);
+        let first = Client::asking(rig.gateway, &ask).await;
+        rig.until_held(1).await;
+        let second = Client::asking(rig.gateway, &ask).await;
+        let (first, second) = tokio::join!(first.answer(), second.answer());
+        let attempts = [first, second].map(|answer| {
+            assert_eq!(answer.status, 200, "{answer:?}");
+            answer.header("x-outlast-attempts").unwrap().to_owned()
+        });
+        assert_eq!(attempts, ["2", "1"]);
+        assert_eq!(rig.asked().await.len(), 3);
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_is_asked_for_a_client_that_has_left() {
+    limited(async {
+        let ask = Ask::new(Dialect::Anthropic, true);
+        let rig = left(&ask, false).await;
+        // It waits at the same gate, so that when it is let through the other's turn is over.
+        let other = ask.clone().member("max_tokens", 101);
+        assert_eq!(answered(&rig, &other).await, (1, 2));
+        let asked = rig.asked().await;
+        let sizes = asked
+            .iter()
+            .map(|asked| asked["body"]["max_tokens"].clone());
+        assert_eq!(sizes.collect::<Vec<_>>(), [json!(100), json!(101)]);
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_gateway_that_was_told_to_stop_makes_its_clients_come_back_to_the_next_one() {
+    limited(async {
+        for keeps_its_client in [true, false] {
+            let ask = Ask::new(Dialect::OpenaiResponses, true);
+            let mut plan = Plan::new("error:503", SCALE);
+            plan.keeps = true;
+            let mut rig = plan.start().await;
+            let client = Client::asking(rig.gateway, &ask).await;
+            rig.until_held(1).await;
+            let told = match keeps_its_client {
+                true => Some(tokio::spawn(client.answer())),
+                false => None,
+            };
+            rig.restart().await;
+            if let Some(told) = told {
+                let told = told.await.unwrap();
+                assert_eq!(told.status, 429, "{told:?}");
+                assert_eq!(told.header("x-should-retry"), Some("true"), "{told:?}");
+                assert!(told.header("retry-after").is_some(), "{told:?}");
+            }
+            assert_eq!(answered(&rig, &ask).await, (2, 2));
+        }
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_spent_survives_a_gateway_that_dies() {
+    limited(async {
+        // The client is still there when it happens, and when it has left before.
+        for leaves in [true, false] {
+            let ask = Ask::new(Dialect::Anthropic, true);
+            let mut plan = Plan::new("error:503", SCALE);
+            plan.keeps = true;
+            let mut rig = plan.start().await;
+            let client = Client::asking(rig.gateway, &ask).await;
+            rig.until_held(1).await;
+            let client = Some(client).filter(|_| !leaves);
+            // It is written down soon, and nobody waits for it.
+            loop {
+                let next = rig.as_after_a_crash().await;
+                if next.held().await.len() == 1 {
+                    assert_eq!(answered(&next, &ask).await, (2, 2));
+                    break;
+                }
+            }
+            drop(client);
+            rig.stop_gateway().await;
+        }
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_hold_that_had_to_end_goes_on_when_its_client_comes_back() {
+    limited(async {
+        // A document is waited for 285 s at a time.
+        let rig = Plan::new("outage:1000", 600).start().await;
+        let ask = Ask::new(Dialect::Anthropic, false).by("claude-cli/2.1.325 (external, cli)");
+        let mut attempts = Vec::new();
+        loop {
+            let answer = rig.ask(&ask).await;
+            let said: u32 = answer
+                .header("x-outlast-attempts")
+                .unwrap()
+                .parse()
+                .unwrap();
+            attempts.push(said);
+            if answer.status == 200 {
+                break;
+            }
+            assert_eq!(answer.status, 503, "{answer:?}");
+        }
+        assert!(attempts.len() > 2, "{attempts:?}");
+        assert!(attempts.is_sorted(), "{attempts:?}");
+        let asked = rig.asked().await.len();
+        assert_eq!(attempts.last().copied(), u32::try_from(asked).ok());
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_that_leaves_its_wait_is_noticed_at_once() {
+    limited(async {
+        let bytes = response("503 Odd", "retry-after: 3600\r\n", "{}");
+        let upstream = Upstream::start(move |_| Say::at_once(bytes.clone(), Then::Next)).await;
+        let rig = Plan::before(upstream.address, 1).start().await;
+        let client = Client::asking(rig.gateway, &Ask::new(Dialect::Anthropic, true)).await;
+        rig.until_held(1).await;
+        drop(client);
+        timeout(AT_ONCE * 4, rig.until_held(0)).await.unwrap();
+        assert_eq!(upstream.counts().asked, 1);
+    })
+    .await;
+}

@@ -1,0 +1,112 @@
+//! Many requests in one outage: one asks at a time, and afterwards they follow in the order in which they came.
+
+use super::rig::{Plan, Rig, limited};
+use super::upstream::{Say, Seen, Then, Upstream, response};
+use super::wire::{Ask, Client};
+use futures_util::future::join_all;
+use outlast_dialect::Dialect;
+use serde_json::Value;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+const MANY: usize = 50;
+const SCALE: u32 = 20;
+const ANSWER: &str = r#"{"choices":[{"index":0,"message":{"role":"assistant","content":"a"},"finish_reason":"stop"}]}"#;
+
+/// A provider that is down until it is told otherwise. It takes its time, so that two at once would be seen.
+async fn down() -> (Upstream, Arc<AtomicBool>) {
+    let is_up = Arc::new(AtomicBool::new(false));
+    let told = Arc::clone(&is_up);
+    let upstream = Upstream::start(move |_| match told.load(Ordering::Acquire) {
+        true => Say::at_once(response("200 OK", "", ANSWER), Then::Next),
+        false => {
+            let down = response("503 Service Unavailable", "", "{}");
+            Say::at_once(down, Then::Next).after(Duration::from_millis(30))
+        }
+    });
+    (upstream.await, is_up)
+}
+
+fn ask(number: usize) -> Ask {
+    Ask::new(Dialect::OpenaiChat, false).member("number", number)
+}
+
+fn number(seen: &Seen) -> usize {
+    let body: Value = serde_json::from_slice(&seen.body).unwrap();
+    usize::try_from(body["number"].as_u64().unwrap()).unwrap()
+}
+
+/// So many clients, one after the other, each of which waits.
+async fn all_waiting(rig: &Rig) -> Vec<Client> {
+    let mut clients = Vec::new();
+    for number in 0..MANY {
+        clients.push(Client::asking(rig.gateway, &ask(number)).await);
+        rig.until_held(number + 1).await;
+    }
+    clients
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn fifty_requests_make_one_probe_at_a_time_and_follow_in_their_order() {
+    limited(async {
+        let (upstream, is_up) = down().await;
+        let rig = Plan::before(upstream.address, SCALE).start().await;
+        let clients = all_waiting(&rig).await;
+        // The outage goes on for a few probes more.
+        let probes = upstream.counts().asked + 4;
+        let counts = upstream.until(|counts| counts.asked == probes).await;
+        assert_eq!(counts.most_under_way, 1, "one at a time");
+        is_up.store(true, Ordering::Release);
+        let answers = join_all(clients.into_iter().map(Client::answer)).await;
+        for answer in &answers {
+            assert_eq!(answer.status, 200, "{answer:?}");
+        }
+        let asked: Vec<usize> = upstream.seen().iter().map(number).collect();
+        // Those in the outage were refused, and then each is asked once.
+        let after = &asked[asked.len() - MANY..];
+        let mut each = after.to_vec();
+        each.sort_unstable();
+        assert_eq!(each, (0..MANY).collect::<Vec<_>>(), "{asked:?}");
+        // Two that are let through at nearly the same time may overtake each other on their way.
+        let is_near = |(place, number): (usize, &usize)| place.abs_diff(*number) <= 3;
+        assert!(after.iter().enumerate().all(is_near), "{after:?}");
+        let waited: u64 = answers[0]
+            .header("x-outlast-waited-ms")
+            .unwrap()
+            .parse()
+            .unwrap();
+        assert!(waited > 0);
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn another_model_and_another_key_are_not_held_up() {
+    limited(async {
+        let upstream = Upstream::start(|seen: &Seen| {
+            let is_ours = seen.holds("m-000") && seen.holds("planted-client-key");
+            match is_ours {
+                true => Say::at_once(response("503 Service Unavailable", "", "{}"), Then::Next),
+                false => Say::at_once(response("200 OK", "", ANSWER), Then::Next),
+            }
+        });
+        let upstream = upstream.await;
+        let rig = Plan::before(upstream.address, 1).start().await;
+        let _waiting = Client::asking(rig.gateway, &ask(0)).await;
+        rig.until_held(1).await;
+        for other in [
+            ask(1).model("another"),
+            ask(1).saying("x-api-key", "planted-key-of-somebody-else"),
+        ] {
+            let answer = rig.ask(&other).await;
+            assert_eq!(answer.status, 200, "{answer:?}");
+            assert_eq!(
+                answer.header("x-outlast-waited-ms"),
+                Some("0"),
+                "{answer:?}"
+            );
+        }
+    })
+    .await;
+}
