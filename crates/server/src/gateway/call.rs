@@ -167,6 +167,7 @@ impl Call {
                 }
                 Err(end) => {
                     drop(admission);
+                    self.note_attempt();
                     return self.end(end).await;
                 }
             }

@@ -407,6 +407,13 @@ impl Call {
         });
     }
 
+    /// An attempt that its client did not wait for was made all the same.
+    pub(super) fn note_attempt(&self) {
+        if let Some(hold) = &self.hold {
+            hold.update(self.progress(None), None);
+        }
+    }
+
     fn progress(&self, wake: Option<Timestamp>) -> Progress {
         Progress {
             chain: *self.state.chain(),
