@@ -6,8 +6,9 @@ use super::wire::{Ask, Client};
 use super::{RECORDED, frames};
 use outlast_dialect::Dialect;
 use serde_json::json;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
-use tokio::time::{Instant, timeout};
+use tokio::time::Instant;
 
 /// How soon a provider is left, on the wall.
 const AT_ONCE: Duration = Duration::from_millis(250);
@@ -68,6 +69,30 @@ async fn a_client_that_leaves_amid_an_answer_takes_its_provider_along() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_that_leaves_its_wait_is_noticed_at_once() {
+    limited(async {
+        let bytes = response("503 Odd", "retry-after: 3600\r\n", "{}");
+        let upstream = Upstream::start(move |_| Say::at_once(bytes.clone(), Then::Next)).await;
+        let rig = Plan::before(upstream.address, 1).start().await;
+        let mut times = Vec::new();
+        for number in 0..5 {
+            // Each at a gate of its own.
+            let ask = Ask::new(Dialect::Anthropic, true).model(&format!("m-{number}"));
+            let client = Client::asking(rig.gateway, &ask).await;
+            rig.until_held(1).await;
+            let begun = Instant::now();
+            drop(client);
+            rig.until_held(0).await;
+            times.push(begun.elapsed());
+        }
+        times.sort();
+        assert!(times[2] < AT_ONCE, "{times:?}");
+        assert_eq!(upstream.counts().asked, 5);
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_client_that_does_not_read_is_waited_for_without_reading_on() {
     limited(async {
         let text = "x".repeat(2000);
@@ -110,7 +135,7 @@ async fn left(ask: &Ask, keeps: bool) -> Rig {
     let client = Client::asking(rig.gateway, ask).await;
     rig.until_held(1).await;
     drop(client);
-    timeout(AT_ONCE * 4, rig.until_held(0)).await.unwrap();
+    rig.until_held(0).await;
     assert_eq!(rig.held().await.len(), 1, "it is remembered");
     rig
 }
@@ -138,6 +163,31 @@ async fn who_sends_the_same_again_takes_up_what_it_had_spent() {
             // It was answered: the same words are another request now.
             assert_eq!(answered(&rig, &again).await, (1, 3), "{dialect:?}");
         }
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_attempt_that_was_not_waited_for_counts_as_well() {
+    limited(async {
+        let asked = AtomicUsize::new(0);
+        let upstream = Upstream::start(move |_| match asked.fetch_add(1, Ordering::Relaxed) {
+            0 => Say::at_once(response("503 Odd", "", "{}"), Then::Next),
+            1 => Say::in_pieces(Vec::new(), Then::Silence),
+            _ => Say::at_once(response("418 Odd", "", "{}"), Then::Next),
+        });
+        let upstream = upstream.await;
+        let rig = Plan::before(upstream.address, SCALE).start().await;
+        let ask = Ask::new(Dialect::Anthropic, true);
+        let client = Client::asking(rig.gateway, &ask).await;
+        upstream.until(|counts| counts.asked == 2).await;
+        drop(client);
+        upstream.until(|counts| counts.left == 1).await;
+        rig.until_held(0).await;
+        let answer = rig.ask(&ask).await;
+        assert_eq!(answer.status, 418, "{answer:?}");
+        assert_eq!(answer.header("x-outlast-attempts"), Some("3"), "{answer:?}");
+        assert_eq!(upstream.counts().asked, 3);
     })
     .await;
 }
@@ -298,21 +348,6 @@ async fn a_hold_that_had_to_end_goes_on_when_its_client_comes_back() {
         assert!(attempts.is_sorted(), "{attempts:?}");
         let asked = rig.asked().await.len();
         assert_eq!(attempts.last().copied(), u32::try_from(asked).ok());
-    })
-    .await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_client_that_leaves_its_wait_is_noticed_at_once() {
-    limited(async {
-        let bytes = response("503 Odd", "retry-after: 3600\r\n", "{}");
-        let upstream = Upstream::start(move |_| Say::at_once(bytes.clone(), Then::Next)).await;
-        let rig = Plan::before(upstream.address, 1).start().await;
-        let client = Client::asking(rig.gateway, &Ask::new(Dialect::Anthropic, true)).await;
-        rig.until_held(1).await;
-        drop(client);
-        timeout(AT_ONCE * 4, rig.until_held(0)).await.unwrap();
-        assert_eq!(upstream.counts().asked, 1);
     })
     .await;
 }

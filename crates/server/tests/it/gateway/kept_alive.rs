@@ -111,7 +111,7 @@ async fn who_understands_interim_responses_gets_these_and_the_true_status() {
             (Dialect::OpenaiResponses, true),
         ] {
             let (answer, direct) = in_an_outage(OPENAI_PYTHON, dialect, streamed).await;
-            assert!((2..=10).contains(&answer.interims), "{answer:?}");
+            assert!((2..=20).contains(&answer.interims), "{answer:?}");
             let interim = b"HTTP/1.1 102 Processing\r\n\r\nHTTP/1.1 102 Processing\r\n\r\n";
             assert!(answer.raw.starts_with(interim), "{answer:?}");
             assert!(attempts(&answer) > 2, "the headers came with the answer");
@@ -216,8 +216,7 @@ async fn a_frame_that_is_too_long_to_be_kept_is_not_split_either() {
 
 /// A provider that keeps everybody waiting once, and then refuses.
 async fn late_refusal() -> Rig {
-    // Slow enough that a busy machine does not use up the policy's patience.
-    let mut plan = Plan::new("stall:0+error:503,times=always", 60);
+    let mut plan = Plan::new("stall:0+error:503,times=always", 150);
     plan.timeouts = Timeouts {
         first_event: Duration::from_secs(300),
         idle: Duration::from_secs(300),
@@ -236,7 +235,7 @@ async fn a_failure_after_the_headers_is_told_in_the_stream() {
         ] {
             let rig = late_refusal().await;
             let ask = Ask::new(dialect, true).by(agent);
-            let ask = ask.with("x-outlast-policy", "standard");
+            let ask = ask.with("x-outlast-policy", "patient");
             let answer = rig.ask(&ask).await;
             assert_eq!(answer.status, 200, "{answer:?}");
             assert!(answer.is_whole, "{answer:?}");
@@ -267,7 +266,7 @@ async fn a_failure_after_the_beginning_of_a_document_is_the_document() {
         ] {
             let rig = late_refusal().await;
             let ask = Ask::new(dialect, false).by(agent);
-            let ask = ask.with("x-outlast-policy", "standard");
+            let ask = ask.with("x-outlast-policy", "patient");
             let answer = rig.ask(&ask).await;
             assert!(answer.is_whole && answer.status == 200, "{answer:?}");
             assert!(answer.text().starts_with('\n'), "{answer:?}");
