@@ -2,17 +2,25 @@
 //!
 //! Invariants: one call sends one request; nothing is decompressed, followed or added that the caller did not ask for.
 
-use super::http::{address, base_url, broken, build, client};
+mod plain;
+
+use super::http::{address, base_url, broken, build, client, headers};
 use super::{Error, HttpSettings, SettingError};
 use ::http::{HeaderMap, Method, StatusCode};
 use bytes::Bytes;
+use plain::Plain;
 use reqwest::{Client, Url};
 
 /// The way to one provider for requests that are passed on.
 #[derive(Clone, Debug)]
-pub struct Forwarder {
-    client: Client,
-    base: Url,
+pub struct Forwarder(Way);
+
+#[derive(Clone, Debug)]
+enum Way {
+    /// Nothing is between us and the provider.
+    Plain(Plain),
+    /// A secure channel, or a proxy.
+    Client(Client, Url),
 }
 
 /// A response whose body is still coming.
@@ -22,50 +30,75 @@ pub struct Forwarded {
     pub status: StatusCode,
     /// The headers.
     pub headers: HeaderMap,
-    response: reqwest::Response,
+    body: Body,
+}
+
+#[derive(Debug)]
+enum Body {
+    Plain(plain::Body),
+    Client(reqwest::Response),
 }
 
 impl Forwarder {
     /// The way to that provider.
     pub fn new(settings: &HttpSettings) -> Result<Self, SettingError> {
         let base = base_url(&settings.base_url)?;
+        let own = headers(&settings.headers)?;
+        if let Some(plain) = Plain::new(settings, &base, own) {
+            return Ok(Self(Way::Plain(plain)));
+        }
         let client = client(settings, &base)?
             .no_gzip()
             .tcp_nodelay(true)
             // Many answers may be under way at once, and each connection was paid for.
             .pool_max_idle_per_host(usize::MAX);
-        let client = build(client)?;
-        Ok(Self { client, base })
+        Ok(Self(Way::Client(build(client)?, base)))
     }
 
     /// Passes a request on; the answer comes when its headers do. `path` may have a query.
     pub async fn send(
         &self,
-        (method, path): (Method, &str),
+        asked: (Method, &str),
         headers: HeaderMap,
         body: Bytes,
     ) -> Result<Forwarded, Error> {
-        let url = address(&self.base, path);
-        let mut request = self.client.request(method, url).headers(headers);
-        if !body.is_empty() {
-            request = request.body(body);
+        match &self.0 {
+            Way::Plain(plain) => {
+                let (status, headers, body) = plain.send(asked, headers, body).await?;
+                Ok(Forwarded {
+                    status,
+                    headers,
+                    body: Body::Plain(body),
+                })
+            }
+            Way::Client(client, base) => {
+                let url = address(base, asked.1);
+                let request = client.request(asked.0, url).headers(headers);
+                let request = match body.is_empty() {
+                    true => request,
+                    false => request.body(body),
+                };
+                let response = Box::pin(request.send()).await;
+                let mut response = response.map_err(|error| broken::error(&error))?;
+                Ok(Forwarded {
+                    status: response.status(),
+                    headers: std::mem::take(response.headers_mut()),
+                    body: Body::Client(response),
+                })
+            }
         }
-        let mut response = request
-            .send()
-            .await
-            .map_err(|error| broken::error(&error))?;
-        Ok(Forwarded {
-            status: response.status(),
-            headers: std::mem::take(response.headers_mut()),
-            response,
-        })
     }
 }
 
 impl Forwarded {
     /// The next piece of the body, as it came; `None` at its end.
     pub async fn chunk(&mut self) -> Result<Option<Bytes>, Error> {
-        let chunk = self.response.chunk().await;
-        chunk.map_err(|error| broken::error(&error))
+        match &mut self.body {
+            Body::Plain(body) => body.next().await,
+            Body::Client(response) => {
+                let chunk = response.chunk().await;
+                chunk.map_err(|error| broken::error(&error))
+            }
+        }
     }
 }

@@ -196,7 +196,7 @@ pub(super) fn base_url(text: &str) -> Result<Url, SettingError> {
     Ok(url)
 }
 
-fn headers(headers: &[(String, SecretString)]) -> Result<HeaderMap, SettingError> {
+pub(super) fn headers(headers: &[(String, SecretString)]) -> Result<HeaderMap, SettingError> {
     headers
         .iter()
         .map(|(name, value)| header(name, value.expose_secret()))

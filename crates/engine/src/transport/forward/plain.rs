@@ -1,0 +1,294 @@
+//! The short way to a provider that is reached without a secure channel and without a proxy: HTTP/1.1 over connections
+//! of our own, which are kept.
+//!
+//! What the general client does for every request (layers, tasks, an address taken apart) costs more than all else that a
+//! gateway does. Here a request is one write, and a response is read by whoever waits for it.
+//! Invariants: one call sends one request; a connection is used again only after a response that was read to its end.
+
+mod body;
+mod head;
+
+pub(super) use body::Body;
+
+use super::super::http::address;
+use super::super::{Error, HttpSettings};
+use ::http::{HeaderMap, Method, StatusCode};
+use bytes::{Bytes, BytesMut};
+use head::Head;
+use outlast_kernel::failure::IoKind;
+use reqwest::Url;
+use std::collections::VecDeque;
+use std::io::{self, IoSlice};
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::time::Instant;
+
+/// How long a connection is kept that nobody uses.
+const IDLE_TIME: Duration = Duration::from_secs(90);
+/// How much is read at once.
+const READ_BYTES: usize = 16 << 10;
+/// Written by itself, a body that is smaller than this would cost more than its copy.
+const SMALL_BODY: usize = 16 << 10;
+
+/// A provider that is reached that way. Clones share its connections.
+#[derive(Clone, Debug)]
+pub(super) struct Plain(Arc<Inner>);
+
+struct Inner {
+    base: Url,
+    /// The name and the port, as requests name them.
+    authority: String,
+    /// Headers that every request carries which does not bring its own.
+    headers: HeaderMap,
+    connect_timeout: Duration,
+    idle: Mutex<VecDeque<Idle>>,
+}
+
+/// What its headers hold is never printed.
+impl std::fmt::Debug for Inner {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Plain").field(&self.authority).finish()
+    }
+}
+
+/// A connection that nobody uses.
+struct Idle {
+    connection: Connection,
+    since: Instant,
+}
+
+/// A connection, and what was read of it and not used yet.
+#[derive(Debug)]
+struct Connection {
+    stream: TcpStream,
+    input: BytesMut,
+}
+
+impl Plain {
+    /// The way to the provider with that address, if this is one for it.
+    pub(super) fn new(settings: &HttpSettings, base: &Url, headers: HeaderMap) -> Option<Self> {
+        if base.scheme() != "http" || settings.proxies.http.is_some() {
+            return None;
+        }
+        let host = base.host_str()?;
+        let authority = match base.port() {
+            Some(port) => format!("{host}:{port}"),
+            None => host.to_owned(),
+        };
+        Some(Self(Arc::new(Inner {
+            base: base.clone(),
+            authority,
+            headers,
+            connect_timeout: settings.connect_timeout,
+            idle: Mutex::default(),
+        })))
+    }
+
+    /// Passes a request on; the answer comes when its headers do.
+    pub(super) async fn send(
+        &self,
+        (method, path): (Method, &str),
+        headers: HeaderMap,
+        body: Bytes,
+    ) -> Result<(StatusCode, HeaderMap, Body), Error> {
+        let mut connection = match self.take_idle() {
+            Some(connection) => connection,
+            None => self.connect().await?,
+        };
+        let request = self.request((&method, path), &headers, &body);
+        // A provider may refuse a request before it has read all of it, and then its answer says more than the error.
+        let written = connection.write(request, &body).await;
+        let head = match (connection.head().await, written) {
+            (Ok(head), _) => head,
+            (Err(_), Err(error)) => return Err(broken(&error)),
+            (Err(error), Ok(())) => return Err(error),
+        };
+        let Head {
+            status, headers, ..
+        } = head;
+        let framing = head.framing.of(&method, status);
+        let keeper = head.keeps_alive.then(|| self.clone());
+        Ok((status, headers, Body::new(connection, framing, keeper)))
+    }
+
+    fn request(
+        &self,
+        (method, path): (&Method, &str),
+        headers: &HeaderMap,
+        body: &[u8],
+    ) -> Vec<u8> {
+        let url = address(&self.0.base, path);
+        let target = (url.path(), url.query());
+        let own = self.0.headers.iter();
+        let own = own.filter(|(name, _)| !headers.contains_key(*name));
+        let mut request = head::Request {
+            bytes: Vec::with_capacity(
+                1024 + if body.len() < SMALL_BODY {
+                    body.len()
+                } else {
+                    0
+                },
+            ),
+        };
+        request.begin(method, target, &self.0.authority);
+        for (name, value) in headers.iter().chain(own) {
+            request.header(name.as_str(), value.as_bytes());
+        }
+        let expects_body = matches!(*method, Method::POST | Method::PUT | Method::PATCH);
+        request.end((expects_body || !body.is_empty()).then_some(body.len()));
+        if body.len() < SMALL_BODY {
+            request.bytes.extend_from_slice(body);
+        }
+        request.bytes
+    }
+}
+
+// --- connections ---
+
+impl Plain {
+    async fn connect(&self) -> Result<Connection, Error> {
+        let connecting = async {
+            let mut last = io::Error::from(io::ErrorKind::AddrNotAvailable);
+            for address in self.addresses().await? {
+                match TcpStream::connect(address).await {
+                    Ok(stream) => return Ok(stream),
+                    Err(error) => last = error,
+                }
+            }
+            Err(failed(IoKind::Connect, &last))
+        };
+        let limit = self.0.connect_timeout;
+        let stream = match limit.is_zero() {
+            true => connecting.await?,
+            false => tokio::time::timeout(limit, connecting)
+                .await
+                .map_err(|_| Error {
+                    io: IoKind::Timeout,
+                    message: "the connection took too long".to_owned(),
+                })??,
+        };
+        // Requests and frames are small and wait for nothing.
+        stream.set_nodelay(true).ok();
+        Ok(Connection {
+            stream,
+            input: BytesMut::new(),
+        })
+    }
+
+    async fn addresses(&self) -> Result<Vec<SocketAddr>, Error> {
+        let port = self.0.base.port_or_known_default().unwrap_or(80);
+        // Brackets around an address belong to the URL only.
+        let host = self.0.base.host_str().unwrap_or_default();
+        let host = host.trim_start_matches('[').trim_end_matches(']');
+        let found = tokio::net::lookup_host((host, port)).await;
+        Ok(found
+            .map_err(|error| failed(IoKind::Dns, &error))?
+            .collect())
+    }
+
+    /// A connection that was kept and is still there.
+    fn take_idle(&self) -> Option<Connection> {
+        loop {
+            let idle = self.idle().pop_back()?;
+            if idle.since.elapsed() < IDLE_TIME && idle.connection.is_quiet() {
+                return Some(idle.connection);
+            }
+        }
+    }
+
+    fn keep(&self, connection: Connection) {
+        let since = Instant::now();
+        let mut idle = self.idle();
+        while idle
+            .front()
+            .is_some_and(|oldest| since - oldest.since >= IDLE_TIME)
+        {
+            idle.pop_front();
+        }
+        idle.push_back(Idle { connection, since });
+    }
+
+    fn idle(&self) -> std::sync::MutexGuard<'_, VecDeque<Idle>> {
+        self.0.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Connection {
+    /// Whether it is open and nothing was said that nobody asked for.
+    fn is_quiet(&self) -> bool {
+        let nothing_yet = self.stream.try_read(&mut [0]);
+        nothing_yet.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
+    }
+
+    async fn write(&mut self, request: Vec<u8>, body: &[u8]) -> io::Result<()> {
+        if body.len() < SMALL_BODY {
+            return self.stream.write_all(&request).await;
+        }
+        let pieces = &mut [IoSlice::new(&request), IoSlice::new(body)];
+        let mut pieces = &mut pieces[..];
+        while !pieces.is_empty() {
+            match self.stream.write_vectored(pieces).await? {
+                0 => return Err(io::ErrorKind::WriteZero.into()),
+                written => IoSlice::advance_slices(&mut pieces, written),
+            }
+        }
+        Ok(())
+    }
+
+    /// The head of the response; what is behind it stays in the input.
+    async fn head(&mut self) -> Result<Head, Error> {
+        loop {
+            if !self.input.is_empty()
+                && let Some(head) = Head::take(&mut self.input)?
+            {
+                if !head.status.is_informational() {
+                    return Ok(head);
+                }
+                continue;
+            }
+            if self.fill().await.map_err(|error| broken(&error))? == 0 {
+                return Err(Error {
+                    io: IoKind::Reset,
+                    message: "the connection was closed before a response came".to_owned(),
+                });
+            }
+        }
+    }
+
+    /// Reads what there is; zero at the end.
+    async fn fill(&mut self) -> io::Result<usize> {
+        self.input.reserve(READ_BYTES);
+        self.stream.read_buf(&mut self.input).await
+    }
+}
+
+fn broken(error: &io::Error) -> Error {
+    let io = match error.kind() {
+        io::ErrorKind::TimedOut => IoKind::Timeout,
+        io::ErrorKind::ConnectionReset
+        | io::ErrorKind::ConnectionAborted
+        | io::ErrorKind::BrokenPipe => IoKind::Reset,
+        _ => IoKind::Other,
+    };
+    failed(io, error)
+}
+
+fn failed(io: IoKind, error: &io::Error) -> Error {
+    Error {
+        io,
+        message: error.to_string(),
+    }
+}
+
+fn unreadable(message: &str) -> Error {
+    Error {
+        io: IoKind::Protocol,
+        message: message.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

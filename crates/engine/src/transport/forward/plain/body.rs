@@ -1,0 +1,187 @@
+//! The body of a response, as it comes.
+//!
+//! Invariants: a body that ends before its end is an error; what chunks are made of is taken out and nothing else, and
+//! what came together is handed on together. All that is kept is bounded.
+
+use super::super::super::Error;
+use super::head::Framing;
+use super::{Connection, Plain, broken, unreadable};
+use bytes::{Buf, Bytes, BytesMut};
+use outlast_kernel::failure::IoKind;
+
+/// The longest line between chunks, and the most that may stand behind the last one.
+const LONGEST_LINE: usize = 4 << 10;
+const MOST_TRAILERS: usize = 64 << 10;
+
+/// A body that is being read.
+#[derive(Debug)]
+pub(crate) struct Body {
+    /// Gone when the body has ended.
+    connection: Option<Connection>,
+    rest: Rest,
+    /// Who takes the connection back.
+    keeper: Option<Plain>,
+}
+
+/// What is still to come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Rest {
+    Length(u64),
+    Chunks(Place),
+    UntilClosed,
+}
+
+/// Where among its chunks a body is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    /// Before the length of a chunk.
+    Size,
+    /// So much of a chunk is missing.
+    Data(u64),
+    /// Before the end of a chunk's line.
+    AfterData,
+    /// Behind the last chunk; so much was read there.
+    Trailers(usize),
+    End,
+}
+
+impl Body {
+    pub(super) fn new(connection: Connection, framing: Framing, keeper: Option<Plain>) -> Self {
+        Self {
+            connection: Some(connection),
+            rest: match framing {
+                Framing::Length(length) => Rest::Length(length),
+                Framing::Chunked => Rest::Chunks(Place::Size),
+                Framing::UntilClosed => Rest::UntilClosed,
+            },
+            keeper,
+        }
+    }
+
+    /// The next piece; `None` at the end. May be dropped while it waits.
+    pub(crate) async fn next(&mut self) -> Result<Option<Bytes>, Error> {
+        loop {
+            let Some(connection) = &mut self.connection else {
+                return Ok(None);
+            };
+            let piece = self.rest.take(&mut connection.input)?;
+            if self.rest.is_over() {
+                self.give_back();
+            }
+            if !piece.is_empty() {
+                return Ok(Some(piece));
+            }
+            let Some(connection) = &mut self.connection else {
+                return Ok(None);
+            };
+            let read = connection.fill().await.map_err(|error| broken(&error))?;
+            if read > 0 {
+                continue;
+            }
+            self.connection = None;
+            return match self.rest {
+                Rest::UntilClosed => Ok(None),
+                Rest::Length(_) | Rest::Chunks(_) => Err(Error {
+                    io: IoKind::Truncated,
+                    message: "the connection was closed within the response".to_owned(),
+                }),
+            };
+        }
+    }
+
+    fn give_back(&mut self) {
+        let connection = self.connection.take();
+        if let (Some(connection), Some(keeper)) = (connection, self.keeper.take())
+            && connection.input.is_empty()
+        {
+            keeper.keep(connection);
+        }
+    }
+}
+
+impl Rest {
+    fn is_over(self) -> bool {
+        matches!(self, Self::Length(0) | Self::Chunks(Place::End))
+    }
+
+    /// Takes what belongs to the body off the input; nothing means that there must be more.
+    fn take(&mut self, input: &mut BytesMut) -> Result<Bytes, Error> {
+        match self {
+            Self::UntilClosed => Ok(input.split().freeze()),
+            Self::Length(left) => {
+                let all = usize::try_from(*left).unwrap_or(usize::MAX);
+                let piece = input.split_to(all.min(input.len())).freeze();
+                *left -= piece.len() as u64;
+                Ok(piece)
+            }
+            Self::Chunks(place) => place.take(input),
+        }
+    }
+}
+
+impl Place {
+    /// Takes the data of all chunks that are there, moved together within the buffer in which they came.
+    fn take(&mut self, input: &mut BytesMut) -> Result<Bytes, Error> {
+        let (mut read, mut written) = (0, 0);
+        while read < input.len() && *self != Self::End {
+            let rest = &input[read..];
+            match *self {
+                Self::Data(left) => {
+                    let length = usize::try_from(left).unwrap_or(usize::MAX).min(rest.len());
+                    if written != read {
+                        input.copy_within(read..read + length, written);
+                    }
+                    (read, written) = (read + length, written + length);
+                    *self = match left - length as u64 {
+                        0 => Self::AfterData,
+                        left => Self::Data(left),
+                    };
+                }
+                Self::Size | Self::AfterData | Self::Trailers(_) => {
+                    let Some(line) = line(rest)? else { break };
+                    *self = self.behind(&rest[..line])?;
+                    read += line + 2;
+                }
+                Self::End => {}
+            }
+        }
+        let data = input.split_to(written).freeze();
+        input.advance(read - written);
+        Ok(data)
+    }
+
+    /// Where the body is behind that line.
+    fn behind(self, line: &[u8]) -> Result<Self, Error> {
+        match (self, line) {
+            (Self::AfterData, b"") => Ok(Self::Size),
+            (Self::Trailers(_), b"") => Ok(Self::End),
+            (Self::Trailers(read), _) if read + line.len() < MOST_TRAILERS => {
+                Ok(Self::Trailers(read + line.len()))
+            }
+            (Self::Size, _) => match size(line) {
+                Some(0) => Ok(Self::Trailers(0)),
+                Some(size) => Ok(Self::Data(size)),
+                None => Err(unreadable("the length of a chunk is not one")),
+            },
+            _ => Err(unreadable("the chunks of the response do not fit together")),
+        }
+    }
+}
+
+/// How long the line is that begins here, without its end; `None` when it is not all there.
+fn line(rest: &[u8]) -> Result<Option<usize>, Error> {
+    let end = memchr::memchr(b'\n', &rest[..rest.len().min(LONGEST_LINE)]);
+    match end {
+        Some(end) if end > 0 && rest[end - 1] == b'\r' => Ok(Some(end - 1)),
+        None if rest.len() < LONGEST_LINE => Ok(None),
+        Some(_) | None => Err(unreadable("a line between chunks does not end")),
+    }
+}
+
+/// The length of a chunk: hexadecimal digits, and perhaps something behind a semicolon that nobody needs.
+fn size(line: &[u8]) -> Option<u64> {
+    let digits = line.split(|byte| *byte == b';').next()?.trim_ascii_end();
+    let is_number = !digits.is_empty() && digits.iter().all(u8::is_ascii_hexdigit);
+    let digits = std::str::from_utf8(digits).ok().filter(|_| is_number)?;
+    u64::from_str_radix(digits, 16).ok()
+}

@@ -1,0 +1,168 @@
+//! The head of a request as bytes, and that of a response from them.
+
+use super::super::super::Error;
+use super::unreadable;
+use ::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
+use bytes::{Bytes, BytesMut};
+
+/// The most that a head may have.
+const LONGEST_HEAD: usize = 256 << 10;
+const MOST_HEADERS: usize = 128;
+
+// --- requests ---
+
+/// A request that is being written down.
+pub(super) struct Request {
+    pub(super) bytes: Vec<u8>,
+}
+
+impl Request {
+    pub(super) fn begin(
+        &mut self,
+        method: &Method,
+        (path, query): (&str, Option<&str>),
+        authority: &str,
+    ) {
+        self.push(&[method.as_str().as_bytes(), b" ", path.as_bytes()]);
+        if let Some(query) = query {
+            self.push(&[b"?", query.as_bytes()]);
+        }
+        self.push(&[b" HTTP/1.1\r\n"]);
+        self.header("host", authority.as_bytes());
+    }
+
+    pub(super) fn header(&mut self, name: &str, value: &[u8]) {
+        self.push(&[name.as_bytes(), b": ", value, b"\r\n"]);
+    }
+
+    /// Ends the head; a body of that length follows.
+    pub(super) fn end(&mut self, length: Option<usize>) {
+        if let Some(length) = length {
+            self.header("content-length", length.to_string().as_bytes());
+        }
+        self.push(&[b"\r\n"]);
+    }
+
+    fn push(&mut self, pieces: &[&[u8]]) {
+        for piece in pieces {
+            self.bytes.extend_from_slice(piece);
+        }
+    }
+}
+
+// --- responses ---
+
+/// The head of a response.
+#[derive(Debug)]
+pub(super) struct Head {
+    pub(super) status: StatusCode,
+    pub(super) headers: HeaderMap,
+    pub(super) framing: Framing,
+    /// Whether another request may follow over the same connection.
+    pub(super) keeps_alive: bool,
+}
+
+/// How the end of a body is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Framing {
+    /// By its length.
+    Length(u64),
+    Chunked,
+    /// By the end of the connection.
+    UntilClosed,
+}
+
+impl Framing {
+    /// The same for the answer to a request of that kind: some have no body, whatever the headers say.
+    pub(super) fn of(self, method: &Method, status: StatusCode) -> Self {
+        let bodiless = matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
+        match *method == Method::HEAD || bodiless {
+            true => Self::Length(0),
+            false => self,
+        }
+    }
+}
+
+impl Head {
+    /// Takes the head off the input when all of it is there.
+    pub(super) fn take(input: &mut BytesMut) -> Result<Option<Self>, Error> {
+        let mut fields = [httparse::EMPTY_HEADER; MOST_HEADERS];
+        let mut response = httparse::Response::new(&mut fields);
+        let parsed = response.parse(input);
+        let length = match parsed.map_err(|error| unreadable(&error.to_string()))? {
+            httparse::Status::Complete(length) => length,
+            httparse::Status::Partial if input.len() > LONGEST_HEAD => {
+                return Err(unreadable("the head of the response is too long"));
+            }
+            httparse::Status::Partial => return Ok(None),
+        };
+        let status = StatusCode::from_u16(response.code.unwrap_or_default());
+        let status = status.map_err(|error| unreadable(&error.to_string()))?;
+        if status == StatusCode::SWITCHING_PROTOCOLS {
+            return Err(unreadable("the provider wants another protocol"));
+        }
+        let is_new = response.version == Some(1);
+        // The values are pieces of one copy: the input may be many times larger, and headers live long.
+        let copy = Bytes::copy_from_slice(&input[..length]);
+        let headers = headers(response.headers, (input, &copy))?;
+        let framing = framing(&headers, is_new)?;
+        let keeps_alive = is_new && framing != Framing::UntilClosed && !says_close(&headers);
+        bytes::Buf::advance(input, length);
+        Ok(Some(Self {
+            status,
+            headers,
+            framing,
+            keeps_alive,
+        }))
+    }
+}
+
+fn headers(
+    fields: &[httparse::Header<'_>],
+    (input, copy): (&[u8], &Bytes),
+) -> Result<HeaderMap, Error> {
+    let mut headers = HeaderMap::with_capacity(fields.len() + 8);
+    for field in fields {
+        let name = HeaderName::from_bytes(field.name.as_bytes());
+        let name = name.map_err(|error| unreadable(&error.to_string()))?;
+        // Where in the input it is, it is in the copy.
+        let begin = field.value.as_ptr().addr() - input.as_ptr().addr();
+        let value = copy.slice(begin..begin + field.value.len());
+        let value = HeaderValue::from_maybe_shared(value);
+        headers.append(name, value.map_err(|error| unreadable(&error.to_string()))?);
+    }
+    Ok(headers)
+}
+
+/// Two ways that contradict each other are an attack or a mistake; neither is believed.
+fn framing(headers: &HeaderMap, is_new: bool) -> Result<Framing, Error> {
+    let encodings = headers.get_all(header::TRANSFER_ENCODING);
+    let last = encodings.iter().next_back();
+    if let Some(last) = last {
+        let word = last.as_bytes().rsplit(|byte| *byte == b',').next();
+        let word = word.unwrap_or_default().trim_ascii();
+        return match word.eq_ignore_ascii_case(b"chunked") && is_new {
+            true => Ok(Framing::Chunked),
+            false => Ok(Framing::UntilClosed),
+        };
+    }
+    let mut length = None;
+    for value in headers.get_all(header::CONTENT_LENGTH) {
+        let digits = value
+            .to_str()
+            .ok()
+            .filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
+        let this = digits.and_then(|digits| digits.parse::<u64>().ok());
+        if this.is_none() || length.is_some_and(|before| Some(before) != this) {
+            return Err(unreadable("the length of the response is not one"));
+        }
+        length = this;
+    }
+    Ok(length.map_or(Framing::UntilClosed, Framing::Length))
+}
+
+fn says_close(headers: &HeaderMap) -> bool {
+    let values = headers.get_all(header::CONNECTION).iter();
+    let mut words = values.flat_map(|value| value.as_bytes().split(|byte| *byte == b','));
+    words.any(|word| word.trim_ascii().eq_ignore_ascii_case(b"close"))
+}
