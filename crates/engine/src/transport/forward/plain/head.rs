@@ -104,8 +104,12 @@ impl Head {
         let is_new = response.version == Some(1);
         // The values are pieces of one copy: the input may be many times larger, and headers live long.
         let copy = Bytes::copy_from_slice(&input[..length]);
-        let headers = headers(response.headers, (input, &copy))?;
+        let mut headers = headers(response.headers, (input, &copy))?;
         let framing = framing(&headers, is_new)?;
+        if !matches!(framing, Framing::Length(_)) {
+            // Beside chunks a length says nothing, and may mislead whoever comes next.
+            headers.remove(header::CONTENT_LENGTH);
+        }
         let keeps_alive = is_new && framing != Framing::UntilClosed && !says_close(&headers);
         bytes::Buf::advance(input, length);
         Ok(Some(Self {
@@ -134,7 +138,7 @@ fn headers(
     Ok(headers)
 }
 
-/// Two ways that contradict each other are an attack or a mistake; neither is believed.
+/// Chunks count before any length; lengths that contradict each other are an attack or a mistake, and not believed.
 fn framing(headers: &HeaderMap, is_new: bool) -> Result<Framing, Error> {
     let encodings = headers.get_all(header::TRANSFER_ENCODING);
     let last = encodings.iter().next_back();
