@@ -27,12 +27,15 @@ struct Short<Out: Write>(Out);
 
 impl<Out: Write> Write for Short<Out> {
     fn write(&mut self, lines: &[u8]) -> io::Result<usize> {
+        let mut all = String::new();
         for line in lines.split(|byte| *byte == b'\n') {
             let event: Value = serde_json::from_slice(line).unwrap_or_default();
             if let Some(line) = short(&event) {
-                writeln!(self.0, "{line}")?;
+                all.push_str(&line);
+                all.push('\n');
             }
         }
+        self.0.write_all(all.as_bytes())?;
         Ok(lines.len())
     }
 

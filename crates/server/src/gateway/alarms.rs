@@ -10,9 +10,13 @@ use std::collections::BTreeMap;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 use tokio::sync::Notify;
 
 type Key = (Timestamp, u64);
+
+/// How long the timer sleeps at most.
+const LOOK: Duration = Duration::from_secs(60);
 
 /// All alarms of a gateway. Clones share the one timer.
 #[derive(Clone)]
@@ -29,6 +33,8 @@ struct Inner {
 struct Set {
     wakers: BTreeMap<Key, Waker>,
     count: u64,
+    /// Until when the timer sleeps: only for an earlier alarm is it woken. Most are dropped long before their time.
+    sleeps_until: Timestamp,
 }
 
 /// Ready once its time has come.
@@ -65,8 +71,8 @@ impl Inner {
         self.set.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Wakes whoever is due; the answer is when the next one is.
-    fn ring(&self) -> Option<Timestamp> {
+    /// Wakes whoever is due; the answer is until when the timer may sleep.
+    fn ring(&self) -> Timestamp {
         let now = self.clock.now();
         let due: Vec<Waker> = {
             let mut set = self.set();
@@ -76,7 +82,12 @@ impl Inner {
                 .collect()
         };
         due.into_iter().for_each(Waker::wake);
-        self.set().wakers.keys().next().map(|(at, _)| *at)
+        // Once in a while it is looked whether anybody is left.
+        let look = now + LOOK;
+        let mut set = self.set();
+        let next = set.wakers.keys().next().map(|(at, _)| *at);
+        set.sleeps_until = next.map_or(look, |next| next.min(look));
+        set.sleeps_until
     }
 }
 
@@ -85,10 +96,7 @@ async fn run(inner: Weak<Inner>) {
         let Some(alarms) = inner.upgrade() else {
             return;
         };
-        let next = alarms.ring();
-        // Once in a while it is looked whether anybody is left.
-        let look = alarms.clock.now() + std::time::Duration::from_secs(60);
-        let until = next.map_or(look, |next| next.min(look));
+        let until = alarms.ring();
         tokio::select! {
             () = alarms.clock.sleep_until(until) => {}
             () = alarms.earlier.notified() => {}
@@ -116,10 +124,11 @@ impl Future for Alarm {
             }
         };
         self.key = Some(key);
-        let is_first = set.wakers.keys().next().is_none_or(|first| key < *first);
+        let is_earlier = at < set.sleeps_until;
+        set.sleeps_until = set.sleeps_until.min(at);
         set.wakers.insert(key, context.waker().clone());
         drop(set);
-        if is_first {
+        if is_earlier {
             inner.earlier.notify_one();
         }
         Poll::Pending
@@ -138,7 +147,6 @@ impl Drop for Alarm {
 mod tests {
     use super::*;
     use outlast_engine::clock::TimerClock;
-    use std::time::Duration;
 
     #[tokio::test(start_paused = true)]
     async fn each_alarm_goes_off_at_its_time_whatever_the_order_in_which_they_were_set() {

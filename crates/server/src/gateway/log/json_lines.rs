@@ -12,6 +12,8 @@ use std::time::Duration;
 
 /// The most that waits to be written, in bytes.
 const WAITING_LIMIT: usize = 1024 * 1024;
+/// What is said within this time is written together: a thread that is woken for each line costs more than the line.
+const TOGETHER: Duration = Duration::from_millis(20);
 /// How long the end of the program waits for a reader that is slow.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
@@ -140,7 +142,10 @@ impl Shared {
             }
             let has_nothing = |state: &mut State| state.waiting.is_empty() && !state.is_over;
             let waited = self.filled.wait_while(state, has_nothing);
-            let mut state = waited.unwrap_or_else(PoisonError::into_inner);
+            let state = waited.unwrap_or_else(PoisonError::into_inner);
+            let goes_on = |state: &mut State| !state.is_over;
+            let waited = self.filled.wait_timeout_while(state, TOGETHER, goes_on);
+            let (mut state, _) = waited.unwrap_or_else(PoisonError::into_inner);
             if state.waiting.is_empty() {
                 return;
             }
