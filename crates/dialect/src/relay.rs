@@ -14,6 +14,7 @@ mod opening;
 mod own;
 mod passing;
 mod quick;
+mod whole;
 mod wire;
 
 pub use asked::Asked;

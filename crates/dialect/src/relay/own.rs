@@ -1,5 +1,6 @@
 //! What a proxy says itself, and how it looks at what is no stream.
 
+use super::whole;
 use crate::answer::frame;
 use crate::{Dialect, Interruption, Problem};
 use outlast_kernel::Timestamp;
@@ -40,6 +41,9 @@ impl Dialect {
         body: &[u8],
         now: Timestamp,
     ) -> Result<(), Box<Failure>> {
+        if whole::is_fine(self, body) {
+            return Ok(());
+        }
         let text = String::from_utf8_lossy(body);
         match self.read_whole(provider, &text, now) {
             Err(_) if self == Self::OpenaiResponses && is_under_way(&text) => Ok(()),
