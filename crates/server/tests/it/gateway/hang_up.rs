@@ -346,8 +346,14 @@ async fn a_hold_that_had_to_end_goes_on_when_its_client_comes_back() {
         }
         assert!(attempts.len() > 2, "{attempts:?}");
         assert!(attempts.is_sorted(), "{attempts:?}");
-        let asked = rig.asked().await.len();
-        assert_eq!(attempts.last().copied(), u32::try_from(asked).ok());
+        // One that is under way when a hold ends may not have reached the provider.
+        let asked = u32::try_from(rig.asked().await.len()).unwrap();
+        let holds = u32::try_from(attempts.len()).unwrap();
+        let last = attempts[attempts.len() - 1];
+        assert!(
+            (asked..=asked + holds).contains(&last),
+            "{asked} {attempts:?}"
+        );
     })
     .await;
 }

@@ -251,7 +251,7 @@ async fn a_failure_after_the_headers_is_told_in_the_stream() {
             };
             assert_eq!(frames(&body).len(), count, "{answer:?}");
             assert!(body.starts_with(name), "{answer:?}");
-            assert_eq!(rig.asked().await.len(), 3);
+            assert!(rig.asked().await.len() >= 3);
         }
     })
     .await;
