@@ -10,8 +10,12 @@ use serde_json::value::RawValue;
 /// Whether that body is an answer without any doubt.
 pub(super) fn is_fine(dialect: Dialect, body: &[u8]) -> bool {
     match dialect {
-        Dialect::OpenaiChat => serde_json::from_slice(body).is_ok_and(Completion::is_fine),
-        Dialect::Anthropic => serde_json::from_slice(body).is_ok_and(Message::is_fine),
+        Dialect::OpenaiChat => {
+            serde_json::from_slice(body).is_ok_and(|read: Completion<'_>| read.is_fine())
+        }
+        Dialect::Anthropic => {
+            serde_json::from_slice(body).is_ok_and(|read: Message<'_>| read.is_fine())
+        }
         Dialect::OpenaiResponses => false,
     }
 }
@@ -43,9 +47,9 @@ struct Said<'a> {
 }
 
 impl Completion<'_> {
-    fn is_fine(self) -> bool {
-        let (choice,) = self.choices;
-        let said = choice.message;
+    fn is_fine(&self) -> bool {
+        let (choice,) = &self.choices;
+        let said = &choice.message;
         self.error.is_none()
             && choice.error.is_none()
             && choice.index == 0
@@ -64,7 +68,7 @@ struct Message<'a> {
 }
 
 impl Message<'_> {
-    fn is_fine(self) -> bool {
+    fn is_fine(&self) -> bool {
         self.content.get().starts_with('[') && self.error.is_none()
     }
 }
