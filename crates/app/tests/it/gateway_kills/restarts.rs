@@ -153,7 +153,7 @@ fn two_gateways_of_one_home_do_not_get_in_each_others_way() {
     let first = Gateway::on(outlast, port, &mock.url());
     let answer = ask(&first.address, &request);
     assert_eq!(answer.status, 200);
-    assert!(first.said().contains("taken_up"), "{}", first.said());
+    first.wait_until_it_says("taken_up");
 }
 
 #[test]
