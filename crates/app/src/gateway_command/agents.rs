@@ -79,7 +79,7 @@ pub(super) struct Base<'a> {
 
 /// The paths of OpenAI begin with this, but for those of a ChatGPT login.
 pub(super) const OPENAI_PATH: &str = "/v1";
-/// What Codex asks when it is logged in with ChatGPT: there the gateway's upstream is https://chatgpt.com.
+/// What Codex asks when it is logged in with ChatGPT: there the gateway's upstream is <https://chatgpt.com>.
 pub(super) const CHATGPT_PATH: &str = "/backend-api/codex";
 pub(super) const CHATGPT_HOST: &str = "chatgpt.com";
 
