@@ -30,16 +30,19 @@ pub trait RetryStrategy: Send + Sync {
 
 /// A policy of the kernel and a clock: the strategy of every door of Outlast.
 pub struct PolicyRetry {
-    policy: Policy,
+    policy: Arc<Policy>,
+    rules: Rules,
     clock: Arc<dyn Clock>,
     entropy: Mutex<fastrand::Rng>,
 }
 
 impl PolicyRetry {
     /// That policy by that clock.
-    pub fn new(policy: Policy, clock: Arc<dyn Clock>) -> Self {
+    pub fn new(policy: impl Into<Arc<Policy>>, clock: Arc<dyn Clock>) -> Self {
         let entropy = Mutex::new(fastrand::Rng::new());
+        let policy = policy.into();
         Self {
+            rules: Rules::from(&*policy),
             policy,
             clock,
             entropy,
@@ -72,6 +75,6 @@ impl RetryStrategy for PolicyRetry {
     }
 
     fn rules(&self) -> Rules {
-        Rules::from(&self.policy)
+        self.rules
     }
 }

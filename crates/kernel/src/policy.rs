@@ -154,15 +154,20 @@ impl Policy {
         self.max_delay.unwrap_or(LONGEST_DELAY).min(LONGEST_DELAY)
     }
 
-    /// The number of retries whose delays fit into `budget`, by bisection: sums only grow.
+    /// The number of retries whose delays fit into `budget`, by bisection: sums only grow. Most are few, so the search
+    /// begins among those.
     fn retries_within(&self, budget: Duration) -> Option<u32> {
-        if self.total_nanos(u32::MAX) <= budget.as_nanos() {
+        let exceeds = |retry: u32| self.total_nanos(retry) > budget.as_nanos();
+        if !exceeds(u32::MAX) {
             return None;
         }
-        let (mut fits, mut spent) = (0_u32, u32::MAX);
+        let (mut fits, mut spent) = (0_u32, 1_u32);
+        while !exceeds(spent) {
+            (fits, spent) = (spent, spent.saturating_mul(4));
+        }
         while fits < spent {
             let middle = fits + (spent - fits) / 2;
-            if self.total_nanos(middle) > budget.as_nanos() {
+            if exceeds(middle) {
                 spent = middle;
             } else {
                 fits = middle + 1;

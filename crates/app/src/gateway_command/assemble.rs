@@ -55,14 +55,16 @@ impl Workshop {
         [anthropic, openai]: &[Settings; 2],
     ) -> anyhow::Result<Upstreams> {
         let gateway = &anthropic.gateway;
+        let policies = gateway.policies.iter().cloned();
+        let policies = policies.map(|(path, policy)| (path, Arc::new(policy)));
         check_client(gateway.client.as_deref())?;
         let upstreams = Upstreams {
             anthropic: self
                 .upstream(ANTHROPIC, anthropic, &gateway.anthropic)
                 .await?,
             openai: self.upstream(OPENAI, openai, &gateway.openai).await?,
-            policy: gateway.policy.clone(),
-            policies: gateway.policies.clone(),
+            policy: gateway.policy.clone().into(),
+            policies: policies.collect(),
             client: gateway.client.clone(),
             timeouts: gateway.timeouts,
             least_throughput: gateway.min_throughput,

@@ -10,7 +10,7 @@ use super::asked::Asked;
 use super::attempt::{Answer, Attempt, Failed};
 use super::client::{Ending, Keeping, stated_timeout};
 use super::holds::{Command, Hold};
-use super::keep::{Keeper, Kept};
+use super::keep::{Happened, Keeper, Kept};
 use super::log::{Event as Said, What};
 use super::metrics::Counted;
 use super::reply::Reply;
@@ -18,7 +18,6 @@ use super::shared::Shared;
 use super::socket::Socket;
 use super::upstreams::Upstreams;
 use super::waiting::Admitted;
-use http::{HeaderMap, HeaderValue};
 use outlast_engine::accounts::Chosen;
 use outlast_engine::desk::Seat;
 use outlast_engine::{RetryStrategy, strategy::PolicyRetry};
@@ -101,7 +100,7 @@ impl Call {
             shared.metrics.resent(asked.profile.name);
         }
         let keeping = Keeping::new(asked.profile, asked.form(), asked.begun).limited_to(stated);
-        let strategy = PolicyRetry::new(asked.policy.clone(), Arc::clone(&shared.clock));
+        let strategy = PolicyRetry::new(Arc::clone(&asked.policy), Arc::clone(&shared.clock));
         let rules = match asked.route.is_retried() {
             true => strategy.rules(),
             false => Rules::NONE,
@@ -193,11 +192,11 @@ impl Call {
             clock: &*shared.clock,
             alarms: &shared.alarms,
         };
-        let headers = said(&self.asked.id, &self.trouble, self.account.as_ref());
+        let happened = happened(&self.asked.id, &self.trouble, self.account.as_ref());
         let mut keeper = Keeper {
             reply: &mut self.reply,
             keeping: &mut self.keeping,
-            headers: &headers,
+            happened,
             is_streamed: self.asked.is_streamed,
             shared: &shared,
         };
@@ -218,9 +217,9 @@ impl Call {
         }
     }
 
-    /// The headers that say what happened so far.
-    pub(super) fn said(&self) -> HeaderMap {
-        said(&self.asked.id, &self.trouble, self.account.as_ref())
+    /// What happened so far.
+    pub(super) fn happened(&self) -> Happened<'_> {
+        happened(&self.asked.id, &self.trouble, self.account.as_ref())
     }
 }
 
@@ -234,23 +233,18 @@ async fn cancelled(hold: Option<&Hold>) {
     std::future::pending().await
 }
 
-/// The headers that say what happened so far.
-fn said(id: &str, trouble: &Trouble, account: Option<&Chosen>) -> HeaderMap {
-    let mut headers = HeaderMap::with_capacity(12);
-    let waited = outlast_kernel::time::millis(trouble.waited);
-    headers.insert("x-outlast-attempts", trouble.attempts.into());
-    headers.insert("x-outlast-waited-ms", waited.into());
-    let name = account.map(|account| account.name.as_str());
-    for (header, value) in [
-        ("x-outlast-request-id", Some(id)),
-        ("x-outlast-account", name),
-    ] {
-        // A name that no header can hold is left out.
-        if let Some(value) = value.and_then(|value| HeaderValue::from_str(value).ok()) {
-            headers.insert(header, value);
-        }
+/// What happened so far, without borrowing all of a call.
+pub(super) fn happened<'a>(
+    id: &'a str,
+    trouble: &Trouble,
+    account: Option<&'a Chosen>,
+) -> Happened<'a> {
+    Happened {
+        id,
+        attempts: trouble.attempts,
+        waited: trouble.waited,
+        account: account.map(|account| account.name.as_str()),
     }
-    headers
 }
 
 impl Call {

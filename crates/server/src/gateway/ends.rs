@@ -183,7 +183,7 @@ impl Call {
             let wait = hint.map(|hint| hint.wait(now));
             rewrite_retry_headers(self.asked.profile, &mut headers, wait, false);
         }
-        headers.extend(self.said());
+        self.happened().add_to(&mut headers);
         if let (true, Ok(why)) = (why.is_budget(), HeaderValue::from_str(&why.to_string())) {
             headers.insert("x-outlast-gave-up", why);
         }
@@ -227,7 +227,7 @@ impl Call {
     }
 
     fn own_headers(&self) -> HeaderMap {
-        let mut headers = self.said();
+        let mut headers = self.happened().headers();
         headers.insert(
             header::CONTENT_TYPE,
             HeaderValue::from_static("application/json"),

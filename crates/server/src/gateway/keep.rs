@@ -4,9 +4,46 @@ use super::client::{Act, Ending, Keeping};
 use super::reply::Reply;
 use super::shared::Shared;
 use bytes::Bytes;
-use http::{HeaderMap, HeaderValue, StatusCode, header};
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use std::io;
 use std::pin::pin;
+use std::time::Duration;
+
+const ATTEMPTS: HeaderName = HeaderName::from_static("x-outlast-attempts");
+const WAITED: HeaderName = HeaderName::from_static("x-outlast-waited-ms");
+const REQUEST_ID: HeaderName = HeaderName::from_static("x-outlast-request-id");
+const ACCOUNT: HeaderName = HeaderName::from_static("x-outlast-account");
+
+/// What happened to a request so far, for the headers of its response. They are made when they are sent: most requests
+/// wait for long, or not at all.
+#[derive(Clone, Copy)]
+pub(super) struct Happened<'a> {
+    pub(super) id: &'a str,
+    pub(super) attempts: u32,
+    pub(super) waited: Duration,
+    /// The name of the account that was asked with.
+    pub(super) account: Option<&'a str>,
+}
+
+impl Happened<'_> {
+    pub(super) fn headers(self) -> HeaderMap {
+        let mut headers = HeaderMap::with_capacity(12);
+        self.add_to(&mut headers);
+        headers
+    }
+
+    pub(super) fn add_to(self, headers: &mut HeaderMap) {
+        let waited = outlast_kernel::time::millis(self.waited);
+        headers.insert(ATTEMPTS, self.attempts.into());
+        headers.insert(WAITED, waited.into());
+        for (header, value) in [(REQUEST_ID, Some(self.id)), (ACCOUNT, self.account)] {
+            // A name that no header can hold is left out.
+            if let Some(value) = value.and_then(|value| HeaderValue::from_str(value).ok()) {
+                headers.insert(header, value);
+            }
+        }
+    }
+}
 
 /// How it ended.
 pub(super) enum Kept<T> {
@@ -23,7 +60,7 @@ pub(super) struct Keeper<'a> {
     pub(super) reply: &'a mut Reply,
     pub(super) keeping: &'a mut Keeping,
     /// What the head says of this request when it has to be sent early.
-    pub(super) headers: &'a HeaderMap,
+    pub(super) happened: Happened<'a>,
     pub(super) is_streamed: bool,
     pub(super) shared: &'a Shared,
 }
@@ -58,7 +95,7 @@ impl Keeper<'_> {
                 self.reply.interim().await?;
             }
             Act::Commit => {
-                let headers = early_headers(self.headers, self.is_streamed);
+                let headers = early_headers(self.happened, self.is_streamed);
                 self.reply.head(StatusCode::OK, &headers, None);
                 self.reply.flush().await?;
             }
@@ -73,8 +110,8 @@ impl Keeper<'_> {
 }
 
 /// The head of a response of which nothing is known yet but its form.
-fn early_headers(ours: &HeaderMap, is_streamed: bool) -> HeaderMap {
-    let mut headers = ours.clone();
+fn early_headers(happened: Happened<'_>, is_streamed: bool) -> HeaderMap {
+    let mut headers = happened.headers();
     let form = match is_streamed {
         true => "text/event-stream; charset=utf-8",
         false => "application/json",

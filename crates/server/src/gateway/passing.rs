@@ -38,7 +38,7 @@ impl Call {
         let (status, body) = (answer.status, answer.body);
         if !self.reply.has_begun() {
             let mut headers = answer.headers;
-            headers.extend(self.said());
+            self.happened().add_to(&mut headers);
             self.reply.head(status, &headers, answer.length);
         } else if self.asked.is_streamed && !matches!(body, AnswerBody::Events(_)) {
             let message = "the provider answered with a document instead of a stream";

@@ -15,9 +15,9 @@ pub struct Upstreams {
     /// Who is asked in the dialects of Chat Completions and of Responses.
     pub openai: Upstream,
     /// The policy of requests for which no other is named.
-    pub policy: Policy,
+    pub policy: Arc<Policy>,
     /// The policies of paths that begin like that; the longest counts.
-    pub policies: Vec<(String, Policy)>,
+    pub policies: Vec<(String, Arc<Policy>)>,
     /// The client that is assumed, whoever asks.
     pub client: Option<String>,
     /// How long signs of life are waited for.
@@ -48,7 +48,7 @@ impl Upstreams {
     }
 
     /// The policy of requests for that path.
-    pub(super) fn policy(&self, path: &str) -> &Policy {
+    pub(super) fn policy(&self, path: &str) -> &Arc<Policy> {
         let named = self.policies.iter();
         named
             .filter(|(prefix, _)| path.starts_with(prefix.as_str()))

@@ -3,7 +3,7 @@
 //! Invariants: a wait is written down before it begins, and said; being held by the gate costs no attempt; nobody is held
 //! for longer than its policy would wait.
 
-use super::call::{Call, End, Trouble};
+use super::call::{Call, End, Trouble, happened};
 use super::holds::{About, Command, Identity, Progress};
 use super::keep::{Keeper, Kept};
 use super::log::What;
@@ -234,11 +234,12 @@ impl Call {
 
     /// Does what keeps the client until the work is done.
     async fn keep<T>(&mut self, work: impl Future<Output = T>) -> Kept<T> {
-        let (shared, headers) = (Arc::clone(&self.shared), self.said());
+        let shared = Arc::clone(&self.shared);
+        let happened = happened(&self.asked.id, &self.trouble, self.account.as_ref());
         let mut keeper = Keeper {
             reply: &mut self.reply,
             keeping: &mut self.keeping,
-            headers: &headers,
+            happened,
             is_streamed: self.asked.is_streamed,
             shared: &shared,
         };
@@ -306,7 +307,7 @@ impl Call {
         let first = if has_budget { since } else { begun };
         let limit = self.patience().map(|patience| first + patience);
         let shared = Arc::clone(&self.shared);
-        let headers = self.said();
+        let happened = happened(&self.asked.id, &self.trouble, self.account.as_ref());
         let Some(hold) = &self.hold else {
             return Ok(Woken::OwnTime);
         };
@@ -326,7 +327,7 @@ impl Call {
         let mut keeper = Keeper {
             reply: &mut self.reply,
             keeping: &mut self.keeping,
-            headers: &headers,
+            happened,
             is_streamed: self.asked.is_streamed,
             shared: &shared,
         };

@@ -12,9 +12,12 @@ pub fn recognise(headers: &HeaderMap, forced: Option<&str>) -> &'static Profile 
     if let Some(profile) = forced.and_then(named) {
         return profile;
     }
+    let agent = headers.get(USER_AGENT);
+    let agent = agent.and_then(|agent| agent.to_str().ok());
+    let agent = agent.unwrap_or_default();
     table::ALL
         .iter()
-        .find(|profile| has_marks(profile, headers))
+        .find(|profile| has_marks(profile, agent, headers))
         .unwrap_or(&table::UNKNOWN)
 }
 
@@ -27,19 +30,18 @@ pub fn named(name: &str) -> Option<&'static Profile> {
         .find(|profile| profile.name.eq_ignore_ascii_case(name))
 }
 
-fn has_marks(profile: &Profile, headers: &HeaderMap) -> bool {
+fn has_marks(profile: &Profile, agent: &str, headers: &HeaderMap) -> bool {
     profile
         .marks
         .iter()
-        .any(|signs| signs.iter().all(|sign| is_there(*sign, headers)))
+        .any(|signs| signs.iter().all(|sign| is_there(*sign, agent, headers)))
 }
 
-fn is_there(sign: Sign, headers: &HeaderMap) -> bool {
+fn is_there(sign: Sign, agent: &str, headers: &HeaderMap) -> bool {
     let value = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
-    let agent = || value(USER_AGENT.as_str()).unwrap_or_default();
     match sign {
-        Sign::AgentBegins(text) => agent().starts_with(text),
-        Sign::AgentHas(text) => agent().contains(text),
+        Sign::AgentBegins(text) => agent.starts_with(text),
+        Sign::AgentHas(text) => agent.contains(text),
         Sign::Says(name, wanted) => {
             value(name).is_some_and(|value| value.eq_ignore_ascii_case(wanted))
         }

@@ -128,7 +128,7 @@ fn setup(provider: SocketAddr, clock: Arc<dyn Clock>) -> Setup {
         upstreams: Upstreams {
             anthropic: upstream("anthropic"),
             openai: upstream("openai"),
-            policy: Policy::named("overnight").unwrap(),
+            policy: Policy::named("overnight").unwrap().into(),
             policies: Vec::new(),
             client: None,
             timeouts: Timeouts::default(),

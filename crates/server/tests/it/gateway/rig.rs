@@ -255,7 +255,7 @@ impl Rig {
         Upstreams {
             anthropic: upstream("anthropic"),
             openai: upstream("openai"),
-            policy: Policy::named("overnight").unwrap(),
+            policy: Policy::named("overnight").unwrap().into(),
             policies: Vec::new(),
             client: None,
             timeouts: self.plan.timeouts,
