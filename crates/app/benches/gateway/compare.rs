@@ -41,6 +41,7 @@ impl Kind {
 /// What a slice showed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Figures {
+    pub(crate) requests: usize,
     /// Milliseconds of a core for each request; nothing is known of the provider itself.
     pub(crate) cpu: Option<f64>,
     /// How much of its core the system used.
@@ -158,6 +159,7 @@ impl Figures {
     fn of(outcome: &Outcome, used: Option<Duration>) -> Self {
         let used = used.map(|used| used.as_secs_f64());
         Self {
+            requests: outcome.requests,
             cpu: used.map(|used| used * 1000.0 / outcome.requests as f64),
             busy: used.unwrap_or_default() / outcome.took.as_secs_f64(),
             per_second: outcome.per_second(),

@@ -173,6 +173,7 @@ fn typical(rounds: &[Figures]) -> Option<Figures> {
     let of = |figure: fn(&Figures) -> f64| middle(rounds.iter().map(figure).collect());
     let time = |figure: fn(&Figures) -> f64| of(figure).map(std::time::Duration::from_secs_f64);
     Some(Figures {
+        requests: rounds.iter().map(|figures| figures.requests).sum(),
         cpu: middle(rounds.iter().filter_map(|figures| figures.cpu).collect()),
         busy: of(|figures| figures.busy)?,
         per_second: of(|figures| figures.per_second)?,
