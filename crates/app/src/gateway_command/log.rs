@@ -1,126 +1,127 @@
-//! What is said of requests on stderr: lines of JSON, or short lines made of them.
+//! What is said of requests on stderr: lines of JSON, or short lines for people.
 //!
-//! Invariant: whoever says something does not wait for the reader; lines are made and written by a thread of the log's.
+//! Invariant: whoever says something does not wait for the reader, and a line costs less than the request that it is
+//! about. What clients and providers wrote is cleaned before it is shown.
 
 use crate::cli::LogForm;
 use crate::run_view::{one_line, whole};
 use outlast_kernel::Timestamp;
 use outlast_kernel::time::{Span, millis};
 use outlast_kernel::verdict::Cause;
-use outlast_server::gateway::log::{JsonLines, Level, Sink};
-use serde_json::Value;
+use outlast_server::gateway::log::{
+    self, Event, Level, Lines, Outcome, Record, Sink, What, cleaned, cleaned_path,
+};
 use std::io::{self, Write};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 /// Who is told what happens.
 pub(super) fn sink(form: LogForm) -> io::Result<Arc<dyn Sink>> {
     Ok(match form {
         LogForm::Off => Arc::new(()),
-        LogForm::Json => Arc::new(JsonLines::new(io::stderr(), Level::Info)?),
-        LogForm::Text => Arc::new(JsonLines::new(Short(io::stderr()), Level::Info)?),
+        LogForm::Json => Arc::new(Lines::new(io::stderr(), Level::Info, log::json)?),
+        LogForm::Text => Arc::new(Lines::new(io::stderr(), Level::Info, short)?),
     })
 }
 
-/// Takes whole lines of JSON, and writes short ones for people.
-struct Short<Out: Write>(Out);
-
-impl<Out: Write> Write for Short<Out> {
-    fn write(&mut self, lines: &[u8]) -> io::Result<usize> {
-        let mut all = String::new();
-        for line in lines.split(|byte| *byte == b'\n') {
-            let event: Value = serde_json::from_slice(line).unwrap_or_default();
-            if let Some(line) = short(&event) {
-                all.push_str(&line);
-                all.push('\n');
-            }
-        }
-        self.0.write_all(all.as_bytes())?;
-        Ok(lines.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.0.flush()
+/// The form of a short line, for events that are for people.
+fn short(event: &Event<'_>, out: &mut Vec<u8>) {
+    let before = out.len();
+    write_clock(event.at, out);
+    match words(event, out) {
+        Ok(true) => out.push(b'\n'),
+        // Writing to memory does not fail.
+        Ok(false) | Err(_) => out.truncate(before),
     }
 }
 
-/// An event in words, if it is one for people.
-fn short(event: &Value) -> Option<String> {
-    let text = |name: &str| one_line(event[name].as_str().unwrap_or_default());
-    let time = time(event, "time")?;
-    let words = match event["event"].as_str()? {
-        "waiting" => format!("⚠ {}: {}", text("request"), waiting(event, time)),
-        "taken_up" => format!(
-            "● {}: its client sent it again; it goes on after {} attempts",
-            text("request"),
-            event["attempts"]
-        ),
-        "finished" => finished(event),
-        "refused" => format!("✗ refused ({}): {}", event["status"], text("message")),
-        "reload" if event["problem"].is_string() => {
-            format!("✗ the settings are not taken: {}", text("problem"))
+/// Writes an event in words, if it is one for people.
+fn words(event: &Event<'_>, out: &mut Vec<u8>) -> io::Result<bool> {
+    let id = event.request.unwrap_or_default();
+    match event.what {
+        What::Waiting {
+            cause,
+            attempt,
+            wake,
+        } => {
+            let cause = cause.phrase();
+            let next = next_try(wake, event.at);
+            write!(out, " ⚠ {id}: {cause} (attempt {attempt}), {next}")?;
         }
-        "reload" => "● the settings are read again".to_owned(),
-        "drain" => format!(
-            "● ending: {} requests are under way, {} wait",
-            event["in_flight"], event["held"]
-        ),
-        "left_out" => format!("⚠ {} events are left out", event["events"]),
-        _ => return None,
-    };
-    Some(format!("{} {words}", clock(time)))
+        What::TakenUp { attempts, .. } => write!(
+            out,
+            " ● {id}: its client sent it again; it goes on after {attempts} attempts"
+        )?,
+        What::Finished(record) => finished(record, id, out)?,
+        What::Refused {
+            status, message, ..
+        } => write!(out, " ✗ refused ({status}): {}", shown(message))?,
+        What::Reload { problem: None } => write!(out, " ● the settings are read again")?,
+        What::Reload {
+            problem: Some(problem),
+        } => write!(out, " ✗ the settings are not taken: {}", shown(problem))?,
+        What::Drain { in_flight, held } => write!(
+            out,
+            " ● ending: {in_flight} requests are under way, {held} wait"
+        )?,
+        What::LeftOut { events } => write!(out, " ⚠ {events} events are left out")?,
+        _ => return Ok(false),
+    }
+    Ok(true)
 }
 
-fn waiting(event: &Value, now: Timestamp) -> String {
-    let cause = cause(event).unwrap_or("failed");
-    let next = match self::time(event, "wake") {
+fn next_try(wake: Option<Timestamp>, now: Timestamp) -> String {
+    match wake {
         Some(wake) => {
             let seconds = millis(wake.since(now)).div_ceil(1000);
             format!("next try in {}", whole(Duration::from_secs(seconds)))
         }
         None => "waiting for its turn".to_owned(),
-    };
-    format!("{cause} (attempt {}), {next}", event["attempt"])
+    }
 }
 
-fn finished(event: &Value) -> String {
-    let text = |name: &str| one_line(event[name].as_str().unwrap_or_default());
-    let number = |name: &str| event[name].as_u64().unwrap_or_default();
-    let what = match event["model"].is_string() {
-        true => text("model"),
-        false => text("path"),
+fn finished(record: &Record<'_>, id: &str, out: &mut Vec<u8>) -> io::Result<()> {
+    let (mark, outcome) = match record.outcome {
+        Outcome::Answered => ("✓", "answered"),
+        Outcome::Failed => ("✗", "failed"),
+        Outcome::Broken => ("✗", "broke off"),
+        Outcome::SentBack => ("↻", "its client comes back"),
+        Outcome::Left => ("–", "its client left"),
+        Outcome::Cancelled => ("■", "cancelled"),
     };
-    let (mark, outcome) = match event["outcome"].as_str() {
-        Some("answered") => ("✓", "answered"),
-        Some("failed") => ("✗", "failed"),
-        Some("broken") => ("✗", "broke off"),
-        Some("sent_back") => ("↻", "its client comes back"),
-        Some("left") => ("–", "its client left"),
-        _ => ("■", "cancelled"),
+    let what = match record.model {
+        Some(model) => shown(model),
+        None => one_line(&cleaned_path(record.path)),
     };
-    let cause = cause(event).map_or(String::new(), |cause| format!(": {cause}"));
-    let took = Span(Duration::from_millis(number("duration_ms")));
-    let more = match number("attempts") {
-        0 | 1 => String::new(),
-        attempts => {
-            let waited = whole(Duration::from_millis(number("waited_ms")));
-            format!(", {attempts} attempts, waited {waited}")
-        }
-    };
-    let (id, client) = (text("request"), text("client"));
-    format!("{mark} {id}: {client} {what} {outcome}{cause} ({took}{more})")
+    write!(out, " {mark} {id}: {} {what} {outcome}", record.client)?;
+    if let Some(cause) = record.cause.map(Cause::phrase) {
+        write!(out, ": {cause}")?;
+    }
+    let took = Duration::from_millis(millis(record.duration));
+    write!(out, " ({}", Span(took))?;
+    if record.attempts > 1 {
+        let waited = whole(record.waited);
+        write!(out, ", {} attempts, waited {waited}", record.attempts)?;
+    }
+    write!(out, ")")
 }
 
-fn cause(event: &Value) -> Option<&'static str> {
-    let cause: Cause = serde_json::from_value(event["cause"].clone()).ok()?;
-    Some(cause.phrase())
+/// A text from outside, as it can be shown.
+fn shown(text: &str) -> String {
+    one_line(&cleaned(text))
 }
 
-fn time(event: &Value, name: &str) -> Option<Timestamp> {
-    event[name].as_str()?.parse().ok()
+/// Writes the time of day, to the second. It is worked out once for all lines of that second.
+fn write_clock(time: Timestamp, out: &mut Vec<u8>) {
+    static LAST: Mutex<(u64, String)> = Mutex::new((0, String::new()));
+    let second = time.as_millis() / 1000;
+    let mut last = LAST.lock().unwrap_or_else(PoisonError::into_inner);
+    if last.0 != second || last.1.is_empty() {
+        *last = (second, clock(time));
+    }
+    out.extend_from_slice(last.1.as_bytes());
 }
 
-/// The time of day, to the second.
 fn clock(time: Timestamp) -> String {
     let millis = i64::try_from(time.as_millis()).unwrap_or(i64::MAX);
     match jiff::Timestamp::from_millisecond(millis) {
@@ -135,30 +136,120 @@ fn clock(time: Timestamp) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use outlast_dialect::Dialect;
 
-    const EVENTS: &str = r#"
-{"time":"2027-01-15T08:00:00Z","level":"info","event":"listening","address":"127.0.0.1:4180","version":"0.1.0"}
-{"time":"2027-01-15T08:00:01Z","level":"warn","request":"req-1","event":"waiting","cause":"overloaded","attempt":2,"wake":"2027-01-15T08:00:11Z"}
-{"time":"2027-01-15T08:00:02Z","level":"warn","request":"req-2","event":"waiting","cause":"usage_limit","attempt":1,"wake":null}
-{"time":"2027-01-15T08:00:03Z","level":"info","request":"req-1","event":"taken_up","attempts":2,"resent":1,"since":"2027-01-15T08:00:00Z"}
-{"time":"2027-01-15T08:00:12Z","level":"info","request":"req-1","event":"finished","client":"claude-code","dialect":"anthropic","model":"claude-opus-4-5","method":"POST","path":"/v1/messages","status":200,"attempts":3,"waited_ms":10500,"duration_ms":12250,"bytes_in":1,"bytes_out":2,"outcome":"answered"}
-{"time":"2027-01-15T08:00:13Z","level":"error","request":"req-2","event":"finished","client":"codex","dialect":"other","method":"POST","path":"/v1/files\u001b[2J","status":401,"attempts":1,"waited_ms":0,"duration_ms":80,"bytes_in":1,"bytes_out":2,"outcome":"failed","cause":"auth"}
-{"time":"2027-01-15T08:00:14Z","level":"warn","request":"req-3","event":"finished","client":"codex","model":"gpt-5.1","attempts":9,"waited_ms":3600000,"duration_ms":3601000,"outcome":"sent_back","cause":"server_error"}
-{"time":"2027-01-15T08:00:15Z","level":"warn","event":"refused","status":403,"kind":"unknown_host","message":"`evil.example` is not a name of this gateway"}
-{"time":"2027-01-15T08:00:16Z","level":"info","event":"reload"}
-{"time":"2027-01-15T08:00:17Z","level":"error","event":"reload","problem":"outlast.toml:3:1: no such setting"}
-{"time":"2027-01-15T08:00:18Z","level":"info","event":"drain","in_flight":3,"held":2}
-not json
-{"time":"2027-01-15T08:00:19Z","level":"warn","event":"left_out","events":7}
-"#;
+    fn record() -> Record<'static> {
+        Record {
+            id: "req-1",
+            begun: Timestamp::default(),
+            client: "claude-code",
+            dialect: Some(Dialect::Anthropic),
+            model: Some("claude-opus-4-5"),
+            account: None,
+            method: "POST",
+            path: "/v1/messages",
+            status: Some(200),
+            attempts: 3,
+            waited: Duration::from_millis(10_500),
+            duration: Duration::from_millis(12_250),
+            first_byte: None,
+            bytes_in: 1,
+            bytes_out: 2,
+            outcome: Outcome::Answered,
+            cause: None,
+        }
+    }
 
-    #[test]
-    fn what_happens_is_said_in_short_lines() {
-        let mut said = Short(Vec::new());
-        said.write_all(EVENTS.as_bytes()).unwrap();
-        let said = String::from_utf8(said.0).unwrap();
+    fn said(all: &[(Option<&str>, What<'_>)]) -> String {
+        let mut said = Vec::new();
+        for (request, what) in all {
+            let at = Timestamp::from_millis(1_800_000_000_000);
+            let (request, what) = (*request, *what);
+            short(&Event { at, request, what }, &mut said);
+        }
+        let said = String::from_utf8(said).unwrap();
         // The time of day is that of the machine.
         let lines = said.lines().map(|line| line.split_at(8).1);
-        insta::assert_snapshot!(lines.collect::<Vec<_>>().join("\n"));
+        lines.collect::<Vec<_>>().join("\n")
+    }
+
+    #[test]
+    fn what_happens_to_requests_is_said_in_short_lines() {
+        let at = Timestamp::from_millis(1_800_000_000_000);
+        let waiting = |cause, attempt, wake| What::Waiting {
+            cause,
+            attempt,
+            wake,
+        };
+        let refused = Record {
+            client: "codex",
+            model: None,
+            path: "/v1/files\u{1b}[2J?key=secret",
+            attempts: 1,
+            duration: Duration::from_micros(80_999),
+            outcome: Outcome::Failed,
+            cause: Some(Cause::Auth),
+            ..record()
+        };
+        let sent_back = Record {
+            client: "codex",
+            model: Some("gpt-5.1"),
+            attempts: 9,
+            waited: Duration::from_secs(3600),
+            duration: Duration::from_secs(3601),
+            outcome: Outcome::SentBack,
+            cause: Some(Cause::ServerError),
+            ..record()
+        };
+        let taken_up = What::TakenUp {
+            attempts: 2,
+            resent: 1,
+            since: at,
+        };
+        let wake = Some(at + Duration::from_secs(10));
+        insta::assert_snapshot!(said(&[
+            (Some("req-1"), waiting(Cause::Overloaded, 2, wake)),
+            (Some("req-2"), waiting(Cause::UsageLimit, 1, None)),
+            (Some("req-1"), taken_up),
+            (Some("req-1"), What::Finished(&record())),
+            (Some("req-2"), What::Finished(&refused)),
+            (Some("req-3"), What::Finished(&sent_back)),
+        ]));
+    }
+
+    #[test]
+    fn what_happens_to_the_gateway_is_said_in_short_lines() {
+        let listening = What::Listening {
+            address: "127.0.0.1:4180".parse().unwrap(),
+            version: "0.1.0",
+        };
+        let refused = What::Refused {
+            status: 403,
+            kind: "unknown_host",
+            message: "`evil.example` is not a name of this gateway",
+        };
+        let problem = Some("outlast.toml:3:1: no such setting");
+        let (in_flight, held) = (3, 2);
+        let all = [
+            listening,
+            refused,
+            What::Reload { problem: None },
+            What::Reload { problem },
+            What::Drain { in_flight, held },
+            What::LeftOut { events: 7 },
+        ];
+        insta::assert_snapshot!(said(&all.map(|what| (None, what))));
+    }
+
+    #[test]
+    fn no_line_is_made_of_what_is_not_for_people() {
+        let failed = What::AttemptFailed {
+            cause: Cause::Overloaded,
+            attempt: 1,
+            status: Some(529),
+            account: None,
+            message: "Overloaded",
+        };
+        assert_eq!(said(&[(Some("req-1"), failed)]), "");
     }
 }

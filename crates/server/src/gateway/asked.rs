@@ -269,8 +269,9 @@ fn mark(headers: &HeaderMap) -> Box<str> {
         return "no-key".into();
     }
     let hash = hash.finalize();
-    let mark = hash.iter().take(5).map(|byte| format!("{byte:02x}"));
-    format!("key-{}", mark.collect::<String>()).into()
+    let halves = hash.iter().take(5).flat_map(|byte| [byte >> 4, byte & 15]);
+    let digits = halves.filter_map(|half| char::from_digit(half.into(), 16));
+    "key-".chars().chain(digits).collect::<String>().into()
 }
 
 /// The headers that go on to the provider. Where the answer is looked at, it may not be compressed.

@@ -4,9 +4,9 @@
 //! and bounded before it is written; saying something never waits for whoever reads it.
 //! Not here: numbers (see `metrics`), and where the lines go (the app decides).
 
-mod json_lines;
+mod lines;
 
-pub use json_lines::JsonLines;
+pub use lines::{Form, Lines, json};
 
 use outlast_dialect::Dialect;
 use outlast_kernel::Timestamp;
@@ -141,6 +141,11 @@ pub enum What<'a> {
         /// How many of them wait.
         held: u64,
     },
+    /// Nobody read for so long that this much was not written.
+    LeftOut {
+        /// How many events.
+        events: u64,
+    },
 }
 
 /// One request, when it is over.
@@ -252,7 +257,8 @@ impl What<'_> {
             Self::Listening { .. } | Self::TakenUp { .. } | Self::Drain { .. } => Level::Info,
             Self::Reload { problem: None } => Level::Info,
             Self::Reload { problem: Some(_) } => Level::Error,
-            Self::Waiting { .. } | Self::AttemptFailed { .. } | Self::Refused { .. } => Level::Warn,
+            Self::Waiting { .. } | Self::AttemptFailed { .. } => Level::Warn,
+            Self::Refused { .. } | Self::LeftOut { .. } => Level::Warn,
             Self::Finished(record) => match record.outcome {
                 Outcome::Answered | Outcome::Left | Outcome::Cancelled => Level::Info,
                 Outcome::SentBack => Level::Warn,
@@ -270,7 +276,7 @@ pub(super) fn name_of(dialect: Option<Dialect>) -> &'static str {
 // --- writing values down ---
 
 /// A text from outside as it may be kept and shown.
-pub(super) fn cleaned(text: &str) -> Cow<'_, str> {
+pub fn cleaned(text: &str) -> Cow<'_, str> {
     if text.len() <= TEXT_LIMIT && !text.contains(text::is_unwanted) {
         return text::without_secrets(text);
     }
@@ -282,7 +288,7 @@ pub(super) fn cleaned(text: &str) -> Cow<'_, str> {
 }
 
 /// A path without its query, as it may be kept and shown.
-pub(super) fn cleaned_path(path: &str) -> Cow<'_, str> {
+pub fn cleaned_path(path: &str) -> Cow<'_, str> {
     cleaned(path.split('?').next().unwrap_or_default())
 }
 

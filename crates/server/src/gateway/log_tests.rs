@@ -36,7 +36,7 @@ fn at() -> Timestamp {
 
 fn written(lowest: Level, all: &[What<'_>]) -> Vec<Value> {
     let paper = Paper::default();
-    let sink = JsonLines::new(paper.clone(), lowest).unwrap();
+    let sink = Lines::new(paper.clone(), lowest, super::json).unwrap();
     for what in all {
         sink.say(&Event {
             at: at(),
@@ -219,7 +219,7 @@ impl Write for Stuck {
 fn a_reader_that_does_not_read_makes_nobody_wait_and_costs_bounded_memory() {
     let (let_go, wait) = mpsc::channel();
     let paper = Paper::default();
-    let sink = JsonLines::new(Stuck(wait, paper.clone()), Level::Info).unwrap();
+    let sink = Lines::new(Stuck(wait, paper.clone()), Level::Info, super::json).unwrap();
     let event = Event {
         at: at(),
         request: None,
@@ -264,7 +264,7 @@ impl Write for Closed {
 
 #[test]
 fn a_reader_that_is_gone_hurts_nobody() {
-    let sink = JsonLines::new(Closed, Level::Info).unwrap();
+    let sink = Lines::new(Closed, Level::Info, super::json).unwrap();
     for _ in 0..1000 {
         sink.say(&Event {
             at: at(),

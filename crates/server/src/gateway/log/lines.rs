@@ -1,4 +1,4 @@
-//! Events as lines of JSON, written by a thread of their own.
+//! Events as lines, written by a thread of their own.
 //!
 //! Invariants: a line is written whole; whoever says something never waits for the reader; what is not read yet takes
 //! at most [`WAITING_LIMIT`], beyond which events are left out, and their number is said.
@@ -17,10 +17,14 @@ const TOGETHER: Duration = Duration::from_millis(20);
 /// How long the end of the program waits for a reader that is slow.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
-/// A sink that writes one JSON object a line.
-pub struct JsonLines {
+/// How an event is written down: as a line, which is appended, or not at all.
+pub type Form = fn(&Event<'_>, &mut Vec<u8>);
+
+/// A sink that writes a line for each event.
+pub struct Lines {
     shared: Arc<Shared>,
     lowest: Level,
+    form: Form,
 }
 
 #[derive(Default)]
@@ -40,29 +44,13 @@ struct State {
     is_over: bool,
 }
 
-/// One line. `level` and `time` stand first, so that lines can be read by eye.
-#[derive(Serialize)]
-struct Line<'a, Said: Serialize> {
-    time: Timestamp,
-    level: Level,
-    #[serde(
-        serialize_with = "clean_option",
-        skip_serializing_if = "Option::is_none"
-    )]
-    request: Option<&'a str>,
-    #[serde(flatten)]
-    what: Said,
-}
-
-#[derive(Serialize)]
-#[serde(tag = "event", rename_all = "snake_case")]
-enum Own {
-    LeftOut { events: u64 },
-}
-
-impl JsonLines {
-    /// Writes events of that level and above. The writer is used by one thread, which ends with this sink.
-    pub fn new(writer: impl Write + Send + 'static, lowest: Level) -> std::io::Result<Self> {
+impl Lines {
+    /// Writes events of that level and above in that form. The writer is used by one thread, which ends with this sink.
+    pub fn new(
+        writer: impl Write + Send + 'static,
+        lowest: Level,
+        form: Form,
+    ) -> std::io::Result<Self> {
         let shared = Arc::<Shared>::default();
         let write = {
             let shared = Arc::clone(&shared);
@@ -70,27 +58,23 @@ impl JsonLines {
         };
         let name = "gateway log".to_owned();
         std::thread::Builder::new().name(name).spawn(write)?;
-        Ok(Self { shared, lowest })
+        Ok(Self {
+            shared,
+            lowest,
+            form,
+        })
     }
 }
 
-impl Sink for JsonLines {
+impl Sink for Lines {
     fn say(&self, event: &Event<'_>) {
-        let level = event.what.level();
-        if level < self.lowest {
-            return;
+        if event.what.level() >= self.lowest {
+            self.shared.put(event, self.form);
         }
-        let line = Line::<&What<'_>> {
-            time: event.at,
-            level,
-            request: event.request,
-            what: &event.what,
-        };
-        self.shared.put(&line);
     }
 }
 
-impl Drop for JsonLines {
+impl Drop for Lines {
     fn drop(&mut self) {
         let mut state = self.shared.state();
         state.is_over = true;
@@ -108,7 +92,7 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn put<Said: Serialize>(&self, line: &Line<'_, Said>) {
+    fn put(&self, event: &Event<'_>, form: Form) {
         let mut state = self.state();
         if state.waiting.len() >= WAITING_LIMIT || state.is_over {
             state.left_out += 1;
@@ -117,16 +101,17 @@ impl Shared {
         let was_empty = state.waiting.is_empty();
         if state.left_out > 0 {
             let events = std::mem::take(&mut state.left_out);
-            state.append(&Line {
-                time: line.time,
-                level: Level::Warn,
+            let left_out = Event {
+                at: event.at,
                 request: None,
-                what: Own::LeftOut { events },
-            });
+                what: What::LeftOut { events },
+            };
+            form(&left_out, &mut state.waiting);
         }
-        state.append(line);
+        form(event, &mut state.waiting);
+        let is_filled = was_empty && !state.waiting.is_empty();
         drop(state);
-        if was_empty {
+        if is_filled {
             self.filled.notify_one();
         }
     }
@@ -171,12 +156,31 @@ impl Shared {
     }
 }
 
-impl State {
-    fn append<Said: Serialize>(&mut self, line: &Line<'_, Said>) {
-        let before = self.waiting.len();
-        match serde_json::to_writer(&mut self.waiting, line) {
-            Ok(()) => self.waiting.push(b'\n'),
-            Err(_) => self.waiting.truncate(before),
-        }
+/// One line of JSON. `time` and `level` stand first, so that lines can be read by eye.
+#[derive(Serialize)]
+struct Line<'a> {
+    time: Timestamp,
+    level: Level,
+    #[serde(
+        serialize_with = "clean_option",
+        skip_serializing_if = "Option::is_none"
+    )]
+    request: Option<&'a str>,
+    #[serde(flatten)]
+    what: &'a What<'a>,
+}
+
+/// The form of one JSON object a line.
+pub fn json(event: &Event<'_>, out: &mut Vec<u8>) {
+    let line = Line {
+        time: event.at,
+        level: event.what.level(),
+        request: event.request,
+        what: &event.what,
+    };
+    let before = out.len();
+    match serde_json::to_writer(&mut *out, &line) {
+        Ok(()) => out.push(b'\n'),
+        Err(_) => out.truncate(before),
     }
 }
