@@ -12,7 +12,7 @@ use bytes::Bytes;
 use outlast_kernel::failure::IoKind;
 
 #[cfg(feature = "http")]
-pub use forward::{Forwarded, Forwarder};
+pub use forward::{Forwarded, Forwarder, Payload};
 #[cfg(feature = "http")]
 pub use http::{Http, HttpSettings, Proxies, SettingError};
 

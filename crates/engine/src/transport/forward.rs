@@ -6,10 +6,13 @@ mod plain;
 
 use super::http::{address, base_url, broken, build, client, headers};
 use super::{Error, HttpSettings, SettingError};
+use ::http::header::CONTENT_LENGTH;
 use ::http::{HeaderMap, Method, StatusCode};
 use bytes::Bytes;
+use futures_util::stream::BoxStream;
 use plain::Plain;
 use reqwest::{Client, Url};
+use std::{fmt, io};
 
 /// The way to one provider for requests that are passed on.
 #[derive(Clone, Debug)]
@@ -21,6 +24,41 @@ enum Way {
     Plain(Plain),
     /// A secure channel, or a proxy.
     Client(Client, Url),
+}
+
+/// The body of a request.
+pub enum Payload {
+    /// All of it.
+    Whole(Bytes),
+    /// So many bytes, which come piece by piece.
+    Pieces {
+        /// How many.
+        length: u64,
+        /// The pieces; one that cannot be had ends the request.
+        pieces: BoxStream<'static, io::Result<Bytes>>,
+    },
+}
+
+/// What it holds is never printed.
+impl fmt::Debug for Payload {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Payload").field(&self.len()).finish()
+    }
+}
+
+impl Payload {
+    /// How long it is.
+    pub fn len(&self) -> u64 {
+        match self {
+            Self::Whole(bytes) => bytes.len() as u64,
+            Self::Pieces { length, .. } => *length,
+        }
+    }
+
+    /// Whether there is nothing in it.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
 }
 
 /// A response whose body is still coming.
@@ -59,8 +97,8 @@ impl Forwarder {
     pub async fn send(
         &self,
         asked: (Method, &str),
-        headers: HeaderMap,
-        body: Bytes,
+        headers: &HeaderMap,
+        body: Payload,
     ) -> Result<Forwarded, Error> {
         match &self.0 {
             Way::Plain(plain) => {
@@ -73,10 +111,13 @@ impl Forwarder {
             }
             Way::Client(client, base) => {
                 let url = address(base, asked.1);
-                let request = client.request(asked.0, url).headers(headers);
-                let request = match body.is_empty() {
-                    true => request,
-                    false => request.body(body),
+                let request = client.request(asked.0, url).headers(headers.clone());
+                let request = match body {
+                    Payload::Whole(body) if body.is_empty() => request,
+                    Payload::Whole(body) => request.body(body),
+                    Payload::Pieces { length, pieces } => request
+                        .header(CONTENT_LENGTH, length)
+                        .body(reqwest::Body::wrap_stream(pieces)),
                 };
                 let response = Box::pin(request.send()).await;
                 let mut response = response.map_err(|error| broken::error(&error))?;

@@ -144,6 +144,17 @@ pub(super) fn address(base: &Url, path: &str) -> Url {
         Some((path, query)) => (path, Some(query)),
         None => (path, None),
     };
+    let mut url = base.clone();
+    url.set_path(&below(base, path));
+    if let Some(query) = query {
+        let queries: Vec<&str> = base.query().into_iter().chain([query]).collect();
+        url.set_query(Some(&queries.join("&")));
+    }
+    url
+}
+
+/// A path below that of the base.
+pub(super) fn below(base: &Url, path: &str) -> String {
     let prefix = base.path().trim_end_matches('/');
     let is_version = |segment: &str| {
         let digits = segment.strip_prefix('v').unwrap_or_default();
@@ -154,13 +165,7 @@ pub(super) fn address(base: &Url, path: &str) -> Url {
         Some(rest) if versioned => rest,
         _ => path,
     };
-    let mut url = base.clone();
-    url.set_path(&format!("{prefix}{path}"));
-    if let Some(query) = query {
-        let queries: Vec<&str> = base.query().into_iter().chain([query]).collect();
-        url.set_query(Some(&queries.join("&")));
-    }
-    url
+    [prefix, path].concat()
 }
 
 fn read(response: reqwest::Response) -> Response {

@@ -20,6 +20,8 @@ use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
+/// Reading more than this takes its time.
+const LONG: usize = 1 << 20;
 /// Names the policy of a request.
 const POLICY: &str = "x-outlast-policy";
 /// Names the client, where it is not recognised.
@@ -96,7 +98,7 @@ impl Asked {
         };
         let (model, is_streamed) = match route.kind {
             // What cannot be read back is found out when it is sent.
-            Kind::Inference | Kind::Lookup => said(&body.bytes().await.unwrap_or_default()),
+            Kind::Inference | Kind::Lookup => said(body.bytes().await.unwrap_or_default()).await,
             Kind::Other => ("".into(), false),
         };
         Ok(Self {
@@ -117,7 +119,7 @@ impl Asked {
 
     /// The same request without those of its keys that are ours.
     pub(super) fn without_keys(mut self, keys: &ClientKeys) -> Self {
-        let mut headers = self.headers();
+        let mut headers = self.headers().into_owned();
         for name in CREDENTIALS.map(HeaderName::from_static) {
             let alone = headers
                 .get(&name)
@@ -141,10 +143,10 @@ impl Asked {
     }
 
     /// The headers for the provider.
-    pub(super) fn headers(&self) -> HeaderMap {
+    pub(super) fn headers(&self) -> Cow<'_, HeaderMap> {
         match &self.head {
-            Head::Open(headers) => headers.clone(),
-            Head::Packed(packed) => unpacked(packed),
+            Head::Open(headers) => Cow::Borrowed(headers),
+            Head::Packed(packed) => Cow::Owned(unpacked(packed)),
         }
     }
 
@@ -247,7 +249,16 @@ fn new_id(now: Timestamp) -> String {
     id.into_uuid().to_string()
 }
 
-fn said(body: &Bytes) -> (Box<str>, bool) {
+/// The model, and whether a stream is asked for. A long body keeps no thread from others that serves requests.
+async fn said(body: Bytes) -> (Box<str>, bool) {
+    if body.len() < LONG {
+        return read_said(&body);
+    }
+    let read = tokio::task::spawn_blocking(move || read_said(&body)).await;
+    read.unwrap_or_default()
+}
+
+fn read_said(body: &[u8]) -> (Box<str>, bool) {
     let asked = Dialect::asked(body);
     let model = asked.model.unwrap_or_default();
     let model = outlast_kernel::text::bounded(&model, 200);

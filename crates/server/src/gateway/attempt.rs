@@ -91,17 +91,17 @@ impl Attempt<'_> {
     /// Makes the request and follows the answer up to its first content.
     pub(super) async fn make(&self) -> Outcome {
         let upstream = self.upstreams.of(self.asked.route);
-        let body = self.asked.body.bytes().await;
+        let body = self.asked.body.payload().await;
         let body = body.map_err(|error| {
             let message = format!("the request cannot be read back: {error}");
             Box::new(self.raised(IoKind::Misconfigured, &message))
         })?;
         let mut headers = self.asked.headers();
         if let Some(credential) = self.credential {
-            credential.replace_in(&mut headers, self.asked.dialect());
+            credential.replace_in(headers.to_mut(), self.asked.dialect());
         }
         let what = (self.asked.method.clone(), self.asked.target.as_str());
-        let sending = upstream.forward.send(what, headers, body);
+        let sending = upstream.forward.send(what, &headers, body);
         let mut limit = self.upstreams.timeouts.until_headers();
         if !self.asked.is_streamed {
             // The headers of an answer that comes as a whole come when it is done.

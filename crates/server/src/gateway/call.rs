@@ -133,10 +133,8 @@ impl Call {
         loop {
             // Whoever waits for hours goes on with the settings as they are then.
             self.upstreams = self.shared.upstreams();
-            if let Err(problem) = self.choose_account().await {
-                let failure = self.no_key(&problem);
-                self.trouble.last = Some(Box::new(failure));
-                return self.end(End::Final(GiveUp::NotRetryable)).await;
+            if let Err(end) = self.choose_account().await {
+                return self.end(end).await;
             }
             let admission = match self.be_admitted().await {
                 Ok(admission) => admission,

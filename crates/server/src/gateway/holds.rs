@@ -20,11 +20,12 @@ use hold::Signal;
 use join::Link;
 use known::{Held, Key, Known, Standing};
 use outlast_engine::Clock;
-use outlast_engine::knowledge::Listener;
+use outlast_engine::knowledge::{Listener, is_shared};
 use outlast_kernel::Timestamp;
 use outlast_kernel::budget::{Chain, Prompt};
 use outlast_kernel::verdict::Cause;
 use serde::{Deserialize, Serialize};
+use std::collections::HashSet;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -196,14 +197,29 @@ impl Holds {
         self.0.lock().known.live()
     }
 
-    /// Cuts the wait short of the one that is known by that, or of all; how many were told.
+    /// Cuts the wait short of the one that is known by that; how many were told.
+    ///
+    /// Without a name that is done for all, but of those that wait for the same only one is told: should it be answered,
+    /// the gate lets the others follow.
     pub fn retry_now(&self, id: Option<&str>) -> usize {
         let state = self.0.lock();
-        let named = state
-            .known
-            .iter()
-            .filter(|held| id.is_none_or(|id| *held.about.id == *id));
-        named.filter(|held| held.tell(Command::RetryNow)).count()
+        let told = |held: &&Held| held.tell(Command::RetryNow);
+        let all = state.known.iter();
+        if let Some(id) = id {
+            return all
+                .filter(|held| *held.about.id == *id)
+                .filter(told)
+                .count();
+        }
+        let mut asked = HashSet::new();
+        let mut count = 0;
+        for held in all.filter(|held| matches!(held.standing, Standing::Live(_))) {
+            let about = &held.about;
+            let is_first = asked.insert((&about.dialect, &about.account, &about.model));
+            let is_alone = held.progress.cause.is_some_and(|cause| !is_shared(cause));
+            count += usize::from((is_first || is_alone) && told(&held));
+        }
+        count
     }
 
     /// Gives up the one that is known by that: a wait ends, and what a client has left is forgotten. Whether there was one.

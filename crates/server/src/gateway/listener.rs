@@ -64,7 +64,7 @@ async fn drain(mut connections: JoinSet<()>, shared: &Shared) {
 
 /// There are as many connections as there may be.
 async fn turn_away(stream: TcpStream) {
-    let message = "too many connections; raise gateway.max_connections or come back later";
+    let message = "too many connections; raise gateway.max_connections and the limit of open files, or come back later";
     let body = guard::problem("overloaded_error", message);
     let head = format!(
         "HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\nretry-after: 5\r\ncontent-length: {}\r\nconnection: close\r\n\r\n",
@@ -121,6 +121,10 @@ async fn answer(shared: &Arc<Shared>, received: Received, socket: Socket) -> Opt
         let message = "this is a gateway to providers, not a proxy; set it as the base URL";
         return refuse(shared, reply, (405, "method_not_allowed"), message).await;
     }
+    if climbs(parts.uri.path()) {
+        let message = "a path may not climb with `..`: it would leave the provider's address";
+        return refuse(shared, reply, (400, "invalid_request_error"), message).await;
+    }
     if control::is_ours(parts.uri.path()) {
         let bytes = body.bytes().await.ok()?;
         let answered = control::answer(&**shared, &parts, &bytes);
@@ -162,6 +166,16 @@ impl Shared {
         let uses_ours = both.iter().any(|upstream| upstream.accounts.is_some());
         uses_ours && self.guard.reach == Reach::Beyond
     }
+}
+
+/// Whether a path has a segment that means the one above, in any way of writing it.
+fn climbs(path: &str) -> bool {
+    let spellings = ["..", ".%2e", "%2e.", "%2e%2e"];
+    let mut segments = path.split(['/', '\\']);
+    segments.any(|segment| {
+        let is = |spelling: &&str| segment.eq_ignore_ascii_case(spelling);
+        spellings.iter().any(is)
+    })
 }
 
 fn wants_websocket(headers: &HeaderMap) -> bool {

@@ -124,12 +124,8 @@ impl Call {
                 Came::Broke(_) | Came::ClientGone if events.relay.is_complete() => {
                     return Ok(Ok(()));
                 }
-                // The model has said all, and what is missing is not its own.
-                Came::Broke(_) if events.relay.is_answered() => {
-                    let ended = events.end(self.shared.now());
-                    self.reply.data(&events.ready).await?;
-                    return Ok(ended);
-                }
+                // The model has said all. What is missing is not its own, and half a frame is of no use.
+                Came::Broke(_) if events.relay.is_answered() => return Ok(Ok(())),
                 Came::Broke(failure) => return Ok(Err(failure)),
                 Came::ClientGone => return Err(io::ErrorKind::BrokenPipe.into()),
             }

@@ -7,6 +7,7 @@ use super::call::{Call, End, Trouble, happened};
 use super::holds::{About, Command, Identity, Progress};
 use super::keep::{Keeper, Kept};
 use super::log::What;
+use super::shared::Shared;
 use super::spool::Body;
 use bytes::Bytes;
 use outlast_engine::RetryStrategy;
@@ -20,6 +21,8 @@ use outlast_kernel::verdict::{Cause, Scope, Verdict};
 use std::sync::Arc;
 use std::time::Duration;
 
+/// How often whoever waits in line looks whether it still makes sense.
+const LOOK: Duration = Duration::from_secs(60);
 /// However short a policy's own waits are, a gate may need this long to let somebody through.
 const LEAST_PATIENCE: Duration = Duration::from_secs(120);
 
@@ -38,10 +41,28 @@ enum Woken {
     Admitted(Admission),
     OwnTime,
     TooLong,
+    /// The provider said to others to come back then, which is too late.
+    InVain(Timestamp),
     /// The settings have changed, or it is time to look for another account.
     LookAgain,
     Told(Command),
     Stopping,
+}
+
+/// Comes with the time that the provider has stated to somebody else, when that is beyond the limit: whoever waits in line
+/// would learn it only after hours.
+async fn in_vain(shared: &Shared, gate: &str, limit: Option<Timestamp>) -> Timestamp {
+    let Some(limit) = limit else {
+        return std::future::pending().await;
+    };
+    loop {
+        let stated = shared.desk.knowledge().stated_end(gate);
+        if let Some(stated) = stated.filter(|stated| *stated > limit) {
+            return stated;
+        }
+        let next = shared.now() + LOOK;
+        shared.alarms.at(Some(next)).await;
+    }
 }
 
 impl Call {
@@ -103,19 +124,29 @@ impl Call {
         Some(self.asked.identity(&body))
     }
 
-    pub(super) async fn choose_account(&mut self) -> Result<(), String> {
-        let upstream = self.upstreams.of(self.asked.route);
-        let Some(accounts) = upstream
-            .accounts
-            .as_ref()
-            .filter(|_| self.asked.asks_a_model())
-        else {
+    /// Chooses the account that is asked with. Its key may have to be fetched, which takes its time.
+    pub(super) async fn choose_account(&mut self) -> Result<(), End> {
+        let upstreams = Arc::clone(&self.upstreams);
+        let accounts = upstreams.of(self.asked.route).accounts.as_ref();
+        let Some(accounts) = accounts.filter(|_| self.asked.asks_a_model()) else {
             return Ok(());
         };
-        let in_use = self.account.as_ref().map(|account| account.name.as_str());
-        let chosen = accounts.choose(in_use, &self.left, &self.asked.model).await;
-        self.account = Some(chosen?);
-        Ok(())
+        let (left, model) = (self.left.clone(), self.asked.model.clone());
+        let in_use = self.account.as_ref().map(|account| account.name.clone());
+        let choosing = Box::pin(accounts.choose(in_use.as_deref(), &left, &model));
+        match self.keep(choosing).await {
+            Kept::Done(Ok(chosen)) => {
+                self.account = Some(chosen);
+                Ok(())
+            }
+            Kept::Done(Err(problem)) => {
+                let failure = self.no_key(&problem);
+                self.trouble.last = Some(Box::new(failure));
+                Err(End::Final(GiveUp::NotRetryable))
+            }
+            Kept::Gone => Err(End::Gone),
+            Kept::Ended(ending) => Err(End::Back(ending)),
+        }
     }
 
     /// The gate of the account and the model that are asked.
@@ -160,7 +191,7 @@ impl Call {
         let woken = self.wait(Some(place), &gate).await?;
         self.woke(&woken);
         Ok(match woken {
-            Woken::Admitted(admission) if self.is_still(&gate).await => Admitted::Gated(admission),
+            Woken::Admitted(admission) if self.is_still(&gate).await? => Admitted::Gated(admission),
             Woken::Told(_) => Admitted::Ungated,
             _ => Admitted::Again,
         })
@@ -168,9 +199,10 @@ impl Call {
 
     /// Whether what was waited for is still what is to be asked: meanwhile the settings may have changed, and another
     /// account may have become free.
-    async fn is_still(&mut self, gate: &str) -> bool {
+    async fn is_still(&mut self, gate: &str) -> Result<bool, End> {
         self.upstreams = self.shared.upstreams();
-        self.choose_account().await.is_ok() && *self.gate() == *gate
+        self.choose_account().await?;
+        Ok(*self.gate() == *gate)
     }
 
     /// Takes a seat, where the account's are numbered. `false` when it had to be waited for: whatever was to be asked
@@ -311,6 +343,7 @@ impl Call {
         let Some(hold) = &self.hold else {
             return Ok(Woken::OwnTime);
         };
+        let is_in_line = place.is_some();
         let work = async {
             tokio::select! {
                 biased;
@@ -320,6 +353,7 @@ impl Call {
                 () = shared.alarms.at(own_time) => Woken::OwnTime,
                 () = shared.alarms.at(limit.max(own_time)) => Woken::TooLong,
                 () = shared.alarms.at(look_again) => Woken::LookAgain,
+                until = in_vain(&shared, gate, limit.filter(|_| is_in_line)) => Woken::InVain(until),
                 () = shared.upstreams_changed() => Woken::LookAgain,
                 () = shared.stopping.cancelled() => Woken::Stopping,
             }
@@ -334,13 +368,21 @@ impl Call {
         let kept = keeper.keep(work).await;
         let now = self.shared.now();
         self.trouble.waited += now.since(begun);
+        let longest = limit.map_or(Duration::MAX, |limit| limit.since(first));
+        self.after(kept, longest, now)
+    }
+
+    /// What it means that a wait is over, which might have lasted that long.
+    fn after(&self, kept: Kept<Woken>, longest: Duration, now: Timestamp) -> Result<Woken, End> {
         match kept {
             Kept::Gone => Err(End::Gone),
             Kept::Ended(ending) => Err(End::Back(ending)),
             Kept::Done(Woken::Stopping) => Err(End::Back(self.keeping.ending(now))),
             Kept::Done(Woken::Told(Command::Cancel)) => Err(End::Cancelled),
-            Kept::Done(Woken::TooLong) => Err(End::Final(GiveUp::SleepSpent {
-                budget: now.since(first),
+            Kept::Done(Woken::TooLong) => Err(End::Final(GiveUp::SleepSpent { budget: longest })),
+            Kept::Done(Woken::InVain(until)) => Err(End::Final(GiveUp::StatedWaitTooLong {
+                asked: until.since(now),
+                allowed: longest,
             })),
             Kept::Done(woken) => Ok(woken),
         }
@@ -370,10 +412,10 @@ impl Call {
     async fn pack_up(&mut self) {
         self.asked.pack();
         let body = std::mem::replace(&mut self.asked.body, Body::Memory(Bytes::new()));
-        let was_kept = matches!(body, Body::File { .. });
+        let was_kept = matches!(body, Body::File(_));
         self.asked.body = self.shared.spool.put(body).await;
-        if let (Body::File { length, .. }, false) = (&self.asked.body, was_kept) {
-            let spooled = self.shared.metrics.spooled(*length as u64);
+        if let (Body::File(_), false) = (&self.asked.body, was_kept) {
+            let spooled = self.shared.metrics.spooled(self.asked.body.len() as u64);
             self.counted.push(spooled);
         }
     }

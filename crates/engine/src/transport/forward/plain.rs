@@ -10,10 +10,12 @@ mod head;
 
 pub(super) use body::Body;
 
-use super::super::http::address;
+use super::super::http::{address, below};
 use super::super::{Error, HttpSettings};
+use super::Payload;
 use ::http::{HeaderMap, Method, StatusCode};
-use bytes::{Bytes, BytesMut};
+use bytes::BytesMut;
+use futures_util::StreamExt;
 use head::Head;
 use outlast_kernel::failure::IoKind;
 use reqwest::Url;
@@ -32,6 +34,8 @@ const IDLE_TIME: Duration = Duration::from_secs(90);
 const READ_BYTES: usize = 16 << 10;
 /// Written by itself, a body that is smaller than this would cost more than its copy.
 const SMALL_BODY: usize = 16 << 10;
+/// Room for the head of a request and a small body.
+const HEAD_BYTES: usize = 2 << 10;
 
 /// A provider that is reached that way. Clones share its connections.
 #[derive(Clone, Debug)]
@@ -58,6 +62,32 @@ impl std::fmt::Debug for Inner {
 struct Idle {
     connection: Connection,
     since: Instant,
+}
+
+/// Why a request was not written to its end.
+enum Unwritten {
+    /// The connection broke.
+    Theirs(io::Error),
+    /// The request could not be read.
+    Ours(io::Error),
+}
+
+impl From<io::Error> for Unwritten {
+    fn from(error: io::Error) -> Self {
+        Self::Theirs(error)
+    }
+}
+
+impl From<Unwritten> for Error {
+    fn from(unwritten: Unwritten) -> Self {
+        match unwritten {
+            Unwritten::Theirs(error) => broken(&error),
+            Unwritten::Ours(error) => Self {
+                io: IoKind::Misconfigured,
+                message: format!("the request cannot be read back: {error}"),
+            },
+        }
+    }
 }
 
 /// A connection, and what was read of it and not used yet.
@@ -91,19 +121,22 @@ impl Plain {
     pub(super) async fn send(
         &self,
         (method, path): (Method, &str),
-        headers: HeaderMap,
-        body: Bytes,
+        headers: &HeaderMap,
+        body: Payload,
     ) -> Result<(StatusCode, HeaderMap, Body), Error> {
         let mut connection = match self.take_idle() {
             Some(connection) => connection,
             None => self.connect().await?,
         };
-        let request = self.request((&method, path), &headers, &body);
+        let request = self.request((&method, path), headers, body.len());
         // A provider may refuse a request before it has read all of it, and then its answer says more than the error.
-        let written = connection.write(request, &body).await;
+        let written = connection.write(request, body).await;
+        if let Err(error @ Unwritten::Ours(_)) = written {
+            return Err(error.into());
+        }
         let head = match (connection.head().await, written) {
             (Ok(head), _) => head,
-            (Err(_), Err(error)) => return Err(broken(&error)),
+            (Err(_), Err(error)) => return Err(error.into()),
             (Err(error), Ok(())) => return Err(error),
         };
         let Head {
@@ -114,34 +147,38 @@ impl Plain {
         Ok((status, headers, Body::new(connection, framing, keeper)))
     }
 
+    /// What is asked for there.
+    fn target(&self, path: &str) -> String {
+        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/-_".contains(&byte);
+        if path.bytes().all(is_plain) && self.0.base.query().is_none() {
+            // Nothing in it could be written in another way, so that it need not be taken apart.
+            return below(&self.0.base, path);
+        }
+        let url = address(&self.0.base, path);
+        match url.query() {
+            Some(query) => [url.path(), "?", query].concat(),
+            None => url.path().to_owned(),
+        }
+    }
+
     fn request(
         &self,
         (method, path): (&Method, &str),
         headers: &HeaderMap,
-        body: &[u8],
+        length: u64,
     ) -> Vec<u8> {
-        let url = address(&self.0.base, path);
-        let target = (url.path(), url.query());
+        let target = self.target(path);
         let own = self.0.headers.iter();
         let own = own.filter(|(name, _)| !headers.contains_key(*name));
         let mut request = head::Request {
-            bytes: Vec::with_capacity(
-                1024 + if body.len() < SMALL_BODY {
-                    body.len()
-                } else {
-                    0
-                },
-            ),
+            bytes: Vec::with_capacity(HEAD_BYTES),
         };
-        request.begin(method, target, &self.0.authority);
+        request.begin(method, &target, &self.0.authority);
         for (name, value) in headers.iter().chain(own) {
             request.header(name.as_str(), value.as_bytes());
         }
         let expects_body = matches!(*method, Method::POST | Method::PUT | Method::PATCH);
-        request.end((expects_body || !body.is_empty()).then_some(body.len()));
-        if body.len() < SMALL_BODY {
-            request.bytes.extend_from_slice(body);
-        }
+        request.end((expects_body || length > 0).then_some(length));
         request.bytes
     }
 }
@@ -223,11 +260,25 @@ impl Connection {
         nothing_yet.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
     }
 
-    async fn write(&mut self, request: Vec<u8>, body: &[u8]) -> io::Result<()> {
-        if body.len() < SMALL_BODY {
-            return self.stream.write_all(&request).await;
+    async fn write(&mut self, mut request: Vec<u8>, body: Payload) -> Result<(), Unwritten> {
+        let mut pieces = match body {
+            Payload::Whole(body) if body.len() < SMALL_BODY => {
+                request.extend_from_slice(&body);
+                return Ok(self.stream.write_all(&request).await?);
+            }
+            Payload::Whole(body) => return Ok(self.write_both(&request, &body).await?),
+            Payload::Pieces { pieces, .. } => pieces,
+        };
+        self.stream.write_all(&request).await?;
+        while let Some(piece) = pieces.next().await {
+            let piece = piece.map_err(Unwritten::Ours)?;
+            self.stream.write_all(&piece).await?;
         }
-        let pieces = &mut [IoSlice::new(&request), IoSlice::new(body)];
+        Ok(())
+    }
+
+    async fn write_both(&mut self, request: &[u8], body: &[u8]) -> io::Result<()> {
+        let pieces = &mut [IoSlice::new(request), IoSlice::new(body)];
         let mut pieces = &mut pieces[..];
         while !pieces.is_empty() {
             match self.stream.write_vectored(pieces).await? {

@@ -4,20 +4,18 @@
 
 use super::profile::{Profile, Sign};
 use super::table;
-use http::HeaderMap;
 use http::header::USER_AGENT;
+use http::{HeaderMap, HeaderValue};
 
 /// The client that sent these headers, or the one that was named, if there is such a one.
 pub fn recognise(headers: &HeaderMap, forced: Option<&str>) -> &'static Profile {
     if let Some(profile) = forced.and_then(named) {
         return profile;
     }
-    let agent = headers.get(USER_AGENT);
-    let agent = agent.and_then(|agent| agent.to_str().ok());
-    let agent = agent.unwrap_or_default();
+    let seen = Seen::in_headers(headers);
     table::ALL
         .iter()
-        .find(|profile| has_marks(profile, agent, headers))
+        .find(|profile| has_marks(profile, &seen))
         .unwrap_or(&table::UNKNOWN)
 }
 
@@ -30,29 +28,49 @@ pub fn named(name: &str) -> Option<&'static Profile> {
         .find(|profile| profile.name.eq_ignore_ascii_case(name))
 }
 
-fn has_marks(profile: &Profile, agent: &str, headers: &HeaderMap) -> bool {
+/// What signs look for, found once for all rows.
+struct Seen<'a> {
+    agent: &'a str,
+    others: [(&'static str, Option<&'a str>); table::SIGNS.len()],
+}
+
+impl<'a> Seen<'a> {
+    fn in_headers(headers: &'a HeaderMap) -> Self {
+        let text = |value: &'a HeaderValue| value.to_str().unwrap_or_default();
+        Self {
+            agent: headers.get(USER_AGENT).map_or("", text),
+            others: table::SIGNS.map(|name| (name, headers.get(name).map(text))),
+        }
+    }
+
+    fn value(&self, name: &str) -> Option<&'a str> {
+        let mut others = self.others.iter();
+        others.find(|(other, _)| *other == name)?.1
+    }
+}
+
+fn has_marks(profile: &Profile, seen: &Seen<'_>) -> bool {
     profile
         .marks
         .iter()
-        .any(|signs| signs.iter().all(|sign| is_there(*sign, agent, headers)))
+        .any(|signs| signs.iter().all(|sign| is_there(*sign, seen)))
 }
 
-fn is_there(sign: Sign, agent: &str, headers: &HeaderMap) -> bool {
-    let value = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
+fn is_there(sign: Sign, seen: &Seen<'_>) -> bool {
     match sign {
-        Sign::AgentBegins(text) => agent.starts_with(text),
-        Sign::AgentHas(text) => agent.contains(text),
-        Sign::Says(name, wanted) => {
-            value(name).is_some_and(|value| value.eq_ignore_ascii_case(wanted))
-        }
-        Sign::Sends(name) => headers.contains_key(name),
+        Sign::AgentBegins(text) => seen.agent.starts_with(text),
+        Sign::AgentHas(text) => seen.agent.contains(text),
+        Sign::Says(name, wanted) => seen
+            .value(name)
+            .is_some_and(|value| value.eq_ignore_ascii_case(wanted)),
+        Sign::Sends(name) => seen.value(name).is_some(),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use http::{HeaderName, HeaderValue};
+    use http::HeaderName;
 
     fn headers(pairs: &[(&'static str, &'static str)]) -> HeaderMap {
         pairs
@@ -178,6 +196,16 @@ mod tests {
             HeaderValue::from_bytes(b"claude-cli/\xff").unwrap(),
         );
         assert_eq!(recognise(&strange, None).name, "unknown");
+    }
+
+    #[test]
+    fn every_header_that_a_row_looks_for_is_among_the_signs() {
+        let rows = table::ALL.iter().flat_map(|profile| profile.marks);
+        for sign in rows.copied().flatten() {
+            if let Sign::Says(name, _) | Sign::Sends(name) = sign {
+                assert!(table::SIGNS.contains(name), "{name}");
+            }
+        }
     }
 
     #[test]

@@ -26,6 +26,15 @@ use super::ways::{
     ANTHROPIC, ANY, BUN, BUN_WHOLE, EARLY, GEMINI, GOOSE, HELD, NODE_SDK, OPEN, USUAL, seconds,
 };
 
+/// The headers by which rows are told apart, beside the user agent.
+pub(super) const SIGNS: [&str; 5] = [
+    "anthropic-version",
+    "goose-session-id",
+    "originator",
+    "x-stainless-lang",
+    "x-stainless-runtime",
+];
+
 /// All rows but the one for clients that nothing is known of; what is more special comes first.
 pub static ALL: &[Profile] = &[
     Profile {

@@ -4,6 +4,7 @@ use super::super::super::Error;
 use super::unreadable;
 use ::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 use bytes::{Bytes, BytesMut};
+use std::mem::MaybeUninit;
 
 /// The most that a head may have.
 const LONGEST_HEAD: usize = 256 << 10;
@@ -17,17 +18,9 @@ pub(super) struct Request {
 }
 
 impl Request {
-    pub(super) fn begin(
-        &mut self,
-        method: &Method,
-        (path, query): (&str, Option<&str>),
-        authority: &str,
-    ) {
-        self.push(&[method.as_str().as_bytes(), b" ", path.as_bytes()]);
-        if let Some(query) = query {
-            self.push(&[b"?", query.as_bytes()]);
-        }
-        self.push(&[b" HTTP/1.1\r\n"]);
+    pub(super) fn begin(&mut self, method: &Method, target: &str, authority: &str) {
+        let method = method.as_str().as_bytes();
+        self.push(&[method, b" ", target.as_bytes(), b" HTTP/1.1\r\n"]);
         self.header("host", authority.as_bytes());
     }
 
@@ -36,7 +29,7 @@ impl Request {
     }
 
     /// Ends the head; a body of that length follows.
-    pub(super) fn end(&mut self, length: Option<usize>) {
+    pub(super) fn end(&mut self, length: Option<u64>) {
         if let Some(length) = length {
             self.header("content-length", length.to_string().as_bytes());
         }
@@ -86,9 +79,13 @@ impl Framing {
 impl Head {
     /// Takes the head off the input when all of it is there.
     pub(super) fn take(input: &mut BytesMut) -> Result<Option<Self>, Error> {
-        let mut fields = [httparse::EMPTY_HEADER; MOST_HEADERS];
-        let mut response = httparse::Response::new(&mut fields);
-        let parsed = response.parse(input);
+        let mut fields = [const { MaybeUninit::uninit() }; MOST_HEADERS];
+        let mut response = httparse::Response::new(&mut []);
+        let parsed = httparse::ParserConfig::default().parse_response_with_uninit_headers(
+            &mut response,
+            input,
+            &mut fields,
+        );
         let length = match parsed.map_err(|error| unreadable(&error.to_string()))? {
             httparse::Status::Complete(length) => length,
             httparse::Status::Partial if input.len() > LONGEST_HEAD => {

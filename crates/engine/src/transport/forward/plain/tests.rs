@@ -1,6 +1,7 @@
 //! Against a server that says exactly what it is told.
 
 use super::*;
+use bytes::Bytes;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
@@ -63,7 +64,7 @@ async fn ask(plain: &Plain, method: Method) -> Result<(StatusCode, String), Erro
         ::http::header::ACCEPT,
         ::http::HeaderValue::from_static("*/*"),
     )]);
-    let (status, _, mut body) = plain.send(asked, headers, body).await?;
+    let (status, _, mut body) = plain.send(asked, &headers, Payload::Whole(body)).await?;
     let mut all = Vec::new();
     while let Some(piece) = body.next().await? {
         all.extend_from_slice(&piece);
@@ -98,7 +99,7 @@ async fn what_came_together_is_handed_on_together() {
     let (plain, _serving) = server(&[CHUNKED], usize::MAX).await;
     let asked = (Method::POST, "/");
     let (_, _, mut body) = plain
-        .send(asked, HeaderMap::new(), Bytes::new())
+        .send(asked, &HeaderMap::new(), Payload::Whole(Bytes::new()))
         .await
         .unwrap();
     assert_eq!(
@@ -135,7 +136,7 @@ async fn a_connection_is_used_again_only_when_its_response_was_whole_and_it_may_
     let asked = (Method::POST, "/");
     drop(
         plain
-            .send(asked, HeaderMap::new(), Bytes::new())
+            .send(asked, &HeaderMap::new(), Payload::Whole(Bytes::new()))
             .await
             .unwrap(),
     );
@@ -244,11 +245,30 @@ async fn a_refusal_that_comes_before_the_whole_request_is_heard() {
             .await
             .unwrap();
     });
-    let body = Bytes::from(vec![b' '; 8 << 20]);
+    let body = Payload::Whole(Bytes::from(vec![b' '; 8 << 20]));
     let asked = (Method::POST, "/");
-    let (status, _, _) = plain.send(asked, HeaderMap::new(), body).await.unwrap();
+    let (status, _, _) = plain.send(asked, &HeaderMap::new(), body).await.unwrap();
     assert_eq!(status, StatusCode::PAYLOAD_TOO_LARGE);
     refusing.abort();
+}
+
+#[tokio::test]
+async fn a_request_that_cannot_be_read_is_our_own_fault() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let base = format!("http://{}", listener.local_addr().unwrap());
+    let base = base.parse().unwrap();
+    let plain = Plain::new(&HttpSettings::default(), &base, HeaderMap::new()).unwrap();
+    let pieces = [
+        Ok(Bytes::from_static(b"begin")),
+        Err(io::Error::other("gone")),
+    ];
+    let body = Payload::Pieces {
+        length: 10,
+        pieces: futures_util::stream::iter(pieces).boxed(),
+    };
+    let asked = (Method::POST, "/");
+    let error = plain.send(asked, &HeaderMap::new(), body).await;
+    assert_eq!(error.unwrap_err().io, IoKind::Misconfigured);
 }
 
 #[tokio::test]

@@ -1,0 +1,53 @@
+//! A file in which bodies stand one behind the other.
+//!
+//! Invariant: it has no name any more once it is open, so that nothing is left of it when the process ends, however that
+//! happens.
+
+use bytes::Bytes;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::path::Path;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// A file without a name. Its room is free again when the last who knows it is gone.
+#[derive(Debug)]
+pub(super) struct Volume(Mutex<File>);
+
+impl Volume {
+    /// An empty one in that folder, which nobody else can open.
+    pub(super) fn new(folder: &Path) -> io::Result<Self> {
+        let path = folder.join(uuid::Uuid::now_v7().to_string());
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create_new(true);
+        #[cfg(unix)]
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+        let file = options.open(&path)?;
+        // On systems that keep the names of open files this fails, and the folder is emptied at the next start.
+        std::fs::remove_file(&path).ok();
+        Ok(Self(Mutex::new(file)))
+    }
+
+    #[cfg(test)]
+    pub(super) fn of(file: File) -> Self {
+        Self(Mutex::new(file))
+    }
+
+    pub(super) fn write(&self, at: u64, bytes: &[u8]) -> io::Result<()> {
+        let mut file = self.file();
+        file.seek(SeekFrom::Start(at))?;
+        file.write_all(bytes)
+    }
+
+    /// So many bytes from there; what a full disk took only a part of is an error.
+    pub(super) fn read(&self, at: u64, length: usize) -> io::Result<Bytes> {
+        let mut bytes = vec![0; length];
+        let mut file = self.file();
+        file.seek(SeekFrom::Start(at))?;
+        file.read_exact(&mut bytes)?;
+        Ok(bytes.into())
+    }
+
+    fn file(&self) -> MutexGuard<'_, File> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
