@@ -205,6 +205,11 @@ impl Knowledge {
             Report::Alive(_) | Report::Abandoned(_) | Report::Proved if quiet => return,
             _ => {}
         }
+        // It is seldom needed, and would take its room in every call that waits.
+        Box::pin(self.tell(gate, report)).await;
+    }
+
+    async fn tell(&self, gate: &str, report: Report) {
         let now = self.0.clock.now();
         if let Some(waiter) = report.joins() {
             self.0.remember(gate, waiter, true);

@@ -26,6 +26,7 @@ use outlast_kernel::budget::{Limits, Prompt};
 use outlast_kernel::decision::{GiveUp, Rules};
 use outlast_kernel::recovery::{Event, State, step};
 use outlast_kernel::verdict::Cause;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -92,7 +93,7 @@ impl Call {
         upstreams: Arc<Upstreams>,
         asked: Asked,
         reply: Reply,
-    ) -> Self {
+    ) -> Box<Self> {
         let headers = asked.headers();
         let stated = stated_timeout(asked.profile, &headers);
         let resent = headers.get("x-stainless-retry-count");
@@ -107,7 +108,7 @@ impl Call {
         };
         let mut state = State::new(rules, Prompt::new(Limits::default()));
         step(&mut state, Event::Started);
-        Self {
+        Box::new(Self {
             shared,
             upstreams,
             asked,
@@ -124,7 +125,7 @@ impl Call {
             seat: None,
             is_mid_frame: false,
             first_byte: None,
-        }
+        })
     }
 
     /// Answers the request; what is left is the connection, if another request may come over it.
@@ -133,41 +134,42 @@ impl Call {
         loop {
             // Whoever waits for hours goes on with the settings as they are then.
             self.upstreams = self.shared.upstreams();
-            if let Err(end) = self.choose_account().await {
-                return self.end(end).await;
-            }
-            let admission = match self.be_admitted().await {
-                Ok(admission) => admission,
-                Err(end) => return self.end(end).await,
-            };
-            let mut admission = admission;
-            match self.take_seat(&mut admission).await {
-                Ok(true) => {}
-                Ok(false) => continue,
-                Err(end) => return self.end(end).await,
-            }
-            let admission = match admission {
-                Admitted::Gated(admission) => Some(admission),
-                Admitted::Ungated => None,
-                Admitted::Again => continue,
+            let admitted = self.admit().await;
+            let admission = match admitted {
+                Ok(Admitted::Gated(admission)) => Some(admission),
+                Ok(Admitted::Ungated) => None,
+                Ok(Admitted::Again) => continue,
+                Err(end) => return Box::pin(self.end(end)).await,
             };
             let begun = self.shared.now();
-            match self.attempt().await {
+            // Bound to a name, so that the room of its future is free for what follows.
+            let outcome = self.attempt().await;
+            match outcome {
                 Ok(Ok(answer)) => {
                     self.accepted(admission, begun).await;
-                    return self.pass_on(answer).await;
+                    return Box::pin(self.pass_on(answer)).await;
                 }
                 Ok(Err(failed)) => {
-                    if let Some(end) = self.failed(failed, admission).await {
-                        return self.end(end).await;
+                    if let Some(end) = Box::pin(self.failed(failed, admission)).await {
+                        return Box::pin(self.end(end)).await;
                     }
                 }
                 Err(end) => {
                     drop(admission);
                     self.note_attempt();
-                    return self.end(end).await;
+                    return Box::pin(self.end(end)).await;
                 }
             }
+        }
+    }
+
+    /// Waits for what has to be waited for before the next attempt.
+    async fn admit(&mut self) -> Result<Admitted, End> {
+        self.choose_account().await?;
+        let mut admission = self.be_admitted().await?;
+        match self.take_seat(&mut admission).await? {
+            true => Ok(admission),
+            false => Ok(Admitted::Again),
         }
     }
 
@@ -200,13 +202,13 @@ impl Call {
         };
         let hold = self.hold.as_ref();
         let making = Box::pin(attempt.make());
-        let work = async {
+        let work = pin!(async {
             tokio::select! {
                 biased;
                 outcome = making => Some(outcome),
                 () = cancelled(hold) => None,
             }
-        };
+        });
         match keeper.keep(work).await {
             Kept::Done(Some(outcome)) => Ok(outcome),
             Kept::Done(None) => Err(End::Cancelled),
@@ -264,5 +266,21 @@ impl Call {
     /// The client has left or is sent back: its next sending takes the request up.
     pub(super) fn leave(&mut self) {
         self.hold = None;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn room<Argument, Made: Future>(_: fn(Argument) -> Made) -> usize {
+        size_of::<Made>()
+    }
+
+    /// Ten thousand of them wait at once.
+    #[test]
+    fn a_request_that_is_held_takes_little_room() {
+        let all = size_of::<Call>() + room(Call::run);
+        assert!(all <= 3584, "{all} bytes");
     }
 }

@@ -6,7 +6,7 @@ use super::shared::Shared;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use std::io;
-use std::pin::pin;
+use std::pin::Pin;
 use std::time::Duration;
 
 const ATTEMPTS: HeaderName = HeaderName::from_static("x-outlast-attempts");
@@ -66,21 +66,21 @@ pub(super) struct Keeper<'a> {
 }
 
 impl Keeper<'_> {
-    /// Does what keeps the client until the work is done.
-    pub(super) async fn keep<T>(&mut self, work: impl Future<Output = T>) -> Kept<T> {
-        let mut work = pin!(work);
+    /// Does what keeps the client until the work is done. The work comes pinned: moved in here, it would take its room
+    /// twice in every request that is held.
+    pub(super) async fn keep<T>(&mut self, mut work: Pin<&mut impl Future<Output = T>>) -> Kept<T> {
         loop {
             let next = self.keeping.next().map(|(at, _)| at);
             tokio::select! {
                 biased;
-                done = &mut work => return Kept::Done(done),
+                done = work.as_mut() => return Kept::Done(done),
                 () = self.reply.gone() => return Kept::Gone,
                 () = self.shared.alarms.at(next) => {}
             }
             let Some(act) = self.keeping.due(self.shared.now()) else {
                 continue;
             };
-            match self.act(act).await {
+            match Box::pin(self.act(act)).await {
                 Ok(None) => {}
                 Ok(Some(ending)) => return Kept::Ended(ending),
                 Err(_) => return Kept::Gone,

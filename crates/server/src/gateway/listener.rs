@@ -95,15 +95,27 @@ async fn connection(stream: TcpStream, shared: Arc<Shared>, _place: OwnedSemapho
         let Some((received, rest)) = received else {
             return;
         };
-        match Box::pin(answer(&shared, received, rest)).await {
+        // What is needed until a request is understood is let go of: it may be held for long.
+        let answered = match Box::pin(accept(&shared, received, rest)).await {
+            Ok(call) => {
+                let _counted = shared.metrics.in_flight();
+                Box::pin(call.run()).await
+            }
+            Err(answered) => answered,
+        };
+        match answered {
             Some(next) => socket = next,
             None => return,
         }
     }
 }
 
-/// Answers one request; what is left is the connection, if another may come over it.
-async fn answer(shared: &Arc<Shared>, received: Received, socket: Socket) -> Option<Socket> {
+/// What a request asks of a provider. Others are answered at once; then what is left is the connection, too.
+async fn accept(
+    shared: &Arc<Shared>,
+    received: Received,
+    socket: Socket,
+) -> Result<Box<Call>, Option<Socket>> {
     let Received { parts, body } = received;
     let mut reply = Reply::new(socket, &parts);
     if shared.stopping.is_cancelled() {
@@ -111,24 +123,26 @@ async fn answer(shared: &Arc<Shared>, received: Received, socket: Socket) -> Opt
     }
     let body = match body {
         Ok(body) => body,
-        Err(problem) => return unreadable(shared, reply, problem).await,
+        Err(problem) => return Err(unreadable(shared, reply, problem).await),
     };
     if wants_websocket(&parts.headers) {
         let message = "this gateway speaks HTTP only; send the request as a POST";
-        return refuse(shared, reply, (426, "upgrade_required"), message).await;
+        return Err(refuse(shared, reply, (426, "upgrade_required"), message).await);
     }
     if parts.method == Method::CONNECT {
         let message = "this is a gateway to providers, not a proxy; set it as the base URL";
-        return refuse(shared, reply, (405, "method_not_allowed"), message).await;
+        return Err(refuse(shared, reply, (405, "method_not_allowed"), message).await);
     }
     if climbs(parts.uri.path()) {
         let message = "a path may not climb with `..`: it would leave the provider's address";
-        return refuse(shared, reply, (400, "invalid_request_error"), message).await;
+        return Err(refuse(shared, reply, (400, "invalid_request_error"), message).await);
     }
     if control::is_ours(parts.uri.path()) {
-        let bytes = body.bytes().await.ok()?;
+        let Ok(bytes) = body.bytes().await else {
+            return Err(None);
+        };
         let answered = control::answer(&**shared, &parts, &bytes);
-        return send(reply, answered).await;
+        return Err(send(reply, answered).await);
     }
     let upstreams = shared.upstreams();
     let asked = match Asked::new(parts, body, (&upstreams, shared.now())).await {
@@ -139,12 +153,10 @@ async fn answer(shared: &Arc<Shared>, received: Received, socket: Socket) -> Opt
         },
         Err(problem) => {
             let problem = problem.to_string();
-            return refuse(shared, reply, (400, "invalid_request_error"), &problem).await;
+            return Err(refuse(shared, reply, (400, "invalid_request_error"), &problem).await);
         }
     };
-    let _counted = shared.metrics.in_flight();
-    let call = Call::new(Arc::clone(shared), upstreams, asked, reply);
-    Box::new(call).run().await
+    Ok(Call::new(Arc::clone(shared), upstreams, asked, reply))
 }
 
 impl Shared {

@@ -52,11 +52,12 @@ impl Socket {
 
     /// Comes when the client has hung up. What it sends meanwhile is kept for later.
     pub(super) async fn gone(&mut self) {
-        let mut piece = [0_u8; 1024];
         while self.ahead.len() < MOST_AHEAD {
             if self.stream.readable().await.is_err() {
                 return;
             }
+            // It has no place in the future of a request that is held.
+            let mut piece = [0_u8; 1024];
             match self.stream.try_read(&mut piece) {
                 Ok(0) => return,
                 Ok(length) => {

@@ -18,6 +18,7 @@ use outlast_kernel::decision::GiveUp;
 use outlast_kernel::failure::{Failure, Judged};
 use outlast_kernel::recovery::{Event, State, Wait, step};
 use outlast_kernel::verdict::{Cause, Scope, Verdict};
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -133,8 +134,8 @@ impl Call {
         };
         let (left, model) = (self.left.clone(), self.asked.model.clone());
         let in_use = self.account.as_ref().map(|account| account.name.clone());
-        let choosing = Box::pin(accounts.choose(in_use.as_deref(), &left, &model));
-        match self.keep(choosing).await {
+        let mut choosing = Box::pin(accounts.choose(in_use.as_deref(), &left, &model));
+        match self.keep(choosing.as_mut()).await {
             Kept::Done(Ok(chosen)) => {
                 self.account = Some(chosen);
                 Ok(())
@@ -238,7 +239,7 @@ impl Call {
         let Some(hold) = self.hold.take() else {
             return Ok(false);
         };
-        let work = async {
+        let mut work = Box::pin(async {
             tokio::select! {
                 seat = taking => Ok(Some(seat)),
                 command = hold.command() => match command {
@@ -248,8 +249,9 @@ impl Call {
                 () = shared.alarms.at(limit) => Err(End::Full),
                 () = shared.stopping.cancelled() => Ok(None),
             }
-        };
-        let kept = self.keep(work).await;
+        });
+        let kept = self.keep(work.as_mut()).await;
+        drop(work);
         self.hold = Some(hold);
         match kept {
             Kept::Done(_) if self.shared.stopping.is_cancelled() => {
@@ -265,7 +267,7 @@ impl Call {
     }
 
     /// Does what keeps the client until the work is done.
-    async fn keep<T>(&mut self, work: impl Future<Output = T>) -> Kept<T> {
+    async fn keep<T>(&mut self, work: Pin<&mut impl Future<Output = T>>) -> Kept<T> {
         let shared = Arc::clone(&self.shared);
         let happened = happened(&self.asked.id, &self.trouble, self.account.as_ref());
         let mut keeper = Keeper {
@@ -344,7 +346,7 @@ impl Call {
             return Ok(Woken::OwnTime);
         };
         let is_in_line = place.is_some();
-        let work = async {
+        let work = pin!(async {
             tokio::select! {
                 biased;
                 admission = async { match place { Some(place) => place.await, None => std::future::pending().await } } =>
@@ -357,7 +359,7 @@ impl Call {
                 () = shared.upstreams_changed() => Woken::LookAgain,
                 () = shared.stopping.cancelled() => Woken::Stopping,
             }
-        };
+        });
         let mut keeper = Keeper {
             reply: &mut self.reply,
             keeping: &mut self.keeping,
