@@ -7,7 +7,7 @@ use futures_util::future::join_all;
 use outlast_dialect::Dialect;
 use serde_json::Value;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 const MANY: usize = 50;
@@ -122,6 +122,36 @@ async fn another_model_and_another_key_are_not_held_up() {
                 "{answer:?}"
             );
         }
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whoever_waits_in_line_is_told_when_the_provider_states_more_time_than_there_is() {
+    limited(async {
+        // First it is down, then it says for how long: half a day, and a night is eight hours.
+        let asked = AtomicUsize::new(0);
+        let upstream = Upstream::start(move |_| {
+            let answer = match asked.fetch_add(1, Ordering::Relaxed) {
+                0 | 1 => response("503 Service Unavailable", "", "{}"),
+                _ => response("429 Too Many Requests", "retry-after: 43200\r\n", "{}"),
+            };
+            Say::at_once(answer, Then::Next)
+        })
+        .await;
+        let rig = Plan::before(upstream.address, 200).start().await;
+        let mut clients = Vec::new();
+        for number in 0..3 {
+            clients.push(Client::asking(rig.gateway, &ask(number)).await);
+        }
+        for answer in join_all(clients.into_iter().map(Client::answer)).await {
+            assert!([429, 503].contains(&answer.status), "{answer:?}");
+            assert_eq!(answer.header("x-should-retry"), Some("false"), "{answer:?}");
+            let waited = answer.header("x-outlast-waited-ms").unwrap();
+            let waited = Duration::from_millis(waited.parse().unwrap());
+            assert!(waited < Duration::from_secs(3600), "{answer:?}");
+        }
+        assert!(upstream.counts().asked <= 6, "{:?}", upstream.counts());
     })
     .await;
 }

@@ -347,3 +347,16 @@ async fn what_is_not_utf_8_does_no_harm_and_passes_as_it_is_where_that_is_allowe
     assert_eq!(answer[0].status, 400);
     bench.serves().await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_path_cannot_climb_out_of_the_address_of_the_provider() {
+    let climbing = |path: &str| {
+        format!("GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n").into()
+    };
+    refused(vec![
+        ("plainly", climbing("/v1/../../other"), &[400]),
+        ("in other words", climbing("/v1/%2E%2e/other"), &[400]),
+        ("half and half", climbing("/v1/.%2e"), &[400]),
+    ])
+    .await;
+}
