@@ -55,7 +55,7 @@ pub struct Opened {
 
 /// Opens the file; a damaged one is put aside and a new one made.
 pub(crate) fn open(path: &Path, format: &Format) -> Result<(Connection, Option<PathBuf>), Error> {
-    match open_or_make(path, format) {
+    match open_or_make(path, format, None) {
         Err(error) if error.is_corruption() => replace(path, format),
         opened => Ok((opened?, None)),
     }
@@ -64,7 +64,7 @@ pub(crate) fn open(path: &Path, format: &Format) -> Result<(Connection, Option<P
 /// Opens the file if there is one; a damaged one stays where it is.
 pub(crate) fn open_existing(path: &Path, format: &Format) -> Result<Option<Connection>, Error> {
     match path.try_exists() {
-        Ok(true) => try_open(path, format).map(Some),
+        Ok(true) => try_open(path, format, None).map(Some),
         Ok(false) => Ok(None),
         Err(source) => Err(Error::file(path, source)),
     }
@@ -75,14 +75,14 @@ pub(crate) fn replace(
     path: &Path,
     format: &Format,
 ) -> Result<(Connection, Option<PathBuf>), Error> {
-    let _lock = lock(path)?;
-    if let Ok(connection) = open_or_make(path, format)
+    let lock = Some(lock(path)?);
+    if let Ok(connection) = open_or_make(path, format, lock.as_ref())
         && is_whole(&connection)
     {
         return Ok((connection, None));
     }
     let aside = put_aside(path)?;
-    Ok((open_or_make(path, format)?, Some(aside)))
+    Ok((open_or_make(path, format, lock.as_ref())?, Some(aside)))
 }
 
 /// Runs a change as one transaction: all of it happens, or nothing.
@@ -145,24 +145,42 @@ pub(crate) fn identity(path: &Path) -> Option<(u64, u64)> {
     }
 }
 
-fn open_or_make(path: &Path, format: &Format) -> Result<Connection, Error> {
+/// A lock that is held already.
+type Held<'a> = Option<&'a fs::File>;
+
+fn open_or_make(path: &Path, format: &Format, held: Held<'_>) -> Result<Connection, Error> {
     open_private(path)?;
-    try_open(path, format)
+    try_open(path, format, held)
 }
 
-fn try_open(path: &Path, format: &Format) -> Result<Connection, Error> {
-    prepare(path, format).map_err(|error| error.of(path))
+fn try_open(path: &Path, format: &Format, held: Held<'_>) -> Result<Connection, Error> {
+    prepare(path, format, held).map_err(|error| error.of(path))
 }
 
-fn prepare(path: &Path, format: &Format) -> Result<Connection, Error> {
+fn prepare(path: &Path, format: &Format, held: Held<'_>) -> Result<Connection, Error> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let mut connection = Connection::open_with_flags(path, flags)?;
     // Before the first statement: another process may be in the middle of its own first one.
     connection.busy_timeout(format.patience)?;
-    connection.pragma_update(None, "journal_mode", "wal")?;
+    write_ahead(&connection, path, held)?;
     connection.execute_batch(format.writing)?;
     bring_up_to_date(&mut connection, path, format.steps)?;
     Ok(connection)
+}
+
+/// Has changes written ahead of the file. Two that switch a new one over at the same time refuse each other at once, whatever
+/// their patience: one at a time.
+fn write_ahead(connection: &Connection, path: &Path, held: Held<'_>) -> Result<(), Error> {
+    let mode =
+        connection.pragma_query_value(None, "journal_mode", |row| row.get::<_, String>(0))?;
+    if mode != "wal" {
+        let _lock = match held {
+            Some(_) => None,
+            None => Some(lock(path)?),
+        };
+        connection.pragma_update(None, "journal_mode", "wal")?;
+    }
+    Ok(())
 }
 
 /// The file is made by us, so that nobody else can read it from its first byte on.
@@ -209,4 +227,36 @@ fn put_aside(path: &Path) -> Result<PathBuf, Error> {
         fs::rename(beside(path, part), beside(&aside, part)).ok();
     }
     Ok(aside)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Barrier;
+    use std::time::Duration;
+
+    const FORMAT: Format = Format {
+        steps: &["CREATE TABLE t (x)"],
+        writing: "PRAGMA synchronous = normal",
+        patience: Duration::from_secs(5),
+    };
+
+    #[test]
+    fn whoever_opens_a_new_file_together_with_others_is_not_turned_away() {
+        let folder = tempfile::TempDir::new().unwrap();
+        for round in 0..40 {
+            let path = folder.path().join(round.to_string());
+            let together = Barrier::new(10);
+            std::thread::scope(|scope| {
+                let open_one = || {
+                    together.wait();
+                    open(&path, &FORMAT).map(drop)
+                };
+                let all: Vec<_> = (0..10).map(|_| scope.spawn(open_one)).collect();
+                for one in all {
+                    one.join().unwrap().unwrap();
+                }
+            });
+        }
+    }
 }
