@@ -4,11 +4,13 @@
 
 mod plain;
 
-use super::http::{address, base_url, broken, build, client, headers};
+use super::http::broken::{self, Unreadable};
+use super::http::{address, base_url, build, client, headers};
 use super::{Error, HttpSettings, SettingError};
 use ::http::header::CONTENT_LENGTH;
 use ::http::{HeaderMap, Method, StatusCode};
 use bytes::Bytes;
+use futures_util::TryStreamExt;
 use futures_util::stream::BoxStream;
 use plain::Plain;
 use reqwest::{Client, Url};
@@ -117,7 +119,7 @@ impl Forwarder {
                     Payload::Whole(body) => request.body(body),
                     Payload::Pieces { length, pieces } => request
                         .header(CONTENT_LENGTH, length)
-                        .body(reqwest::Body::wrap_stream(pieces)),
+                        .body(reqwest::Body::wrap_stream(pieces.map_err(Unreadable))),
                 };
                 let response = Box::pin(request.send()).await;
                 let mut response = response.map_err(|error| broken::error(&error))?;
@@ -141,5 +143,68 @@ impl Forwarded {
                 chunk.map_err(|error| broken::error(&error))
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures_util::{StreamExt, stream};
+    use outlast_kernel::failure::IoKind;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpListener;
+
+    /// The way through a proxy, which answers each request and says what it was.
+    async fn proxied() -> (Forwarder, tokio::task::JoinHandle<String>) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let proxy = format!("http://{}", listener.local_addr().unwrap());
+        let asked = tokio::spawn(async move {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let mut request = Vec::new();
+            while !request.ends_with(b"end") {
+                if stream.read_buf(&mut request).await.unwrap() == 0 {
+                    break;
+                }
+            }
+            let answer = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
+            stream.write_all(answer).await.ok();
+            String::from_utf8(request).unwrap()
+        });
+        let mut settings = HttpSettings {
+            base_url: "http://provider.example".to_owned(),
+            ..HttpSettings::default()
+        };
+        settings.proxies.http = Some(proxy.into());
+        (Forwarder::new(&settings).unwrap(), asked)
+    }
+
+    async fn send(way: &Forwarder, pieces: Vec<io::Result<Bytes>>) -> Result<Forwarded, Error> {
+        let body = Payload::Pieces {
+            length: 9,
+            pieces: stream::iter(pieces).boxed(),
+        };
+        way.send((Method::POST, "/v1/messages"), &HeaderMap::new(), body)
+            .await
+    }
+
+    #[tokio::test]
+    async fn a_body_in_pieces_has_one_length_and_no_chunks() {
+        let (way, asked) = proxied().await;
+        let pieces = ["begin,", "end"].map(|piece| Ok(Bytes::from_static(piece.as_bytes())));
+        let answer = send(&way, pieces.into()).await.unwrap();
+        assert_eq!(answer.status, StatusCode::OK);
+        let asked = asked.await.unwrap().to_ascii_lowercase();
+        assert_eq!(asked.matches("content-length: 9\r\n").count(), 1, "{asked}");
+        assert!(!asked.contains("transfer-encoding"), "{asked}");
+        assert!(asked.ends_with("\r\n\r\nbegin,end"), "{asked}");
+    }
+
+    #[tokio::test]
+    async fn a_piece_that_cannot_be_read_is_our_own_fault() {
+        let (way, _asked) = proxied().await;
+        let begin = Bytes::from_static(b"begin,");
+        let pieces = vec![Ok(begin), Err(io::Error::other("gone"))];
+        let error = send(&way, pieces).await.unwrap_err();
+        assert_eq!(error.io, IoKind::Misconfigured, "{error:?}");
     }
 }

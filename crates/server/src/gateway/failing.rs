@@ -24,7 +24,7 @@ impl Call {
     pub(super) async fn accepted(&mut self, admission: Option<Admission>, begun: Timestamp) {
         if let Some(admission) = admission {
             admission.accepted().await;
-        } else if self.trouble.since.is_some() {
+        } else if self.asked.route.is_retried() {
             // Whoever did not ask the gate has still shown that all is well.
             self.shared.desk.proved(&self.gate()).await;
         }

@@ -215,9 +215,9 @@ impl Holds {
         let mut count = 0;
         for held in all.filter(|held| matches!(held.standing, Standing::Live(_))) {
             let about = &held.about;
-            let is_first = asked.insert((&about.dialect, &about.account, &about.model));
             let is_alone = held.progress.cause.is_some_and(|cause| !is_shared(cause));
-            count += usize::from((is_first || is_alone) && told(&held));
+            let mut is_first = || asked.insert((&about.dialect, &about.account, &about.model));
+            count += usize::from((is_alone || is_first()) && told(&held));
         }
         count
     }

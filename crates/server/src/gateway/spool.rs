@@ -97,7 +97,10 @@ fn write(folder: &Path, open: &Mutex<Option<Open>>, bytes: &[u8]) -> io::Result<
     let mut open = open.lock().unwrap_or_else(PoisonError::into_inner);
     let is_alone = |open: &Open| Arc::strong_count(&open.volume) == 1;
     let (volume, begin) = match open.take() {
-        Some(open) if is_alone(&open) => (open.volume, 0),
+        Some(open) if is_alone(&open) => {
+            open.volume.clear()?;
+            (open.volume, 0)
+        }
         Some(Open { volume, end }) if end < FULL => (volume, end),
         Some(_) | None => (Arc::new(Volume::new(folder)?), 0),
     };

@@ -127,20 +127,30 @@ impl Call {
 
     /// Chooses the account that is asked with. Its key may have to be fetched, which takes its time.
     pub(super) async fn choose_account(&mut self) -> Result<(), End> {
-        let upstreams = Arc::clone(&self.upstreams);
-        let accounts = upstreams.of(self.asked.route).accounts.as_ref();
-        let Some(accounts) = accounts.filter(|_| self.asked.asks_a_model()) else {
+        let accounts = &self.upstreams.of(self.asked.route).accounts;
+        let accounts = accounts.as_ref().filter(|_| self.asked.asks_a_model());
+        let Some(accounts) = accounts.map(Arc::clone) else {
             return Ok(());
         };
         let (left, model) = (self.left.clone(), self.asked.model.clone());
         let in_use = self.account.as_ref().map(|account| account.name.clone());
-        let mut choosing = Box::pin(accounts.choose(in_use.as_deref(), &left, &model));
-        match self.keep(choosing.as_mut()).await {
-            Kept::Done(Ok(chosen)) => {
+        // A client that leaves does not end a command that fetches a key: the next one needs it, too.
+        let choosing = async move { accounts.choose(in_use.as_deref(), &left, &model).await };
+        let mut choosing = tokio::spawn(choosing);
+        let kept = self.keep(Pin::new(&mut choosing)).await;
+        match kept {
+            Kept::Done(Ok(Ok(chosen))) => {
+                if let Some(hold) = &self.hold {
+                    hold.note(&chosen.name);
+                }
                 self.account = Some(chosen);
                 Ok(())
             }
-            Kept::Done(Err(problem)) => {
+            Kept::Done(problem) => {
+                let problem = match problem {
+                    Ok(Err(problem)) => problem,
+                    _ => "it could not be fetched".to_owned(),
+                };
                 let failure = self.no_key(&problem);
                 self.trouble.last = Some(Box::new(failure));
                 Err(End::Final(GiveUp::NotRetryable))
@@ -345,7 +355,8 @@ impl Call {
         let Some(hold) = &self.hold else {
             return Ok(Woken::OwnTime);
         };
-        let is_in_line = place.is_some();
+        // With several accounts another may be free long before.
+        let stated_counts = place.is_some() && !several;
         let work = pin!(async {
             tokio::select! {
                 biased;
@@ -353,9 +364,9 @@ impl Call {
                     Woken::Admitted(admission),
                 command = hold.command() => Woken::Told(command),
                 () = shared.alarms.at(own_time) => Woken::OwnTime,
-                () = shared.alarms.at(limit.max(own_time)) => Woken::TooLong,
+                () = shared.alarms.at(limit.map(|limit| limit.max(own_time.unwrap_or(limit)))) => Woken::TooLong,
                 () = shared.alarms.at(look_again) => Woken::LookAgain,
-                until = in_vain(&shared, gate, limit.filter(|_| is_in_line)) => Woken::InVain(until),
+                until = in_vain(&shared, gate, limit.filter(|_| stated_counts)) => Woken::InVain(until),
                 () = shared.upstreams_changed() => Woken::LookAgain,
                 () = shared.stopping.cancelled() => Woken::Stopping,
             }
@@ -370,21 +381,28 @@ impl Call {
         let kept = keeper.keep(work).await;
         let now = self.shared.now();
         self.trouble.waited += now.since(begun);
-        let longest = limit.map_or(Duration::MAX, |limit| limit.since(first));
-        self.after(kept, longest, now)
+        self.after(kept, (first, limit))
     }
 
-    /// What it means that a wait is over, which might have lasted that long.
-    fn after(&self, kept: Kept<Woken>, longest: Duration, now: Timestamp) -> Result<Woken, End> {
+    /// What it means that a wait is over, which could have lasted from then until then.
+    fn after(
+        &self,
+        kept: Kept<Woken>,
+        (first, limit): (Timestamp, Option<Timestamp>),
+    ) -> Result<Woken, End> {
+        let now = self.shared.now();
+        let limit = limit.unwrap_or(now);
         match kept {
             Kept::Gone => Err(End::Gone),
             Kept::Ended(ending) => Err(End::Back(ending)),
             Kept::Done(Woken::Stopping) => Err(End::Back(self.keeping.ending(now))),
             Kept::Done(Woken::Told(Command::Cancel)) => Err(End::Cancelled),
-            Kept::Done(Woken::TooLong) => Err(End::Final(GiveUp::SleepSpent { budget: longest })),
+            Kept::Done(Woken::TooLong) => Err(End::Final(GiveUp::SleepSpent {
+                budget: limit.since(first),
+            })),
             Kept::Done(Woken::InVain(until)) => Err(End::Final(GiveUp::StatedWaitTooLong {
                 asked: until.since(now),
-                allowed: longest,
+                allowed: limit.since(now),
             })),
             Kept::Done(woken) => Ok(woken),
         }

@@ -150,7 +150,7 @@ impl Plain {
     /// What is asked for there.
     fn target(&self, path: &str) -> String {
         let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/-_".contains(&byte);
-        if path.bytes().all(is_plain) && self.0.base.query().is_none() {
+        if path.starts_with('/') && path.bytes().all(is_plain) && self.0.base.query().is_none() {
             // Nothing in it could be written in another way, so that it need not be taken apart.
             return below(&self.0.base, path);
         }

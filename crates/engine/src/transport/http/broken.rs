@@ -7,6 +7,11 @@ use std::io::ErrorKind;
 
 const MOST_CAUSES: usize = 8;
 
+/// What was to be sent could not be read.
+#[derive(Debug, thiserror::Error)]
+#[error("the request cannot be read back: {0}")]
+pub(in crate::transport) struct Unreadable(pub(in crate::transport) std::io::Error);
+
 /// The client's error as facts. Its address is left out: it may hold what nobody should read.
 pub(in crate::transport) fn error(error: &reqwest::Error) -> Error {
     Error {
@@ -68,7 +73,9 @@ fn is_own_fault(cause: &(dyn StdError + 'static)) -> bool {
         tls(cause),
         Some(rustls::Error::InvalidCertificate(_) | rustls::Error::NoCertificatesPresented)
     );
-    certificate || cause.to_string().contains("proxy authorization required")
+    certificate
+        || cause.is::<Unreadable>()
+        || cause.to_string().contains("proxy authorization required")
 }
 
 /// The secure channel's error, which the layers above hide in I/O errors.

@@ -32,6 +32,11 @@ impl Volume {
         Self(Mutex::new(file))
     }
 
+    /// Gives its room back.
+    pub(super) fn clear(&self) -> io::Result<()> {
+        self.file().set_len(0)
+    }
+
     pub(super) fn write(&self, at: u64, bytes: &[u8]) -> io::Result<()> {
         let mut file = self.file();
         file.seek(SeekFrom::Start(at))?;

@@ -155,3 +155,29 @@ async fn whoever_waits_in_line_is_told_when_the_provider_states_more_time_than_t
     })
     .await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_time_that_was_stated_counts_no_more_once_somebody_was_answered() {
+    limited(async {
+        let asked = AtomicUsize::new(0);
+        let upstream = Upstream::start(move |_| {
+            let answer = match asked.fetch_add(1, Ordering::Relaxed) {
+                0 => response("429 Too Many Requests", "retry-after: 43200\r\n", "{}"),
+                2 => response("503 Service Unavailable", "", "{}"),
+                _ => response("200 OK", "", ANSWER),
+            };
+            Say::at_once(answer, Then::Next)
+        })
+        .await;
+        let rig = Plan::before(upstream.address, 200).start().await;
+        let mut answers = Vec::new();
+        for number in 0..3 {
+            let client = Client::asking(rig.gateway, &ask(number)).await;
+            answers.push(client.answer().await);
+        }
+        let statuses: Vec<u16> = answers.iter().map(|answer| answer.status).collect();
+        assert_eq!(statuses, [429, 200, 200], "{answers:?}");
+        assert_eq!(answers[2].header("x-outlast-attempts"), Some("2"));
+    })
+    .await;
+}
