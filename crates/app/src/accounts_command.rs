@@ -40,11 +40,20 @@ pub(crate) fn run(arguments: &AccountsArguments) -> anyhow::Result<Exit> {
         let rows: Value = rows.iter().map(|row| row.json(now)).collect();
         return print(&(serde_json::to_string_pretty(&rows)? + "\n"));
     }
+    print(&lines(&rows, now))
+}
+
+/// The accounts that these settings name, a line for each.
+pub(crate) fn table(settings: &Settings, blocks: &Blocks, now: Timestamp) -> String {
+    lines(&rows(settings, blocks), now)
+}
+
+fn lines(rows: &[Row], now: Timestamp) -> String {
     if rows.is_empty() {
-        return print("no accounts: set a key or an account in outlast.toml\n");
+        return "no accounts: set a key or an account in outlast.toml\n".to_owned();
     }
-    let lines: String = rows.iter().map(|row| row.lines(now)).collect();
-    print(&text::plain(&lines))
+    let lines: String = rows.iter().map(|row| row.line(now)).collect();
+    text::plain(&lines).into_owned()
 }
 
 /// The account of that name; the place where it is need not be typed.
@@ -109,7 +118,7 @@ impl Row {
         self.blocks.iter().filter(move |block| block.until > now)
     }
 
-    fn lines(&self, now: Timestamp) -> String {
+    fn line(&self, now: Timestamp) -> String {
         let (name, provider, key) = (&self.name, self.provider.name(), &self.key);
         let mut lines: Vec<String> = self.active(now).map(|block| words(block, now)).collect();
         if lines.is_empty() {

@@ -25,7 +25,7 @@ impl Terminal {
 
 impl Approve for Terminal {
     fn ask<'a>(&'a self, question: &'a Question) -> BoxFuture<'a, Answer> {
-        let text = words(question);
+        let text = format!("\r\u{1b}[2K{}", words(question));
         Box::pin(async move {
             let asked = tokio::task::spawn_blocking(move || ask(&text));
             // Whoever cannot be asked has not said yes.
@@ -34,16 +34,32 @@ impl Approve for Terminal {
     }
 }
 
-fn words(question: &Question) -> String {
-    let outside = question.outside.as_ref();
-    let outside = outside.map_or(String::new(), |path| {
-        format!(" (outside of this folder: {})", path.display())
-    });
+/// A question in words that cannot be mistaken for ours.
+pub(crate) struct Shown {
+    /// What would be done, in one line.
+    pub(crate) line: String,
+    /// The arguments that the line does not show in full.
+    pub(crate) details: String,
+}
+
+impl Shown {
+    pub(crate) fn of(question: &Question) -> Self {
+        let outside = question.outside.as_ref();
+        let outside = outside.map_or(String::new(), |path| {
+            format!(" (outside of this folder: {})", path.display())
+        });
+        let line = format!("{}{outside}", question.summary);
+        let line = text::plain(&line).replace('\n', " ⏎ ");
+        let details = details(&question.arguments, &line);
+        Self { line, details }
+    }
+}
+
+/// The question, and how it is answered with a line.
+pub(crate) fn words(question: &Question) -> String {
+    let Shown { line, details } = Shown::of(question);
     let always = &question.permission;
-    let line = format!("{}{outside}", question.summary);
-    let line = text::plain(&line).replace('\n', " ⏎ ");
-    let details = details(&question.arguments, &line);
-    format!("\r\u{1b}[2K? {line}\n{details}  run it? [y]es, [n]o, [a]lways allow {always}: ")
+    format!("? {line}\n{details}  run it? [y]es, [n]o, [a]lways allow {always}: ")
 }
 
 /// The arguments that the line does not show in full, each line of them marked as the model's.
@@ -141,7 +157,7 @@ mod tests {
             .lines()
             .filter(|line| line.trim_start().starts_with("run it?"));
         assert_eq!(questions.count(), 1, "{text}");
-        assert_eq!(text.matches('\u{1b}').count(), 1, "{text}");
+        assert_eq!(text.matches('\u{1b}').count(), 0, "{text}");
     }
 
     #[test]

@@ -1,6 +1,5 @@
 //! From settings to what a session is made of.
 
-use crate::approval::Terminal;
 use crate::config::Settings;
 use crate::options::Options;
 use crate::reach::{self, Reached};
@@ -9,7 +8,7 @@ use crate::{home, hooks};
 use outlast_agent::compaction::Compaction;
 use outlast_agent::hooks::Hooks;
 use outlast_agent::session::Setup;
-use outlast_agent::tools::Tools;
+use outlast_agent::tools::{Approve, Tools};
 use outlast_dialect::Delivery;
 use outlast_engine::knowledge::Knowledge;
 use outlast_engine::route::Route;
@@ -21,10 +20,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 /// Who may be asked whether a tool may run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone)]
 pub(crate) enum Attendance {
-    /// A person at the terminal.
-    Attended,
+    /// A person, by these means.
+    Attended(Arc<dyn Approve>),
     /// Nobody: what is not allowed is refused.
     Unattended,
 }
@@ -178,7 +177,7 @@ impl Parts {
             .protecting(is_ours)
             .with_timeout(settings.timeout);
         Some(match attendance {
-            Attendance::Attended => tools.asking(Arc::new(Terminal)),
+            Attendance::Attended(approve) => tools.asking(approve),
             Attendance::Unattended => tools,
         })
     }

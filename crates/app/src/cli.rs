@@ -122,10 +122,14 @@ pub(crate) struct PromptArguments {
     /// Print every event as one line of JSON instead of the answer
     #[arg(long, requires = "prompt", conflicts_with = "mode")]
     pub(crate) json: bool,
+
+    /// Chat line by line, as a screen reader wants it; so it is where TERM is `dumb`
+    #[arg(long, conflicts_with_all = ["mode", "prompt"])]
+    pub(crate) plain: bool,
 }
 
 /// Which session, with whom, and what it may do.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub(crate) struct SessionChoice {
     #[command(flatten)]
     pub(crate) flags: SettingFlags,
@@ -337,7 +341,7 @@ pub(crate) enum ConfigCommand {
 }
 
 /// The flags that are settings.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub(crate) struct SettingFlags {
     /// Who answers: mock, anthropic, openai or openai-responses [default: mock]
     #[arg(long, value_name = "NAME")]

@@ -34,8 +34,9 @@ pub(crate) mod value;
 use crate::exit::Usage;
 use crate::{complain, trust};
 pub(crate) use accounts::{AccountSettings, KeyFrom};
+pub(crate) use chain::Entry as ModelName;
 pub(crate) use gateway::{GatewaySettings, Spool, Upstream};
-pub(crate) use key::Key;
+pub(crate) use key::{Key, nearest};
 pub(crate) use layers::{Found, Layers, Origin, Trust};
 pub(crate) use problem::Problems;
 #[cfg(all(unix, feature = "mcp"))]

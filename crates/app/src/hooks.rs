@@ -4,6 +4,7 @@
 
 use crate::config::Settings;
 use crate::interrupt::{Signal, Signals};
+use crate::{complain, complaints};
 use outlast_agent::hooks::{Hooks, Reason};
 use outlast_kernel::text;
 use std::io::{IsTerminal, Write};
@@ -52,6 +53,9 @@ pub(crate) async fn finish(hooks: &Hooks, signalled: Option<Signal>, mut signals
 
 /// Says what is wrong with a hook, instead of a line that counts down.
 fn report(problem: &str) {
+    if complaints::are_taken() {
+        return complain(&format!("warning: {problem}"));
+    }
     let mut stderr = std::io::stderr();
     let clear = match stderr.is_terminal() {
         true => "\r\u{1b}[2K",

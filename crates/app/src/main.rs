@@ -5,6 +5,7 @@ mod approval;
 mod assemble;
 mod cli;
 mod compact_command;
+mod complaints;
 mod config;
 mod config_command;
 mod deliver;
@@ -31,7 +32,6 @@ mod prompt;
 mod reach;
 mod resume_command;
 mod rpc_command;
-mod rpc_host;
 mod run_command;
 mod run_host;
 mod run_view;
@@ -39,20 +39,29 @@ mod runs_command;
 mod runtime;
 mod screen;
 mod servers;
+mod session_host;
 mod sessions_command;
 mod settings;
 mod simulate_command;
 mod simulate_plot;
+mod terminal;
 mod trust;
 
 use clap::Parser;
+use complaints::complain;
 use exit::Exit;
-use std::io::Write;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
     keep_memory_private();
-    std::panic::set_hook(Box::new(|panic| complain(&bug(panic))));
+    std::panic::set_hook(Box::new(|panic| {
+        // A chat runs here; what goes wrong in its tasks does not end it.
+        if std::thread::current().name() == Some("main") {
+            terminal::give_back();
+            complaints::forget_takers();
+        }
+        complain(&bug(panic));
+    }));
     let arguments = cli::Arguments::parse();
     let exit = match run(arguments) {
         Ok(exit) => exit,
@@ -113,14 +122,6 @@ fn run_without_command(prompt: cli::PromptArguments) -> anyhow::Result<Exit> {
     match (prompt.mode, prompt.prompt.is_some()) {
         (Some(mode), _) => rpc_command::run(mode, &prompt.choice),
         (None, true) => prompt::run(&prompt),
-        (None, false) => {
-            complain("error: nothing to do; try `outlast -p \"Say hello\"` or `outlast --help`");
-            Ok(Exit::Usage)
-        }
+        (None, false) => terminal::run(&prompt),
     }
-}
-
-/// Writes a line to stderr. When even that fails there is nobody left to tell.
-fn complain(line: &str) {
-    writeln!(std::io::stderr(), "{}", outlast_kernel::text::plain(line)).ok();
 }

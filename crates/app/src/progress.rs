@@ -105,16 +105,6 @@ impl<Out: Write> Progress<Out> {
                 }
             }
             Body::Held { until, cause } => self.hold(*until, *cause, now),
-            Body::AccountBlocked { name, cause, until } => {
-                let left = Span(Duration::from_secs(until.since(now).as_secs()));
-                let phrase = cause.phrase();
-                self.print(&format!("⚠ account {name}: {phrase}, set aside for {left}"));
-            }
-            Body::Unrecorded { message } => {
-                self.print(&format!(
-                    "warning: this cannot be written down, and could not be carried on after a crash: {message}"
-                ));
-            }
             Body::AttemptStarted { .. } => {
                 self.end_wait();
                 self.held = None;

@@ -151,7 +151,7 @@ impl Asking {
         let knowledge = knowledge::open(shared, &self.clock).await;
         let attended = !arguments.json && arguments.prompt.as_deref() != Some("-");
         let attendance = match attended && Terminal::is_attended() {
-            true => Attendance::Attended,
+            true => Attendance::Attended(Arc::new(Terminal)),
             false => Attendance::Unattended,
         };
         let mut signals = interrupt::signals();

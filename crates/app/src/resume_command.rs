@@ -227,7 +227,7 @@ impl Resuming {
         };
         // With several, nobody could tell whose question it is.
         let attendance = match !self.several && !self.json && Terminal::is_attended() {
-            true => Attendance::Attended,
+            true => Attendance::Attended(Arc::new(Terminal)),
             false => Attendance::Unattended,
         };
         let hooks = parts.hooks(folder);

@@ -3,10 +3,11 @@
 //! Invariant: nothing but the protocol is written to stdout. A turn that is running when the client goes, or a signal
 //! comes, is left to be resumed.
 
+use crate::assemble::Attendance;
 use crate::cli::{RpcMode, SessionChoice};
 use crate::exit::Exit;
 use crate::output::print;
-use crate::rpc_host::RpcHost;
+use crate::session_host::SessionHost;
 use crate::{complain, interrupt, runtime, settings};
 use outlast_engine::{CancellationToken, Clock};
 use outlast_server::host::Host;
@@ -18,7 +19,7 @@ pub(crate) fn run(mode: RpcMode, choice: &SessionChoice) -> anyhow::Result<Exit>
     runtime::run_reading(async {
         let mut signals = interrupt::signals();
         let begun = async {
-            let host = RpcHost::new(choice, clock).await?;
+            let host = SessionHost::new(choice, clock, Attendance::Unattended).await?;
             let opened = host.first(choice).await?;
             anyhow::Ok((host, opened))
         };

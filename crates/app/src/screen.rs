@@ -147,6 +147,30 @@ impl Screen {
     }
 }
 
+/// What is to be said of a turn to whoever has seen its events: what is wrong with it, and what could be done.
+pub(crate) fn afterword(
+    ended: &Ended,
+    policy: Option<&Policy>,
+) -> (Option<String>, Option<String>) {
+    let shortfall = Shortfall::of(ended, ended.message.text().trim().is_empty());
+    let (problem, own) = match shortfall.map(|shortfall| (shortfall.is_failure(), shortfall)) {
+        Some((true, shortfall)) => (Some(shortfall.message()), None),
+        Some((false, shortfall)) => (None, Some(shortfall.message())),
+        None => (None, None),
+    };
+    let bare = |text: String| {
+        let text = text.trim_start();
+        let bare = text
+            .strip_prefix("error: ")
+            .or_else(|| text.strip_prefix("hint: "));
+        bare.unwrap_or(text).to_owned()
+    };
+    let error = ended.error.as_ref().zip(policy);
+    let remedy = error.and_then(|((judged, why), policy)| remedy(judged, *why, policy));
+    let remedy = own.or(remedy.map(str::to_owned));
+    (problem.map(bare), remedy.map(bare))
+}
+
 /// In what an answer that came through falls short of one.
 enum Shortfall {
     Refused,

@@ -105,7 +105,7 @@ async fn list(journal: &Journal, json: bool) -> anyhow::Result<Exit> {
 }
 
 /// What a session is about that nobody has given a title: what was said in it first.
-async fn first_words(journal: &Journal, session: &str) -> anyhow::Result<String> {
+pub(crate) async fn first_words(journal: &Journal, session: &str) -> anyhow::Result<String> {
     let page = Page {
         after: 0,
         limit: 1,
@@ -123,7 +123,7 @@ async fn first_words(journal: &Journal, session: &str) -> anyhow::Result<String>
 }
 
 /// How a session stands, in a word.
-const fn standing(session: &Summary, seal: Option<Seal>) -> &'static str {
+pub(crate) const fn standing(session: &Summary, seal: Option<Seal>) -> &'static str {
     match (session.state, session.open_turn) {
         (State::InUse, _) => "in use",
         (_, Some(_)) => "unfinished",

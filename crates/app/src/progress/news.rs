@@ -39,6 +39,14 @@ pub(crate) fn line(body: &Body, first: &str, now: Timestamp) -> Option<String> {
             let problem = message.split("; ").next().unwrap_or_default();
             format!("⚠ {problem}: the model is told so ({attempt}/{max_attempts})")
         }
+        Body::AccountBlocked { name, cause, until } => {
+            let left = Span(Duration::from_secs(until.since(now).as_secs()));
+            let phrase = cause.phrase();
+            format!("⚠ account {name}: {phrase}, set aside for {left}")
+        }
+        Body::Unrecorded { message } => format!(
+            "warning: this cannot be written down, and could not be carried on after a crash: {message}"
+        ),
         Body::Warning { message } => format!("warning: {message}"),
         Body::BilledTwice { usage, estimated } => billed_twice(*usage, *estimated),
         body => return compaction(body, now),

@@ -1,4 +1,4 @@
-//! Where the sessions of `outlast rpc` come from: the settings, the folder, and what was chosen since.
+//! Where the sessions of `outlast rpc` and of the chat come from: the settings, the folder, and what was chosen since.
 
 use crate::assemble::{Attendance, Parts};
 use crate::cli::SessionChoice;
@@ -6,7 +6,7 @@ use crate::config::{LimitSettings, Provider};
 use crate::interrupt::{Signal, Signals};
 use crate::known::{current_folder, last_in};
 use crate::options::Options;
-use crate::{complain, config, home, hooks, journal, knowledge, resume_command};
+use crate::{accounts_command, complain, config, home, hooks, journal, knowledge, resume_command};
 use anyhow::Context;
 use futures_util::future::join_all;
 use outlast_agent::Session;
@@ -16,6 +16,7 @@ use outlast_agent::tools::shell::Shell;
 use outlast_engine::knowledge::Knowledge;
 use outlast_engine::{BoxFuture, Clock};
 use outlast_kernel::budget::Limits;
+use outlast_kernel::policy::Policy;
 use outlast_server::host::{Host, Model, Opened};
 use outlast_store::Journal;
 use serde_json::Value;
@@ -26,8 +27,9 @@ use std::time::Duration;
 /// How long hooks are waited for after a signal: clients give us a second for everything.
 const AFTER_SIGNAL: Duration = Duration::from_millis(400);
 
-pub(crate) struct RpcHost {
+pub(crate) struct SessionHost {
     clock: Arc<dyn Clock>,
+    attendance: Attendance,
     knowledge: Knowledge,
     journal: Option<Journal>,
     /// What was typed, and the model that was chosen since.
@@ -56,10 +58,15 @@ struct InUse {
     models: Vec<Model>,
     hidden_variables: Vec<String>,
     limits: LimitSettings,
+    policy: Option<Policy>,
 }
 
-impl RpcHost {
-    pub(crate) async fn new(choice: &SessionChoice, clock: Arc<dyn Clock>) -> anyhow::Result<Self> {
+impl SessionHost {
+    pub(crate) async fn new(
+        choice: &SessionChoice,
+        clock: Arc<dyn Clock>,
+        attendance: Attendance,
+    ) -> anyhow::Result<Self> {
         let home = home::prepare();
         let home = home.inspect_err(|error| complain(&format!("warning: {error:#}")));
         let home = home.ok();
@@ -74,6 +81,7 @@ impl RpcHost {
         Ok(Self {
             knowledge: knowledge::open(home, &clock).await,
             clock,
+            attendance,
             journal,
             typed: Options::of(choice),
             chosen: Mutex::default(),
@@ -155,7 +163,7 @@ impl RpcHost {
         };
         let hooks = parts.hooks(folder);
         let model = parts.card(in_use.options.base_url.as_deref());
-        let place = (folder, Attendance::Unattended);
+        let place = (folder, self.attendance.clone());
         let setup = parts.setup(&in_use.options, &self.knowledge, place).await;
         if matches!(from, From::Session(..)) {
             // It has a model of its own.
@@ -174,6 +182,7 @@ impl RpcHost {
         in_use.options = options;
         in_use.options.pin(&parts.settings, parts.model());
         in_use.limits = parts.settings.limits;
+        in_use.policy = Some(parts.settings.retry.policy.clone());
         in_use
             .hidden_variables
             .clone_from(&parts.settings.key_variables);
@@ -208,7 +217,7 @@ impl RpcHost {
         })
     }
 
-    fn choose_model(
+    pub(crate) fn choose_model(
         &self,
         now: &Setup,
         (provider, model): (&str, &str),
@@ -231,6 +240,48 @@ impl RpcHost {
         *lock(&self.in_use) = in_use;
         *lock(&self.chosen) = Some((provider.to_owned(), model.to_owned()));
         Ok(Some((setup, card)))
+    }
+
+    /// What the session is made of when it retries by that policy.
+    pub(crate) fn choose_policy(&self, now: &Setup, name: &str) -> anyhow::Result<Setup> {
+        let mut in_use = lock(&self.in_use).clone();
+        let chosen = Options::said([("retry.policy", Some(name.to_owned()))]);
+        in_use.made_with = in_use.made_with.with(&chosen);
+        let (folder, options) = (in_use.folder.clone(), in_use.options.clone().with(&chosen));
+        let parts = self.parts(&folder, options, &mut in_use)?;
+        let setup = Setup {
+            system: now.system.clone(),
+            tools: now.tools.clone(),
+            offered: now.offered.clone(),
+            ..parts.setup_without_tools(&in_use.options, &self.knowledge)
+        };
+        *lock(&self.in_use) = in_use;
+        Ok(setup)
+    }
+
+    /// The policy by which the session in use retries.
+    pub(crate) fn policy(&self) -> Option<Policy> {
+        lock(&self.in_use).policy.clone()
+    }
+
+    /// Where sessions are written down.
+    pub(crate) const fn journal(&self) -> Option<&Journal> {
+        self.journal.as_ref()
+    }
+
+    /// The accounts of the session in use, and what is held against them.
+    pub(crate) fn accounts(&self) -> anyhow::Result<String> {
+        let (folder, options) = {
+            let in_use = lock(&self.in_use);
+            (in_use.folder.clone(), in_use.options.clone())
+        };
+        let settings = config::load_in(Some(&folder), &options.overrides())?;
+        let blocks = self.knowledge.blocks();
+        Ok(accounts_command::table(
+            &settings,
+            &blocks,
+            self.clock.now(),
+        ))
     }
 }
 
@@ -267,7 +318,7 @@ fn said(error: anyhow::Error) -> String {
     format!("{error:#}")
 }
 
-impl Host for RpcHost {
+impl Host for SessionHost {
     fn begin(&self) -> BoxFuture<'_, Result<Opened, String>> {
         Box::pin(async {
             let folder = lock(&self.in_use).folder.clone();

@@ -1,0 +1,35 @@
+//! Asking whoever sits at the chat whether a tool may run.
+
+use super::driver::Message;
+use outlast_agent::tools::{Answer, Approve, Question};
+use outlast_engine::BoxFuture;
+use tokio::sync::mpsc::UnboundedSender;
+use tokio::sync::oneshot;
+
+pub(super) struct Asker(pub(super) UnboundedSender<Message>);
+
+impl Approve for Asker {
+    fn ask<'a>(&'a self, question: &'a Question) -> BoxFuture<'a, Answer> {
+        let (sender, answer) = oneshot::channel();
+        let asked = Message::Asked(question.clone(), sender);
+        let withdrawn = Withdrawn(&self.0);
+        let is_asked = self.0.send(asked).is_ok();
+        Box::pin(async move {
+            let _withdrawn = withdrawn;
+            // Whoever cannot be asked has not said yes.
+            match is_asked {
+                true => answer.await.unwrap_or(Answer::No),
+                false => Answer::No,
+            }
+        })
+    }
+}
+
+/// Takes the question off the screen when nobody waits for the answer any more.
+struct Withdrawn<'a>(&'a UnboundedSender<Message>);
+
+impl Drop for Withdrawn<'_> {
+    fn drop(&mut self) {
+        self.0.send(Message::Unasked).ok();
+    }
+}

@@ -1,0 +1,344 @@
+//! A chat: what is shown, and what becomes of keys and events. Nothing here touches a terminal or a session.
+//!
+//! [`Chat::take`] takes in what happens and hands back what is wanted of the session; views read the rest.
+//! Invariants: a message is shown when the session says that it was said, so nothing is shown that was not; Esc means one
+//! thing at a time, and what that is stands on the screen.
+//! Not here: what a key means (`chat/keys.rs`), what an event changes (`chat/events.rs`).
+
+mod events;
+mod keys;
+#[cfg(test)]
+mod tests;
+
+use super::choices::{Choices, Known};
+use super::commands::{self, Order};
+use super::editor::Editor;
+use super::loader::Doing;
+use super::status::Status;
+use super::transcript::{Tone, Transcript};
+use crossterm::event::KeyEvent;
+use outlast_agent::tools::{Answer, Question};
+use outlast_dialect::Message;
+use outlast_kernel::Timestamp;
+use outlast_kernel::budget::Cost;
+use outlast_kernel::event::Event;
+
+/// Something that happens.
+pub(crate) enum Input {
+    Key(KeyEvent),
+    /// Text from the clipboard.
+    Pasted(String),
+    /// The wheel was turned by that many lines; those above come with a negative number.
+    Scrolled(isize),
+    /// That row of the transcript was clicked.
+    Clicked(u16),
+    /// A whole line was typed, where keys cannot be read.
+    Line(String),
+    /// Ctrl-C, where it comes as a signal.
+    Interrupted,
+    /// A session is there.
+    Joined(Box<Joined>),
+    Event(Event),
+    /// Somebody has to be asked.
+    Asked(Question),
+    /// What is typed from here on can be meant as an answer.
+    Armed,
+    /// Nobody needs the answer any more.
+    Unasked,
+    /// What was wanted has come to an end.
+    Ended(Outcome),
+    /// What had been waiting to be said is not, and can be changed.
+    TakenBack(Vec<String>),
+    /// Sessions that can be gone on with.
+    Sessions(Vec<(String, String)>),
+    Changed(Change),
+    Notice(Tone, String),
+}
+
+/// Something that the line at the bottom tells is different from here on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Change {
+    Model { name: String, window: Option<u64> },
+    Policy(String),
+    Retries(bool),
+    Cost(Cost),
+}
+
+/// A session that the chat is about from here on.
+pub(crate) struct Joined {
+    pub(crate) status: Status,
+    pub(crate) models: Vec<String>,
+    /// The conversation so far.
+    pub(crate) messages: Vec<Message>,
+    /// Whether its last turn is not finished, and carried on.
+    pub(crate) is_unfinished: bool,
+    /// What waits to be said.
+    pub(crate) queued: Vec<String>,
+    /// What the user should know before the first word.
+    pub(crate) greeting: Option<String>,
+}
+
+/// How what was wanted has ended.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Outcome {
+    /// What could not be done.
+    pub(crate) problem: Option<String>,
+    /// What could be done about an error that was told.
+    pub(crate) remedy: Option<String>,
+}
+
+/// What is wanted of the session.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Want {
+    Say(String),
+    Abort,
+    AbortRetry,
+    RetryNow,
+    TryAgain,
+    SwitchRetry(bool),
+    /// What waits to be said is to be handed back.
+    TakeBack,
+    Answer(Answer),
+    /// A question stands on the screen that was not there when the last key was pressed.
+    ArmSoon,
+    Compact(String),
+    Model(String),
+    Policy(String),
+    Session(String),
+    ListSessions,
+    New,
+    Accounts,
+    Suspend,
+    Redraw,
+    Quit,
+}
+
+/// Everything that a view shows.
+pub(crate) struct Chat {
+    pub(crate) transcript: Transcript,
+    pub(crate) editor: Editor,
+    pub(crate) choices: Choices,
+    pub(crate) question: Option<Asked>,
+    pub(crate) doing: Doing,
+    pub(crate) status: Status,
+    /// What waits to be said.
+    pub(crate) queued: Vec<String>,
+    /// A word about what the next key would do.
+    pub(crate) hint: Option<&'static str>,
+    known: Known,
+    turn: Turn,
+    /// Whether the next turn says again what was said before.
+    repeats: bool,
+    wants: Vec<Want>,
+}
+
+/// A question, and whether keys answer it.
+pub(crate) struct Asked {
+    pub(crate) question: Question,
+    pub(crate) is_armed: bool,
+}
+
+/// What is remembered of a turn while it runs.
+#[derive(Default)]
+struct Turn {
+    is_running: bool,
+    first_model: String,
+    /// Whether its retries were in vain, and that was said.
+    said_failed: bool,
+    /// Where in the transcript the attempt began that is under way.
+    attempt_from: usize,
+}
+
+impl Chat {
+    pub(crate) fn new() -> Self {
+        Self {
+            transcript: Transcript::default(),
+            editor: Editor::default(),
+            choices: Choices::default(),
+            question: None,
+            doing: Doing::Starting,
+            status: Status::default(),
+            queued: Vec::new(),
+            hint: None,
+            known: Known::default(),
+            turn: Turn::default(),
+            repeats: false,
+            wants: Vec::new(),
+        }
+    }
+
+    /// Takes in what happened at `now`, and says what is wanted because of it.
+    pub(crate) fn take(&mut self, input: Input, now: Timestamp) -> Vec<Want> {
+        match input {
+            Input::Key(key) => self.key(key),
+            Input::Pasted(text) => self.pasted(&text),
+            Input::Scrolled(lines) => self.transcript.scroll(lines),
+            Input::Clicked(row) => self.transcript.toggle_row(row),
+            Input::Line(line) => self.line(&line),
+            Input::Interrupted => self.interrupt(),
+            Input::Joined(joined) => self.join(*joined),
+            Input::Event(event) => self.event(&event.body, now),
+            Input::Asked(question) => {
+                let is_armed = false;
+                self.question = Some(Asked { question, is_armed });
+                self.want(Want::ArmSoon);
+            }
+            Input::Armed => {
+                if let Some(asked) = &mut self.question {
+                    asked.is_armed = true;
+                }
+            }
+            Input::Unasked => self.question = None,
+            Input::Ended(outcome) => self.ended(outcome),
+            Input::TakenBack(texts) => self.take_back(&texts),
+            Input::Sessions(sessions) => {
+                self.known.sessions = sessions;
+                self.choices = Choices::of(&self.editor.text(), &self.known);
+            }
+            Input::Changed(change) => self.changed(change),
+            Input::Notice(tone, text) => self.transcript.notice(tone, &text),
+        }
+        std::mem::take(&mut self.wants)
+    }
+
+    /// Whether the view changes as time goes by.
+    pub(crate) fn moves(&self) -> bool {
+        self.doing.moves()
+    }
+
+    fn changed(&mut self, change: Change) {
+        match change {
+            Change::Model { name, window } => {
+                (self.status.model, self.status.window) = (name, window);
+            }
+            Change::Policy(name) => self.status.policy = name,
+            Change::Retries(on) => self.status.retries_off = !on,
+            Change::Cost(cost) => self.status.cost = Some(cost),
+        }
+    }
+
+    fn want(&mut self, want: Want) {
+        self.wants.push(want);
+    }
+
+    fn join(&mut self, joined: Joined) {
+        self.transcript = Transcript::of(&joined.messages);
+        for text in said(&joined.messages) {
+            self.editor.remember(&text);
+        }
+        self.status = joined.status;
+        self.known.models = joined.models;
+        self.queued = joined.queued;
+        self.turn = Turn::default();
+        self.repeats = joined.is_unfinished;
+        self.doing = Doing::Nothing;
+        self.question = None;
+        if let Some(greeting) = joined.greeting {
+            self.transcript.notice(Tone::Faint, &greeting);
+        }
+    }
+
+    fn ended(&mut self, outcome: Outcome) {
+        (self.turn.is_running, self.repeats) = (false, false);
+        self.doing = Doing::Nothing;
+        if let Some(problem) = outcome.problem {
+            self.transcript.notice(Tone::Error, &problem);
+        }
+        if let Some(remedy) = outcome.remedy {
+            self.transcript
+                .notice(Tone::Faint, &format!("hint: {remedy}"));
+        }
+        // It cannot be meant for a turn that is over.
+        if !self.queued.is_empty() {
+            self.want(Want::TakeBack);
+        }
+    }
+
+    fn take_back(&mut self, texts: &[String]) {
+        self.queued.clear();
+        let written = self.editor.text();
+        let all = texts.iter().map(String::as_str).chain([written.as_str()]);
+        let all: Vec<&str> = all.filter(|text| !text.is_empty()).collect();
+        self.editor.set(&all.join("\n"));
+    }
+
+    fn pasted(&mut self, text: &str) {
+        self.hint = None;
+        if let Err(problem) = self.editor.paste(text) {
+            self.transcript.notice(Tone::Error, &problem);
+        }
+        self.choices = Choices::of(&self.editor.text(), &self.known);
+    }
+
+    /// Carries out a command, or says a message.
+    fn send(&mut self, text: &str) {
+        self.transcript.go_to_end();
+        match commands::read(text) {
+            _ if text.trim().is_empty() => {}
+            None => self.want(Want::Say(text.to_owned())),
+            Some(Ok(order)) => self.order(order),
+            Some(Err(problem)) => {
+                self.transcript.notice(Tone::Error, &problem);
+                // So that it can be mended.
+                self.editor.set(text);
+            }
+        }
+    }
+
+    fn order(&mut self, order: Order) {
+        match order {
+            Order::Retry if self.is_waiting() => self.want(Want::RetryNow),
+            Order::Retry => {
+                self.repeats = true;
+                self.want(Want::TryAgain);
+            }
+            Order::SwitchRetry(on) => self.want(Want::SwitchRetry(on)),
+            Order::Compact(focus) => self.want(Want::Compact(focus)),
+            Order::Model(name) if name.is_empty() => self.list("/model "),
+            Order::Model(name) => self.want(Want::Model(name)),
+            Order::Policy(name) if name.is_empty() => self.list("/policy "),
+            Order::Policy(name) => self.want(Want::Policy(name)),
+            Order::Session(id) if id.is_empty() => {
+                self.list("/sessions ");
+                self.want(Want::ListSessions);
+            }
+            Order::Session(id) => self.want(Want::Session(id)),
+            Order::New => self.want(Want::New),
+            Order::Accounts => self.want(Want::Accounts),
+            Order::Expand => self.transcript.expand_tools(),
+            Order::Help => self.transcript.notice(Tone::Plain, &commands::help()),
+            Order::Quit => self.want(Want::Quit),
+        }
+    }
+
+    /// Has one of several things chosen.
+    fn list(&mut self, command: &str) {
+        self.editor.set(command);
+        self.choices = Choices::of(command, &self.known);
+    }
+
+    /// Whether somebody could be told to go on at once.
+    fn is_waiting(&self) -> bool {
+        matches!(self.doing, Doing::Retrying(_) | Doing::InLine { .. })
+    }
+
+    pub(crate) fn is_busy(&self) -> bool {
+        self.turn.is_running || matches!(self.doing, Doing::Compacting { .. })
+    }
+
+    /// What can be chosen, for whoever shows it as text.
+    pub(crate) fn choices_in_words(&self) -> String {
+        let items = self.choices.items.iter();
+        items
+            .map(|item| format!("  {}  {}\n", item.name, item.about))
+            .collect()
+    }
+}
+
+/// What the user said.
+fn said(messages: &[Message]) -> impl Iterator<Item = String> + '_ {
+    let of_user = messages
+        .iter()
+        .filter(|message| message.role == outlast_dialect::Role::User);
+    of_user.map(Message::text).filter(|text| !text.is_empty())
+}

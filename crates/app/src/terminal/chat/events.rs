@@ -1,0 +1,177 @@
+//! What an event of the session changes.
+
+use super::{Chat, Turn};
+use crate::progress::news;
+use crate::terminal::loader::{Doing, Retrying};
+use crate::terminal::transcript::Tone;
+use outlast_kernel::Timestamp;
+use outlast_kernel::event::{Body, Seal};
+use outlast_kernel::verdict::Cause;
+
+impl Chat {
+    pub(super) fn event(&mut self, body: &Body, now: Timestamp) {
+        match body {
+            Body::Start { model, .. } => {
+                self.turn = Turn {
+                    is_running: true,
+                    first_model: model.clone(),
+                    ..Turn::default()
+                };
+                self.status.model.clone_from(model);
+                self.doing = Doing::Working { since: now };
+            }
+            Body::Input { text } => {
+                if !std::mem::take(&mut self.repeats) {
+                    self.transcript.user(text);
+                }
+            }
+            Body::AttemptStarted { .. } => {
+                self.turn.attempt_from = self.transcript.len();
+                self.doing = Doing::Working { since: now };
+            }
+            Body::TextDelta { text } => self.transcript.answer(text),
+            Body::ReasoningDelta { text } => self.transcript.thought(text),
+            Body::ToolCall(call) => self.transcript.call(call),
+            Body::ToolStarted { id, .. } => self.transcript.tool_started(id),
+            Body::ToolResult {
+                id,
+                output,
+                is_error,
+            } => self.transcript.tool_ended(id, output, *is_error),
+            Body::Retracted { .. } => self.transcript.retract(self.turn.attempt_from),
+            Body::StepComplete { .. } => {
+                self.transcript.settle();
+                self.doing = Doing::Working { since: now };
+            }
+            Body::Sealed { status } => self.sealed(*status),
+            body => self.state_event(body, now),
+        }
+    }
+
+    /// What changes the line above the editor and the one below it.
+    fn state_event(&mut self, body: &Body, now: Timestamp) {
+        match body {
+            Body::QueueChanged {
+                steering,
+                follow_up,
+            } => self.queued = steering.iter().chain(follow_up).cloned().collect(),
+            Body::Renamed { title } => self.status.title.clone_from(title),
+            Body::Account { name } => self.status.account = Some(name.clone()),
+            Body::Usage(usage) => self.status.context = usage.read().saturating_add(usage.output),
+            Body::ModelSwitched { to, .. } => {
+                self.status.model.clone_from(to);
+                self.news(body, now);
+            }
+            Body::AutoCompactionStarted { .. } => {
+                self.doing = Doing::Compacting { since: now };
+                self.news(body, now);
+            }
+            Body::AutoCompactionEnded { after, error, .. } => {
+                if error.is_none() {
+                    self.status.context = *after;
+                }
+                self.doing = match self.turn.is_running {
+                    true => Doing::Working { since: now },
+                    false => Doing::Nothing,
+                };
+                self.news(body, now);
+            }
+            Body::Held { until, cause } => self.held(*until, *cause, now),
+            Body::RetryScheduled { .. } | Body::RetryEnded { .. } | Body::Error { .. } => {
+                self.failure_event(body);
+            }
+            body => self.news(body, now),
+        }
+    }
+
+    fn failure_event(&mut self, body: &Body) {
+        match body {
+            Body::RetryScheduled {
+                attempt,
+                max_attempts,
+                retry_at,
+                cause,
+                message,
+                code,
+                ..
+            } => {
+                self.transcript.settle();
+                let failed = failed(*cause, message, code.as_deref());
+                self.transcript.notice(Tone::Warning, &failed);
+                self.status.retries += 1;
+                self.doing = Doing::Retrying(Retrying {
+                    attempt: *attempt,
+                    max_attempts: *max_attempts,
+                    at: *retry_at,
+                    early: None,
+                });
+            }
+            Body::RetryEnded {
+                success: false,
+                attempt,
+                error,
+            } => {
+                let error = error.as_deref().unwrap_or_default();
+                let says = format!("Retry failed after {attempt} attempts: {error}");
+                self.transcript.notice(Tone::Error, &says);
+                self.turn.said_failed = true;
+            }
+            // What its retries were for has been told.
+            Body::Error {
+                cause,
+                message,
+                code,
+                reason,
+                ..
+            } if !self.turn.said_failed => {
+                let failed = failed(*cause, message, code.as_deref());
+                self.transcript
+                    .notice(Tone::Error, &format!("{failed}: {reason}"));
+            }
+            _ => {}
+        }
+    }
+
+    /// The gate has the call wait. Within a chain of retries that moves the retry.
+    fn held(&mut self, until: Timestamp, cause: Option<Cause>, now: Timestamp) {
+        match &mut self.doing {
+            Doing::Retrying(retrying) if retrying.at <= now => {
+                retrying.at = until;
+                retrying.early = None;
+            }
+            Doing::Retrying(retrying) => retrying.early = Some(until),
+            doing => *doing = Doing::InLine { until, cause },
+        }
+    }
+
+    fn sealed(&mut self, status: Seal) {
+        self.transcript.settle();
+        self.doing = Doing::Nothing;
+        self.question = None;
+        if status == Seal::Aborted {
+            self.transcript.notice(Tone::Faint, "Interrupted.");
+        }
+    }
+
+    /// What is told in a line.
+    fn news(&mut self, body: &Body, now: Timestamp) {
+        if let Some(line) = news::line(body, &self.turn.first_model, now) {
+            let tone = match line.starts_with('●') {
+                true => Tone::Faint,
+                false => Tone::Warning,
+            };
+            self.transcript.notice(tone, &line);
+        }
+    }
+}
+
+/// What went wrong, in one line.
+fn failed(cause: Cause, message: &str, code: Option<&str>) -> String {
+    let phrase = cause.phrase();
+    let code = code.map_or(String::new(), |code| format!(" ({code})"));
+    let message = message.split_whitespace().collect::<Vec<_>>().join(" ");
+    match message.is_empty() {
+        true => format!("⚠ {phrase}{code}"),
+        false => format!("⚠ {phrase}: {message}{code}"),
+    }
+}

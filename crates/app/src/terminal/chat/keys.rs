@@ -1,0 +1,179 @@
+//! What a key means, and what a line means where there are no keys.
+
+use super::{Chat, Choices, Want};
+use crate::terminal::loader::Doing;
+use crate::terminal::transcript::Tone;
+use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+use outlast_agent::tools::Answer;
+
+const LEAVE_HINT: &str = "Ctrl-C once more leaves";
+const ESCAPE: &str = "\u{1b}";
+
+impl Chat {
+    pub(super) fn key(&mut self, key: KeyEvent) {
+        if key.kind == KeyEventKind::Release {
+            return;
+        }
+        let hint = self.hint.take();
+        if self.answers(key) || self.chooses(key) {
+            return;
+        }
+        match (key.code, key.modifiers) {
+            (KeyCode::Char('c'), KeyModifiers::CONTROL) if hint == Some(LEAVE_HINT) => {
+                self.want(Want::Quit);
+            }
+            (KeyCode::Char('c'), KeyModifiers::CONTROL) => self.interrupt(),
+            (KeyCode::Char('d'), KeyModifiers::CONTROL) if self.editor.is_empty() => {
+                self.want(Want::Quit);
+            }
+            (KeyCode::Char('z'), KeyModifiers::CONTROL) => self.want(Want::Suspend),
+            (KeyCode::Char('l'), KeyModifiers::CONTROL) => self.want(Want::Redraw),
+            (KeyCode::Char('o'), KeyModifiers::CONTROL) => self.transcript.expand_tools(),
+            (KeyCode::Char('t'), KeyModifiers::CONTROL) => self.transcript.show_thoughts(),
+            (KeyCode::Esc, _) => self.escape(),
+            (KeyCode::Char('r'), KeyModifiers::NONE)
+                if self.editor.is_empty() && self.is_waiting() =>
+            {
+                self.want(Want::RetryNow);
+            }
+            (KeyCode::Enter, KeyModifiers::NONE) => self.enter(),
+            (KeyCode::Enter, _) | (KeyCode::Char('j'), KeyModifiers::CONTROL) => {
+                self.editor.new_line();
+            }
+            _ if self.scrolls(key) => {}
+            _ => {
+                self.editor.key(key);
+                self.choices = Choices::of(&self.editor.text(), &self.known);
+            }
+        }
+    }
+
+    /// A whole line, where keys cannot be read.
+    pub(super) fn line(&mut self, line: &str) {
+        let text = line.trim();
+        if text.chars().any(|c| c == '\u{1b}') && text.replace(ESCAPE, "").is_empty() {
+            return self.escape();
+        }
+        if self.question.is_some() {
+            return match text.to_lowercase().as_str() {
+                "y" | "yes" => self.answer(Answer::Yes),
+                "a" | "always" => self.answer(Answer::Always),
+                "n" | "no" => self.answer(Answer::No),
+                _ => {
+                    let say = "Please answer y (yes), n (no) or a (always).";
+                    self.transcript.notice(Tone::Plain, say);
+                }
+            };
+        }
+        if text == "r" && self.is_waiting() {
+            return self.want(Want::RetryNow);
+        }
+        self.send(line);
+    }
+
+    /// What Ctrl-C means.
+    pub(super) fn interrupt(&mut self) {
+        if !self.editor.is_empty() {
+            self.editor.clear();
+            self.choices = Choices::default();
+        } else if self.is_busy() {
+            self.stop();
+        } else {
+            self.hint = Some(LEAVE_HINT);
+        }
+    }
+
+    /// What Esc means: the retry that is waited for, and only if there is none, the turn.
+    fn escape(&mut self) {
+        match &self.doing {
+            _ if self.question.is_some() => self.answer(Answer::No),
+            Doing::Retrying(_) => self.want(Want::AbortRetry),
+            _ if self.is_busy() => self.stop(),
+            _ => self.transcript.go_to_end(),
+        }
+    }
+
+    fn stop(&mut self) {
+        self.want(Want::Abort);
+    }
+
+    fn enter(&mut self) {
+        if self.editor.take_backslash() {
+            return self.editor.new_line();
+        }
+        self.choices = Choices::default();
+        let text = self.editor.take();
+        self.send(&text);
+    }
+
+    /// Whether the key answers the question that stands there. What was being written when it came goes on being written.
+    fn answers(&mut self, key: KeyEvent) -> bool {
+        let Some(asked) = &self.question else {
+            return false;
+        };
+        let is_alone = key.modifiers.is_empty() && asked.is_armed && self.editor.is_empty();
+        let KeyCode::Char(letter) = key.code else {
+            return false;
+        };
+        if !is_alone && key.modifiers != KeyModifiers::ALT {
+            return false;
+        }
+        match letter {
+            'y' => self.answer(Answer::Yes),
+            'a' => self.answer(Answer::Always),
+            'n' => self.answer(Answer::No),
+            _ => return false,
+        }
+        true
+    }
+
+    fn answer(&mut self, answer: Answer) {
+        self.question = None;
+        self.want(Want::Answer(answer));
+    }
+
+    /// Whether the key goes to the list that is open.
+    fn chooses(&mut self, key: KeyEvent) -> bool {
+        let Some(choice) = self.choices.selected().cloned() else {
+            return false;
+        };
+        match key.code {
+            KeyCode::Up => self.choices.step(-1),
+            KeyCode::Down => self.choices.step(1),
+            KeyCode::Esc => self.choices = Choices::default(),
+            KeyCode::Tab => self.complete(&choice.text),
+            KeyCode::Enter if choice.goes_on => {
+                self.editor.clear();
+                self.send(&choice.text);
+            }
+            KeyCode::Enter => {
+                self.editor.set(&choice.text);
+                self.enter();
+            }
+            _ => return false,
+        }
+        true
+    }
+
+    fn complete(&mut self, text: &str) {
+        self.editor.set(text);
+        self.choices = Choices::of(text, &self.known);
+        if text == "/sessions " {
+            self.want(Want::ListSessions);
+        }
+    }
+
+    fn scrolls(&mut self, key: KeyEvent) -> bool {
+        let page = isize::try_from(self.transcript.height().saturating_sub(1).max(1)).unwrap_or(1);
+        match (key.code, key.modifiers) {
+            (KeyCode::PageUp, _) => self.transcript.scroll(-page),
+            (KeyCode::PageDown, _) => self.transcript.scroll(page),
+            (KeyCode::Up, KeyModifiers::SHIFT) => self.transcript.scroll(-1),
+            (KeyCode::Down, KeyModifiers::SHIFT) => self.transcript.scroll(1),
+            (KeyCode::Home, KeyModifiers::CONTROL) => self.transcript.go_to_beginning(),
+            (KeyCode::End, KeyModifiers::CONTROL) => self.transcript.go_to_end(),
+            _ => return false,
+        }
+        true
+    }
+}

@@ -1,0 +1,153 @@
+//! What could be meant by the beginning of a command.
+
+use super::commands::COMMANDS;
+use outlast_kernel::policy::Policy;
+
+/// Something that can be chosen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Choice {
+    /// What the editor holds when it is chosen.
+    pub(crate) text: String,
+    /// What is shown of it.
+    pub(crate) name: String,
+    pub(crate) about: String,
+    /// Whether something has to follow it.
+    pub(crate) goes_on: bool,
+}
+
+/// What can be chosen beyond the commands themselves.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Known {
+    pub(crate) models: Vec<String>,
+    /// The ids of sessions, and what they are about.
+    pub(crate) sessions: Vec<(String, String)>,
+}
+
+/// A list that is open.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Choices {
+    pub(crate) items: Vec<Choice>,
+    pub(crate) selected: usize,
+}
+
+impl Choices {
+    /// What could be meant by that text; nothing when it is no beginning of a command.
+    pub(crate) fn of(text: &str, known: &Known) -> Self {
+        let items = match text.split_once(' ') {
+            _ if !text.starts_with('/') || text.contains('\n') => Vec::new(),
+            None => commands(text),
+            Some((command, typed)) => arguments(command, typed, known),
+        };
+        Self { items, selected: 0 }
+    }
+
+    pub(crate) fn selected(&self) -> Option<&Choice> {
+        self.items.get(self.selected)
+    }
+
+    /// Goes through the list, and begins anew at its ends.
+    pub(crate) fn step(&mut self, by: isize) {
+        let Ok(length) = isize::try_from(self.items.len()) else {
+            return;
+        };
+        if length > 0 {
+            let at = isize::try_from(self.selected).unwrap_or_default() + by;
+            self.selected = at.rem_euclid(length).unsigned_abs();
+        }
+    }
+}
+
+fn commands(typed: &str) -> Vec<Choice> {
+    let meant = COMMANDS
+        .iter()
+        .filter(|command| command.name.starts_with(typed));
+    meant
+        .map(|command| {
+            let goes_on = command.argument.starts_with(char::is_alphabetic);
+            Choice {
+                text: match goes_on {
+                    true => format!("{} ", command.name),
+                    false => command.name.to_owned(),
+                },
+                name: format!("{} {}", command.name, command.argument),
+                about: command.about.to_owned(),
+                goes_on,
+            }
+        })
+        .collect()
+}
+
+fn arguments(command: &str, typed: &str, known: &Known) -> Vec<Choice> {
+    let typed = typed.trim().to_lowercase();
+    let is_meant = |name: &str, about: &str| {
+        let text = format!("{name} {about}").to_lowercase();
+        typed.split_whitespace().all(|word| text.contains(word))
+    };
+    let choice = |(name, about): (&str, &str)| Choice {
+        text: format!("{command} {name}"),
+        name: name.to_owned(),
+        about: about.to_owned(),
+        goes_on: false,
+    };
+    let all: Vec<(&str, &str)> = match command {
+        "/model" => known
+            .models
+            .iter()
+            .map(|name| (name.as_str(), ""))
+            .collect(),
+        "/policy" => Policy::NAMES.iter().map(|name| (*name, "")).collect(),
+        "/retry" => vec![
+            ("on", "failures are retried"),
+            ("off", "failures are told at once"),
+        ],
+        "/sessions" => {
+            let sessions = known.sessions.iter();
+            sessions
+                .map(|(id, about)| (id.as_str(), about.as_str()))
+                .collect()
+        }
+        _ => Vec::new(),
+    };
+    let meant = all
+        .into_iter()
+        .filter(|(name, about)| is_meant(name, about));
+    meant.map(choice).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(text: &str) -> Vec<String> {
+        let known = Known {
+            models: vec!["mock:ok".to_owned(), "anthropic:claude-opus".to_owned()],
+            sessions: vec![("0198".to_owned(), "Fix the parser".to_owned())],
+        };
+        let choices = Choices::of(text, &known);
+        choices.items.into_iter().map(|item| item.text).collect()
+    }
+
+    #[test]
+    fn a_beginning_lists_what_could_be_meant() {
+        assert_eq!(names("/co"), ["/compact"]);
+        assert_eq!(names("/mod"), ["/model "]);
+        assert_eq!(names("/model opus"), ["/model anthropic:claude-opus"]);
+        assert_eq!(names("/sessions parser"), ["/sessions 0198"]);
+        assert_eq!(names("/policy over"), ["/policy overnight"]);
+        assert!(names("hello").is_empty());
+        assert!(names("/compact\nthis").is_empty());
+    }
+
+    #[test]
+    fn the_list_has_no_end() {
+        let mut choices = Choices::of("/", &Known::default());
+        choices.step(-1);
+        assert_eq!(choices.selected().map(|it| it.text.as_str()), Some("/quit"));
+        choices.step(1);
+        assert_eq!(
+            choices.selected().map(|it| it.text.as_str()),
+            Some("/model ")
+        );
+        Choices::default().step(1);
+    }
+}

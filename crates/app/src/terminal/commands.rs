@@ -1,0 +1,187 @@
+//! What can be typed after a slash.
+
+use crate::config::nearest;
+
+/// A command, as the list and the help show it.
+pub(crate) struct Command {
+    pub(crate) name: &'static str,
+    pub(crate) argument: &'static str,
+    pub(crate) about: &'static str,
+}
+
+const fn command(name: &'static str, argument: &'static str, about: &'static str) -> Command {
+    Command {
+        name,
+        argument,
+        about,
+    }
+}
+
+pub(crate) const COMMANDS: [Command; 10] = [
+    command("/model", "NAME", "ask another model from here on"),
+    command(
+        "/retry",
+        "[on|off]",
+        "retry now, or what failed again; or switch retries",
+    ),
+    command("/compact", "[FOCUS]", "make the conversation smaller"),
+    command("/sessions", "ID", "go on with another session"),
+    command("/new", "", "begin a new session"),
+    command(
+        "/accounts",
+        "",
+        "which accounts are free, and until when others are not",
+    ),
+    command("/policy", "NAME", "how long and how often to retry"),
+    command("/expand", "", "show all of what tools said, or less of it"),
+    command("/help", "", "keys and commands"),
+    command("/quit", "", "leave; the session is kept"),
+];
+
+/// What a command wants.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Order {
+    Model(String),
+    Retry,
+    SwitchRetry(bool),
+    Compact(String),
+    Session(String),
+    New,
+    Accounts,
+    Policy(String),
+    Expand,
+    Help,
+    Quit,
+}
+
+/// Reads a command; `None` when the text is a message. What is wrong with it is said with the remedy.
+pub(crate) fn read(text: &str) -> Option<Result<Order, String>> {
+    let text = text.trim();
+    let (name, argument) = match text.split_once(char::is_whitespace) {
+        Some((name, argument)) => (name, argument.trim()),
+        None => (text, ""),
+    };
+    let letters = name.strip_prefix('/')?;
+    // Paths begin with a slash, too.
+    let looks_like_one = !letters.is_empty() && letters.bytes().all(|b| b.is_ascii_lowercase());
+    looks_like_one.then(|| order(name, argument))
+}
+
+fn order(name: &str, argument: &str) -> Result<Order, String> {
+    let argument_of = |make: fn(String) -> Order| Ok(make(argument.to_owned()));
+    let alone = |order: Order| match argument {
+        "" => Ok(order),
+        _ => Err(format!("{name} takes nothing after it")),
+    };
+    match name {
+        "/model" => argument_of(Order::Model),
+        "/compact" => argument_of(Order::Compact),
+        "/sessions" | "/resume" => argument_of(Order::Session),
+        "/policy" => argument_of(Order::Policy),
+        "/retry" => match argument {
+            "" => Ok(Order::Retry),
+            "on" => Ok(Order::SwitchRetry(true)),
+            "off" => Ok(Order::SwitchRetry(false)),
+            other => Err(format!(
+                "/retry takes on, off or nothing after it, and not `{other}`"
+            )),
+        },
+        "/new" | "/clear" => alone(Order::New),
+        "/accounts" => alone(Order::Accounts),
+        "/expand" => alone(Order::Expand),
+        "/help" => alone(Order::Help),
+        "/quit" | "/exit" => alone(Order::Quit),
+        _ => {
+            let near = nearest(name, COMMANDS.map(|command| command.name));
+            let near = near.map_or(String::new(), |near| format!("; did you mean {near}?"));
+            Err(format!("there is no command {name}{near} (/help)"))
+        }
+    }
+}
+
+/// What the help says.
+pub(crate) fn help() -> String {
+    let mut text = String::from("Commands\n");
+    for Command {
+        name,
+        argument,
+        about,
+    } in COMMANDS
+    {
+        text.push_str(&format!("  {:<20} {about}\n", format!("{name} {argument}")));
+    }
+    text.push_str("\nKeys\n");
+    for (keys, about) in KEYS {
+        text.push_str(&format!("  {keys:<20} {about}\n"));
+    }
+    text
+}
+
+const KEYS: [(&str, &str); 12] = [
+    ("Enter", "send; while the model works, say it in between"),
+    ("Alt-Enter, Ctrl-J", "another line; so does \\ before Enter"),
+    (
+        "Esc",
+        "cancel the retry that is waited for; else interrupt the model",
+    ),
+    ("r", "retry now, while a retry is waited for"),
+    ("Up, Down", "what you said before"),
+    ("Tab", "complete a command"),
+    ("PageUp, PageDown", "scroll; so does the mouse wheel"),
+    ("Ctrl-Home, Ctrl-End", "to the beginning and to the end"),
+    ("Ctrl-O", "all of what tools said, or less of it"),
+    ("Ctrl-T", "what the model thought, or nothing of it"),
+    ("Ctrl-C", "clear the line; interrupt; twice, leave"),
+    ("Ctrl-D", "leave; Ctrl-Z suspends, Shift selects text"),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_is_a_message_and_a_typing_error_is_none() {
+        assert_eq!(read("/usr/bin/env is missing"), None);
+        assert_eq!(read("say /help"), None);
+        assert_eq!(read("/"), None);
+        let error = read("/modle gpt").unwrap().unwrap_err();
+        assert_eq!(
+            error,
+            "there is no command /modle; did you mean /model? (/help)"
+        );
+    }
+
+    #[test]
+    fn commands_are_read_with_what_follows_them() {
+        let table = [
+            (
+                "/model anthropic:claude",
+                Order::Model("anthropic:claude".to_owned()),
+            ),
+            ("/model", Order::Model(String::new())),
+            (" /retry ", Order::Retry),
+            ("/retry off", Order::SwitchRetry(false)),
+            (
+                "/compact the parser only",
+                Order::Compact("the parser only".to_owned()),
+            ),
+            ("/exit", Order::Quit),
+        ];
+        for (text, expected) in table {
+            assert_eq!(read(text), Some(Ok(expected)), "{text}");
+        }
+        assert!(read("/quit now").unwrap().is_err());
+        assert!(read("/retry maybe").unwrap().is_err());
+    }
+
+    #[test]
+    fn every_command_of_the_list_is_one() {
+        for command in COMMANDS {
+            assert!(
+                matches!(read(command.name), Some(Ok(_))),
+                "{}",
+                command.name
+            );
+        }
+    }
+}

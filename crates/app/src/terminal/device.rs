@@ -1,0 +1,116 @@
+//! The terminal itself: taken for a chat, and given back as it was, whatever ends the process.
+//!
+//! Invariant: giving it back is done once, by whoever comes first: the end of the chat, a signal, a panic.
+
+use crossterm::event::{
+    DisableBracketedPaste, EnableBracketedPaste, KeyboardEnhancementFlags,
+    PopKeyboardEnhancementFlags, PushKeyboardEnhancementFlags,
+};
+use crossterm::style::Print;
+use crossterm::terminal::{
+    EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode,
+};
+use crossterm::{cursor, execute};
+use ratatui::Terminal;
+use ratatui::backend::CrosstermBackend;
+use std::io::{self, Stdout, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+static IS_TAKEN: AtomicBool = AtomicBool::new(false);
+
+/// Presses and the wheel are told, movements are not: those would be many.
+const MOUSE_ON: &str = "\u{1b}[?1000h\u{1b}[?1006h";
+const MOUSE_OFF: &str = "\u{1b}[?1006l\u{1b}[?1000l";
+
+/// The terminal while a chat has it.
+pub(crate) struct Device {
+    pub(crate) terminal: Terminal<CrosstermBackend<Stdout>>,
+}
+
+impl Device {
+    pub(crate) fn take() -> io::Result<Self> {
+        enable_raw_mode()?;
+        IS_TAKEN.store(true, Ordering::SeqCst);
+        let taken = enter(&mut io::stdout()).and_then(|()| {
+            let backend = CrosstermBackend::new(io::stdout());
+            Terminal::new(backend)
+        });
+        // Whatever was done is undone.
+        taken
+            .map(|terminal| Self { terminal })
+            .inspect_err(|_| give_back())
+    }
+
+    /// Lets the shell have the terminal until the user comes back to us.
+    #[cfg(unix)]
+    pub(crate) fn suspend(&mut self) -> io::Result<()> {
+        give_back();
+        nix::sys::signal::kill(
+            nix::unistd::Pid::from_raw(0),
+            nix::sys::signal::Signal::SIGTSTP,
+        )?;
+        *self = Self::take()?;
+        Ok(())
+    }
+
+    #[cfg(not(unix))]
+    pub(crate) fn suspend(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Drop for Device {
+    fn drop(&mut self) {
+        give_back();
+    }
+}
+
+fn enter(out: &mut impl Write) -> io::Result<()> {
+    execute!(
+        out,
+        EnterAlternateScreen,
+        EnableBracketedPaste,
+        PushKeyboardEnhancementFlags(KeyboardEnhancementFlags::DISAMBIGUATE_ESCAPE_CODES),
+        Print(MOUSE_ON)
+    )
+}
+
+fn leave(out: &mut impl Write) -> io::Result<()> {
+    execute!(
+        out,
+        Print(MOUSE_OFF),
+        PopKeyboardEnhancementFlags,
+        DisableBracketedPaste,
+        LeaveAlternateScreen,
+        cursor::Show
+    )
+}
+
+/// Gives the terminal back, if a chat has it. A terminal that is gone need not be told.
+pub(crate) fn give_back() {
+    if IS_TAKEN.swap(false, Ordering::SeqCst) {
+        leave(&mut io::stdout()).ok();
+        disable_raw_mode().ok();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn leaving_undoes_all_that_entering_did() {
+        let written = |write: fn(&mut Vec<u8>) -> io::Result<()>| {
+            let mut out = Vec::new();
+            write(&mut out).unwrap();
+            String::from_utf8(out).unwrap()
+        };
+        let (entered, left) = (written(enter), written(leave));
+        for mode in ["?1049", "?2004", "?1000", "?1006"] {
+            assert!(entered.contains(&format!("\u{1b}[{mode}h")), "{entered:?}");
+            assert!(left.contains(&format!("\u{1b}[{mode}l")), "{left:?}");
+        }
+        assert!(entered.contains("\u{1b}[>1u") && left.contains("\u{1b}[<1u"));
+        assert!(left.ends_with("\u{1b}[?25h"));
+    }
+}

@@ -1,0 +1,307 @@
+//! Carries out what a chat wants: the sessions behind it, and the run that is under way.
+//!
+//! Everything that takes time is a task that reports back as a [`Message`]; whoever shows the chat takes them one by one.
+//! Invariants: one run at a time; what a session said that was left is not shown in the next one.
+//! Not here: how a run goes (`driver/run.rs`), which session it is (`driver/sessions.rs`), what else can be chosen
+//! (`driver/choosing.rs`).
+
+mod choosing;
+mod run;
+mod sessions;
+
+use super::asker::Asker;
+use super::chat::{Change, Chat, Input, Outcome, Want};
+use super::transcript::Tone;
+use crate::cli::SessionChoice;
+use crate::session_host::SessionHost;
+use outlast_agent::Session;
+use outlast_agent::session::{Place, Subscription};
+use outlast_agent::tools::{Answer, Question};
+use outlast_dialect::Message as Said;
+use outlast_engine::Clock;
+use outlast_kernel::event::{Body, Event};
+use outlast_kernel::text;
+use outlast_server::host::{Model, Opened};
+use run::First;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+
+/// Who was writing when a question came has stopped by then.
+const TIME_TO_NOTICE: Duration = Duration::from_millis(600);
+/// The most messages that are taken in before the screen is drawn.
+const AT_ONCE: usize = 500;
+
+/// Something that a task reports.
+pub(super) enum Message {
+    Input(Input),
+    Event(Event),
+    /// A model wants to run something, and somebody is to be asked.
+    Asked(Question, oneshot::Sender<Answer>),
+    Unasked,
+    /// The settings are read.
+    Host(anyhow::Result<Arc<SessionHost>>),
+    /// Another session is there, or could not be had.
+    Opened(anyhow::Result<Box<Opened>>),
+    RunEnded(Outcome),
+}
+
+/// Whether the chat goes on.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Next {
+    GoOn,
+    Suspend,
+    Redraw,
+    Quit,
+}
+
+/// What is behind a chat.
+pub(super) struct Driver {
+    choice: SessionChoice,
+    clock: Arc<dyn Clock>,
+    host: Option<Arc<SessionHost>>,
+    session: Option<Joined>,
+    run: Option<JoinHandle<()>>,
+    /// What was said before there was a session.
+    early: Vec<String>,
+    /// Who waits for an answer.
+    asking: Option<oneshot::Sender<Answer>>,
+    /// Whether the model was chosen since the last prompt.
+    is_chosen: bool,
+    sender: UnboundedSender<Message>,
+    receiver: UnboundedReceiver<Message>,
+}
+
+/// The session that the chat is about.
+struct Joined {
+    session: Arc<Session>,
+    model: Model,
+    _listening: Subscription,
+}
+
+impl Driver {
+    pub(super) fn new(choice: SessionChoice, clock: Arc<dyn Clock>) -> Self {
+        let (sender, receiver) = unbounded_channel();
+        Self {
+            choice,
+            clock,
+            host: None,
+            session: None,
+            run: None,
+            early: Vec::new(),
+            asking: None,
+            is_chosen: false,
+            sender,
+            receiver,
+        }
+    }
+
+    /// Begins to read the settings and to open the session.
+    pub(super) fn start(&self) {
+        self.open_host();
+    }
+
+    pub(super) fn clock(&self) -> &dyn Clock {
+        &*self.clock
+    }
+
+    pub(super) fn asker(&self) -> Asker {
+        Asker(self.sender.clone())
+    }
+
+    /// Waits for a message.
+    pub(super) async fn next(&mut self) -> Message {
+        match self.receiver.recv().await {
+            Some(message) => message,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Takes in a message, and those that have come meanwhile.
+    pub(super) fn take_all(&mut self, first: Message, chat: &mut Chat) -> anyhow::Result<Next> {
+        let mut message = Some(first);
+        for _ in 0..AT_ONCE {
+            let Some(next) = message else {
+                break;
+            };
+            match self.take(next, chat)? {
+                Next::GoOn => {}
+                other => return Ok(other),
+            }
+            message = self.receiver.try_recv().ok();
+        }
+        Ok(match message {
+            Some(left) => self.take(left, chat)?,
+            None => Next::GoOn,
+        })
+    }
+
+    fn take(&mut self, message: Message, chat: &mut Chat) -> anyhow::Result<Next> {
+        let input = match message {
+            Message::Input(input) => input,
+            Message::Event(event) => {
+                if !self.is_current(&event) {
+                    return Ok(Next::GoOn);
+                }
+                let tells_cost = matches!(
+                    event.body,
+                    Body::StepComplete { .. } | Body::RetryScheduled { .. } | Body::Sealed { .. }
+                );
+                let next = self.show(Input::Event(event), chat);
+                if tells_cost && let Some(cost) = self.cost() {
+                    self.show(Input::Changed(Change::Cost(cost)), chat);
+                }
+                return Ok(next);
+            }
+            Message::Asked(question, answer) => {
+                self.asking = Some(answer);
+                Input::Asked(question)
+            }
+            Message::Unasked => {
+                self.asking = None;
+                Input::Unasked
+            }
+            Message::Host(host) => {
+                self.host = Some(host?);
+                self.open_first();
+                return Ok(Next::GoOn);
+            }
+            Message::Opened(opened) => return self.opened(opened, chat),
+            Message::RunEnded(outcome) => return Ok(self.run_ended(outcome, chat)),
+        };
+        Ok(self.show(input, chat))
+    }
+
+    /// Tells the chat, and does what it wants because of that.
+    pub(super) fn show(&mut self, input: Input, chat: &mut Chat) -> Next {
+        let now = self.clock.now();
+        let wants = chat.take(input, now);
+        let mut next = Next::GoOn;
+        for want in wants {
+            match self.carry_out(want) {
+                Next::GoOn => {}
+                other => next = other,
+            }
+        }
+        next
+    }
+
+    fn carry_out(&mut self, want: Want) -> Next {
+        match want {
+            Want::Quit => return Next::Quit,
+            Want::Suspend => return Next::Suspend,
+            Want::Redraw => return Next::Redraw,
+            Want::Say(text) => self.say(text),
+            Want::Abort => self.steer(Session::abort),
+            Want::AbortRetry => self.steer(Session::abort_retry),
+            Want::RetryNow => self.steer(Session::retry_now),
+            Want::TryAgain => self.try_again(),
+            Want::SwitchRetry(on) => self.switch_retry(on),
+            Want::TakeBack => self.take_back(),
+            Want::Answer(answer) => {
+                if let Some(asking) = self.asking.take() {
+                    // Whoever has asked may have gone meanwhile.
+                    asking.send(answer).ok();
+                }
+            }
+            Want::ArmSoon => self.later(async {
+                tokio::time::sleep(TIME_TO_NOTICE).await;
+                Some(Input::Armed)
+            }),
+            Want::Compact(focus) => self.compact(focus),
+            Want::Model(name) => self.choose_model(&name),
+            Want::Policy(name) => self.choose_policy(&name),
+            Want::Session(id) => self.open(sessions::Which::Named(id)),
+            Want::New => self.open(sessions::Which::New),
+            Want::ListSessions => self.list_sessions(),
+            Want::Accounts => self.show_accounts(),
+        }
+        Next::GoOn
+    }
+
+    // --- Small things ---
+
+    fn say(&mut self, text: String) {
+        let Some(joined) = &self.session else {
+            self.early.push(text);
+            return;
+        };
+        if self.run.is_none() {
+            return self.begin(First::Prompt(Said::user(text)));
+        }
+        let session = Arc::clone(&joined.session);
+        self.later(async move {
+            let queued = session.queue(Place::Steering, Said::user(text)).await;
+            queued.err().map(|error| problem(&error))
+        });
+    }
+
+    fn steer(&self, steer: fn(&Session)) {
+        if let Some(joined) = &self.session {
+            steer(&joined.session);
+        }
+    }
+
+    fn switch_retry(&self, on: bool) {
+        if let Some(joined) = &self.session {
+            joined.session.set_auto_retry_enabled(on);
+            self.tell(Input::Changed(Change::Retries(on)));
+            let says = match on {
+                true => "Failures are retried.",
+                false => "Failures are not retried any more, in this session.",
+            };
+            self.notice(Tone::Faint, says);
+        }
+    }
+
+    fn take_back(&self) {
+        let Some(session) = self.session.as_ref().map(|it| Arc::clone(&it.session)) else {
+            return;
+        };
+        self.later(async move {
+            Some(match session.clear_queue().await {
+                Ok(waiting) => {
+                    let all = waiting.steering.iter().chain(&waiting.follow_up);
+                    Input::TakenBack(all.map(Said::text).collect())
+                }
+                Err(error) => problem(&error),
+            })
+        });
+    }
+
+    fn cost(&self) -> Option<outlast_kernel::budget::Cost> {
+        let session = &self.session.as_ref()?.session;
+        let price = session.setup().price?;
+        Some(price.of(session.snapshot().usage))
+    }
+
+    fn is_current(&self, event: &Event) -> bool {
+        let current = self.session.as_ref();
+        current.is_some_and(|joined| joined.session.id() == event.session_id)
+    }
+
+    /// Does something beside all else; what comes of it is told.
+    fn later(&self, work: impl Future<Output = Option<Input>> + Send + 'static) {
+        let sender = self.sender.clone();
+        tokio::spawn(async move {
+            if let Some(input) = work.await {
+                sender.send(Message::Input(input)).ok();
+            }
+        });
+    }
+
+    fn tell(&self, input: Input) {
+        self.sender.send(Message::Input(input)).ok();
+    }
+
+    pub(super) fn notice(&self, tone: Tone, says: &str) {
+        let says = text::plain(says).into_owned();
+        self.tell(Input::Notice(tone, says));
+    }
+}
+
+fn problem(error: &dyn std::fmt::Display) -> Input {
+    Input::Notice(Tone::Error, text::plain(&error.to_string()).into_owned())
+}

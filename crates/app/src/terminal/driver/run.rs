@@ -1,0 +1,132 @@
+//! A run: a message and all that follows from it by itself.
+
+use super::{Driver, Message, Next, problem};
+use crate::screen;
+use crate::session_host::SessionHost;
+use crate::terminal::chat::{Chat, Input, Outcome};
+use crate::terminal::transcript::Tone;
+use outlast_agent::Session;
+use outlast_agent::session::{Ask, Error};
+use outlast_dialect::Message as Said;
+use outlast_engine::turn::Ended;
+use outlast_kernel::event::Seal;
+use outlast_kernel::policy::Policy;
+use outlast_server::host::Host;
+use std::sync::Arc;
+
+/// How a run begins.
+pub(super) enum First {
+    Prompt(Said),
+    /// With what waits to be said.
+    Waiting,
+    /// With the turn that an earlier process left.
+    Resume,
+    /// With the turn that failed.
+    TryAgain,
+}
+
+impl Driver {
+    pub(super) fn begin(&mut self, first: First) {
+        let (Some(joined), Some(host)) = (&self.session, &self.host) else {
+            return;
+        };
+        let (session, host) = (Arc::clone(&joined.session), Arc::clone(host));
+        let is_chosen = std::mem::take(&mut self.is_chosen);
+        let sender = self.sender.clone();
+        self.run = Some(tokio::spawn(async move {
+            let outcome = run(&session, &host, (first, is_chosen)).await;
+            sender.send(Message::RunEnded(outcome)).ok();
+        }));
+    }
+
+    pub(super) fn run_ended(&mut self, outcome: Outcome, chat: &mut Chat) -> Next {
+        self.run = None;
+        let waits = self.session.as_ref();
+        let waits = waits.is_some_and(|joined| !joined.session.waiting().is_empty());
+        // It came when the run was about to end.
+        if waits && outcome == Outcome::default() {
+            self.begin(First::Waiting);
+            return Next::GoOn;
+        }
+        self.show(Input::Ended(outcome), chat)
+    }
+
+    pub(super) fn try_again(&mut self) {
+        let Some(joined) = &self.session else {
+            return;
+        };
+        match joined.session.last_seal() {
+            _ if self.run.is_some() => self.notice(Tone::Faint, "It is being tried already."),
+            Some(Seal::Error | Seal::Aborted) => self.begin(First::TryAgain),
+            _ => self.notice(Tone::Faint, "There is nothing to try again."),
+        }
+    }
+
+    pub(super) fn compact(&mut self, focus: String) {
+        let (Some(joined), Some(host)) = (&self.session, &self.host) else {
+            return;
+        };
+        if self.run.is_some() {
+            return self.notice(Tone::Faint, "The model works: Esc interrupts it first.");
+        }
+        let (session, limits) = (Arc::clone(&joined.session), host.limits());
+        let sender = self.sender.clone();
+        self.run = Some(tokio::spawn(async move {
+            let focus = Some(focus.as_str()).filter(|focus| !focus.is_empty());
+            let says = match session.compact(focus, limits).await {
+                Ok(compacted) => Input::Notice(
+                    Tone::Faint,
+                    format!(
+                        "The conversation was made smaller, from about {} to about {} tokens.",
+                        compacted.before, compacted.after
+                    ),
+                ),
+                Err(error) => problem(&error),
+            };
+            sender.send(Message::Input(says)).ok();
+            sender.send(Message::RunEnded(Outcome::default())).ok();
+        }));
+    }
+}
+
+async fn run(session: &Session, host: &SessionHost, (first, is_chosen): (First, bool)) -> Outcome {
+    let ask = |message: Option<Said>| Ask {
+        message,
+        limits: host.limits(),
+        options: host.options(),
+        chosen: is_chosen,
+        ..Ask::default()
+    };
+    let mut ended = match first {
+        First::Prompt(message) => session.prompt(ask(Some(message))).await.map(Some),
+        First::Waiting => session.prompt_waiting(ask(None)).await,
+        First::Resume => session.resume().await.map(Some),
+        First::TryAgain => session.try_again(ask(None)).await.map(Some),
+    };
+    loop {
+        match ended {
+            Ok(Some(turn)) if is_answered(&turn) && !session.waiting().is_empty() => {
+                ended = session.prompt_waiting(ask(None)).await;
+            }
+            ended => return outcome(ended, host.policy()),
+        }
+    }
+}
+
+fn is_answered(turn: &Ended) -> bool {
+    turn.seal == Seal::Completed
+}
+
+fn outcome(ended: Result<Option<Ended>, Error>, policy: Option<Policy>) -> Outcome {
+    match ended {
+        Ok(None) => Outcome::default(),
+        Ok(Some(ended)) => {
+            let (problem, remedy) = screen::afterword(&ended, policy.as_ref());
+            Outcome { problem, remedy }
+        }
+        Err(error) => Outcome {
+            problem: Some(error.to_string()),
+            remedy: None,
+        },
+    }
+}

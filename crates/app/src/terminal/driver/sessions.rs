@@ -1,0 +1,255 @@
+//! Which session the chat is about: the first one, another one, a new one; and how it is left.
+
+use super::run::First;
+use super::{Driver, Joined, Message, Next};
+use crate::assemble::Attendance;
+use crate::interrupt::{self, Signal};
+use crate::journal;
+use crate::session_host::SessionHost;
+use crate::sessions_command::{first_words, standing};
+use crate::terminal::chat::{self, Chat, Input};
+use crate::terminal::status::Status;
+use crate::terminal::transcript::Tone;
+use outlast_agent::Session;
+use outlast_kernel::text;
+use outlast_server::host::{Host, Model, Opened};
+use outlast_store::Journal;
+use outlast_store::journal::State;
+use std::sync::Arc;
+
+/// More sessions than these are found by `outlast sessions list`.
+const MOST_SESSIONS: usize = 100;
+
+/// The session that is wanted.
+pub(super) enum Which {
+    New,
+    Named(String),
+}
+
+impl Driver {
+    pub(super) fn open_host(&self) {
+        let (sender, asker) = (self.sender.clone(), self.asker());
+        let (choice, clock) = (self.choice.clone(), Arc::clone(&self.clock));
+        tokio::spawn(async move {
+            let attendance = Attendance::Attended(Arc::new(asker));
+            let host = SessionHost::new(&choice, clock, attendance).await;
+            sender.send(Message::Host(host.map(Arc::new))).ok();
+        });
+    }
+
+    pub(super) fn open_first(&self) {
+        let choice = self.choice.clone();
+        self.opening(async move |host| host.first(&choice).await);
+    }
+
+    /// Leaves the session for another one. One in which something runs is not left.
+    pub(super) fn open(&mut self, which: Which) {
+        if self.run.is_some() {
+            return self.notice(Tone::Faint, "The model works: Esc interrupts it first.");
+        }
+        let current = self.session.as_ref().map(|it| Arc::clone(&it.session));
+        self.opening(async move |host| {
+            // What it is left for is had first: a name that is wrong changes nothing.
+            if let (Which::Named(name), Some(current)) = (&which, &current)
+                && let Some(journal) = host.journal()
+                && journal::find(journal, name).await?.id == current.id()
+            {
+                anyhow::bail!("that is this session");
+            }
+            let opened = match which {
+                Which::New => host.begin().await,
+                Which::Named(name) => host.open(&name).await,
+            };
+            let opened = opened.map_err(anyhow::Error::msg)?;
+            if let Some(current) = current {
+                host.leave(&current);
+                current.close().await?;
+            }
+            Ok(opened)
+        });
+    }
+
+    fn opening<Work>(&self, work: impl FnOnce(Arc<SessionHost>) -> Work + Send + 'static)
+    where
+        Work: Future<Output = anyhow::Result<Opened>> + Send,
+    {
+        let Some(host) = self.host.clone() else {
+            return;
+        };
+        let sender = self.sender.clone();
+        tokio::spawn(async move {
+            let opened = work(host).await;
+            sender.send(Message::Opened(opened.map(Box::new))).ok();
+        });
+    }
+
+    pub(super) fn opened(
+        &mut self,
+        opened: anyhow::Result<Box<Opened>>,
+        chat: &mut Chat,
+    ) -> anyhow::Result<Next> {
+        let Opened { session, model } = match opened {
+            Ok(opened) => *opened,
+            // Without any session there is nothing to chat with.
+            Err(error) if self.session.is_none() => return Err(error),
+            Err(error) => {
+                self.notice(Tone::Error, &format!("{error:#}"));
+                return Ok(Next::GoOn);
+            }
+        };
+        let sender = self.sender.clone();
+        let listening = session.subscribe(move |event| {
+            sender.send(Message::Event(event.clone())).ok();
+        });
+        let session = Arc::new(session);
+        let joined = self.introduction(&session, &model);
+        self.session = Some(Joined {
+            session: Arc::clone(&session),
+            model,
+            _listening: listening,
+        });
+        self.asking = None;
+        let next = self.show(Input::Joined(Box::new(joined)), chat);
+        if session.unfinished_turn().is_some() {
+            self.begin(First::Resume);
+        } else if !session.waiting().is_empty() {
+            self.begin(First::Waiting);
+        }
+        for text in std::mem::take(&mut self.early) {
+            self.say(text);
+        }
+        Ok(next)
+    }
+
+    /// What the chat is told of a session.
+    fn introduction(&self, session: &Session, model: &Model) -> chat::Joined {
+        let host = self.host.as_ref();
+        let policy = host.and_then(|host| host.policy());
+        let setup = session.setup();
+        let waiting = session.waiting();
+        let waiting = waiting.steering.iter().chain(&waiting.follow_up);
+        let models = host.map(|host| host.models()).unwrap_or_default();
+        let folder = host.map(|host| host.folder()).unwrap_or_default();
+        chat::Joined {
+            status: Status {
+                session: session.id().to_owned(),
+                title: session.title(),
+                folder: folder.display().to_string(),
+                provider: model.provider.clone(),
+                model: session.snapshot().model,
+                policy: policy
+                    .map(|policy| policy.name.to_string())
+                    .unwrap_or_default(),
+                window: setup.traits.window,
+                cost: setup.price.map(|price| price.of(session.snapshot().usage)),
+                retries_off: !session.auto_retry_enabled(),
+                is_forgotten: !session.is_kept(),
+                ..Status::default()
+            },
+            models: models.iter().map(name).collect(),
+            messages: session.messages(),
+            is_unfinished: session.unfinished_turn().is_some(),
+            queued: waiting.map(outlast_dialect::Message::text).collect(),
+            greeting: greeting(session, model),
+        }
+    }
+
+    pub(super) fn list_sessions(&self) {
+        let Some(host) = self.host.clone() else {
+            return;
+        };
+        let current = self.session.as_ref();
+        let current = current.map(|joined| joined.session.id().to_owned());
+        self.later(async move {
+            let listed = match host.journal() {
+                Some(journal) => listed(journal, current.as_deref().unwrap_or_default()).await,
+                None => Ok(Vec::new()),
+            };
+            Some(match listed {
+                Ok(sessions) if sessions.is_empty() => {
+                    Input::Notice(Tone::Faint, "There is no other session.".to_owned())
+                }
+                Ok(sessions) => Input::Sessions(sessions),
+                Err(error) => super::problem(&error),
+            })
+        });
+    }
+
+    /// Gives everything back, and says how to go on. A turn that runs is left to be carried on.
+    pub(in crate::terminal) async fn leave(&mut self, signal: Option<Signal>) -> Option<String> {
+        let host = self.host.take()?;
+        if let Some(signal) = signal {
+            host.signalled(signal);
+        }
+        let joined = self.session.take();
+        let run = self.run.take();
+        let is_running = run.is_some();
+        if let Some(joined) = &joined {
+            host.leave(&joined.session);
+        }
+        if let Some(run) = run {
+            run.abort();
+            run.await.ok();
+        }
+        let says = match &joined {
+            Some(joined) => left(joined, is_running).await,
+            None => None,
+        };
+        host.finish(&interrupt::signals()).await;
+        says
+    }
+}
+
+/// Closes a session, and says how to go on with it.
+async fn left(joined: &Joined, is_running: bool) -> Option<String> {
+    let session = &joined.session;
+    let (id, is_kept) = (session.id(), session.is_kept());
+    let has_turns = session.turn_count() > 0;
+    if is_running && is_kept {
+        return Some(format!(
+            "Left in the middle: `outlast --session {id}` carries it on."
+        ));
+    }
+    if let Err(error) = session.close().await {
+        return Some(format!(
+            "warning: the session is not written down to its end: {error}"
+        ));
+    }
+    (is_kept && has_turns).then(|| format!("`outlast --session {id}` goes on with this session."))
+}
+
+/// What can be gone on with, the newest first, and what it is about.
+async fn listed(journal: &Journal, current: &str) -> anyhow::Result<Vec<(String, String)>> {
+    let mut sessions = Vec::new();
+    let all = journal.sessions().await?.into_iter();
+    let others = all.filter(|session| session.id != current && session.state != State::InUse);
+    for session in others.take(MOST_SESSIONS) {
+        let title = match session.title.is_empty() {
+            true => first_words(journal, &session.id).await?,
+            false => session.title.clone(),
+        };
+        let (changed, standing) = (session.changed, standing(&session, None));
+        let about = format!("{changed}  {standing}  {title}");
+        sessions.push((session.id, text::plain(&about).into_owned()));
+    }
+    Ok(sessions)
+}
+
+fn name(model: &Model) -> String {
+    format!("{}:{}", model.provider, model.id)
+}
+
+fn greeting(session: &Session, model: &Model) -> Option<String> {
+    if session.message_count() > 0 {
+        return None;
+    }
+    let scripted = match model.provider.as_str() {
+        "mock" => {
+            "\nThe scripted provider answers, without a key. `outlast doctor --provider anthropic` says what another one needs."
+        }
+        _ => "",
+    };
+    Some(format!(
+        "Outlast. Say what you want done; /help lists commands and keys.{scripted}"
+    ))
+}

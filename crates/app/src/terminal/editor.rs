@@ -1,0 +1,342 @@
+//! Where a message is written: several lines, what was said before, and pastes of any size.
+//!
+//! Invariants: what is pasted is never sent by itself, whatever line ends it holds; a long paste costs the editor a few
+//! words, and is sent whole; what was being written is there again after looking through what was said before.
+
+use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+use outlast_kernel::text;
+use ratatui::buffer::Buffer;
+use ratatui::layout::{Position, Rect};
+use ratatui::style::Style;
+use ratatui::widgets::Widget;
+use ratatui_textarea::{CursorMove, DataCursor, TextArea, WrapMode};
+
+/// A paste that is longer stands in the editor as a few words.
+const LONG_PASTE_BYTES: usize = 1000;
+const LONG_PASTE_LINES: usize = 8;
+/// A message may have this much, as with `-p -`.
+pub(crate) const LONGEST_MESSAGE: usize = 16 << 20;
+/// As much of what was said before can be looked through.
+const LONGEST_HISTORY: usize = 500;
+
+/// What is being written.
+pub(crate) struct Editor {
+    area: TextArea<'static>,
+    pastes: Vec<Paste>,
+    /// What was said before, the newest last.
+    said: Vec<String>,
+    /// Which of them is shown, and what was being written before that.
+    looking_at: Option<(usize, String)>,
+}
+
+/// A long paste: the words that stand for it, and what it holds.
+struct Paste {
+    words: String,
+    content: String,
+}
+
+impl Default for Editor {
+    fn default() -> Self {
+        Self {
+            area: area(Vec::new()),
+            pastes: Vec::new(),
+            said: Vec::new(),
+            looking_at: None,
+        }
+    }
+}
+
+fn area(lines: Vec<String>) -> TextArea<'static> {
+    let mut area = TextArea::new(lines);
+    area.set_wrap_mode(WrapMode::WordOrGlyph);
+    // The terminal's own cursor is shown: a screen reader and an input method look for that.
+    area.set_cursor_style(Style::default());
+    area.set_cursor_line_style(Style::default());
+    area
+}
+
+impl Editor {
+    /// What is written, as it is shown.
+    pub(crate) fn text(&self) -> String {
+        self.area.lines().join("\n")
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.area.is_empty()
+    }
+
+    /// Writes something else instead.
+    pub(crate) fn set(&mut self, text: &str) {
+        self.area = area(text.split('\n').map(str::to_owned).collect());
+        self.area.move_cursor(CursorMove::Bottom);
+        self.area.move_cursor(CursorMove::End);
+    }
+
+    /// Throws away what is written.
+    pub(crate) fn clear(&mut self) {
+        self.area = area(Vec::new());
+        self.pastes.clear();
+        self.looking_at = None;
+    }
+
+    /// Takes what is written, with what was pasted.
+    pub(crate) fn take(&mut self) -> String {
+        let shown = self.text();
+        let text = self.whole(&shown);
+        self.remember(&shown);
+        self.clear();
+        text
+    }
+
+    fn whole(&self, shown: &str) -> String {
+        let mut whole = shown.to_owned();
+        for paste in &self.pastes {
+            // What a paste holds may look like the words of another one.
+            if let Some(at) = whole.find(&paste.words) {
+                whole.replace_range(at..at + paste.words.len(), &paste.content);
+            }
+        }
+        whole
+    }
+
+    /// Adds to what can be looked through with the arrows.
+    pub(crate) fn remember(&mut self, text: &str) {
+        let is_new = self.said.last().is_none_or(|last| last != text);
+        // The words of a paste mean nothing later.
+        let is_whole = self.pastes.iter().all(|paste| !text.contains(&paste.words));
+        if is_new && is_whole && !text.trim().is_empty() && text.len() <= LONG_PASTE_BYTES {
+            self.said.push(text.to_owned());
+            let surplus = self.said.len().saturating_sub(LONGEST_HISTORY);
+            self.said.drain(..surplus);
+        }
+    }
+
+    /// Takes in what was pasted; what is wrong with it is the error.
+    pub(crate) fn paste(&mut self, pasted: &str) -> Result<(), String> {
+        let pasted = pasted.replace("\r\n", "\n").replace('\r', "\n");
+        let content = text::plain(&pasted).into_owned();
+        let held: usize = self.pastes.iter().map(|paste| paste.content.len()).sum();
+        if held + content.len() > LONGEST_MESSAGE {
+            let most = LONGEST_MESSAGE >> 20;
+            return Err(format!(
+                "that is more than the {most} MiB a message may have; put it into a file and name that"
+            ));
+        }
+        self.looking_at = None;
+        let lines = content.lines().count();
+        if content.len() <= LONG_PASTE_BYTES && lines <= LONG_PASTE_LINES {
+            self.area.insert_str(&content);
+            return Ok(());
+        }
+        let number = self.pastes.len() + 1;
+        let size = match content.len() {
+            bytes @ 0..1024 => format!("{bytes} bytes"),
+            bytes => format!("{} KiB", bytes.div_ceil(1024)),
+        };
+        let words = format!("[pasted text {number}: {size}, {lines} lines]");
+        self.area.insert_str(&words);
+        self.pastes.push(Paste { words, content });
+        Ok(())
+    }
+
+    /// What a key does to the text.
+    pub(crate) fn key(&mut self, key: KeyEvent) {
+        let plain = key.modifiers.is_empty();
+        match key.code {
+            KeyCode::Up if plain && self.area.cursor().0 == 0 => self.look_back(),
+            KeyCode::Down if plain && self.is_on_last_line() => self.look_ahead(),
+            KeyCode::Backspace if plain && self.remove_paste() => {}
+            KeyCode::Home if plain => self.area.move_cursor(CursorMove::Head),
+            KeyCode::End if plain => self.area.move_cursor(CursorMove::End),
+            KeyCode::Char('u') if key.modifiers == KeyModifiers::CONTROL => {
+                self.area.delete_line_by_head();
+            }
+            KeyCode::Char('z') if key.modifiers == KeyModifiers::ALT => {
+                self.area.undo();
+            }
+            _ => {
+                self.looking_at = None;
+                self.area.input(key);
+            }
+        }
+    }
+
+    pub(crate) fn new_line(&mut self) {
+        self.area.insert_newline();
+    }
+
+    /// A backslash before Enter asks for another line, where terminals know no other key for that.
+    pub(crate) fn take_backslash(&mut self) -> bool {
+        let DataCursor(row, column) = self.area.cursor();
+        let before = self.area.lines()[row].chars().nth(column.wrapping_sub(1));
+        let is_one = column > 0 && before == Some('\\');
+        if is_one {
+            self.area.delete_char();
+        }
+        is_one
+    }
+
+    fn is_on_last_line(&self) -> bool {
+        self.area.cursor().0 + 1 == self.area.lines().len()
+    }
+
+    /// Removes the words of a paste in one go.
+    fn remove_paste(&mut self) -> bool {
+        let DataCursor(row, column) = self.area.cursor();
+        let line = self.area.lines()[row].clone();
+        let before: String = line.chars().take(column).collect();
+        let Some(at) = self
+            .pastes
+            .iter()
+            .position(|paste| before.ends_with(&paste.words))
+        else {
+            return false;
+        };
+        for _ in self.pastes.remove(at).words.chars() {
+            self.area.delete_char();
+        }
+        true
+    }
+
+    fn look_back(&mut self) {
+        let at = match &self.looking_at {
+            Some((at, _)) => *at,
+            None => self.said.len(),
+        };
+        let Some(earlier) = at.checked_sub(1) else {
+            self.area.move_cursor(CursorMove::Head);
+            return;
+        };
+        let before = match self.looking_at.take() {
+            Some((_, before)) => before,
+            None => self.text(),
+        };
+        self.set(&self.said[earlier].clone());
+        self.looking_at = Some((earlier, before));
+    }
+
+    fn look_ahead(&mut self) {
+        let Some((at, before)) = self.looking_at.take() else {
+            self.area.move_cursor(CursorMove::End);
+            return;
+        };
+        match self.said.get(at + 1).cloned() {
+            Some(later) => {
+                self.set(&later);
+                self.looking_at = Some((at + 1, before));
+            }
+            None => self.set(&before),
+        }
+    }
+
+    /// How many rows the text needs at that width.
+    pub(crate) fn rows(&self, width: u16) -> u16 {
+        let width = usize::from(width.max(1));
+        // More rows than a screen has need not be told apart.
+        let lines = self.area.lines().iter().take(usize::from(u8::MAX));
+        let rows: usize = lines
+            .map(|line| unicode_width::UnicodeWidthStr::width(line.as_str()) / width + 1)
+            .sum();
+        u16::try_from(rows).unwrap_or(u16::MAX)
+    }
+
+    /// Draws the text, and says where the cursor is.
+    pub(crate) fn draw(&self, area: Rect, buffer: &mut Buffer) -> Position {
+        (&self.area).render(area, buffer);
+        let at = self.area.screen_cursor();
+        let (top, left) = self.area.scroll_offset();
+        let place = |at: usize, offset: u16, (start, length): (u16, u16)| {
+            let at = u16::try_from(at).unwrap_or(u16::MAX).saturating_sub(offset);
+            start.saturating_add(at.min(length.saturating_sub(1)))
+        };
+        Position {
+            x: place(at.col, left, (area.x, area.width)),
+            y: place(at.row, top, (area.y, area.height)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn press(editor: &mut Editor, code: KeyCode) {
+        editor.key(KeyEvent::new(code, KeyModifiers::NONE));
+    }
+
+    fn write(editor: &mut Editor, text: &str) {
+        for c in text.chars() {
+            press(editor, KeyCode::Char(c));
+        }
+    }
+
+    #[test]
+    fn a_long_paste_is_a_few_words_until_it_is_sent() {
+        let mut editor = Editor::default();
+        write(&mut editor, "look: ");
+        let pasted = "a line\r\n".repeat(150_000);
+        editor.paste(&pasted).unwrap();
+        assert_eq!(
+            editor.text(),
+            "look: [pasted text 1: 1026 KiB, 150000 lines]"
+        );
+        write(&mut editor, "!");
+        let expected = format!("look: {}!", "a line\n".repeat(150_000));
+        assert!(editor.take() == expected);
+        assert!(editor.is_empty());
+    }
+
+    #[test]
+    fn a_short_paste_is_text() {
+        let mut editor = Editor::default();
+        editor.paste("one\rtwo \u{1b}[31mred").unwrap();
+        assert_eq!(editor.text(), "one\ntwo red");
+    }
+
+    #[test]
+    fn a_paste_is_removed_as_a_whole() {
+        let mut editor = Editor::default();
+        write(&mut editor, "x ");
+        editor.paste(&"y".repeat(5000)).unwrap();
+        press(&mut editor, KeyCode::Backspace);
+        assert_eq!(editor.take(), "x ");
+    }
+
+    #[test]
+    fn a_paste_that_no_message_could_hold_is_refused() {
+        let mut editor = Editor::default();
+        write(&mut editor, "kept");
+        let error = editor.paste(&"x".repeat(LONGEST_MESSAGE + 1)).unwrap_err();
+        assert!(error.contains("16 MiB"), "{error}");
+        assert_eq!(editor.take(), "kept");
+    }
+
+    #[test]
+    fn what_was_being_written_is_there_after_looking_back() {
+        let mut editor = Editor::default();
+        editor.remember("first");
+        editor.remember("second");
+        write(&mut editor, "draft");
+        press(&mut editor, KeyCode::Up);
+        assert_eq!(editor.text(), "second");
+        press(&mut editor, KeyCode::Up);
+        assert_eq!(editor.text(), "first");
+        press(&mut editor, KeyCode::Up);
+        assert_eq!(editor.text(), "first");
+        press(&mut editor, KeyCode::Down);
+        press(&mut editor, KeyCode::Down);
+        assert_eq!(editor.text(), "draft");
+    }
+
+    #[test]
+    fn the_words_of_one_paste_within_another_stay_words() {
+        let mut editor = Editor::default();
+        let words = "[pasted text 2: 2 KiB, 1 lines]";
+        editor
+            .paste(&format!("{words}{}", "a".repeat(2000)))
+            .unwrap();
+        editor.paste(&"b".repeat(1100)).unwrap();
+        let text = editor.take();
+        assert!(text.ends_with(&"b".repeat(1100)));
+    }
+}

@@ -1,0 +1,169 @@
+//! The line above the editor: what is going on, and how long it will take.
+//!
+//! Invariant: a countdown is told from the time at which it ends, so it is right after a sleep of the machine, a resize or
+//! a restart.
+
+use crate::progress::time_of_day;
+use outlast_kernel::Timestamp;
+use outlast_kernel::time::{Span, millis};
+use outlast_kernel::verdict::Cause;
+use std::time::Duration;
+
+/// From this on the time of day is shown as well.
+const LONG_WAIT: Duration = Duration::from_secs(60);
+/// An answer that comes sooner is not timed.
+const WORTH_TIMING: Duration = Duration::from_secs(2);
+
+/// What is going on.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Doing {
+    /// Nothing: it is the user's turn.
+    #[default]
+    Nothing,
+    /// The session is being opened.
+    Starting,
+    /// An answer is awaited or comes in.
+    Working { since: Timestamp },
+    /// A retry is waited for.
+    Retrying(Retrying),
+    /// The gate has the first call wait.
+    InLine {
+        until: Timestamp,
+        cause: Option<Cause>,
+    },
+    /// The conversation is made smaller.
+    Compacting { since: Timestamp },
+}
+
+/// A retry that is waited for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Retrying {
+    pub(crate) attempt: u32,
+    pub(crate) max_attempts: Option<u32>,
+    /// When it happens by its own schedule.
+    pub(crate) at: Timestamp,
+    /// When the gate would have it happen before that.
+    pub(crate) early: Option<Timestamp>,
+}
+
+impl Retrying {
+    /// When it will happen, as things are.
+    pub(crate) fn wake(&self) -> Timestamp {
+        self.early.map_or(self.at, |early| early.min(self.at))
+    }
+
+    /// The words that everyone who knows such a wait looks for.
+    pub(crate) fn words(&self, now: Timestamp) -> String {
+        let Self {
+            attempt,
+            max_attempts,
+            ..
+        } = self;
+        let most = max_attempts.map_or_else(|| "∞".to_owned(), |most| most.to_string());
+        let seconds = seconds_left(self.wake(), now);
+        format!("Retrying ({attempt}/{most}) in {seconds}s… (esc to cancel)")
+    }
+
+    /// What else is worth knowing of it.
+    fn more(&self, now: Timestamp) -> String {
+        let left = Duration::from_secs(seconds_left(self.wake(), now));
+        let clock = match left >= LONG_WAIT {
+            true => format!(" · {}, at {}", Span(left), time_of_day(self.wake(), now)),
+            false => String::new(),
+        };
+        format!("{clock} · r retries now")
+    }
+}
+
+impl Doing {
+    /// Whether the line changes as time goes by.
+    pub(crate) fn moves(&self) -> bool {
+        !matches!(self, Self::Nothing | Self::Starting)
+    }
+
+    /// The line, in its own words and what is added to them.
+    pub(crate) fn line(&self, now: Timestamp) -> Option<(String, String)> {
+        let timed = |words: &str, since: Timestamp| {
+            let past = now.since(since);
+            let past = match past >= WORTH_TIMING {
+                true => format!(" {}", Span(Duration::from_secs(past.as_secs()))),
+                false => String::new(),
+            };
+            (format!("{words}…{past} (esc to interrupt)"), String::new())
+        };
+        Some(match self {
+            Self::Nothing => return None,
+            Self::Starting => ("Starting…".to_owned(), String::new()),
+            Self::Working { since } => timed("Working", *since),
+            Self::Compacting { since } => timed("Making the conversation smaller", *since),
+            Self::Retrying(retrying) => (retrying.words(now), retrying.more(now)),
+            Self::InLine { until, cause } => {
+                let phrase = cause.map_or("Others are ahead", Cause::phrase);
+                let seconds = seconds_left(*until, now);
+                let clock = match Duration::from_secs(seconds) >= LONG_WAIT {
+                    true => format!(" · at {}", time_of_day(*until, now)),
+                    false => String::new(),
+                };
+                let words =
+                    format!("{phrase}, waiting in line, {seconds}s… (esc to interrupt){clock}");
+                (words, " · r asks now".to_owned())
+            }
+        })
+    }
+}
+
+/// Counted up to whole seconds: a wait that is not over never reads zero.
+fn seconds_left(at: Timestamp, now: Timestamp) -> u64 {
+    millis(at.since(now)).div_ceil(1000)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: Timestamp = Timestamp::from_millis(1_800_000_000_000);
+
+    fn retrying(seconds: u64) -> Retrying {
+        Retrying {
+            attempt: 1,
+            max_attempts: Some(3),
+            at: NOW + Duration::from_secs(seconds),
+            early: None,
+        }
+    }
+
+    #[test]
+    fn the_words_count_down_from_the_time_of_the_retry() {
+        let words = |millis| retrying(2).words(NOW + Duration::from_millis(millis));
+        assert_eq!(words(0), "Retrying (1/3) in 2s… (esc to cancel)");
+        assert_eq!(words(999), "Retrying (1/3) in 2s… (esc to cancel)");
+        assert_eq!(words(1000), "Retrying (1/3) in 1s… (esc to cancel)");
+        assert_eq!(words(2500), "Retrying (1/3) in 0s… (esc to cancel)");
+    }
+
+    #[test]
+    fn a_gate_that_opens_earlier_moves_the_countdown() {
+        let mut retry = retrying(600);
+        retry.early = Some(NOW + Duration::from_secs(5));
+        assert_eq!(retry.words(NOW), "Retrying (1/3) in 5s… (esc to cancel)");
+        retry.early = Some(NOW + Duration::from_secs(900));
+        assert_eq!(retry.words(NOW), "Retrying (1/3) in 600s… (esc to cancel)");
+    }
+
+    #[test]
+    fn a_long_wait_tells_the_time_of_day_as_well() {
+        let (words, more) = Doing::Retrying(retrying(5 * 3600)).line(NOW).unwrap();
+        assert_eq!(words, "Retrying (1/3) in 18000s… (esc to cancel)");
+        let at = time_of_day(NOW + Duration::from_secs(5 * 3600), NOW);
+        assert_eq!(more, format!(" · 5h, at {at} · r retries now"));
+        let (_, short) = Doing::Retrying(retrying(59)).line(NOW).unwrap();
+        assert_eq!(short, " · r retries now");
+    }
+
+    #[test]
+    fn without_a_known_end_there_is_no_made_up_number() {
+        let mut retry = retrying(2);
+        retry.max_attempts = None;
+        assert_eq!(retry.words(NOW), "Retrying (1/∞) in 2s… (esc to cancel)");
+    }
+}

@@ -1,0 +1,449 @@
+//! Markdown as lines of a terminal: CommonMark with tables, strikethrough, task lists and footnotes.
+//!
+//! Pure, and for text that no one has checked: whatever is in it, nothing but printable characters comes out, no line is wider
+//! than the width, and neither depth nor length can exhaust the stack or take more than linear time.
+//! Text that is still arriving can be shown at any moment: blocks that are finished do not change when more of it comes.
+//! Not here: colours (see `theme`), breaking lines (see `wrap`) and the languages of code (see `highlight`).
+
+mod inline;
+mod nesting;
+mod table;
+
+use inline::{Inline, Target};
+use nesting::{Kind, Nesting};
+use outlast_kernel::text::plain;
+use pulldown_cmark::{CodeBlockKind, CowStr, Event, HeadingLevel, Options, Parser, Tag, TagEnd};
+use ratatui::style::Style;
+use ratatui::text::{Line, Span};
+use std::ops::Range;
+use table::Table;
+
+use super::theme::Theme;
+use super::wrap::{Indent, wrapped};
+
+const BULLET: &str = "• ";
+const QUOTE_BAR: &str = "│ ";
+const CODE_INDENT: &str = "  ";
+
+pub(crate) fn lines(text: &str, width: u16, theme: &Theme) -> Vec<Line<'static>> {
+    if width == 0 {
+        return Vec::new();
+    }
+    let source = plain(text);
+    let parser = Parser::new_ext(&source, options()).into_offset_iter();
+    let definitions = parser.reference_definitions().iter();
+    let mut definitions: Vec<_> = definitions.map(|(_, it)| it.span.clone()).collect();
+    definitions.sort_unstable_by_key(|span| std::cmp::Reverse(span.start));
+    let mut page = Page {
+        source: &source,
+        width,
+        theme,
+        definitions,
+        lines: Vec::new(),
+        nesting: Nesting::new(width.into()),
+        inline: Inline::default(),
+        block: Block::None,
+        follows: Follows::Nothing,
+    };
+    for (event, range) in parser {
+        page.take(event, range);
+    }
+    page.finish()
+}
+
+fn options() -> Options {
+    Options::ENABLE_TABLES
+        | Options::ENABLE_STRIKETHROUGH
+        | Options::ENABLE_TASKLISTS
+        | Options::ENABLE_FOOTNOTES
+}
+
+/// The block that is being read.
+enum Block {
+    None,
+    Text,
+    Heading(HeadingLevel),
+    /// What is about to become a list, for all that can be known: a paragraph and the dashes below it.
+    Unsettled(String),
+    Code {
+        language: String,
+        code: String,
+    },
+    Html(String),
+    Table(Table),
+}
+
+/// What was drawn last, without a blank line after it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Follows {
+    Nothing,
+    Text,
+    Other,
+}
+
+struct Page<'a> {
+    source: &'a str,
+    width: u16,
+    theme: &'a Theme,
+    /// Where links by name are defined, the first one last.
+    definitions: Vec<Range<usize>>,
+    lines: Vec<Line<'static>>,
+    nesting: Nesting,
+    inline: Inline,
+    block: Block,
+    follows: Follows,
+}
+
+// --- impl Page: events ---
+
+impl Page<'_> {
+    fn take(&mut self, event: Event<'_>, range: Range<usize>) {
+        match event {
+            Event::Start(tag) => self.start(tag, range),
+            Event::End(tag) => self.end(tag),
+            Event::Rule => {
+                self.begin(range.start);
+                let room = usize::from(self.width) - self.nesting.columns();
+                self.draw(styled("─".repeat(room), self.theme.border));
+            }
+            Event::Text(text) => match &mut self.block {
+                Block::Code { code, .. } => code.push_str(&text),
+                _ => self.text(&text, range.start),
+            },
+            Event::Html(html) => match &mut self.block {
+                Block::Html(all) => all.push_str(&html),
+                _ => self.text(&html, range.start),
+            },
+            Event::InlineHtml(html) if is_line_break(&html) => self.text("\n", range.start),
+            Event::InlineHtml(html) => self.text(&html, range.start),
+            Event::Code(code) | Event::InlineMath(code) | Event::DisplayMath(code) => {
+                self.begin_text(range.start);
+                self.inline.push_patched(&code, self.theme.code);
+            }
+            Event::FootnoteReference(name) => self.text(&format!("[^{name}]"), range.start),
+            Event::SoftBreak | Event::HardBreak => self.text("\n", range.start),
+            Event::TaskListMarker(done) => {
+                self.begin_text(range.start);
+                let mark = if done { "[x] " } else { "[ ] " };
+                self.inline.push_patched(mark, self.theme.marker);
+            }
+        }
+    }
+
+    fn text(&mut self, text: &str, at: usize) {
+        self.begin_text(at);
+        self.inline.push(text);
+    }
+
+    fn start(&mut self, tag: Tag<'_>, range: Range<usize>) {
+        let at = range.start;
+        match tag {
+            Tag::Emphasis => self.open(self.theme.emphasis, at),
+            Tag::Strong => self.open(self.theme.strong, at),
+            Tag::Strikethrough => self.open(self.theme.struck, at),
+            Tag::Superscript | Tag::Subscript => self.open(self.theme.text, at),
+            Tag::Link {
+                link_type,
+                dest_url,
+                id,
+                ..
+            } => {
+                self.begin_text(at);
+                let target = Target::link(link_type, &dest_url, &id);
+                self.inline.open_link(target, self.theme);
+            }
+            Tag::Image { dest_url, .. } => {
+                self.begin_text(at);
+                let target = Target::image(&dest_url);
+                self.inline.open_link(target, self.theme);
+            }
+            Tag::TableHead | Tag::TableRow | Tag::TableCell => self.start_in_table(&tag),
+            tag => self.start_block(tag, range),
+        }
+    }
+
+    fn start_block(&mut self, tag: Tag<'_>, range: Range<usize>) {
+        let at = range.start;
+        if matches!(tag, Tag::List(_)) {
+            self.begin_list(at);
+        } else {
+            self.begin(at);
+        }
+        match tag {
+            Tag::Paragraph => self.begin_text(at),
+            Tag::Heading { level, .. } => self.begin_heading(level, range),
+            Tag::BlockQuote(_) => {
+                let bar = Span::styled(QUOTE_BAR, self.theme.quote);
+                self.nesting.enter_with_bar(Kind::Quote, bar);
+            }
+            Tag::List(number) => self.nesting.enter(Kind::List(number)),
+            Tag::Item => {
+                let marker = match self.nesting.next_number() {
+                    Some(number) => format!("{number}. "),
+                    None => BULLET.to_owned(),
+                };
+                self.enter_with_marker(Kind::Item, marker);
+            }
+            Tag::FootnoteDefinition(name) => {
+                self.enter_with_marker(Kind::Footnote, format!("[^{}]: ", plain(&name)));
+            }
+            Tag::CodeBlock(kind) => {
+                self.block = Block::Code {
+                    language: language(&kind),
+                    code: String::new(),
+                };
+            }
+            Tag::HtmlBlock => self.block = Block::Html(String::new()),
+            Tag::Table(alignments) => self.block = Block::Table(Table::new(alignments)),
+            _ => {}
+        }
+    }
+
+    fn start_in_table(&mut self, tag: &Tag<'_>) {
+        if let Block::Table(table) = &mut self.block
+            && matches!(tag, Tag::TableHead | Tag::TableRow)
+        {
+            table.begin_row();
+        }
+        if matches!(tag, Tag::TableHead) {
+            self.inline.open(self.theme.strong);
+        }
+    }
+
+    fn end(&mut self, tag: TagEnd) {
+        match tag {
+            TagEnd::Emphasis
+            | TagEnd::Strong
+            | TagEnd::Strikethrough
+            | TagEnd::Superscript
+            | TagEnd::Subscript
+            | TagEnd::TableHead => self.inline.close(),
+            TagEnd::Link | TagEnd::Image => self.inline.close_link(self.theme),
+            TagEnd::TableCell => {
+                let cell = self.inline.take();
+                if let Block::Table(table) = &mut self.block {
+                    table.push(cell);
+                }
+            }
+            TagEnd::TableRow => {}
+            TagEnd::Item | TagEnd::FootnoteDefinition => {
+                self.end_block();
+                if self.nesting.owes_marker() {
+                    self.draw(Line::default());
+                }
+                self.nesting.leave();
+            }
+            TagEnd::BlockQuote(_) | TagEnd::List(_) => {
+                self.end_block();
+                self.nesting.leave();
+            }
+            _ => self.end_block(),
+        }
+    }
+
+    fn finish(mut self) -> Vec<Line<'static>> {
+        self.begin(self.source.len());
+        self.lines
+    }
+}
+
+// --- impl Page: where blocks begin ---
+
+impl Page<'_> {
+    /// Ends what came before, with a blank line where one belongs.
+    fn begin(&mut self, at: usize) {
+        self.end_block();
+        self.show_definitions(at);
+        let compact = matches!(
+            self.nesting.innermost(),
+            Some(Kind::List(_) | Kind::Item | Kind::Footnote)
+        );
+        let last = at == self.source.len();
+        if !last && (!compact || self.is_after_blank_line(at)) {
+            self.separate();
+        }
+        self.follows = Follows::Nothing;
+    }
+
+    /// A list may stand right below the text that announces it.
+    fn begin_list(&mut self, at: usize) {
+        self.end_block();
+        self.show_definitions(at);
+        if self.follows == Follows::Text && !self.is_after_blank_line(at) {
+            self.follows = Follows::Nothing;
+        }
+        self.begin(at);
+    }
+
+    /// Text in a tight list comes without a paragraph around it.
+    fn begin_text(&mut self, at: usize) {
+        if matches!(self.block, Block::None) {
+            self.begin(at);
+            self.block = Block::Text;
+        }
+    }
+
+    fn begin_heading(&mut self, level: HeadingLevel, range: Range<usize>) {
+        self.block = match self.unsettled_underline(range) {
+            Some(underline) => Block::Unsettled(underline),
+            None => Block::Heading(level),
+        };
+        self.inline.open(match self.block {
+            Block::Heading(_) => self.theme.heading,
+            _ => self.theme.text,
+        });
+    }
+
+    /// At the end of what has arrived, one or two dashes below a paragraph are more likely the beginning of a list or of a rule
+    /// than a heading.
+    fn unsettled_underline(&self, range: Range<usize>) -> Option<String> {
+        let at_the_end = range.end == self.source.len();
+        let heading = self.source.get(range).filter(|_| at_the_end)?;
+        let (_, underline) = heading.rsplit_once('\n')?;
+        let underline = underline.trim_start_matches([' ', '>']);
+        ["-", "--", "=", "=="]
+            .contains(&underline)
+            .then(|| underline.to_owned())
+    }
+
+    fn open(&mut self, style: Style, at: usize) {
+        self.begin_text(at);
+        self.inline.open(style);
+    }
+
+    fn enter_with_marker(&mut self, kind: Kind, marker: String) {
+        let marker = Span::styled(marker, self.theme.marker);
+        self.nesting.enter_with_marker(kind, marker);
+    }
+
+    /// As the source has it, so that a list does not change when a later item is set apart.
+    fn is_after_blank_line(&self, at: usize) -> bool {
+        let before = self.source.get(..at).unwrap_or_default();
+        let gap = before.bytes().rev();
+        let gap = gap.take_while(|byte| matches!(byte, b' ' | b'\t' | b'\n' | b'>'));
+        gap.filter(|byte| *byte == b'\n').nth(1).is_some()
+    }
+
+    fn separate(&mut self) {
+        if self.follows != Follows::Nothing {
+            self.lines.push(self.nesting.blank());
+        }
+    }
+
+    /// The definitions of links that stand before this place, as they are written.
+    fn show_definitions(&mut self, at: usize) {
+        while let Some(span) = self.definitions.pop_if(|span| span.start < at) {
+            if self.follows == Follows::Text || self.is_after_blank_line(span.start) {
+                self.separate();
+            }
+            let written = self.source.get(span).unwrap_or_default();
+            let words: Vec<_> = written.split_whitespace().collect();
+            let line = styled(words.join(" "), self.theme.faint);
+            self.draw(line);
+        }
+    }
+}
+
+// --- impl Page: drawing ---
+
+impl Page<'_> {
+    fn end_block(&mut self) {
+        match std::mem::replace(&mut self.block, Block::None) {
+            Block::None => {}
+            Block::Text => self.draw_text(),
+            Block::Heading(level) => self.draw_heading(level),
+            Block::Unsettled(underline) => {
+                self.inline.push(&format!("\n{underline}"));
+                self.inline.close();
+                self.draw_text();
+            }
+            Block::Code { language, code } => self.draw_code(&language, &code),
+            Block::Html(html) => {
+                for line in html.lines() {
+                    let line = styled(plain(line), self.theme.text);
+                    self.draw(line);
+                }
+            }
+            Block::Table(table) => {
+                let room = usize::from(self.width) - self.nesting.columns();
+                let room = u16::try_from(room).unwrap_or(u16::MAX);
+                for line in table.lines(room, self.theme) {
+                    self.draw(line);
+                }
+            }
+        }
+    }
+
+    fn draw_text(&mut self) {
+        if self.inline.is_blank() {
+            self.inline.take();
+            return;
+        }
+        let line = Line::from(self.inline.take());
+        self.draw(line);
+        self.follows = Follows::Text;
+    }
+
+    /// With its marks, so that levels differ without colours as well.
+    fn draw_heading(&mut self, level: HeadingLevel) {
+        self.inline.close();
+        let marks = "#".repeat(level as usize) + " ";
+        let mut indent = self.nesting.indent();
+        indent.later.push(Span::raw(" ".repeat(marks.len())));
+        indent.first.push(Span::styled(marks, self.theme.heading));
+        let line = Line::from(self.inline.take());
+        self.draw_within(line, &indent);
+    }
+
+    fn draw_code(&mut self, language: &str, code: &str) {
+        if !language.is_empty() {
+            let line = styled(language, self.theme.faint);
+            self.draw_code_line(line);
+        }
+        for line in code.lines() {
+            let line = styled(plain(line), self.theme.code_block);
+            self.draw_code_line(line);
+        }
+    }
+
+    fn draw_code_line(&mut self, line: Line<'static>) {
+        let mut indent = self.nesting.indent();
+        indent.first.push(Span::raw(CODE_INDENT));
+        indent.later.push(Span::raw(CODE_INDENT));
+        self.draw_within(line, &indent);
+    }
+
+    fn draw(&mut self, line: Line<'static>) {
+        let indent = self.nesting.indent();
+        self.draw_within(line, &indent);
+    }
+
+    fn draw_within(&mut self, mut line: Line<'static>, indent: &Indent) {
+        line.spans.splice(0..0, self.nesting.take_homeless());
+        self.lines.extend(wrapped(&line, self.width, indent));
+        self.follows = Follows::Other;
+    }
+}
+
+fn styled(text: impl Into<String>, style: Style) -> Line<'static> {
+    Line::from(Span::styled(text.into(), style))
+}
+
+fn language(kind: &CodeBlockKind<'_>) -> String {
+    let info: &str = match kind {
+        CodeBlockKind::Fenced(info) => info,
+        CodeBlockKind::Indented => "",
+    };
+    let end = [' ', '\t', ',', '{'];
+    let name = info.trim_start().split(end).next().unwrap_or_default();
+    plain(name).into_owned()
+}
+
+fn is_line_break(html: &CowStr<'_>) -> bool {
+    let name = html.trim_matches(['<', '>', '/', ' ']);
+    name.eq_ignore_ascii_case("br")
+}
+
+#[cfg(test)]
+#[path = "markdown_tests.rs"]
+mod tests;

@@ -1,0 +1,145 @@
+//! What a block stands in: quotes, lists, footnotes, and what is drawn on its left because of them.
+//!
+//! Invariant: prefixes take half of the width at most, however deep the nesting is; deeper levels stand below the last one that
+//! fits, their markers in front of their text. The cost of a line does not depend on the depth.
+
+use ratatui::text::{Line, Span};
+
+use super::super::wrap::{Indent, columns, trim_end};
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    Quote,
+    /// The number of the next item, if they are numbered.
+    List(Option<u64>),
+    Item,
+    Footnote,
+}
+
+pub(super) struct Nesting {
+    levels: Vec<Level>,
+    prefixes: Vec<Prefix>,
+    /// Markers that there is no room for, until a line takes them as text.
+    homeless: Vec<Span<'static>>,
+    columns: usize,
+    most_columns: usize,
+}
+
+struct Level {
+    kind: Kind,
+    has_prefix: bool,
+}
+
+struct Prefix {
+    /// Drawn once, in place of the other.
+    marker: Option<Span<'static>>,
+    later: Span<'static>,
+    columns: usize,
+}
+
+impl Nesting {
+    pub(super) fn new(width: usize) -> Self {
+        Self {
+            levels: Vec::new(),
+            prefixes: Vec::new(),
+            homeless: Vec::new(),
+            columns: 0,
+            most_columns: width / 2,
+        }
+    }
+
+    pub(super) fn columns(&self) -> usize {
+        self.columns
+    }
+
+    pub(super) fn innermost(&self) -> Option<Kind> {
+        self.levels.last().map(|level| level.kind)
+    }
+
+    /// The number of an item that begins now.
+    pub(super) fn next_number(&mut self) -> Option<u64> {
+        match self.levels.last_mut()?.kind {
+            Kind::List(Some(ref mut next)) => {
+                let number = *next;
+                *next = number.saturating_add(1);
+                Some(number)
+            }
+            _ => None,
+        }
+    }
+
+    pub(super) fn enter(&mut self, kind: Kind) {
+        self.levels.push(Level {
+            kind,
+            has_prefix: false,
+        });
+    }
+
+    /// With a bar beside every line.
+    pub(super) fn enter_with_bar(&mut self, kind: Kind, bar: Span<'static>) {
+        self.enter_with(kind, None, bar);
+    }
+
+    /// With a marker before the first line and blanks before the others.
+    pub(super) fn enter_with_marker(&mut self, kind: Kind, marker: Span<'static>) {
+        let blanks = Span::raw(" ".repeat(columns(std::slice::from_ref(&marker))));
+        self.enter_with(kind, Some(marker), blanks);
+    }
+
+    fn enter_with(&mut self, kind: Kind, marker: Option<Span<'static>>, later: Span<'static>) {
+        let columns = columns(std::slice::from_ref(&later));
+        let has_prefix = self.columns + columns <= self.most_columns;
+        self.levels.push(Level { kind, has_prefix });
+        if !has_prefix {
+            self.homeless.extend(marker);
+            return;
+        }
+        self.columns += columns;
+        self.prefixes.push(Prefix {
+            marker,
+            later,
+            columns,
+        });
+    }
+
+    pub(super) fn leave(&mut self) {
+        if self.levels.pop().is_some_and(|level| level.has_prefix)
+            && let Some(prefix) = self.prefixes.pop()
+        {
+            self.columns -= prefix.columns;
+        }
+    }
+
+    /// Whether the innermost level has a marker that no line has shown yet.
+    pub(super) fn owes_marker(&self) -> bool {
+        let owes_prefix = || self.prefixes.last().is_some_and(|p| p.marker.is_some());
+        match self.levels.last() {
+            Some(level) if level.has_prefix => owes_prefix(),
+            _ => !self.homeless.is_empty(),
+        }
+    }
+
+    pub(super) fn take_homeless(&mut self) -> Vec<Span<'static>> {
+        std::mem::take(&mut self.homeless)
+    }
+
+    /// For the next lines. Markers are given out once.
+    pub(super) fn indent(&mut self) -> Indent {
+        let later = self.prefixes.iter().map(|p| p.later.clone()).collect();
+        let first = self.prefixes.iter_mut().map(|prefix| {
+            let marker = prefix.marker.take();
+            marker.unwrap_or_else(|| prefix.later.clone())
+        });
+        Indent {
+            first: first.collect(),
+            later,
+        }
+    }
+
+    /// A line between two blocks.
+    pub(super) fn blank(&self) -> Line<'static> {
+        let mut spans = self.prefixes.iter().map(|p| p.later.clone()).collect();
+        trim_end(&mut spans);
+        Line::from(spans)
+    }
+}

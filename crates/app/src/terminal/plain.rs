@@ -1,0 +1,210 @@
+//! The chat line by line: nothing on the screen changes that was written once, as a screen reader wants it.
+//!
+//! What is typed ends with Enter. Esc and Enter cancels a retry, `r` and Enter retries now, Ctrl-C interrupts. Lines that
+//! come from a file or a pipe are taken one at a time, each when what the one before it asked for is over.
+
+use super::chat::{Chat, Input};
+use super::driver::{Driver, Next};
+use super::loader::Doing;
+use super::transcript::{Kind, Tone, ToolState};
+use crate::approval;
+use crate::cli::SessionChoice;
+use crate::complaints::{self, Taken};
+use crate::exit::Exit;
+use crate::interrupt::{Signal, Source};
+use outlast_engine::Clock;
+use outlast_kernel::{Timestamp, text};
+use std::io::{IsTerminal, Write};
+use std::sync::Arc;
+use tokio::io::{AsyncBufReadExt, BufReader, Lines, Stdin};
+
+/// The most lines of a tool's output that are read out.
+const MOST_OUTPUT_LINES: usize = 10;
+
+struct Plain {
+    chat: Chat,
+    driver: Driver,
+    complaints: Taken,
+    lines: Option<Lines<BufReader<Stdin>>>,
+    is_attended: bool,
+    /// How many blocks were written.
+    written: usize,
+    /// What was last said of what is going on.
+    told: Told,
+}
+
+#[derive(Default, PartialEq, Eq)]
+struct Told {
+    retry: Option<(u32, Timestamp)>,
+    is_asked: bool,
+    is_ready: bool,
+    choices: String,
+}
+
+pub(super) async fn run(
+    choice: SessionChoice,
+    clock: Arc<dyn Clock>,
+) -> anyhow::Result<(Exit, Option<String>)> {
+    let mut plain = Plain {
+        chat: Chat::new(),
+        driver: Driver::new(choice, clock),
+        complaints: complaints::take(),
+        lines: Some(BufReader::new(tokio::io::stdin()).lines()),
+        is_attended: std::io::stdin().is_terminal(),
+        written: 0,
+        told: Told::default(),
+    };
+    plain.driver.start();
+    let signal = plain.chat_on().await;
+    let Plain {
+        complaints,
+        mut driver,
+        ..
+    } = plain;
+    drop(complaints);
+    let signal = signal?;
+    let says = driver.leave(signal).await;
+    let exit = signal.map_or(Exit::Success, Exit::Signalled);
+    Ok((exit, says))
+}
+
+impl Plain {
+    async fn chat_on(&mut self) -> anyhow::Result<Option<Signal>> {
+        let mut signals = Source::new();
+        loop {
+            self.write()?;
+            let takes_lines = self.is_attended || self.is_ready();
+            if self.lines.is_none() && self.is_ready() {
+                return Ok(None);
+            }
+            let next = tokio::select! {
+                biased;
+                signal = signals.next() => match signal {
+                    Signal::Interrupt if self.chat.hint.is_none() => {
+                        self.driver.show(Input::Interrupted, &mut self.chat)
+                    }
+                    signal => return Ok(Some(signal)),
+                },
+                message = self.driver.next() => self.driver.take_all(message, &mut self.chat)?,
+                line = self.complaints.next() => {
+                    self.driver.show(Input::Notice(Tone::Warning, line), &mut self.chat)
+                }
+                line = next_line(&mut self.lines), if takes_lines && self.lines.is_some() => {
+                    match line? {
+                        Some(line) => self.line(line),
+                        None => {
+                            self.lines = None;
+                            Next::GoOn
+                        }
+                    }
+                }
+            };
+            if next == Next::Quit {
+                self.write()?;
+                return Ok(None);
+            }
+        }
+    }
+
+    fn line(&mut self, line: String) -> Next {
+        self.chat.hint = None;
+        self.told.is_ready = false;
+        self.driver.show(Input::Line(line), &mut self.chat)
+    }
+
+    /// Whether it is the user's turn.
+    fn is_ready(&self) -> bool {
+        self.chat.doing == Doing::Nothing && !self.chat.is_busy() || self.chat.question.is_some()
+    }
+
+    /// Writes what is new.
+    fn write(&mut self) -> std::io::Result<()> {
+        let mut new = String::new();
+        for (number, kind, is_retracted) in self.chat.transcript.settled_from(self.written) {
+            new.push_str(&words(kind, is_retracted));
+            self.written = number + 1;
+        }
+        new.push_str(&self.going_on());
+        let mut stdout = std::io::stdout().lock();
+        stdout.write_all(text::plain(&new).as_bytes())?;
+        stdout.flush()
+    }
+
+    /// What is said once of what is going on.
+    fn going_on(&mut self) -> String {
+        let now = self.driver.clock().now();
+        let retry = match &self.chat.doing {
+            Doing::Retrying(retrying) => Some((retrying.attempt, retrying.wake())),
+            _ => None,
+        };
+        let choices = self.chat.choices_in_words();
+        let told = Told {
+            retry,
+            is_asked: self.chat.question.is_some(),
+            is_ready: self.is_ready(),
+            choices: choices.clone(),
+        };
+        let before = std::mem::replace(&mut self.told, told);
+        let mut says = String::new();
+        if retry.is_some()
+            && retry != before.retry
+            && let Some((words, more)) = self.chat.doing.line(now)
+        {
+            says.push_str(&format!("{words}{more}\n"));
+        }
+        if let Some(asked) = self.chat.question.as_ref().filter(|_| !before.is_asked) {
+            says.push_str(&approval::words(&asked.question));
+            says.push('\n');
+        }
+        if choices != before.choices {
+            says.push_str(&choices);
+        }
+        if let Some(hint) = self.chat.hint {
+            says.push_str(&format!("{hint}\n"));
+        }
+        if self.told.is_ready && !before.is_ready && self.is_attended {
+            says.push_str("> ");
+        }
+        says
+    }
+}
+
+async fn next_line(lines: &mut Option<Lines<BufReader<Stdin>>>) -> std::io::Result<Option<String>> {
+    match lines {
+        Some(lines) => lines.next_line().await,
+        None => std::future::pending().await,
+    }
+}
+
+/// A block, as it is read out.
+fn words(kind: &Kind, is_retracted: bool) -> String {
+    if is_retracted {
+        return "What came of the answer broke off; it is asked for again.\n".to_owned();
+    }
+    match kind {
+        Kind::User(said) => format!("You: {said}\n"),
+        Kind::Answer(answer) => format!("{}\n", answer.trim_end()),
+        Kind::Thought(_) => String::new(),
+        Kind::Notice { text, .. } => format!("{}\n", text.trim_end()),
+        Kind::Tool(tool) => {
+            let title = tool.title();
+            match &tool.state {
+                ToolState::Ended { output, is_error } => {
+                    let how = if *is_error { "failed" } else { "done" };
+                    let all = output.lines().count();
+                    let first: String = output
+                        .lines()
+                        .take(MOST_OUTPUT_LINES)
+                        .map(|line| format!("  {line}\n"))
+                        .collect();
+                    let more = match all.saturating_sub(MOST_OUTPUT_LINES) {
+                        0 => String::new(),
+                        more => format!("  … {more} more lines\n"),
+                    };
+                    format!("Tool {how}: {title}\n{first}{more}")
+                }
+                ToolState::Called | ToolState::Running => format!("Tool: {title}\n"),
+            }
+        }
+    }
+}

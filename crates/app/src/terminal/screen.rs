@@ -1,0 +1,140 @@
+//! The chat on a terminal: keys in, frames out.
+//!
+//! Invariants: frames are drawn when something has changed, and no more often than a person sees; while nothing happens
+//! nothing is done.
+
+use super::chat::{Chat, Input};
+use super::device::Device;
+use super::driver::{Driver, Next};
+use super::theme::Theme;
+use super::transcript::Tone;
+use super::view;
+use crate::cli::SessionChoice;
+use crate::complaints::{self, Taken};
+use crate::exit::Exit;
+use crate::interrupt::{Signal, Source};
+use crossterm::event::{Event, EventStream, MouseButton, MouseEventKind};
+use futures_util::StreamExt;
+use outlast_engine::Clock;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// As often as a frame is worth drawing.
+const FRAME: Duration = Duration::from_millis(16);
+/// As often as a countdown is looked at.
+const TICK: Duration = Duration::from_millis(100);
+/// Lines that the wheel moves by.
+const WHEEL: isize = 3;
+
+struct Screen {
+    device: Device,
+    theme: Theme,
+    chat: Chat,
+    driver: Driver,
+    complaints: Taken,
+    drawn: Instant,
+    is_stale: bool,
+}
+
+/// Chats until the user leaves or a signal comes; then, how the process ends and what is said after the chat.
+pub(super) async fn run(
+    choice: SessionChoice,
+    clock: Arc<dyn Clock>,
+) -> anyhow::Result<(Exit, Option<String>)> {
+    let no_color = std::env::var_os("NO_COLOR");
+    let mut screen = Screen {
+        device: Device::take()?,
+        theme: Theme::from_environment(no_color.as_deref()),
+        chat: Chat::new(),
+        complaints: complaints::take(),
+        driver: Driver::new(choice, clock),
+        drawn: Instant::now(),
+        is_stale: true,
+    };
+    screen.draw()?;
+    screen.driver.start();
+    let signal = screen.chat_on().await;
+    // What went wrong is said on the terminal as it was before.
+    let Screen {
+        device,
+        complaints,
+        mut driver,
+        ..
+    } = screen;
+    drop(device);
+    drop(complaints);
+    let signal = signal?;
+    let says = driver.leave(signal).await;
+    let exit = signal.map_or(Exit::Success, Exit::Signalled);
+    Ok((exit, says))
+}
+
+impl Screen {
+    /// Until the user leaves, or the signal that ends it.
+    async fn chat_on(&mut self) -> anyhow::Result<Option<Signal>> {
+        let mut keys = EventStream::new();
+        let mut signals = Source::new();
+        let mut ticks = tokio::time::interval(TICK);
+        loop {
+            let frame = self.drawn + FRAME;
+            let next = tokio::select! {
+                biased;
+                signal = signals.next() => return Ok(Some(signal)),
+                key = keys.next() => match key {
+                    Some(Ok(event)) => self.event(event),
+                    // The terminal is gone.
+                    Some(Err(_)) | None => return Ok(Some(Signal::HangUp)),
+                },
+                message = self.driver.next() => self.driver.take_all(message, &mut self.chat)?,
+                line = self.complaints.next() => self.complain(line),
+                () = tokio::time::sleep_until(frame), if self.is_stale => {
+                    self.draw()?;
+                    continue;
+                }
+                _ = ticks.tick(), if self.chat.moves() => Next::GoOn,
+            };
+            self.is_stale = true;
+            match next {
+                Next::GoOn => {}
+                Next::Quit => return Ok(None),
+                Next::Redraw => self.device.terminal.clear()?,
+                Next::Suspend => self.device.suspend()?,
+            }
+        }
+    }
+
+    fn event(&mut self, event: Event) -> Next {
+        let input = match event {
+            Event::Key(key) => Input::Key(key),
+            Event::Paste(text) => Input::Pasted(text),
+            Event::Mouse(mouse) => match mouse.kind {
+                MouseEventKind::ScrollUp => Input::Scrolled(-WHEEL),
+                MouseEventKind::ScrollDown => Input::Scrolled(WHEEL),
+                MouseEventKind::Down(MouseButton::Left) => Input::Clicked(mouse.row),
+                _ => return Next::GoOn,
+            },
+            // A resize is seen when the next frame is drawn.
+            Event::Resize(..) | Event::FocusGained | Event::FocusLost => return Next::GoOn,
+        };
+        self.driver.show(input, &mut self.chat)
+    }
+
+    fn complain(&mut self, line: String) -> Next {
+        let tone = match line.starts_with("error") {
+            true => Tone::Error,
+            false => Tone::Warning,
+        };
+        self.driver.show(Input::Notice(tone, line), &mut self.chat)
+    }
+
+    fn draw(&mut self) -> anyhow::Result<()> {
+        let now = self.driver.clock().now();
+        let look = (&self.theme, now);
+        self.device
+            .terminal
+            .draw(|frame| view::draw(frame, &mut self.chat, look))?;
+        (self.drawn, self.is_stale) = (Instant::now(), false);
+        Ok(())
+    }
+}

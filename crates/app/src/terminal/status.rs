@@ -1,0 +1,124 @@
+//! The line at the bottom: who is asked, with what, and what it has come to.
+
+use outlast_kernel::budget::Cost;
+
+/// What is told of the session at any time.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Status {
+    /// The session's id.
+    pub(crate) session: String,
+    pub(crate) title: String,
+    pub(crate) folder: String,
+    pub(crate) provider: String,
+    pub(crate) model: String,
+    pub(crate) account: Option<String>,
+    pub(crate) policy: String,
+    /// How many tokens the conversation has, and how many the model can read.
+    pub(crate) context: u64,
+    pub(crate) window: Option<u64>,
+    pub(crate) cost: Option<Cost>,
+    /// How often something was tried again.
+    pub(crate) retries: u64,
+    /// Whether failures are not tried again.
+    pub(crate) retries_off: bool,
+    /// Whether it is written nowhere.
+    pub(crate) is_forgotten: bool,
+}
+
+impl Status {
+    /// What is told, the most important first: what does not fit is left out from the end.
+    pub(crate) fn parts(&self) -> Vec<String> {
+        let mut parts = vec![self.model.clone()];
+        parts.extend(self.account.clone());
+        parts.extend((self.context > 0 || self.window.is_some()).then(|| self.context()));
+        parts.extend(self.cost.map(dollars));
+        parts.push(match (self.retries_off, self.retries) {
+            (true, _) => "retries off".to_owned(),
+            (false, 1) => "1 retry".to_owned(),
+            (false, retries) => format!("{retries} retries"),
+        });
+        parts.push(self.policy.clone());
+        parts.extend(self.is_forgotten.then(|| "not written down".to_owned()));
+        parts.push(self.folder.clone());
+        parts.retain(|part| !part.is_empty());
+        parts
+    }
+
+    fn context(&self) -> String {
+        let used = thousands(self.context);
+        match self.window {
+            Some(window) if window > 0 => {
+                let percent = self.context.saturating_mul(100) / window;
+                format!("{used}/{} ({percent}%)", thousands(window))
+            }
+            _ => format!("{used} tokens"),
+        }
+    }
+
+    /// The line at that width.
+    pub(crate) fn line(&self, width: usize) -> String {
+        let mut line = String::new();
+        for part in self.parts() {
+            let separator = if line.is_empty() { "" } else { " · " };
+            let next = format!("{line}{separator}{part}");
+            if unicode_width::UnicodeWidthStr::width(next.as_str()) > width && !line.is_empty() {
+                break;
+            }
+            line = next;
+        }
+        line
+    }
+}
+
+fn thousands(tokens: u64) -> String {
+    match tokens {
+        0..1000 => tokens.to_string(),
+        1000..1_000_000 => format!("{}k", tokens / 1000),
+        _ => format!("{}.{}M", tokens / 1_000_000, tokens % 1_000_000 / 100_000),
+    }
+}
+
+fn dollars(cost: Cost) -> String {
+    // A cost is kept in millionths.
+    let cents = cost.0.div_ceil(10_000);
+    match cost.0 {
+        0 => "$0.00".to_owned(),
+        _ => format!("${}.{:02}", cents / 100, cents % 100),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn status() -> Status {
+        Status {
+            model: "claude-opus".to_owned(),
+            account: Some("work".to_owned()),
+            policy: "session".to_owned(),
+            context: 24_100,
+            window: Some(200_000),
+            cost: Some(Cost(123_456)),
+            retries: 3,
+            folder: "~/project".to_owned(),
+            ..Status::default()
+        }
+    }
+
+    #[test]
+    fn a_narrow_terminal_gets_the_most_important_part() {
+        let whole = "claude-opus · work · 24k/200k (12%) · $0.13 · 3 retries · session · ~/project";
+        assert_eq!(status().line(100), whole);
+        assert_eq!(status().line(40), "claude-opus · work · 24k/200k (12%)");
+        assert_eq!(status().line(15), "claude-opus");
+    }
+
+    #[test]
+    fn what_is_not_known_is_not_told() {
+        let status = Status {
+            model: "m".to_owned(),
+            ..Status::default()
+        };
+        assert_eq!(status.line(80), "m · 0 retries");
+    }
+}

@@ -1,0 +1,238 @@
+//! A chat on a screen of any size.
+//!
+//! Invariants: where you write, what is waited for and what is asked are there on the smallest screen; no text from
+//! outside reaches a cell unless it was cleaned.
+
+use super::chat::{Asked, Chat};
+use super::theme::Theme;
+use super::wrap::{Indent, truncated, wrapped};
+use crate::approval;
+use outlast_kernel::{Timestamp, text};
+use ratatui::Frame;
+use ratatui::layout::Rect;
+use ratatui::text::{Line, Span};
+use ratatui::widgets::{Paragraph, Widget};
+
+const MOST_CHOICES: usize = 8;
+const MOST_QUEUED: usize = 3;
+const PROMPT: &str = "› ";
+
+pub(crate) fn draw(frame: &mut Frame<'_>, chat: &mut Chat, (theme, now): (&Theme, Timestamp)) {
+    let area = frame.area();
+    if area.is_empty() {
+        return;
+    }
+    let above = Above::of(chat, area.width, (theme, now));
+    let rows = Rows::of(chat, &above, area);
+    let lines = chat
+        .transcript
+        .visible((area.width, rows.transcript), theme);
+    let mut at = area.y;
+    let mut show = |frame: &mut Frame<'_>, lines: &[Line<'static>], height: u16| {
+        let area = Rect {
+            y: at,
+            height,
+            ..area
+        };
+        let shown = lines.iter().take(height.into()).cloned();
+        Paragraph::new(shown.collect::<Vec<_>>()).render(area, frame.buffer_mut());
+        at += height;
+    };
+    show(frame, &lines, rows.transcript);
+    show(frame, &above.queued, rows.queued);
+    show(
+        frame,
+        &cut(&above.question, rows.question, theme),
+        rows.question,
+    );
+    show(frame, &above.loader, rows.loader);
+    show(frame, &[rule(chat, area.width, theme)], rows.rule);
+    show(
+        frame,
+        &choices(chat, (area.width, rows.choices), theme),
+        rows.choices,
+    );
+    let editor_at = at;
+    let status = Line::styled(status(chat, area.width), theme.faint);
+    let place = Rect {
+        y: editor_at,
+        height: rows.editor,
+        ..area
+    };
+    draw_editor(frame, chat, (place, theme));
+    let place = Rect {
+        y: editor_at + rows.editor,
+        height: rows.status,
+        ..area
+    };
+    Paragraph::new(truncated(&status, area.width)).render(place, frame.buffer_mut());
+}
+
+/// What stands between the transcript and the editor.
+struct Above {
+    queued: Vec<Line<'static>>,
+    question: Vec<Line<'static>>,
+    loader: Vec<Line<'static>>,
+}
+
+impl Above {
+    fn of(chat: &Chat, width: u16, (theme, now): (&Theme, Timestamp)) -> Self {
+        let queued = chat.queued.iter().take(MOST_QUEUED).map(|said| {
+            let said = text::plain(said).replace('\n', " ⏎ ");
+            truncated(&Line::styled(format!("» {said}"), theme.faint), width)
+        });
+        let asked = chat.question.as_ref();
+        let question = asked.map_or_else(Vec::new, |asked| question(chat, asked, (width, theme)));
+        let loader = match chat.doing.line(now) {
+            None => Vec::new(),
+            Some((words, more)) => {
+                let line = Line::from(vec![
+                    Span::styled(words, theme.accent),
+                    Span::styled(more, theme.faint),
+                ]);
+                wrapped(&line, width, &Indent::default())
+            }
+        };
+        Self {
+            queued: queued.collect(),
+            question,
+            loader,
+        }
+    }
+}
+
+/// How many rows each part has.
+struct Rows {
+    transcript: u16,
+    queued: u16,
+    question: u16,
+    loader: u16,
+    rule: u16,
+    choices: u16,
+    editor: u16,
+    status: u16,
+}
+
+impl Rows {
+    /// What matters most comes first; the transcript has what is left.
+    fn of(chat: &Chat, above: &Above, area: Rect) -> Self {
+        let mut left = area.height;
+        let mut take = |wanted: usize, most: u16| {
+            let rows = u16::try_from(wanted).unwrap_or(u16::MAX);
+            let rows = rows.min(most).min(left);
+            left -= rows;
+            rows
+        };
+        let height = area.height;
+        let room = area.width.saturating_sub(2);
+        let editor = take(chat.editor.rows(room).into(), (height / 3).max(1));
+        let loader = take(above.loader.len(), 3);
+        let question = take(above.question.len(), (height / 2).max(3));
+        let choices = chat.choices.items.len().min(MOST_CHOICES);
+        let choices = take(choices, height / 2);
+        let status = take(1, u16::from(height > 3));
+        let rule = take(1, u16::from(height > 7));
+        let queued = take(above.queued.len(), height / 4);
+        Self {
+            transcript: left,
+            queued,
+            question,
+            loader,
+            rule,
+            choices,
+            editor,
+            status,
+        }
+    }
+}
+
+fn draw_editor(frame: &mut Frame<'_>, chat: &Chat, (place, theme): (Rect, &Theme)) {
+    let prompt = Rect {
+        width: place.width.min(2),
+        height: place.height.min(1),
+        ..place
+    };
+    Paragraph::new(Span::styled(PROMPT, theme.accent)).render(prompt, frame.buffer_mut());
+    let room = Rect {
+        x: place.x + prompt.width,
+        width: place.width - prompt.width,
+        ..place
+    };
+    if !room.is_empty() {
+        let cursor = chat.editor.draw(room, frame.buffer_mut());
+        frame.set_cursor_position(cursor);
+    }
+}
+
+/// The line between what was said and what is being written.
+fn rule(chat: &Chat, width: u16, theme: &Theme) -> Line<'static> {
+    let more = match chat.transcript.follows_end() {
+        true => "",
+        false => " more below: ctrl-end ",
+    };
+    let left = usize::from(width).saturating_sub(more.len());
+    let line = Line::styled(format!("{}{more}", "─".repeat(left)), theme.border);
+    truncated(&line, width)
+}
+
+fn status(chat: &Chat, width: u16) -> String {
+    match chat.hint {
+        Some(hint) => hint.to_owned(),
+        None => text::plain(&chat.status.line(width.into())).into_owned(),
+    }
+}
+
+fn choices(chat: &Chat, (width, rows): (u16, u16), theme: &Theme) -> Vec<Line<'static>> {
+    let rows = usize::from(rows);
+    let choices = &chat.choices;
+    // The one that is selected is in sight.
+    let first = (choices.selected + 1).saturating_sub(rows);
+    let shown = choices.items.iter().enumerate().skip(first).take(rows);
+    shown
+        .map(|(number, item)| {
+            let style = match number == choices.selected {
+                true => theme.selected,
+                false => theme.text,
+            };
+            let name = text::plain(&item.name).into_owned();
+            let about = text::plain(&item.about).replace('\n', " ");
+            let line = Line::from(vec![
+                Span::styled(format!("  {name:<22}"), style),
+                Span::styled(format!(" {about}"), theme.faint),
+            ]);
+            truncated(&line, width)
+        })
+        .collect()
+}
+
+fn question(chat: &Chat, asked: &Asked, (width, theme): (u16, &Theme)) -> Vec<Line<'static>> {
+    let shown = approval::Shown::of(&asked.question);
+    let heading = Line::styled(format!("? {}", shown.line), theme.warning);
+    let mut lines = wrapped(&heading, width, &Indent::default());
+    for detail in shown.details.lines() {
+        let line = Line::styled(detail.to_owned(), theme.text);
+        lines.push(truncated(&line, width));
+    }
+    let always = &asked.question.permission;
+    let keys = match chat.editor.is_empty() {
+        true => format!("  run it? y yes · n no · a always allow {always}"),
+        false => format!("  run it? alt-y yes · alt-n no · alt-a always allow {always}"),
+    };
+    let keys = Line::styled(text::plain(&keys).into_owned(), theme.accent);
+    lines.extend(wrapped(&keys, width, &Indent::default()));
+    lines
+}
+
+/// A question that has too few rows: its beginning, and how it is answered.
+fn cut(lines: &[Line<'static>], rows: u16, theme: &Theme) -> Vec<Line<'static>> {
+    let rows = usize::from(rows);
+    let Some(surplus) = lines.len().checked_sub(rows).filter(|surplus| *surplus > 0) else {
+        return lines.to_vec();
+    };
+    let mut shown: Vec<_> = lines.iter().take(rows.saturating_sub(2)).cloned().collect();
+    let left = surplus + 1;
+    let note = format!("  … {left} more lines: a larger window shows them");
+    shown.extend((rows > 1).then(|| Line::styled(note, theme.faint)));
+    shown.extend(lines.last().cloned());
+    shown
+}

@@ -1,0 +1,331 @@
+//! Lines that fit: styled text, broken by words to a number of columns.
+//!
+//! Invariants: no line is wider than asked for, as ratatui counts; no character that can be seen is lost, unless it alone is
+//! wider than the line, which then shows `…`; no control character comes out; the time is linear in the text.
+//! Not here: what the text means (see `markdown`).
+
+mod unit;
+
+use ratatui::style::Style;
+use ratatui::text::{Line, Span};
+pub(crate) use unit::columns;
+use unit::{Kind, Unit, columns_of, for_each_unit, is_variation_selector};
+
+const ELLIPSIS: &str = "…";
+/// A prefix that leaves less room than this is left out.
+const LEAST_ROOM: usize = 2;
+/// What must not begin a line after a wide character, and what must not end one before it.
+const CLOSING: &str = "、。，．！？：；）」』】》〉〕］｝ー々)]},.!?:;";
+const OPENING: &str = "（「『【《〈〔［｛([{";
+
+/// What stands before the first line and before those that follow it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Indent {
+    pub(crate) first: Vec<Span<'static>>,
+    pub(crate) later: Vec<Span<'static>>,
+}
+
+impl Indent {
+    /// The same before every line.
+    pub(crate) fn even(prefix: Vec<Span<'static>>) -> Self {
+        Self {
+            first: prefix.clone(),
+            later: prefix,
+        }
+    }
+}
+
+/// The line in as many lines as it takes: at least one. A newline in it ends a line; blanks where it is broken are dropped.
+pub(crate) fn wrapped(line: &Line<'_>, width: u16, indent: &Indent) -> Vec<Line<'static>> {
+    let mut wrapper = Wrapper::new(width.into(), indent);
+    for_each_unit(&line.spans, |unit| {
+        wrapper.take(&unit);
+        true
+    });
+    let mut lines = wrapper.finish();
+    for wrapped in &mut lines {
+        wrapped.style = line.style;
+        wrapped.alignment = line.alignment;
+    }
+    lines
+}
+
+/// The line itself or as much of its beginning as fits, with an ellipsis. Newlines become blanks.
+pub(crate) fn truncated(line: &Line<'_>, width: u16) -> Line<'static> {
+    let width = usize::from(width);
+    let mut kept = Run::default();
+    // What fits only if nothing follows.
+    let mut last = Run::default();
+    let mut cut = None;
+    for_each_unit(&line.spans, |unit| {
+        let symbol = if unit.kind == Kind::NewLine {
+            " "
+        } else {
+            unit.symbol
+        };
+        let unit_width = unit.width.max(usize::from(unit.kind == Kind::NewLine));
+        if kept.width + last.width + unit_width > width {
+            cut = Some(unit.style);
+            return false;
+        }
+        let fits_before_an_ellipsis =
+            last.is_empty() && kept.width + unit_width + columns_of(ELLIPSIS) <= width;
+        let run = if fits_before_an_ellipsis {
+            &mut kept
+        } else {
+            &mut last
+        };
+        run.push(symbol, unit.style, unit_width);
+        true
+    });
+    match cut {
+        None => kept.append(&mut last),
+        Some(style) if width > 0 => kept.push(ELLIPSIS, style, columns_of(ELLIPSIS)),
+        Some(_) => {}
+    }
+    Line {
+        spans: kept.spans,
+        style: line.style,
+        alignment: line.alignment,
+    }
+}
+
+// --- impl Run ---
+
+/// Spans that grow at their end.
+#[derive(Default)]
+struct Run {
+    spans: Vec<Span<'static>>,
+    width: usize,
+}
+
+impl Run {
+    fn is_empty(&self) -> bool {
+        self.spans.is_empty()
+    }
+
+    fn clear(&mut self) {
+        self.spans.clear();
+        self.width = 0;
+    }
+
+    fn push(&mut self, symbol: &str, style: Style, width: usize) {
+        self.width += width;
+        match self.spans.last_mut() {
+            Some(last) if last.style == style => last.content.to_mut().push_str(symbol),
+            _ => self.spans.push(Span::styled(symbol.to_owned(), style)),
+        }
+    }
+
+    /// Takes over all that the other one has.
+    fn append(&mut self, other: &mut Self) {
+        let mut moved = other.spans.drain(..);
+        if let Some(first) = moved.next() {
+            match self.spans.last_mut() {
+                Some(last) if last.style == first.style => {
+                    last.content.to_mut().push_str(&first.content);
+                }
+                _ => self.spans.push(first),
+            }
+        }
+        self.spans.extend(moved);
+        self.width += std::mem::take(&mut other.width);
+    }
+
+    /// Keeps so many columns of blanks.
+    fn shorten_blanks(&mut self, width: usize) {
+        let style = self.spans.first().map_or_else(Style::new, |s| s.style);
+        self.clear();
+        if width > 0 {
+            self.push(&" ".repeat(width), style, width);
+        }
+    }
+}
+
+// --- impl Wrapper ---
+
+/// A prefix as far as it fits, and what is left beside it.
+struct Margin<'a> {
+    prefix: &'a [Span<'static>],
+    room: usize,
+}
+
+impl<'a> Margin<'a> {
+    fn new(prefix: &'a [Span<'static>], width: usize) -> Self {
+        match width.checked_sub(columns(prefix)) {
+            Some(room) if room >= LEAST_ROOM => Self { prefix, room },
+            _ => Self {
+                prefix: &[],
+                room: width,
+            },
+        }
+    }
+}
+
+/// What the word ends with.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum After {
+    Narrow,
+    Wide,
+    Opening,
+}
+
+impl After {
+    fn of(wide: bool, symbol: &str) -> Self {
+        if symbol.starts_with(|c| OPENING.contains(c)) {
+            Self::Opening
+        } else if wide {
+            Self::Wide
+        } else {
+            Self::Narrow
+        }
+    }
+
+    /// Whether a line may end before this one without a blank.
+    fn allows_break(self, wide: bool, symbol: &str) -> bool {
+        self != Self::Opening
+            && (wide || self == Self::Wide)
+            && !symbol.starts_with(|c| CLOSING.contains(c))
+    }
+}
+
+struct Wrapper<'a> {
+    first: Margin<'a>,
+    later: Margin<'a>,
+    lines: Vec<Line<'static>>,
+    /// What is on the line that is being filled, then the blanks after it, then the word that is not complete.
+    row: Run,
+    blanks: Run,
+    word: Run,
+    after: After,
+}
+
+impl<'a> Wrapper<'a> {
+    fn new(width: usize, indent: &'a Indent) -> Self {
+        Self {
+            first: Margin::new(&indent.first, width),
+            later: Margin::new(&indent.later, width),
+            lines: Vec::new(),
+            row: Run::default(),
+            blanks: Run::default(),
+            word: Run::default(),
+            after: After::Narrow,
+        }
+    }
+
+    fn margin(&self) -> &Margin<'a> {
+        if self.lines.is_empty() {
+            &self.first
+        } else {
+            &self.later
+        }
+    }
+
+    fn take(&mut self, unit: &Unit<'_>) {
+        match unit.kind {
+            Kind::NewLine => {
+                self.settle();
+                self.end_row();
+            }
+            Kind::Blank => {
+                self.settle();
+                self.blanks.push(unit.symbol, unit.style, unit.width);
+            }
+            Kind::Word | Kind::Wide => {
+                let wide = unit.kind == Kind::Wide;
+                if self.after.allows_break(wide, unit.symbol) {
+                    self.settle();
+                }
+                self.extend_word(unit);
+                self.after = After::of(wide, unit.symbol);
+            }
+        }
+    }
+
+    fn extend_word(&mut self, unit: &Unit<'_>) {
+        let narrowest = self.first.room.min(self.later.room);
+        if unit.width <= narrowest {
+            self.push(unit.symbol, unit.style, unit.width);
+            return;
+        }
+        // Not even alone on a line: its characters one by one, without what would make them wider again.
+        let chars = unit.symbol.char_indices();
+        for (at, c) in chars.filter(|(_, c)| !is_variation_selector(*c)) {
+            let symbol = &unit.symbol[at..at + c.len_utf8()];
+            let width = columns_of(symbol);
+            if width <= narrowest {
+                self.push(symbol, unit.style, width);
+            } else if narrowest > 0 {
+                self.push(ELLIPSIS, unit.style, columns_of(ELLIPSIS));
+            }
+        }
+    }
+
+    fn push(&mut self, symbol: &str, style: Style, width: usize) {
+        // A word that follows others can end up on a later line only.
+        let limit = if self.row.is_empty() {
+            self.margin().room
+        } else {
+            self.later.room
+        };
+        if self.word.width + width > limit {
+            self.settle();
+            self.end_row();
+        }
+        self.word.push(symbol, style, width);
+    }
+
+    /// The word is complete: on this row if it fits, else on the next.
+    fn settle(&mut self) {
+        if self.word.is_empty() {
+            return;
+        }
+        let room = self.margin().room;
+        if self.row.width + self.blanks.width + self.word.width > room {
+            if self.row.is_empty() {
+                let left = room.saturating_sub(self.word.width);
+                self.blanks.shorten_blanks(left);
+            } else {
+                self.end_row();
+            }
+        }
+        self.row.append(&mut self.blanks);
+        self.row.append(&mut self.word);
+        self.after = After::Narrow;
+    }
+
+    fn end_row(&mut self) {
+        self.blanks.clear();
+        let mut spans = self.margin().prefix.to_vec();
+        if self.row.is_empty() {
+            trim_end(&mut spans);
+        }
+        spans.append(&mut self.row.spans);
+        self.row.clear();
+        self.lines.push(Line::from(spans));
+    }
+
+    fn finish(mut self) -> Vec<Line<'static>> {
+        self.settle();
+        if !self.row.is_empty() || self.lines.is_empty() {
+            self.end_row();
+        }
+        self.lines
+    }
+}
+
+/// Without blanks at the end.
+pub(crate) fn trim_end(spans: &mut Vec<Span<'static>>) {
+    while let Some(last) = spans.last_mut() {
+        let kept = last.content.trim_end().len();
+        if kept > 0 {
+            last.content.to_mut().truncate(kept);
+            return;
+        }
+        spans.pop();
+    }
+}
+
+#[cfg(test)]
+#[path = "wrap_tests.rs"]
+mod tests;
