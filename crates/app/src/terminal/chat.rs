@@ -38,6 +38,10 @@ pub(crate) enum Input {
     Interrupted,
     /// A session is there.
     Joined(Box<Joined>),
+    /// Something was begun that takes a while.
+    Begun,
+    /// What was said in earlier sessions, the newest last.
+    Remembered(Vec<String>),
     Event(Event),
     /// Somebody has to be asked.
     Asked(Question),
@@ -177,6 +181,11 @@ impl Chat {
             Input::Line(line) => self.line(&line),
             Input::Interrupted => self.interrupt(),
             Input::Joined(joined) => self.join(*joined),
+            Input::Begun => {
+                self.turn.is_running = true;
+                self.doing = Doing::Working { since: now };
+            }
+            Input::Remembered(said) => self.editor.remember_before(said),
             Input::Event(event) => self.event(&event.body, now),
             Input::Asked(question) => {
                 let is_armed = false;

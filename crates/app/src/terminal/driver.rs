@@ -3,9 +3,10 @@
 //! Everything that takes time is a task that reports back as a [`Message`]; whoever shows the chat takes them one by one.
 //! Invariants: one run at a time; what a session said that was left is not shown in the next one.
 //! Not here: how a run goes (`driver/run.rs`), which session it is (`driver/sessions.rs`), what else can be chosen
-//! (`driver/choosing.rs`).
+//! (`driver/choosing.rs`), what was before (`driver/earlier.rs`).
 
 mod choosing;
+mod earlier;
 mod run;
 mod sessions;
 

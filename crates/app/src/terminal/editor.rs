@@ -111,6 +111,14 @@ impl Editor {
         }
     }
 
+    /// Adds what was said before all that can be looked through.
+    pub(crate) fn remember_before(&mut self, mut said: Vec<String>) {
+        said.append(&mut self.said);
+        for text in said {
+            self.remember(&text);
+        }
+    }
+
     /// Takes in what was pasted; what is wrong with it is the error.
     pub(crate) fn paste(&mut self, pasted: &str) -> Result<(), String> {
         let pasted = pasted.replace("\r\n", "\n").replace('\r', "\n");

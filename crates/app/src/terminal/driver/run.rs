@@ -32,6 +32,7 @@ impl Driver {
         };
         let (session, host) = (Arc::clone(&joined.session), Arc::clone(host));
         let is_chosen = std::mem::take(&mut self.is_chosen);
+        self.tell(Input::Begun);
         let sender = self.sender.clone();
         self.run = Some(tokio::spawn(async move {
             let outcome = run(&session, &host, (first, is_chosen)).await;
@@ -70,6 +71,7 @@ impl Driver {
             return self.notice(Tone::Faint, "The model works: Esc interrupts it first.");
         }
         let (session, limits) = (Arc::clone(&joined.session), host.limits());
+        self.tell(Input::Begun);
         let sender = self.sender.clone();
         self.run = Some(tokio::spawn(async move {
             let focus = Some(focus.as_str()).filter(|focus| !focus.is_empty());

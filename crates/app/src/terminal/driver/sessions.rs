@@ -6,19 +6,12 @@ use crate::assemble::Attendance;
 use crate::interrupt::{self, Signal};
 use crate::journal;
 use crate::session_host::SessionHost;
-use crate::sessions_command::{first_words, standing};
 use crate::terminal::chat::{self, Chat, Input};
 use crate::terminal::status::Status;
 use crate::terminal::transcript::Tone;
 use outlast_agent::Session;
-use outlast_kernel::text;
 use outlast_server::host::{Host, Model, Opened};
-use outlast_store::Journal;
-use outlast_store::journal::State;
 use std::sync::Arc;
-
-/// More sessions than these are found by `outlast sessions list`.
-const MOST_SESSIONS: usize = 100;
 
 /// The session that is wanted.
 pub(super) enum Which {
@@ -109,7 +102,11 @@ impl Driver {
             _listening: listening,
         });
         self.asking = None;
+        let is_first = chat.status.session.is_empty();
         let next = self.show(Input::Joined(Box::new(joined)), chat);
+        if is_first {
+            self.look_back();
+        }
         if session.unfinished_turn().is_some() {
             self.begin(First::Resume);
         } else if !session.waiting().is_empty() {
@@ -154,27 +151,6 @@ impl Driver {
         }
     }
 
-    pub(super) fn list_sessions(&self) {
-        let Some(host) = self.host.clone() else {
-            return;
-        };
-        let current = self.session.as_ref();
-        let current = current.map(|joined| joined.session.id().to_owned());
-        self.later(async move {
-            let listed = match host.journal() {
-                Some(journal) => listed(journal, current.as_deref().unwrap_or_default()).await,
-                None => Ok(Vec::new()),
-            };
-            Some(match listed {
-                Ok(sessions) if sessions.is_empty() => {
-                    Input::Notice(Tone::Faint, "There is no other session.".to_owned())
-                }
-                Ok(sessions) => Input::Sessions(sessions),
-                Err(error) => super::problem(&error),
-            })
-        });
-    }
-
     /// Gives everything back, and says how to go on. A turn that runs is left to be carried on.
     pub(in crate::terminal) async fn leave(&mut self, signal: Option<Signal>) -> Option<String> {
         let host = self.host.take()?;
@@ -216,23 +192,6 @@ async fn left(joined: &Joined, is_running: bool) -> Option<String> {
         ));
     }
     (is_kept && has_turns).then(|| format!("`outlast --session {id}` goes on with this session."))
-}
-
-/// What can be gone on with, the newest first, and what it is about.
-async fn listed(journal: &Journal, current: &str) -> anyhow::Result<Vec<(String, String)>> {
-    let mut sessions = Vec::new();
-    let all = journal.sessions().await?.into_iter();
-    let others = all.filter(|session| session.id != current && session.state != State::InUse);
-    for session in others.take(MOST_SESSIONS) {
-        let title = match session.title.is_empty() {
-            true => first_words(journal, &session.id).await?,
-            false => session.title.clone(),
-        };
-        let (changed, standing) = (session.changed, standing(&session, None));
-        let about = format!("{changed}  {standing}  {title}");
-        sessions.push((session.id, text::plain(&about).into_owned()));
-    }
-    Ok(sessions)
 }
 
 fn name(model: &Model) -> String {

@@ -1,0 +1,119 @@
+//! What the journal knows of earlier sessions: what was said in them, what they left, and which can be gone on with.
+
+use super::{Driver, Message, problem};
+use crate::sessions_command::{first_words, standing};
+use crate::terminal::chat::Input;
+use crate::terminal::transcript::Tone;
+use outlast_agent::session::read;
+use outlast_engine::journal::Entry;
+use outlast_kernel::text;
+use outlast_server::host::Host;
+use outlast_store::Journal;
+use outlast_store::journal::{Page, State, Summary};
+
+/// More sessions than these are found by `outlast sessions list`.
+const MOST_SESSIONS: usize = 100;
+
+impl Driver {
+    /// Looks for what was said here before, and for what was left unfinished.
+    pub(super) fn look_back(&self) {
+        let (Some(host), Some(joined)) = (self.host.clone(), &self.session) else {
+            return;
+        };
+        let current = joined.session.id().to_owned();
+        let sender = self.sender.clone();
+        tokio::spawn(async move {
+            let Some(journal) = host.journal() else {
+                return;
+            };
+            // What cannot be read is missed by nobody here; `outlast sessions` says why.
+            let folder = host.folder();
+            let said = earlier_prompts(journal, &folder.to_string_lossy(), &current).await;
+            let said = Input::Remembered(said.unwrap_or_default());
+            sender.send(Message::Input(said)).ok();
+            if let Some(says) = unfinished(journal, &current).await {
+                let notice = Input::Notice(Tone::Warning, says);
+                sender.send(Message::Input(notice)).ok();
+            }
+        });
+    }
+
+    pub(super) fn list_sessions(&self) {
+        let Some(host) = self.host.clone() else {
+            return;
+        };
+        let current = self.session.as_ref();
+        let current = current.map(|joined| joined.session.id().to_owned());
+        self.later(async move {
+            let listed = match host.journal() {
+                Some(journal) => listed(journal, current.as_deref().unwrap_or_default()).await,
+                None => Ok(Vec::new()),
+            };
+            Some(match listed {
+                Ok(sessions) if sessions.is_empty() => {
+                    Input::Notice(Tone::Faint, "There is no other session.".to_owned())
+                }
+                Ok(sessions) => Input::Sessions(sessions),
+                Err(error) => problem(&error),
+            })
+        });
+    }
+}
+
+/// What was said in the last sessions of a folder, the newest last.
+async fn earlier_prompts(
+    journal: &Journal,
+    folder: &str,
+    current: &str,
+) -> anyhow::Result<Vec<String>> {
+    const SESSIONS: usize = 10;
+    let page = || Page {
+        after: 0,
+        limit: 50,
+        kinds: Some(&["prompt"]),
+    };
+    let all = journal.sessions().await?;
+    let here = all
+        .iter()
+        .filter(|it| it.directory == folder && it.id != current);
+    let mut said = Vec::new();
+    let newest: Vec<_> = here.take(SESSIONS).collect();
+    for session in newest.into_iter().rev() {
+        for stored in journal.read(&session.id, page()).await? {
+            if let Ok(Entry::Prompt {
+                message: Some(message),
+                ..
+            }) = read(&session.id, &stored)
+            {
+                said.push(message.text());
+            }
+        }
+    }
+    Ok(said)
+}
+
+/// What another process has left in the middle.
+async fn unfinished(journal: &Journal, current: &str) -> Option<String> {
+    let unfinished = journal.unfinished().await.ok()?;
+    let is_left = |it: &&Summary| it.state != State::InUse && it.id != current;
+    let left = unfinished.iter().filter(is_left).count();
+    let turns = if left == 1 { "turn is" } else { "turns are" };
+    (left > 0).then(|| format!("{left} earlier {turns} not finished: /sessions carries one on."))
+}
+
+/// What can be gone on with, the newest first, and what it is about.
+async fn listed(journal: &Journal, current: &str) -> anyhow::Result<Vec<(String, String)>> {
+    let mut sessions = Vec::new();
+    let all = journal.sessions().await?.into_iter();
+    let others = all.filter(|session| session.id != current && session.state != State::InUse);
+    for session in others.take(MOST_SESSIONS) {
+        let title = match session.title.is_empty() {
+            true => first_words(journal, &session.id).await?,
+            false => session.title.clone(),
+        };
+        let (changed, standing) = (session.changed, standing(&session, None));
+        let about = format!("{changed}  {standing}  {title}");
+        sessions.push((session.id, text::plain(&about).into_owned()));
+    }
+    Ok(sessions)
+}
