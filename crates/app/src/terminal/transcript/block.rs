@@ -70,7 +70,7 @@ impl Kind {
         let owned = |text: &str| text::bounded(text, MOST_BYTES).into_owned();
         Self::Tool(ToolUse {
             id: call.id.clone(),
-            name: call.name.clone(),
+            name: text::plain(&call.name).into_owned(),
             summary: owned(summary),
             change: change.map(|(old, new)| (owned(old), owned(new))),
             state: ToolState::Called,
