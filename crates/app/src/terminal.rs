@@ -12,6 +12,7 @@ mod commands;
 mod device;
 mod driver;
 mod editor;
+mod highlight;
 mod loader;
 mod markdown;
 mod plain;

@@ -18,6 +18,7 @@ use ratatui::text::{Line, Span};
 use std::ops::Range;
 use table::Table;
 
+use super::highlight::Highlighter;
 use super::theme::Theme;
 use super::wrap::{Indent, wrapped};
 
@@ -66,7 +67,8 @@ enum Block {
     /// What is about to become a list, for all that can be known: a paragraph and the dashes below it.
     Unsettled(String),
     Code {
-        language: String,
+        /// Of a fence: it may be empty.
+        language: Option<String>,
         code: String,
     },
     Html(String),
@@ -357,7 +359,10 @@ impl Page<'_> {
                 self.inline.close();
                 self.draw_text();
             }
-            Block::Code { language, code } => self.draw_code(&language, &code),
+            Block::Code { language, code } => {
+                let code = without_unfinished_fence(&language, &code);
+                self.draw_code(&language.unwrap_or_default(), code);
+            }
             Block::Html(html) => {
                 for line in html.lines() {
                     let line = styled(plain(line), self.theme.text);
@@ -400,9 +405,10 @@ impl Page<'_> {
             let line = styled(language, self.theme.faint);
             self.draw_code_line(line);
         }
+        let mut highlighter = Highlighter::new(language, self.theme);
         for line in code.lines() {
-            let line = styled(plain(line), self.theme.code_block);
-            self.draw_code_line(line);
+            let spans = highlighter.line(&plain(line));
+            self.draw_code_line(Line::from(spans));
         }
     }
 
@@ -429,14 +435,25 @@ fn styled(text: impl Into<String>, style: Style) -> Line<'static> {
     Line::from(Span::styled(text.into(), style))
 }
 
-fn language(kind: &CodeBlockKind<'_>) -> String {
-    let info: &str = match kind {
-        CodeBlockKind::Fenced(info) => info,
-        CodeBlockKind::Indented => "",
+fn language(kind: &CodeBlockKind<'_>) -> Option<String> {
+    let CodeBlockKind::Fenced(info) = kind else {
+        return None;
     };
     let end = [' ', '\t', ',', '{'];
     let name = info.trim_start().split(end).next().unwrap_or_default();
-    plain(name).into_owned()
+    Some(plain(name).into_owned())
+}
+
+/// Text that is still arriving can end in the middle of a closing fence, which is not code.
+fn without_unfinished_fence<'a>(fence: &Option<String>, code: &'a str) -> &'a str {
+    let (before, last) = code.rsplit_once('\n').unwrap_or(("", code));
+    let ticks =
+        !last.is_empty() && (last.bytes().all(|b| b == b'`') || last == "~" || last == "~~");
+    if fence.is_some() && ticks {
+        before
+    } else {
+        code
+    }
 }
 
 fn is_line_break(html: &CowStr<'_>) -> bool {
