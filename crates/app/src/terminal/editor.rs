@@ -89,13 +89,19 @@ impl Editor {
     }
 
     fn whole(&self, shown: &str) -> String {
-        let mut whole = shown.to_owned();
-        for paste in &self.pastes {
-            // What a paste holds may look like the words of another one.
-            if let Some(at) = whole.find(&paste.words) {
-                whole.replace_range(at..at + paste.words.len(), &paste.content);
-            }
+        let mut places: Vec<(usize, &Paste)> = self
+            .pastes
+            .iter()
+            .filter_map(|paste| Some((shown.find(&paste.words)?, paste)))
+            .collect();
+        places.sort_by_key(|(at, _)| *at);
+        let (mut whole, mut taken) = (String::new(), 0);
+        for (at, paste) in places {
+            whole.push_str(&shown[taken..at]);
+            whole.push_str(&paste.content);
+            taken = at + paste.words.len();
         }
+        whole.push_str(&shown[taken..]);
         whole
     }
 
