@@ -23,6 +23,8 @@ const LONGEST_HISTORY: usize = 500;
 pub(crate) struct Editor {
     area: TextArea<'static>,
     pastes: Vec<Paste>,
+    /// How many there were, those that were removed included.
+    pasted: usize,
     /// What was said before, the newest last.
     said: Vec<String>,
     /// Which of them is shown, and what was being written before that.
@@ -40,6 +42,7 @@ impl Default for Editor {
         Self {
             area: area(Vec::new()),
             pastes: Vec::new(),
+            pasted: 0,
             said: Vec::new(),
             looking_at: None,
         }
@@ -76,6 +79,7 @@ impl Editor {
     pub(crate) fn clear(&mut self) {
         self.area = area(Vec::new());
         self.pastes.clear();
+        self.pasted = 0;
         self.looking_at = None;
     }
 
@@ -142,7 +146,8 @@ impl Editor {
             self.area.insert_str(&content);
             return Ok(());
         }
-        let number = self.pastes.len() + 1;
+        self.pasted += 1;
+        let number = self.pasted;
         let size = match content.len() {
             bytes @ 0..1024 => format!("{bytes} bytes"),
             bytes => format!("{} KiB", bytes.div_ceil(1024)),

@@ -54,25 +54,36 @@ impl Retrying {
 
     /// The words that everyone who knows such a wait looks for.
     pub(crate) fn words(&self, now: Timestamp) -> String {
-        let Self {
-            attempt,
-            max_attempts,
-            ..
-        } = self;
-        let most = max_attempts.map_or_else(|| "∞".to_owned(), |most| most.to_string());
+        let (attempt, most) = (self.attempt, self.most());
         let seconds = seconds_left(self.wake(), now);
         format!("Retrying ({attempt}/{most}) in {seconds}s… (esc to cancel)")
     }
 
+    /// The same where there is hardly any room.
+    fn short(&self, now: Timestamp) -> String {
+        let seconds = seconds_left(self.wake(), now);
+        format!("{}/{} in {seconds}s…", self.attempt, self.most())
+    }
+
     /// What else is worth knowing of it.
     fn more(&self, now: Timestamp) -> String {
-        let left = Duration::from_secs(seconds_left(self.wake(), now));
-        let clock = match left >= LONG_WAIT {
-            true => format!(" · {}, at {}", Span(left), time_of_day(self.wake(), now)),
-            false => String::new(),
-        };
-        format!("{clock} · r retries now")
+        format!("{} · r retries now", clock(self.wake(), now))
     }
+
+    fn most(&self) -> String {
+        let most = self.max_attempts;
+        most.map_or_else(|| "∞".to_owned(), |most| most.to_string())
+    }
+}
+
+/// What is said of what is going on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Said {
+    pub(crate) words: String,
+    /// What is added where there is room.
+    pub(crate) more: String,
+    /// What is said instead where there is not.
+    pub(crate) short: String,
 }
 
 impl Doing {
@@ -81,34 +92,52 @@ impl Doing {
         !matches!(self, Self::Nothing | Self::Starting)
     }
 
-    /// The line, in its own words and what is added to them.
-    pub(crate) fn line(&self, now: Timestamp) -> Option<(String, String)> {
+    /// What is said of it.
+    pub(crate) fn said(&self, now: Timestamp) -> Option<Said> {
         let timed = |words: &str, since: Timestamp| {
             let past = now.since(since);
             let past = match past >= WORTH_TIMING {
                 true => format!(" {}", Span(Duration::from_secs(past.as_secs()))),
                 false => String::new(),
             };
-            (format!("{words}…{past} (esc to interrupt)"), String::new())
+            let words = format!("{words}…{past}");
+            Said::new(format!("{words} (esc to interrupt)"), words)
         };
         Some(match self {
             Self::Nothing => return None,
-            Self::Starting => ("Starting…".to_owned(), String::new()),
+            Self::Starting => Said::new("Starting…".to_owned(), "Starting…".to_owned()),
             Self::Working { since } => timed("Working", *since),
             Self::Compacting { since } => timed("Making the conversation smaller", *since),
-            Self::Retrying(retrying) => (retrying.words(now), retrying.more(now)),
+            Self::Retrying(retrying) => Said {
+                more: retrying.more(now),
+                ..Said::new(retrying.words(now), retrying.short(now))
+            },
             Self::InLine { until, cause } => {
                 let phrase = cause.map_or("Others are ahead", Cause::phrase);
                 let seconds = seconds_left(*until, now);
-                let clock = match Duration::from_secs(seconds) >= LONG_WAIT {
-                    true => format!(" · at {}", time_of_day(*until, now)),
-                    false => String::new(),
-                };
-                let words =
-                    format!("{phrase}, waiting in line, {seconds}s… (esc to interrupt){clock}");
-                (words, " · r asks now".to_owned())
+                let words = format!("{phrase}, waiting in line, {seconds}s… (esc to interrupt)");
+                Said {
+                    more: format!("{} · r asks now", clock(*until, now)),
+                    ..Said::new(words, format!("in line {seconds}s…"))
+                }
             }
         })
+    }
+}
+
+impl Said {
+    const fn new(words: String, short: String) -> Self {
+        let more = String::new();
+        Self { words, more, short }
+    }
+}
+
+/// The length and the end of a wait that is long enough for somebody to do something else.
+fn clock(at: Timestamp, now: Timestamp) -> String {
+    let left = Duration::from_secs(seconds_left(at, now));
+    match left >= LONG_WAIT {
+        true => format!(" · {}, at {}", Span(left), time_of_day(at, now)),
+        false => String::new(),
     }
 }
 
@@ -152,12 +181,12 @@ mod tests {
 
     #[test]
     fn a_long_wait_tells_the_time_of_day_as_well() {
-        let (words, more) = Doing::Retrying(retrying(5 * 3600)).line(NOW).unwrap();
+        let said = |seconds| Doing::Retrying(retrying(seconds)).said(NOW).unwrap();
+        let Said { words, more, .. } = said(5 * 3600);
         assert_eq!(words, "Retrying (1/3) in 18000s… (esc to cancel)");
         let at = time_of_day(NOW + Duration::from_secs(5 * 3600), NOW);
         assert_eq!(more, format!(" · 5h, at {at} · r retries now"));
-        let (_, short) = Doing::Retrying(retrying(59)).line(NOW).unwrap();
-        assert_eq!(short, " · r retries now");
+        assert_eq!(said(59).more, " · r retries now");
     }
 
     #[test]

@@ -148,9 +148,9 @@ impl Plain {
         let mut says = String::new();
         if retry.is_some()
             && retry != before.retry
-            && let Some((words, more)) = self.chat.doing.line(now)
+            && let Some(said) = self.chat.doing.said(now)
         {
-            says.push_str(&format!("{words}{more}\n"));
+            says.push_str(&format!("{}{}\n", said.words, said.more));
         }
         if let Some(asked) = self.chat.question.as_ref().filter(|_| !before.is_asked) {
             says.push_str(&approval::words(&asked.question));

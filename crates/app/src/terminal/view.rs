@@ -4,6 +4,7 @@
 //! outside reaches a cell unless it was cleaned.
 
 use super::chat::{Asked, Chat};
+use super::loader::Said;
 use super::theme::Theme;
 use super::wrap::{Indent, truncated, wrapped};
 use crate::approval;
@@ -15,6 +16,7 @@ use ratatui::widgets::{Paragraph, Widget};
 
 const MOST_CHOICES: usize = 8;
 const MOST_QUEUED: usize = 3;
+const MOST_LOADER_ROWS: u16 = 3;
 const PROMPT: &str = "› ";
 
 pub(crate) fn draw(frame: &mut Frame<'_>, chat: &mut Chat, (theme, now): (&Theme, Timestamp)) {
@@ -22,7 +24,7 @@ pub(crate) fn draw(frame: &mut Frame<'_>, chat: &mut Chat, (theme, now): (&Theme
     if area.is_empty() {
         return;
     }
-    let above = Above::of(chat, area.width, (theme, now));
+    let above = Above::of(chat, area, (theme, now));
     let rows = Rows::of(chat, &above, area);
     let lines = chat
         .transcript
@@ -76,29 +78,37 @@ struct Above {
 }
 
 impl Above {
-    fn of(chat: &Chat, width: u16, (theme, now): (&Theme, Timestamp)) -> Self {
+    fn of(chat: &Chat, area: Rect, (theme, now): (&Theme, Timestamp)) -> Self {
+        let width = area.width;
         let queued = chat.queued.iter().take(MOST_QUEUED).map(|said| {
             let said = text::plain(said).replace('\n', " ⏎ ");
             truncated(&Line::styled(format!("» {said}"), theme.faint), width)
         });
         let asked = chat.question.as_ref();
         let question = asked.map_or_else(Vec::new, |asked| question(chat, asked, (width, theme)));
-        let loader = match chat.doing.line(now) {
-            None => Vec::new(),
-            Some((words, more)) => {
-                let line = Line::from(vec![
-                    Span::styled(words, theme.accent),
-                    Span::styled(more, theme.faint),
-                ]);
-                wrapped(&line, width, &Indent::default())
-            }
-        };
+        let loader = loader(chat, area, (theme, now));
         Self {
             queued: queued.collect(),
             question,
             loader,
         }
     }
+}
+
+/// What is going on, in as many words as there is room for.
+fn loader(chat: &Chat, area: Rect, (theme, now): (&Theme, Timestamp)) -> Vec<Line<'static>> {
+    let Some(Said { words, more, short }) = chat.doing.said(now) else {
+        return Vec::new();
+    };
+    let words = Span::styled(words, theme.accent);
+    let ways = [
+        Line::from(vec![words.clone(), Span::styled(more, theme.faint)]),
+        Line::from(words),
+    ];
+    let rows = usize::from((area.height / 2).clamp(1, MOST_LOADER_ROWS));
+    let ways = ways.map(|line| wrapped(&line, area.width, &Indent::default()));
+    let fitting = ways.into_iter().find(|lines| lines.len() <= rows);
+    fitting.unwrap_or_else(|| vec![truncated(&Line::styled(short, theme.accent), area.width)])
 }
 
 /// How many rows each part has.
@@ -126,7 +136,7 @@ impl Rows {
         let height = area.height;
         let room = area.width.saturating_sub(2);
         let editor = take(chat.editor.rows(room).into(), (height / 3).max(1));
-        let loader = take(above.loader.len(), 3);
+        let loader = take(above.loader.len(), MOST_LOADER_ROWS);
         let question = take(above.question.len(), (height / 2).max(3));
         let choices = chat.choices.items.len().min(MOST_CHOICES);
         let choices = take(choices, height / 2);
