@@ -1,10 +1,12 @@
 //! What can be typed.
 
+mod demo;
 mod gateway;
 mod run;
 mod runs;
 mod simulate;
 
+pub(crate) use demo::DemoArguments;
 pub(crate) use gateway::{
     AgentName, GatewayArguments, GatewayCommand, LaunchArguments, LogForm, ServeArguments, Shell,
     Which,
@@ -34,6 +36,7 @@ Environment:
   OUTLAST_TIME_SCALE  run the clock N times as fast, for tests and with the scripted provider only
 
 Examples:
+  outlast demo
   outlast -p \"Say hello\"
   outlast -p \"Say hello\" --model rate-limited:retry-after=2 --policy overnight
   outlast -p - --json < prompt.txt
@@ -58,6 +61,8 @@ pub(crate) struct Arguments {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    /// See an outage outlasted, in ninety seconds, without a key
+    Demo(DemoArguments),
     /// Show the named retry policies
     #[command(subcommand)]
     Policy(PolicyCommand),
@@ -403,6 +408,10 @@ pub(crate) struct MockArguments {
     /// what happens to requests for that one (may be given several times) [default: ok]
     #[arg(long = "script", value_name = "[MODEL=]SCRIPT")]
     pub(crate) scripts: Vec<String>,
+
+    /// End when stdin does, for programs that start it: it does not outlive them
+    #[arg(long)]
+    pub(crate) until_stdin_ends: bool,
 }
 
 #[derive(Debug, Args)]

@@ -9,6 +9,7 @@ mod complaints;
 mod config;
 mod config_command;
 mod deliver;
+mod demo_command;
 mod doctor;
 mod exit;
 mod explain;
@@ -100,6 +101,7 @@ fn run(arguments: cli::Arguments) -> anyhow::Result<Exit> {
         return run_without_command(prompt);
     };
     match command {
+        cli::Command::Demo(arguments) => demo_command::run(&arguments),
         cli::Command::Policy(command) => policy_command::run(command),
         cli::Command::Explain(arguments) => explain::run(arguments),
         cli::Command::Simulate(arguments) => simulate_command::run(arguments),

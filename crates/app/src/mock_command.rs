@@ -25,6 +25,9 @@ pub(crate) fn run(arguments: &MockArguments) -> anyhow::Result<Exit> {
             signals.next().await;
             stopping.cancel();
         });
+        if arguments.until_stdin_ends {
+            stop_with_stdin(stop.clone());
+        }
         server.serve(stop).await;
         Ok(Exit::Success)
     })
@@ -34,4 +37,13 @@ fn options(scripts: &[String]) -> Result<Options, Error> {
     let options = Options::new("ok".parse()?);
     let mut scripts = scripts.iter();
     scripts.try_fold(options, |options, written| options.with(written))
+}
+
+/// A thread of its own: reading stdin cannot be stopped, and must not keep the process from ending.
+fn stop_with_stdin(stop: CancellationToken) {
+    std::thread::spawn(move || {
+        // What cannot be read has ended, too.
+        std::io::copy(&mut std::io::stdin().lock(), &mut std::io::sink()).ok();
+        stop.cancel();
+    });
 }

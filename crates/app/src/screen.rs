@@ -243,6 +243,9 @@ fn remedy(judged: &Judged, why: GiveUp, policy: &Policy) -> Option<&'static str>
                 "a more patient policy waits longer: --policy overnight (`outlast policy list` shows all)",
             )
         }
+        GiveUp::NotRetryable if judged.verdict.cause == Cause::Auth => {
+            Some("check the key: `outlast doctor` says whether the provider accepts it")
+        }
         GiveUp::Overflow => Some("shorten the prompt, or choose a model with a larger window"),
         GiveUp::ContentSent if judged.verdict.class() == Class::Transient => {
             Some("nothing of the answer was printed; --after-content retract asks again by itself")

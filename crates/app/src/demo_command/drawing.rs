@@ -1,0 +1,120 @@
+//! The same picture as SVG.
+
+use super::picture::{State, Totals, brief, length, names, stretches};
+use super::record::{Record, What};
+use plotters::coord::Shift;
+use plotters::prelude::{
+    BLACK, Circle, Color, DrawingArea, IntoDrawingArea, IntoFont, RGBColor, Rectangle, SVGBackend,
+    Text, WHITE,
+};
+use plotters::style::TextStyle;
+use plotters::style::text_anchor::{HPos, Pos, VPos};
+use std::time::Duration;
+
+type Drawn = Result<(), Box<dyn std::error::Error>>;
+type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
+
+const WIDTH: i32 = 1000;
+const LEFT: i32 = 130;
+const RIGHT: i32 = 960;
+const TOP: i32 = 60;
+const ROW: i32 = 90;
+const BAR: i32 = 22;
+const FOOT: i32 = 50;
+
+const WORKS: RGBColor = RGBColor(0x3b, 0x6e, 0xa5);
+const WAITS: RGBColor = RGBColor(0xd9, 0xb4, 0x4a);
+const BROKEN: RGBColor = RGBColor(0xd8, 0x5c, 0x4a);
+const WELL: RGBColor = RGBColor(0x4a, 0x96, 0x5c);
+
+pub(super) fn svg(records: &[Record], totals: &Totals) -> anyhow::Result<String> {
+    let rows = i32::try_from(records.len())?;
+    let size = (
+        u32::try_from(WIDTH)?,
+        u32::try_from(TOP + rows * ROW + FOOT)?,
+    );
+    let mut svg = String::new();
+    draw(&mut svg, size, records, totals).map_err(|error| anyhow::anyhow!("{error}"))?;
+    Ok(svg)
+}
+
+fn draw(svg: &mut String, size: (u32, u32), records: &[Record], totals: &Totals) -> Drawn {
+    let area = SVGBackend::with_string(svg, size).into_drawing_area();
+    area.fill(&WHITE)?;
+    let title = "An outage, outlasted: blue asks, yellow waits, red breaks, green is done; each row over its own time";
+    write(&area, (WIDTH / 2, 24), title, 16)?;
+    let mut top = TOP;
+    for (record, name) in records.iter().zip(names(records)) {
+        row(&area, record, &name, top)?;
+        top += ROW;
+    }
+    write(&area, (WIDTH / 2, top + FOOT / 2), &totals.line(), 13)?;
+    area.present()?;
+    Ok(())
+}
+
+fn row(area: &Area<'_>, record: &Record, name: &str, top: i32) -> Drawn {
+    let style = ("sans-serif", 16).into_font().color(&BLACK);
+    let style = style.pos(Pos::new(HPos::Right, VPos::Center));
+    area.draw(&Text::new(
+        name.to_owned(),
+        (LEFT - 14, top + BAR / 2),
+        style,
+    ))?;
+    let length = length(record);
+    for (from, to, state) in stretches(record) {
+        let corners = [(place(from, length), top), (place(to, length), top + BAR)];
+        match state {
+            State::Works => area.draw(&Rectangle::new(corners, WORKS.mix(0.5).filled()))?,
+            State::Waits => area.draw(&Rectangle::new(corners, WAITS.mix(0.5).filled()))?,
+            State::Gone => area.draw(&Rectangle::new(corners, BROKEN.stroke_width(1)))?,
+        }
+    }
+    // Two heights take turns, so that neighbours can be read.
+    let mut heights = [BAR + 14, BAR + 32].into_iter().cycle();
+    let mut last = None;
+    for moment in &record.moments {
+        let Some((colour, word)) = sign(moment.what) else {
+            continue;
+        };
+        let x = place(moment.at, length);
+        area.draw(&Circle::new((x, top + BAR / 2), 5, colour.filled()))?;
+        let is_apart = last.is_none_or(|last| x - last > 60);
+        let is_end = matches!(moment.what, What::Answered | What::Stopped);
+        if is_apart || is_end {
+            let height = heights.next().unwrap_or(BAR);
+            let label = format!("{word} {}", brief(moment.at));
+            write(area, (x, top + height), &label, 12)?;
+            last = Some(x);
+        }
+    }
+    Ok(())
+}
+
+/// Where that moment is; what takes no time is at the beginning.
+fn place(at: Duration, length: Option<Duration>) -> i32 {
+    let Some(length) = length else { return LEFT };
+    let room = u128::from((RIGHT - LEFT).unsigned_abs());
+    let from_left = at.as_millis() * room / length.as_millis().max(1);
+    LEFT + i32::try_from(from_left).unwrap_or_default()
+}
+
+fn sign(what: What) -> Option<(RGBColor, &'static str)> {
+    Some(match what {
+        What::Asked => (WORKS, "asks"),
+        What::Waits => return None,
+        What::Tool => (WORKS, "tool"),
+        What::Cut => (BROKEN, "cut"),
+        What::Killed => (BROKEN, "killed"),
+        What::Resumed => (WORKS, "again"),
+        What::Answered => (WELL, "answered"),
+        What::Stopped => (BROKEN, "stopped"),
+    })
+}
+
+fn write(area: &Area<'_>, at: (i32, i32), text: &str, size: i32) -> Drawn {
+    let style: TextStyle<'_> = ("sans-serif", size).into_font().color(&BLACK);
+    let style = style.pos(Pos::new(HPos::Center, VPos::Center));
+    area.draw(&Text::new(text.to_owned(), at, style))?;
+    Ok(())
+}

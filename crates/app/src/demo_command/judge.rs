@@ -1,0 +1,106 @@
+//! What came of a scene: each thing that was promised, and whether what was measured bears it out.
+
+use super::picture::{brief, listed};
+use super::record::{Record, What};
+use super::scenes::{Course, PROOF, Scene};
+use std::time::Duration;
+
+/// Something that was promised.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Finding {
+    pub(super) holds: bool,
+    /// What was measured.
+    pub(super) says: String,
+}
+
+pub(super) fn findings(scene: &Scene, record: &Record) -> Vec<Finding> {
+    let mut findings = vec![requests(scene, record)];
+    match scene.course {
+        Course::Answered if record.count(What::Cut) > 0 => findings.push(words(record)),
+        Course::Answered => findings.push(waits(scene, record)),
+        Course::Killed { .. } => findings.extend([rest(record), tool(record)]),
+        Course::Refused => {}
+    }
+    findings
+}
+
+fn requests(scene: &Scene, record: &Record) -> Finding {
+    let end = match scene.course {
+        Course::Answered | Course::Killed { .. } => What::Answered,
+        Course::Refused => What::Stopped,
+    };
+    let ended = record.last() == Some(end);
+    let whole = record.words_missing() == 0 && record.words_shown_twice() == 0;
+    let count = record.requests;
+    let as_many = count == scene.requests() && count == record.count(What::Asked);
+    let requests = if count == 1 { "request" } else { "requests" };
+    let then = match (end, ended && whole) {
+        (What::Answered, true) => "and the answer is here",
+        (What::Answered, false) => "and no whole answer",
+        (_, true) => "and not one more",
+        (_, false) => "and it did not end as it should",
+    };
+    Finding {
+        holds: ended && whole && as_many,
+        says: format!("{count} {requests} reached the provider, {then}."),
+    }
+}
+
+fn waits(scene: &Scene, record: &Record) -> Finding {
+    let waits = record.waits();
+    let long_enough = |(wait, least): (&Duration, &Duration)| wait >= least;
+    let stated = scene.waits.last().copied().unwrap_or_default();
+    let holds = waits.len() == scene.waits.len() && waits.iter().zip(scene.waits).all(long_enough);
+    let (waits, stated) = (listed(&waits), brief(stated));
+    Finding {
+        holds,
+        says: format!("It waited {waits}; the last time it was told {stated}."),
+    }
+}
+
+fn words(record: &Record) -> Finding {
+    let (missing, twice) = (record.words_missing(), record.words_shown_twice());
+    let all = record.wanted.split_whitespace().count();
+    let shown = all - missing.min(all);
+    Finding {
+        holds: missing == 0 && twice == 0,
+        says: format!("{shown} of {all} words were shown, {twice} of them twice."),
+    }
+}
+
+/// The rest of a wait that a kill has interrupted.
+fn rest(record: &Record) -> Finding {
+    let asked = record
+        .moments
+        .iter()
+        .rev()
+        .find(|moment| moment.what == What::Asked);
+    let asked = asked.map(|moment| moment.at).unwrap_or_default();
+    let until = record.until.unwrap_or_default();
+    let waited = brief(record.waits().iter().sum());
+    let survived = record.kills_survived();
+    Finding {
+        holds: asked >= until && survived == 1,
+        says: match asked.checked_sub(until) {
+            Some(late) => format!(
+                "It waited {waited} in all, across the kill, and asked {} after its time had come.",
+                brief(late)
+            ),
+            None => "It asked before its time had come.".to_owned(),
+        },
+    }
+}
+
+fn tool(record: &Record) -> Finding {
+    let (runs, twice) = (record.tool_runs.len(), record.tools_run_twice());
+    let (lines, often) = match runs {
+        1 => ("line", "once".to_owned()),
+        _ => ("lines", format!("{runs} times")),
+    };
+    Finding {
+        holds: runs == 1 && twice == 0,
+        says: format!(
+            "{PROOF} has {runs} {lines}: the tool ran {often}, before the kill and after it."
+        ),
+    }
+}

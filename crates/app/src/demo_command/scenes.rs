@@ -1,0 +1,219 @@
+//! What is played: four ways to fail, what is said before each, and how fast the clock runs.
+
+use std::time::Duration;
+
+pub(super) const INTRODUCTION: &str = "Outlast keeps an agent running while its provider fails. Here is an outage: this \
+    program as an agent, against a scripted provider on this machine. No key, no account, no network. The clock runs \
+    faster, so that hours pass in seconds; all times are the agent's. Ctrl-C ends it.";
+
+pub(super) const HINTS: &str = "  outlast -p \"Say hello\"             ask the scripted provider
+  outlast gateway run -- claude      the agent that you have, kept alive
+  outlast doctor                     is a real provider within reach?
+  outlast --help                     all the rest; README.md and docs/";
+
+/// The file in which each run of the tool leaves a line.
+pub(super) const PROOF: &str = "proof.txt";
+
+pub(super) struct Scene {
+    /// What it is called in the picture.
+    pub(super) name: &'static str,
+    pub(super) title: &'static str,
+    /// What will go wrong, and what to look at.
+    pub(super) before: &'static str,
+    /// How the provider fails.
+    pub(super) script: &'static str,
+    /// What the agent does before it answers, for the scripted provider.
+    pub(super) work: &'static str,
+    /// What it answers.
+    pub(super) answer: &'static str,
+    /// What is typed behind the prompt.
+    pub(super) flags: &'static [&'static str],
+    /// How many times as fast as the clock on the wall the agent's runs.
+    speed: u32,
+    /// How long it waits, by the agent's clock.
+    pub(super) waits: &'static [Duration],
+    pub(super) course: Course,
+}
+
+/// How a scene goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Course {
+    /// It goes on to its answer.
+    Answered,
+    /// The agent is killed so long after the last wait began, and started again so much later.
+    Killed { after: Duration, gone: Duration },
+    /// It cannot succeed.
+    Refused,
+}
+
+const fn seconds(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+const fn minutes(minutes: u64) -> Duration {
+    Duration::from_secs(60 * minutes)
+}
+
+pub(super) const SCENES: [Scene; 4] = [
+    Scene {
+        name: "overload",
+        title: "too busy, then told to wait",
+        before: "The provider has too much to do, twice (529). Then it says: too many requests, come back in 45 seconds \
+            (429). Look at the waits: a little longer each time, and then as long as was said.",
+        script: "overloaded:2+rate-limited:retry-after=45+ok:agent,times=always",
+        work: "",
+        answer: "All is well again.",
+        flags: &["--policy", "overnight"],
+        speed: 5,
+        waits: &[seconds(5), seconds(10), seconds(45)],
+        course: Course::Answered,
+    },
+    Scene {
+        name: "cut",
+        title: "an answer that breaks off",
+        before: "The connection is lost in the middle of a sentence. Look at the words: the answer goes on where it broke \
+            off, and none of them comes twice.",
+        script: "drop-after:9,of=agent+ok:agent,times=always",
+        work: "",
+        answer: "The line went dead in the middle of this sentence, and still you read every word of it once.",
+        flags: &["--policy", "overnight", "--after-content", "continue"],
+        speed: 2,
+        waits: &[seconds(5)],
+        course: Course::Answered,
+    },
+    Scene {
+        name: "5h window",
+        title: "five hours, and kill -9",
+        before: "The agent runs a tool, which adds a line to a file. Then the plan's usage window is closed for five hours. \
+            In the middle of that wait the process is killed, and later started again. Look at the time of day at which it \
+            asks again, and at the file.",
+        script: "ok:agent+usage-limit:reset=18000+ok:agent,times=always",
+        work: r#"call bash {"command":"echo the tool ran >> proof.txt"}"#,
+        answer: "The line is in the file.",
+        flags: &["--policy", "overnight", "--allow", "bash"],
+        speed: 1200,
+        waits: &[minutes(300)],
+        course: Course::Killed {
+            after: minutes(120),
+            gone: minutes(75),
+        },
+    },
+    Scene {
+        name: "wrong key",
+        title: "what never succeeds",
+        before: "Some failures do not pass: here the key is refused (401). Look at how often it asks, and at what it says.",
+        script: "error:401,times=always",
+        work: "",
+        answer: "",
+        flags: &["--policy", "overnight"],
+        speed: 5,
+        waits: &[],
+        course: Course::Refused,
+    },
+];
+
+impl Scene {
+    /// What the agent is asked.
+    pub(super) fn prompt(&self) -> String {
+        let steps = match self.work {
+            "" => String::new(),
+            work => format!("{work}\n"),
+        };
+        format!("{steps}say {}", self.answer)
+    }
+
+    /// What a person would have typed.
+    pub(super) fn typed(&self) -> String {
+        format!("outlast -p … {}", self.flags.join(" "))
+    }
+
+    /// How many requests that takes: one after each wait, one for each tool, and the first.
+    pub(super) fn requests(&self) -> usize {
+        let tools = usize::from(!self.work.is_empty());
+        1 + tools + self.waits.len()
+    }
+}
+
+/// How much time a person is given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Pace {
+    /// Enough to read everything.
+    Reading,
+    /// None, and the clock runs faster still.
+    Fast,
+}
+
+impl Pace {
+    /// What people read with ease, in words a minute.
+    const WORDS_A_MINUTE: u32 = 220;
+    /// A look at how a scene ended.
+    const LOOK: Duration = Duration::from_secs(5);
+    /// How many times as fast the clock runs for those who do not read.
+    const FASTER: u32 = 4;
+
+    pub(super) const fn speed(self, scene: &Scene) -> u32 {
+        match self {
+            Self::Reading => scene.speed,
+            Self::Fast => scene.speed * Self::FASTER,
+        }
+    }
+
+    /// How long it takes to read that.
+    fn reading(self, text: &str) -> Duration {
+        let words = u32::try_from(text.split_whitespace().count()).unwrap_or(u32::MAX);
+        match self {
+            Self::Reading => Duration::from_secs(60) * words / Self::WORDS_A_MINUTE,
+            Self::Fast => Duration::ZERO,
+        }
+    }
+
+    const fn look(self) -> Duration {
+        match self {
+            Self::Reading => Self::LOOK,
+            Self::Fast => Duration::ZERO,
+        }
+    }
+
+    /// Waits while a person reads.
+    pub(super) async fn let_read(self, text: &str) {
+        tokio::time::sleep(self.reading(text)).await;
+    }
+
+    /// Waits while a person looks at what came of a scene.
+    pub(super) async fn let_see(self) {
+        tokio::time::sleep(self.look()).await;
+    }
+
+    /// How long it all takes on the clock on the wall, but for what computing takes.
+    #[cfg(test)]
+    fn planned(self) -> Duration {
+        let scenes = SCENES.iter().map(|scene| {
+            let waits: Duration = scene.waits.iter().sum();
+            self.reading(scene.before) + waits / self.speed(scene) + self.look()
+        });
+        self.reading(INTRODUCTION) + scenes.sum::<Duration>()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_takes_about_ninety_seconds_and_much_less_for_those_who_do_not_read() {
+        let planned = Pace::Reading.planned().as_secs();
+        assert!((75..=105).contains(&planned), "{planned}s");
+        let fast = Pace::Fast.planned().as_secs();
+        assert!(fast <= 15, "{fast}s");
+    }
+
+    #[test]
+    fn a_killed_agent_is_back_before_its_wait_is_over() {
+        for scene in &SCENES {
+            if let Course::Killed { after, gone } = scene.course {
+                let last = scene.waits.last().copied().unwrap_or_default();
+                assert!(after + gone < last, "{}", scene.name);
+            }
+        }
+    }
+}
