@@ -16,7 +16,7 @@ type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 
 const WIDTH: i32 = 1000;
 const LEFT: i32 = 130;
-const RIGHT: i32 = 960;
+const RIGHT: i32 = 940;
 const TOP: i32 = 60;
 const ROW: i32 = 90;
 const BAR: i32 = 22;
@@ -42,19 +42,19 @@ fn draw(svg: &mut String, size: (u32, u32), records: &[Record], totals: &Totals)
     let area = SVGBackend::with_string(svg, size).into_drawing_area();
     area.fill(&WHITE)?;
     let title = "An outage, outlasted: blue asks, yellow waits, red breaks, green is done; each row over its own time";
-    write(&area, (WIDTH / 2, 24), title, 16)?;
+    write(&area, (WIDTH / 2, 24), title, 18)?;
     let mut top = TOP;
     for (record, name) in records.iter().zip(names(records)) {
         row(&area, record, &name, top)?;
         top += ROW;
     }
-    write(&area, (WIDTH / 2, top + FOOT / 2), &totals.line(), 13)?;
+    write(&area, (WIDTH / 2, top + FOOT / 2), &totals.line(), 17)?;
     area.present()?;
     Ok(())
 }
 
 fn row(area: &Area<'_>, record: &Record, name: &str, top: i32) -> Drawn {
-    let style = ("sans-serif", 16).into_font().color(&BLACK);
+    let style = ("sans-serif", 18).into_font().color(&BLACK);
     let style = style.pos(Pos::new(HPos::Right, VPos::Center));
     area.draw(&Text::new(
         name.to_owned(),
@@ -79,12 +79,12 @@ fn row(area: &Area<'_>, record: &Record, name: &str, top: i32) -> Drawn {
         };
         let x = place(moment.at, length);
         area.draw(&Circle::new((x, top + BAR / 2), 5, colour.filled()))?;
-        let is_apart = last.is_none_or(|last| x - last > 60);
+        let is_apart = last.is_none_or(|last| x - last > 70);
         let is_end = matches!(moment.what, What::Answered | What::Stopped);
         if is_apart || is_end {
             let height = heights.next().unwrap_or(BAR);
             let label = format!("{word} {}", brief(moment.at));
-            write(area, (x, top + height), &label, 12)?;
+            write(area, (x, top + height), &label, 14)?;
             last = Some(x);
         }
     }

@@ -104,3 +104,87 @@ fn tool(record: &Record) -> Finding {
         ),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::demo_command::scenes::SCENES;
+    use outlast_kernel::Timestamp;
+
+    fn at(seconds: u64) -> Timestamp {
+        Timestamp::from_millis(1_800_000_000_000 + 1000 * seconds)
+    }
+
+    /// The scene with the kill, as it should go.
+    fn killed() -> Record {
+        use What::{Answered, Asked, Killed, Resumed, Tool, Waits};
+        let mut record = Record::new(SCENES[2].name, SCENES[2].answer);
+        let moments = [
+            (0, Asked),
+            (1, Tool),
+            (2, Asked),
+            (3, Waits),
+            (7200, Killed),
+            (9000, Resumed),
+            (9000, Waits),
+            (18_004, Asked),
+            (18_005, Answered),
+        ];
+        for (seconds, what) in moments {
+            record.note(at(seconds), what);
+        }
+        record.requests = 3;
+        record.text = SCENES[2].answer.to_owned();
+        record.tool_runs = vec!["ran".to_owned()];
+        record.until = Some(Duration::from_secs(18_003));
+        record
+    }
+
+    fn broken(change: impl FnOnce(&mut Record)) -> Vec<String> {
+        let mut record = killed();
+        change(&mut record);
+        let findings = findings(&SCENES[2], &record).into_iter();
+        let broken = findings.filter(|finding| !finding.holds);
+        broken.map(|finding| finding.says).collect()
+    }
+
+    #[test]
+    fn what_went_as_it_should_holds() {
+        assert_eq!(broken(|_| {}), [""; 0]);
+    }
+
+    #[test]
+    fn a_tool_that_ran_twice_is_found() {
+        let found = broken(|record| record.tool_runs.push("ran".to_owned()));
+        assert_eq!(
+            found,
+            ["proof.txt has 2 lines: the tool ran 2 times, before the kill and after it."]
+        );
+    }
+
+    #[test]
+    fn a_request_too_many_is_found() {
+        let found = broken(|record| record.requests = 4);
+        assert_eq!(
+            found,
+            ["4 requests reached the provider, and the answer is here."]
+        );
+    }
+
+    #[test]
+    fn a_wait_that_ended_early_is_found() {
+        let found = broken(|record| record.until = Some(Duration::from_secs(18_006)));
+        assert_eq!(found, ["It asked before its time had come."]);
+    }
+
+    #[test]
+    fn words_that_are_missing_or_come_twice_are_found() {
+        for text in ["The line is in the", "The line line is in the file."] {
+            let found = broken(|record| record.text = text.to_owned());
+            assert_eq!(
+                found,
+                ["3 requests reached the provider, and no whole answer."]
+            );
+        }
+    }
+}

@@ -20,7 +20,7 @@ fn outage() -> Vec<Record> {
         record(
             "overload",
             &[
-                (5, Asked),
+                (0, Asked),
                 (10, Waits),
                 (5020, Asked),
                 (5030, Waits),
@@ -33,7 +33,7 @@ fn outage() -> Vec<Record> {
         record(
             "cut",
             &[
-                (5, Asked),
+                (0, Asked),
                 (20, Cut),
                 (20, Waits),
                 (5020, Asked),
@@ -43,7 +43,7 @@ fn outage() -> Vec<Record> {
         record(
             "5h window",
             &[
-                (1800, Asked),
+                (0, Asked),
                 (9000, Tool),
                 (12_000, Asked),
                 (15_000, Waits),
@@ -54,7 +54,7 @@ fn outage() -> Vec<Record> {
                 (300 * MINUTE + 40_000, Answered),
             ],
         ),
-        record("wrong key", &[(120, Asked), (340, Stopped)]),
+        record("wrong key", &[(0, Asked), (220, Stopped)]),
     ];
     records[2].tool_runs = vec!["the tool ran".to_owned()];
     records

@@ -11,6 +11,7 @@ use outlast_engine::Clock;
 use outlast_engine::clock::WallClock;
 use outlast_kernel::Timestamp;
 use outlast_kernel::event::{Body, Event};
+use outlast_kernel::time::millis;
 use std::io::Write;
 use std::num::NonZeroU32;
 use std::time::Duration;
@@ -101,7 +102,13 @@ impl<'a, Out: Write> Player<'a, Out> {
                 brief(left)
             ),
         )?;
-        run.clock.sleep_until(killed + gone).await;
+        while run.clock.now() < killed + gone {
+            let time = run.time_of_day(run.clock.now());
+            self.view.paint(&format!("    {time}  nothing runs"))?;
+            let tick = TICK * self.pace.speed(scene);
+            let next = (run.clock.now() + tick).min(killed + gone);
+            run.clock.sleep_until(next).await;
+        }
         self.typed("outlast resume")?;
         let mut says = self.stage.resumed_agent(self.pace.speed(scene))?;
         self.follow(run, &mut says, None).await?;
@@ -190,7 +197,8 @@ impl<'a, Out: Write> Player<'a, Out> {
         let filled = (1..=BAR).filter(|cell| f64::from(*cell) <= share * f64::from(BAR));
         let filled = filled.count();
         let bar = "█".repeat(filled) + &"░".repeat(usize::try_from(BAR)?.saturating_sub(filled));
-        let left = brief(wait.until.since(now));
+        let left = Duration::from_secs(millis(wait.until.since(now)).div_ceil(1000));
+        let left = brief(left);
         let time = match whole >= LONG_WAIT {
             true => format!("{}  ", run.time_of_day(now)),
             false => String::new(),
@@ -217,10 +225,10 @@ impl<'a, Out: Write> Player<'a, Out> {
             Body::RetryScheduled { retry_at, .. } => {
                 self.say(run, '✂')?;
                 let line = run.failed(&event.body, event.time);
-                run.wait = Some(Wait {
-                    since: event.time,
-                    until: *retry_at,
-                });
+                // A wait that another process takes up began when it began.
+                let since = run.wait.map_or(event.time, |wait| wait.since);
+                let until = *retry_at;
+                run.wait = Some(Wait { since, until });
                 self.view.happens('⚠', &line)
             }
             Body::ToolCall(call) => {
@@ -255,9 +263,7 @@ impl<'a, Out: Write> Player<'a, Out> {
             ""
         };
         match mark {
-            '✂' => self
-                .view
-                .happens(mark, &format!("“{said} … (cut off here)")),
+            '✂' => self.view.happens(mark, &format!("“{said} … (cut off)")),
             _ => self.view.happens(mark, &format!("“{before}{said}”")),
         }
     }

@@ -6,10 +6,10 @@ pub(super) const INTRODUCTION: &str = "Outlast keeps an agent running while its 
     program as an agent, against a scripted provider on this machine. No key, no account, no network. The clock runs \
     faster, so that hours pass in seconds; all times are the agent's. Ctrl-C ends it.";
 
-pub(super) const HINTS: &str = "  outlast -p \"Say hello\"             ask the scripted provider
-  outlast gateway run -- claude      the agent that you have, kept alive
-  outlast doctor                     is a real provider within reach?
-  outlast --help                     all the rest; README.md and docs/";
+pub(super) const HINTS: &str = "  outlast -p \"Say hello\"          ask the scripted provider
+  outlast gateway run -- claude   keeps your own agent alive
+  outlast doctor                  is a provider in reach?
+  outlast --help                  and README.md, docs/";
 
 /// The file in which each run of the tool leaves a line.
 pub(super) const PROOF: &str = "proof.txt";
@@ -145,9 +145,9 @@ pub(super) enum Pace {
 
 impl Pace {
     /// What people read with ease, in words a minute.
-    const WORDS_A_MINUTE: u32 = 220;
+    const WORDS_A_MINUTE: u32 = 240;
     /// A look at how a scene ended.
-    const LOOK: Duration = Duration::from_secs(5);
+    const LOOK: Duration = Duration::from_secs(4);
     /// How many times as fast the clock runs for those who do not read.
     const FASTER: u32 = 4;
 

@@ -183,8 +183,8 @@ mod tests {
     fn a_terminal_gets_a_line_in_place_that_leaves_nothing_behind() {
         let clear = "\r\u{1b}[2K";
         let expected = format!(
-            "{clear}  1s left{clear}  ⚠ word word word word word word word\n    word word\n\
-             {clear}  0s left, and no room for all of thi…{clear}"
+            "{clear}  1s left{clear}  ⚠ word word word word word word\n    word word word\n\
+             {clear}  0s left, and no room for all of this…{clear}"
         );
         assert_eq!(shown(Some(|| 40)), expected);
     }

@@ -14,6 +14,7 @@ mod command_line;
 mod compactions;
 mod config;
 mod crowd;
+mod demo;
 mod doctor;
 #[cfg(unix)]
 mod examples;

@@ -1,0 +1,312 @@
+//! `outlast demo`, as somebody meets it who has just installed this.
+
+#[cfg(target_os = "linux")]
+use crate::mock_server::wait_for;
+use crate::support::{Outlast, Ran};
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+/// A demo in a temporary folder of its own.
+struct Demo {
+    outlast: Outlast,
+}
+
+impl Demo {
+    fn new() -> Self {
+        let outlast = Outlast::new();
+        std::fs::create_dir(outlast.folder.path().join("tmp")).unwrap();
+        Self { outlast }
+    }
+
+    fn command(&self, more: &[&str]) -> Command {
+        let mut command = self.outlast.command(&[&["demo", "--fast"], more].concat());
+        command
+            .env("TMPDIR", self.tmp())
+            .env("PATH", std::env::var_os("PATH").unwrap_or_default())
+            .stdin(Stdio::null());
+        command
+    }
+
+    fn tmp(&self) -> std::path::PathBuf {
+        self.outlast.folder.path().join("tmp")
+    }
+
+    /// Nothing in the temporary folder, and no home.
+    fn assert_nothing_left(&self) {
+        let left: Vec<_> = std::fs::read_dir(self.tmp()).unwrap().collect();
+        assert!(left.is_empty(), "{left:?}");
+        assert!(!self.outlast.home().exists());
+    }
+}
+
+/// The number, the parent and the state of every process, as far as they can be seen.
+#[cfg(target_os = "linux")]
+fn processes() -> Vec<(u32, u32, char)> {
+    let stat = |entry: std::fs::DirEntry| {
+        let number = entry.file_name().to_str()?.parse().ok()?;
+        let stat = std::fs::read_to_string(entry.path().join("stat")).ok()?;
+        let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
+        let state = fields.next()?.chars().next()?;
+        Some((number, fields.next()?.parse().ok()?, state))
+    };
+    let all = std::fs::read_dir("/proc").unwrap().flatten();
+    all.filter_map(stat).collect()
+}
+
+/// The processes that this one has started.
+#[cfg(target_os = "linux")]
+fn children(parent: u32) -> Vec<u32> {
+    let own = processes().into_iter().filter(|(_, of, _)| *of == parent);
+    own.map(|(number, ..)| number).collect()
+}
+
+/// Waits until none of them runs.
+#[cfg(target_os = "linux")]
+fn wait_for_end(children: &[u32]) {
+    let runs = |(number, _, state): &(u32, u32, char)| children.contains(number) && *state != 'Z';
+    wait_for("end of all processes", || !processes().iter().any(runs));
+}
+
+#[cfg(all(unix, not(target_os = "linux")))]
+fn children(_: u32) -> Vec<u32> {
+    Vec::new()
+}
+
+#[cfg(all(unix, not(target_os = "linux")))]
+fn wait_for_end(_: &[u32]) {}
+
+/// The lines of a text that hold that mark at their beginning.
+fn marked(text: &str, mark: char) -> usize {
+    let is_marked = |line: &&str| line.starts_with(&format!("  {mark} "));
+    text.lines().filter(is_marked).count()
+}
+
+#[test]
+fn it_runs_to_its_end_and_its_picture_agrees_with_what_happened() {
+    let demo = Demo::new();
+    let ran = Ran::of(&mut demo.command(&[]));
+    assert_eq!((ran.code, ran.stderr.as_str()), (0, ""), "{}", ran.stdout);
+    demo.assert_nothing_left();
+    let (scenes, picture) = ran.stdout.split_once("What happened").unwrap();
+    assert_eq!(marked(scenes, '▲'), 9, "{scenes}");
+    assert_eq!(scenes.matches("■ error: Credential refused").count(), 1);
+    assert_eq!(scenes.matches("\n✗").count(), 0, "{scenes}");
+    for says in [
+        "It waited 5s, 10s and 45s; the last time it was told 45s.",
+        "19 of 19 words were shown, 0 of them twice.",
+        "proof.txt has 1 line",
+        "`outlast doctor`",
+    ] {
+        assert!(scenes.contains(says), "{says}: {scenes}");
+    }
+    // Nine that were told of, and the one of the scene that tells nothing.
+    let bars = picture.split("▲ asks").next().unwrap();
+    assert_eq!(bars.matches('▲').count(), 10, "{picture}");
+    for (mark, count) in [('✂', 1), ('●', 1), ('✗', 1), ('↻', 1), ('✓', 3), ('■', 1)] {
+        assert_eq!(bars.matches(mark).count(), count, "{mark}: {picture}");
+    }
+    let totals = picture.split_whitespace().collect::<Vec<_>>().join(" ");
+    for says in [
+        "Requests: 10. Waited: 5h1m ",
+        "Kills survived: 1. Tools run: 1, twice: 0. Words shown twice: 0.",
+        "outlast gateway run -- claude",
+    ] {
+        assert!(totals.contains(says), "{says}: {picture}");
+    }
+}
+
+#[test]
+fn on_a_pipe_there_are_lines_and_nothing_else() {
+    let demo = Demo::new();
+    let ran = Ran::of(&mut demo.command(&[]));
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    for line in ran.stdout.lines() {
+        assert!(!line.contains(char::is_control), "{line:?}");
+        assert!(line.chars().count() <= 80, "{line}");
+    }
+}
+
+#[test]
+fn two_at_once_do_not_disturb_each_other_and_draw_pictures() {
+    let demo = Demo::new();
+    let runs: Vec<Child> = ["one.svg", "two.svg"]
+        .iter()
+        .map(|file| {
+            let mut command = demo.command(&["--svg", file]);
+            let command = command.stdout(Stdio::piped()).stderr(Stdio::piped());
+            command.spawn().unwrap()
+        })
+        .collect();
+    for child in runs {
+        let ran = Ran::from(child.wait_with_output().unwrap());
+        assert_eq!((ran.code, ran.stderr.as_str()), (0, ""), "{}", ran.stdout);
+    }
+    demo.assert_nothing_left();
+    for file in ["one.svg", "two.svg"] {
+        let svg = std::fs::read_to_string(demo.outlast.folder.path().join(file)).unwrap();
+        assert_well_formed(&svg);
+        let answered = svg.matches("\nanswered ").count();
+        assert_eq!((answered, svg.matches("\nkilled ").count()), (3, 1));
+        assert!(svg.contains("Requests: 10. "), "{svg}");
+    }
+}
+
+/// Every element is closed, in the right order, and nothing stands in a text that would begin one.
+fn assert_well_formed(svg: &str) {
+    let mut open: Vec<&str> = Vec::new();
+    let mut rest = svg;
+    while let Some((text, after)) = rest.split_once('<') {
+        assert!(!text.contains('>'), "{text}");
+        let entities = text.matches('&').count();
+        let known = ["&amp;", "&lt;", "&gt;", "&quot;", "&apos;"];
+        let known: usize = known
+            .iter()
+            .map(|entity| text.matches(entity).count())
+            .sum();
+        assert_eq!(entities, known, "{text}");
+        let (tag, after) = after.split_once('>').unwrap();
+        assert_eq!(tag.matches('"').count() % 2, 0, "{tag}");
+        match (tag.strip_prefix('/'), tag.ends_with('/')) {
+            (Some(name), _) => assert_eq!(open.pop(), Some(name)),
+            (None, false) => open.push(tag.split_whitespace().next().unwrap()),
+            (None, true) => {}
+        }
+        rest = after;
+    }
+    assert_eq!((open.as_slice(), rest.trim()), ([].as_slice(), ""));
+    assert!(svg.starts_with("<svg "), "{svg}");
+}
+
+/// Starts a demo, sends the signal when a line says that, and returns how it ended, with all that it started.
+#[cfg(unix)]
+fn interrupted(demo: &Demo, signal: &str, when: &str) -> Ran {
+    let mut child = demo
+        .command(&[])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut stdout = BufReader::new(child.stdout.take().unwrap());
+    let mut line = String::new();
+    while !line.contains(when) {
+        line.clear();
+        assert!(stdout.read_line(&mut line).unwrap() > 0, "no {when}");
+    }
+    let started = children(child.id());
+    assert_eq!(started.is_empty(), !cfg!(target_os = "linux"), "{when}");
+    let kill = Command::new("kill")
+        .args([signal, &child.id().to_string()])
+        .status()
+        .unwrap();
+    assert!(kill.success());
+    let mut rest = String::new();
+    std::io::Read::read_to_string(&mut stdout, &mut rest).unwrap();
+    let ran = Ran::from(child.wait_with_output().unwrap());
+    wait_for_end(&started);
+    Ran {
+        stdout: rest,
+        ..ran
+    }
+}
+
+#[test]
+#[cfg(unix)]
+fn a_signal_in_the_middle_leaves_no_process_and_no_folder() {
+    for (signal, code, when) in [
+        ("-INT", 130, "waits 45s"),
+        ("-TERM", 143, "waits 5h"),
+        ("-INT", 130, "kill -9, with"),
+        ("-TERM", 143, "waits the rest"),
+    ] {
+        let demo = Demo::new();
+        let ran = interrupted(&demo, signal, when);
+        let said = (ran.code, ran.stderr.trim());
+        assert_eq!(said, (code, "Stopped; nothing is left of it."), "{when}");
+        assert!(!ran.stdout.contains("What happened"), "{}", ran.stdout);
+        demo.assert_nothing_left();
+    }
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn what_a_demo_started_ends_even_when_it_is_killed_itself() {
+    let demo = Demo::new();
+    let ran = interrupted(&demo, "-KILL", "waits 45s");
+    assert_eq!(ran.code, -1);
+}
+
+#[test]
+fn a_reader_that_leaves_ends_it_and_nothing_is_left() {
+    let demo = Demo::new();
+    let mut child = demo
+        .command(&[])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    let mut stdout = BufReader::new(child.stdout.take().unwrap());
+    stdout.read_line(&mut line).unwrap();
+    drop(stdout);
+    let ran = Ran::from(child.wait_with_output().unwrap());
+    assert_eq!((ran.code, ran.stderr.as_str()), (0, ""));
+    demo.assert_nothing_left();
+}
+
+#[test]
+fn the_settings_keys_and_proxies_of_the_user_play_no_part() {
+    let demo = Demo::new();
+    demo.outlast.write("outlast.toml", "this is no setting");
+    demo.outlast.write("home/outlast.toml", "neither is this");
+    let mut command = demo.command(&[]);
+    command
+        .env("ANTHROPIC_BASE_URL", "http://127.0.0.1:1")
+        .env("HTTP_PROXY", "http://127.0.0.1:1")
+        .env("OUTLAST_MODEL", "error:500")
+        .env("OUTLAST_TIME_SCALE", "nonsense");
+    let ran = Ran::of(&mut command);
+    assert_eq!((ran.code, ran.stderr.as_str()), (0, ""), "{}", ran.stdout);
+}
+
+#[test]
+fn a_place_that_cannot_be_written_to_is_named_with_its_remedy() {
+    let demo = Demo::new();
+    demo.outlast.write("file", "");
+    let folder = |name: &str| demo.outlast.folder.path().join(name);
+    let mut places = vec![folder("missing"), folder("file")];
+    if let Some(place) = read_only(&folder("read-only")) {
+        places.push(place);
+    }
+    for place in places {
+        let ran = Ran::of(demo.command(&[]).env("TMPDIR", &place));
+        let problem = format!(
+            "error: cannot make a temporary folder in {}; set TMPDIR to a folder that you can write to: ",
+            place.display()
+        );
+        assert_eq!((ran.code, ran.stdout.as_str()), (1, ""));
+        assert!(ran.stderr.starts_with(&problem), "{}", ran.stderr);
+    }
+    for file in ["missing/x.svg", "tmp"] {
+        let ran = Ran::of(&mut demo.command(&["--svg", file]));
+        let problem =
+            format!("error: cannot write {file}; --svg takes a file in a folder that is there\n");
+        assert_eq!((ran.code, ran.stderr.as_str()), (2, problem.as_str()));
+    }
+    demo.assert_nothing_left();
+}
+
+/// A folder that nothing can be written to; for root there is none.
+#[cfg(unix)]
+fn read_only(folder: &Path) -> Option<std::path::PathBuf> {
+    use std::os::unix::fs::PermissionsExt;
+    std::fs::create_dir(folder).unwrap();
+    std::fs::set_permissions(folder, std::fs::Permissions::from_mode(0o555)).unwrap();
+    let can_write = std::fs::create_dir(folder.join("inner")).is_ok();
+    (!can_write).then(|| folder.to_owned())
+}
+
+#[cfg(not(unix))]
+fn read_only(_: &Path) -> Option<std::path::PathBuf> {
+    None
+}
