@@ -109,5 +109,5 @@ async fn play(stage: &mut Stage, pace: Pace, svg: Option<&Path>) -> anyhow::Resu
 }
 
 fn in_scene(scene: &Scene, says: &str) -> String {
-    format!("{}: {says}", scene.name)
+    format!("{}: {}", scene.name, says.trim_end_matches('.'))
 }

@@ -117,7 +117,7 @@ pub(super) fn length(record: &Record) -> Option<Duration> {
 
 /// A duration as short as it can be said.
 pub(super) fn brief(time: Duration) -> String {
-    let seconds = time.as_secs();
+    let seconds = (time + Duration::from_millis(500)).as_secs();
     match seconds {
         0 if time.is_zero() => "0s".to_owned(),
         0 => Span(time).to_string(),

@@ -95,7 +95,7 @@ pub(super) const SCENES: [Scene; 4] = [
         waits: &[minutes(300)],
         course: Course::Killed {
             after: minutes(120),
-            gone: minutes(75),
+            gone: minutes(60),
         },
     },
     Scene {
@@ -149,7 +149,7 @@ impl Pace {
     /// A look at how a scene ended.
     const LOOK: Duration = Duration::from_secs(4);
     /// How many times as fast the clock runs for those who do not read.
-    const FASTER: u32 = 4;
+    const FASTER: u32 = 3;
 
     pub(super) const fn speed(self, scene: &Scene) -> u32 {
         match self {
