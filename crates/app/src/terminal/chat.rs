@@ -46,7 +46,7 @@ pub(crate) enum Input {
     /// Somebody has to be asked.
     Asked(Question),
     /// What is typed from here on can be meant as an answer.
-    Armed,
+    Armed(u64),
     /// Nobody needs the answer any more.
     Unasked,
     /// What was wanted has come to an end.
@@ -89,6 +89,8 @@ pub(crate) struct Outcome {
     pub(crate) problem: Option<String>,
     /// What could be done about an error that was told.
     pub(crate) remedy: Option<String>,
+    /// What could not be said.
+    pub(crate) unsaid: Option<String>,
 }
 
 /// What is wanted of the session.
@@ -104,7 +106,7 @@ pub(crate) enum Want {
     TakeBack,
     Answer(Answer),
     /// A question stands on the screen that was not there when the last key was pressed.
-    ArmSoon,
+    ArmSoon(u64),
     Compact(String),
     Model(String),
     Policy(String),
@@ -133,12 +135,15 @@ pub(crate) struct Chat {
     turn: Turn,
     /// Whether the next turn says again what was said before.
     repeats: bool,
+    /// How many questions there were.
+    questions: u64,
     wants: Vec<Want>,
 }
 
 /// A question, and whether keys answer it.
 pub(crate) struct Asked {
     pub(crate) question: Question,
+    number: u64,
     pub(crate) is_armed: bool,
 }
 
@@ -167,6 +172,7 @@ impl Chat {
             known: Known::default(),
             turn: Turn::default(),
             repeats: false,
+            questions: 0,
             wants: Vec::new(),
         }
     }
@@ -188,12 +194,16 @@ impl Chat {
             Input::Remembered(said) => self.editor.remember_before(said),
             Input::Event(event) => self.event(&event.body, now),
             Input::Asked(question) => {
-                let is_armed = false;
-                self.question = Some(Asked { question, is_armed });
-                self.want(Want::ArmSoon);
+                self.questions += 1;
+                self.question = Some(Asked {
+                    question,
+                    number: self.questions,
+                    is_armed: false,
+                });
+                self.want(Want::ArmSoon(self.questions));
             }
-            Input::Armed => {
-                if let Some(asked) = &mut self.question {
+            Input::Armed(number) => {
+                if let Some(asked) = self.question.as_mut().filter(|it| it.number == number) {
                     asked.is_armed = true;
                 }
             }
@@ -260,6 +270,9 @@ impl Chat {
         // It cannot be meant for a turn that is over.
         if !self.queued.is_empty() {
             self.want(Want::TakeBack);
+        }
+        if let Some(unsaid) = outcome.unsaid {
+            self.take_back(&[unsaid]);
         }
     }
 

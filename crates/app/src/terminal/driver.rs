@@ -65,7 +65,9 @@ pub(super) struct Driver {
     host: Option<Arc<SessionHost>>,
     session: Option<Joined>,
     run: Option<JoinHandle<()>>,
-    /// What was said before there was a session.
+    /// Whether another session is on its way.
+    is_opening: bool,
+    /// What was said while there was no session to say it in.
     early: Vec<String>,
     /// Who waits for an answer.
     asking: Option<oneshot::Sender<Answer>>,
@@ -91,6 +93,7 @@ impl Driver {
             host: None,
             session: None,
             run: None,
+            is_opening: false,
             early: Vec::new(),
             asking: None,
             is_chosen: false,
@@ -207,9 +210,9 @@ impl Driver {
                     asking.send(answer).ok();
                 }
             }
-            Want::ArmSoon => self.later(async {
+            Want::ArmSoon(number) => self.later(async move {
                 tokio::time::sleep(TIME_TO_NOTICE).await;
-                Some(Input::Armed)
+                Some(Input::Armed(number))
             }),
             Want::Compact(focus) => self.compact(focus),
             Want::Model(name) => self.choose_model(&name),
@@ -225,7 +228,7 @@ impl Driver {
     // --- Small things ---
 
     fn say(&mut self, text: String) {
-        let Some(joined) = &self.session else {
+        let Some(joined) = self.session.as_ref().filter(|_| !self.is_opening) else {
             self.early.push(text);
             return;
         };

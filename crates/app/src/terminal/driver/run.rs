@@ -5,6 +5,7 @@ use crate::screen;
 use crate::session_host::SessionHost;
 use crate::terminal::chat::{Chat, Input, Outcome};
 use crate::terminal::transcript::Tone;
+use futures_util::FutureExt;
 use outlast_agent::Session;
 use outlast_agent::session::{Ask, Error};
 use outlast_dialect::Message as Said;
@@ -12,6 +13,7 @@ use outlast_engine::turn::Ended;
 use outlast_kernel::event::Seal;
 use outlast_kernel::policy::Policy;
 use outlast_server::host::Host;
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
 /// How a run begins.
@@ -35,7 +37,9 @@ impl Driver {
         self.tell(Input::Begun);
         let sender = self.sender.clone();
         self.run = Some(tokio::spawn(async move {
-            let outcome = run(&session, &host, (first, is_chosen)).await;
+            let work = AssertUnwindSafe(run(&session, &host, (first, is_chosen)));
+            // A bug of ours ends the run, and not all that come after it; what it is was told.
+            let outcome = work.catch_unwind().await.unwrap_or_default();
             sender.send(Message::RunEnded(outcome)).ok();
         }));
     }
@@ -100,7 +104,14 @@ async fn run(session: &Session, host: &SessionHost, (first, is_chosen): (First, 
         ..Ask::default()
     };
     let mut ended = match first {
-        First::Prompt(message) => session.prompt(ask(Some(message))).await.map(Some),
+        First::Prompt(message) => {
+            let text = message.text();
+            match session.prompt(ask(Some(message))).await {
+                Ok(ended) => Ok(Some(ended)),
+                // Nothing was said; it can be said again.
+                Err(error) => return Outcome::unsaid(&error, text),
+            }
+        }
         First::Waiting => session.prompt_waiting(ask(None)).await,
         First::Resume => session.resume().await.map(Some),
         First::TryAgain => session.try_again(ask(None)).await.map(Some),
@@ -115,6 +126,16 @@ async fn run(session: &Session, host: &SessionHost, (first, is_chosen): (First, 
     }
 }
 
+impl Outcome {
+    fn unsaid(error: &Error, text: String) -> Self {
+        Self {
+            problem: Some(error.to_string()),
+            unsaid: Some(text),
+            ..Self::default()
+        }
+    }
+}
+
 fn is_answered(turn: &Ended) -> bool {
     turn.seal == Seal::Completed
 }
@@ -124,11 +145,15 @@ fn outcome(ended: Result<Option<Ended>, Error>, policy: Option<Policy>) -> Outco
         Ok(None) => Outcome::default(),
         Ok(Some(ended)) => {
             let (problem, remedy) = screen::afterword(&ended, policy.as_ref());
-            Outcome { problem, remedy }
+            Outcome {
+                problem,
+                remedy,
+                ..Outcome::default()
+            }
         }
         Err(error) => Outcome {
             problem: Some(error.to_string()),
-            remedy: None,
+            ..Outcome::default()
         },
     }
 }

@@ -12,6 +12,10 @@ use crate::terminal::transcript::Tone;
 use outlast_agent::Session;
 use outlast_server::host::{Host, Model, Opened};
 use std::sync::Arc;
+use std::time::Duration;
+
+/// A turn that is left has so long to let go of what it holds.
+const TIME_TO_LEAVE: Duration = Duration::from_millis(300);
 
 /// The session that is wanted.
 pub(super) enum Which {
@@ -40,6 +44,10 @@ impl Driver {
         if self.run.is_some() {
             return self.notice(Tone::Faint, "The model works: Esc interrupts it first.");
         }
+        if self.is_opening {
+            return self.notice(Tone::Faint, "Another session is being opened.");
+        }
+        self.is_opening = true;
         let current = self.session.as_ref().map(|it| Arc::clone(&it.session));
         self.opening(async move |host| {
             // What it is left for is had first: a name that is wrong changes nothing.
@@ -81,12 +89,14 @@ impl Driver {
         opened: anyhow::Result<Box<Opened>>,
         chat: &mut Chat,
     ) -> anyhow::Result<Next> {
+        self.is_opening = false;
         let Opened { session, model } = match opened {
             Ok(opened) => *opened,
             // Without any session there is nothing to chat with.
             Err(error) if self.session.is_none() => return Err(error),
             Err(error) => {
                 self.notice(Tone::Error, &format!("{error:#}"));
+                self.say_early();
                 return Ok(Next::GoOn);
             }
         };
@@ -112,10 +122,14 @@ impl Driver {
         } else if !session.waiting().is_empty() {
             self.begin(First::Waiting);
         }
+        self.say_early();
+        Ok(next)
+    }
+
+    fn say_early(&mut self) {
         for text in std::mem::take(&mut self.early) {
             self.say(text);
         }
-        Ok(next)
     }
 
     /// What the chat is told of a session.
@@ -165,7 +179,7 @@ impl Driver {
         }
         if let Some(run) = run {
             run.abort();
-            run.await.ok();
+            tokio::time::timeout(TIME_TO_LEAVE, run).await.ok();
         }
         let says = match &joined {
             Some(joined) => left(joined, is_running).await,
