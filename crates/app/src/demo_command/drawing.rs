@@ -79,9 +79,9 @@ fn row(area: &Area<'_>, record: &Record, name: &str, top: i32) -> Drawn {
         };
         let x = place(moment.at, length);
         area.draw(&Circle::new((x, top + BAR / 2), 5, colour.filled()))?;
-        let is_apart = last.is_none_or(|last| x - last > 70);
-        let is_end = matches!(moment.what, What::Answered | What::Stopped);
-        if is_apart || is_end {
+        let is_apart = last.is_none_or(|last| x - last > 50);
+        let always = matches!(moment.what, What::Cut | What::Answered | What::Stopped);
+        if is_apart || always {
             let height = heights.next().unwrap_or(BAR);
             let label = format!("{word} {}", brief(moment.at));
             write(area, (x, top + height), &label, 14)?;
