@@ -6,7 +6,7 @@ pub(super) const INTRODUCTION: &str = "Outlast keeps an agent running while its 
     program as an agent, against a scripted provider on this machine. No key, no account, no network. The clock runs \
     faster, so that hours pass in seconds; all times are the agent's. Ctrl-C ends it.";
 
-pub(super) const HINTS: &str = "  outlast -p \"Say hello\"          ask the scripted provider
+pub(super) const HINTS: &str = "  outlast                         a chat in this folder
   outlast gateway run -- claude   keeps your own agent alive
   outlast doctor                  is a provider in reach?
   outlast --help                  and README.md, docs/";
