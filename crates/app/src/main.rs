@@ -5,6 +5,7 @@ mod approval;
 mod assemble;
 mod cli;
 mod compact_command;
+mod completions_command;
 mod config;
 mod config_command;
 mod deliver;
@@ -21,7 +22,9 @@ mod journal;
 mod keys;
 mod knowledge;
 mod known;
+mod man_command;
 mod mock_command;
+mod notice;
 mod options;
 mod output;
 mod policy_command;
@@ -45,15 +48,17 @@ mod simulate_command;
 mod simulate_plot;
 mod trust;
 
-use clap::Parser;
 use exit::Exit;
-use std::io::Write;
+use notice::complain;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
     keep_memory_private();
     std::panic::set_hook(Box::new(|panic| complain(&bug(panic))));
-    let arguments = cli::Arguments::parse();
+    let arguments = cli::Arguments::typed();
+    if arguments.quiet {
+        notice::be_quiet();
+    }
     let exit = match run(arguments) {
         Ok(exit) => exit,
         Err(error) => {
@@ -106,6 +111,8 @@ fn run(arguments: cli::Arguments) -> anyhow::Result<Exit> {
         cli::Command::Accounts(arguments) => accounts_command::run(&arguments),
         cli::Command::Doctor(arguments) => doctor::run(&arguments),
         cli::Command::Trust(arguments) => trust::run(arguments),
+        cli::Command::Completions(arguments) => completions_command::run(&arguments),
+        cli::Command::Man(arguments) => man_command::run(&arguments),
     }
 }
 
@@ -118,9 +125,4 @@ fn run_without_command(prompt: cli::PromptArguments) -> anyhow::Result<Exit> {
             Ok(Exit::Usage)
         }
     }
-}
-
-/// Writes a line to stderr. When even that fails there is nobody left to tell.
-fn complain(line: &str) {
-    writeln!(std::io::stderr(), "{}", outlast_kernel::text::plain(line)).ok();
 }

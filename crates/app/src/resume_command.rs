@@ -9,6 +9,7 @@ use crate::deliver::deliver;
 use crate::exit::{Exit, Usage};
 use crate::follow::{Watching, follow};
 use crate::interrupt::{self, Signals};
+use crate::notice::notice;
 use crate::options::Options;
 use crate::screen::Screen;
 use crate::{complain, config, home, journal, knowledge, run_command, runtime, settings};
@@ -59,7 +60,7 @@ pub(crate) fn run(arguments: &ResumeArguments) -> anyhow::Result<Exit> {
 
 /// What was put aside because it is damaged may hold unfinished turns, too.
 fn nothing() -> anyhow::Result<Exit> {
-    complain("Nothing to resume.");
+    notice("Nothing to resume.");
     for aside in journal::damaged(&home::path()?) {
         complain(&format!(
             "Damaged sessions are kept as {}; `sqlite3 FILE .recover` reads what is whole.",
@@ -141,7 +142,7 @@ impl Resuming {
             Ok(exit) => exit,
             Err(error) if self.everything && is_taken(&error) => {
                 let id = &work.summary.id;
-                complain(&format!("Session {id} is carried on by another process."));
+                notice(&format!("Session {id} is carried on by another process."));
                 Exit::Success
             }
             Err(error) => {

@@ -8,6 +8,7 @@ mod watch;
 
 use crate::cli::RunArguments;
 use crate::exit::{Exit, Usage};
+use crate::notice::notice;
 use crate::options::Options;
 use crate::run_host::RunHost;
 use crate::{complain, config, home, interrupt, knowledge, runtime, settings};
@@ -82,7 +83,7 @@ pub(crate) fn say_unfinished() -> anyhow::Result<()> {
     let left = unfinished.iter().filter(|run| run.state != State::InUse);
     for run in left {
         let id = &run.id;
-        complain(&format!(
+        notice(&format!(
             "The run {id} is not finished: `outlast run --resume {id}` carries it on."
         ));
     }
@@ -238,7 +239,7 @@ async fn take_over(name: &str, runs: &Journal) -> anyhow::Result<Option<Hold>> {
 
 async fn resume(name: &str, files: Files, mut door: Door) -> anyhow::Result<Option<Runner>> {
     let Some(hold) = take_over(name, &files.runs).await? else {
-        complain(
+        notice(
             "There is no run that was interrupted; `outlast runs` lists all, and `outlast run --resume RUN` tries again what failed.",
         );
         return Ok(None);
@@ -258,7 +259,7 @@ async fn resume(name: &str, files: Files, mut door: Door) -> anyhow::Result<Opti
         .is_some_and(|ended| ended.outcome == Outcome::Completed)
     {
         files.runs.release(hold).await?;
-        complain(&format!("The run {id} has completed."));
+        notice(&format!("The run {id} has completed."));
         return Ok(None);
     }
     let folder = PathBuf::from(&run.begun.folder);

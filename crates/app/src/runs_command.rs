@@ -12,8 +12,9 @@ mod watch;
 
 use crate::cli::{ReportFormat, RunsArguments, RunsCommand};
 use crate::exit::{Exit, Usage};
+use crate::notice::notice;
 use crate::output::print;
-use crate::{complain, settings};
+use crate::settings;
 use find::Home;
 use outlast_agent::pipeline::report;
 use outlast_engine::Clock;
@@ -82,7 +83,7 @@ fn nothing(command: &RunsCommand) -> anyhow::Result<Exit> {
             older_than: Some(_),
             ..
         } => {
-            complain(NO_RUNS);
+            notice(NO_RUNS);
             Ok(Exit::Success)
         }
         _ => Err(Usage("there is no run yet".to_owned()).into()),

@@ -3,9 +3,10 @@
 use crate::cli::{ExportFormat, SessionsCommand};
 use crate::config::duration;
 use crate::exit::{Exit, Usage};
+use crate::notice::notice;
 use crate::output::{print, safe_json};
 use crate::prompt::title;
-use crate::{compact_command, complain, journal, settings};
+use crate::{compact_command, journal, settings};
 use anyhow::Context;
 use outlast_agent::session::read;
 use outlast_agent::transcript::{Format, Head, Writer};
@@ -61,7 +62,7 @@ fn nothing(command: &SessionsCommand) -> anyhow::Result<Exit> {
             older_than: Some(_),
             ..
         } => {
-            complain(NO_SESSIONS);
+            notice(NO_SESSIONS);
             Ok(Exit::Success)
         }
         _ => Err(Usage("there is no session yet".to_owned()).into()),
@@ -97,7 +98,7 @@ async fn list(journal: &Journal, json: bool) -> anyhow::Result<Exit> {
         return print(&safe_json(&json));
     }
     if sessions.is_empty() {
-        complain(NO_SESSIONS);
+        notice(NO_SESSIONS);
         return Ok(Exit::Success);
     }
     let lines: String = sessions.iter().map(line).collect();
@@ -220,7 +221,7 @@ async fn delete(journal: &Journal, sessions: &[String]) -> anyhow::Result<Exit> 
     }
     for session in found {
         journal.delete(&session.id).await?;
-        complain(&format!("Deleted {}.", session.id));
+        notice(&format!("Deleted {}.", session.id));
     }
     journal.forget_deleted().await?;
     Ok(Exit::Success)
@@ -240,6 +241,6 @@ async fn delete_older(journal: &Journal, age: &str) -> anyhow::Result<Exit> {
         journal.delete(&session.id).await?;
     }
     journal.forget_deleted().await?;
-    complain(&format!("Deleted {}.", old.len()));
+    notice(&format!("Deleted {}.", old.len()));
     Ok(Exit::Success)
 }

@@ -3,8 +3,9 @@
 use super::find::{Home, said};
 use crate::config::duration;
 use crate::exit::{Exit, Usage};
+use crate::notice::notice;
 use crate::run_command::files::{ARTIFACTS, MAIL, SCRATCH};
-use crate::{complain, settings};
+use crate::settings;
 use outlast_agent::pipeline::history;
 use outlast_agent::pipeline::mailbox::Mailbox;
 use outlast_engine::Clock;
@@ -25,7 +26,7 @@ pub(super) async fn delete(home: &Home, names: &[String]) -> anyhow::Result<Exit
     }
     for run in &found {
         remove(home, run).await?;
-        complain(&format!("Deleted {}.", run.id));
+        notice(&format!("Deleted {}.", run.id));
     }
     tidy(home).await?;
     Ok(Exit::Success)
@@ -46,7 +47,7 @@ pub(super) async fn delete_older(home: &Home, age: &str) -> anyhow::Result<Exit>
         remove(home, run).await?;
     }
     tidy(home).await?;
-    complain(&format!("Deleted {}.", old.len()));
+    notice(&format!("Deleted {}.", old.len()));
     Ok(Exit::Success)
 }
 

@@ -6,6 +6,7 @@ use super::find::Home;
 use super::show::{asked, one_line};
 use crate::complain;
 use crate::exit::{Exit, Usage};
+use crate::notice::notice;
 use crate::run_command::files::MAIL;
 use crate::run_view::Asked;
 use outlast_agent::pipeline::history::Written;
@@ -97,7 +98,7 @@ fn post(home: &Home, summary: &Summary, letter: &Letter) -> anyhow::Result<Exit>
     let id = &summary.id;
     Mailbox::new(&home.folder.join(MAIL)).post(id, letter)?;
     match summary.state {
-        State::InUse => complain(&format!("Told run {id}.")),
+        State::InUse => notice(&format!("Told run {id}.")),
         State::Free | State::Abandoned => complain(&format!(
             "No process is at work on run {id}; `outlast run --resume {id}` carries it on, and is told."
         )),

@@ -1,0 +1,27 @@
+//! What can be typed after `outlast mock`.
+
+use clap::Args;
+use std::net::SocketAddr;
+
+const EXAMPLES: &str = "Examples:
+  outlast mock --script outage:600                                # down for ten minutes
+  outlast mock --script big=overloaded:2 --script small=ok        # for each model
+  curl -s http://127.0.0.1:8787/_outlast/script -d '{\"script\":\"overloaded:3\"}'
+  curl -s http://127.0.0.1:8787/_outlast/requests                 # what arrived";
+
+fn below_options() -> String {
+    format!("{}\n\n{EXAMPLES}", outlast_mock::help().trim_end())
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = below_options())]
+pub(crate) struct MockArguments {
+    /// Where to listen; port 0 takes any that is free
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8787")]
+    pub(crate) listen: SocketAddr,
+
+    /// What happens to requests that name no script by their model or the header `x-outlast-script`; with a model before it,
+    /// what happens to requests for that one (may be given several times) [default: ok]
+    #[arg(long = "script", value_name = "[MODEL=]SCRIPT")]
+    pub(crate) scripts: Vec<String>,
+}
