@@ -128,6 +128,7 @@ impl Page {
             return;
         }
         roff.control("SH", ["SEE ALSO"]);
+        roff.control("nh", []);
         let last = names.len() - 1;
         for (index, name) in names.iter().enumerate() {
             let comma = if index == last { "" } else { "," };

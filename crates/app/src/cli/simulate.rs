@@ -27,7 +27,7 @@ Examples:
   outlast simulate                          # 500 agents, 25 calls a second, 30 minutes of outage
   outlast simulate --load 200 --outage 0    # sustained overload
   outlast simulate --store-down 15m..20m    # the gate's store is lost in the outage
-  outlast simulate --policy standard --outage 4h --plot outage.svg";
+  outlast simulate --policy standard --outage 1h --plot outage.svg";
 
 #[derive(Debug, Args)]
 #[command(after_help = SIMULATE_NOTES)]

@@ -78,8 +78,7 @@ fn entries(lines: &[String]) -> Option<Vec<(String, String)>> {
         let inner = line.strip_prefix("  ")?;
         if inner.starts_with(' ') {
             let (_, meaning) = entries.last_mut()?;
-            meaning.push(' ');
-            meaning.push_str(inner.trim());
+            *meaning = format!("{meaning} {}", inner.trim()).trim().to_owned();
             continue;
         }
         let (term, meaning) = inner.split_once("  ").unwrap_or((inner, ""));
@@ -107,7 +106,7 @@ fn as_it_stands(lines: &[String], roff: &mut Roff) {
         is_kept = keep;
         match line.is_empty() {
             true => roff.control("PP", []),
-            false => roff.text([roman(line.trim_start())]),
+            false => roff.text([roman(line.strip_prefix("  ").unwrap_or(line))]),
         };
     }
     if is_kept {
@@ -130,6 +129,20 @@ mod tests {
         for section in &all {
             section.render(&mut roff);
         }
-        insta::assert_snapshot!(roff.to_roff(), @"");
+        insta::assert_snapshot!(roff.to_roff(), @r#"
+        .SH NOTES
+        It is so.
+        .SH "EXIT STATUS"
+        .TP
+        \fB0\fR
+        well
+        .TP
+        \fB1\fR
+        not well
+        .SH EXAMPLES
+        .nf
+        one  # two
+        .fi
+        "#);
     }
 }
