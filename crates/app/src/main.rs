@@ -47,6 +47,7 @@ mod settings;
 mod simulate_command;
 mod simulate_plot;
 mod trust;
+mod working;
 
 use exit::Exit;
 use notice::complain;

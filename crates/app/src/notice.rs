@@ -6,10 +6,14 @@
 use outlast_kernel::text;
 use std::io::Write;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 /// What the lines begin with that tell of a session or a run as it goes on: a wait, a step, a tool, another model.
 /// Failures (`✗`), what was cancelled (`■`), what was gone on without (`!`) and questions (`?`) are none of them.
 const NEWS: [char; 9] = ['⚠', '●', '○', '▶', '✓', '↻', '→', '…', '–'];
+
+/// Whether a line is drawn on the terminal that others take the place of.
+static IS_DRAWN: Mutex<bool> = Mutex::new(false);
 
 static IS_QUIET: AtomicBool = AtomicBool::new(false);
 
@@ -29,6 +33,7 @@ pub(crate) fn is_news(line: &str) -> bool {
 
 /// Writes a line to stderr that matters: an error, a warning. When even that fails there is nobody left to tell.
 pub(crate) fn complain(line: &str) {
+    clear_line();
     writeln!(std::io::stderr(), "{}", text::plain(line)).ok();
 }
 
@@ -36,5 +41,24 @@ pub(crate) fn complain(line: &str) {
 pub(crate) fn notice(line: &str) {
     if !is_quiet() {
         complain(line);
+    }
+}
+
+/// Draws a line on the terminal, in place of the one that is drawn.
+pub(crate) fn draw_line(line: &str) {
+    let mut is_drawn = IS_DRAWN.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut stderr = std::io::stderr();
+    let drawn = write!(stderr, "\r\u{1b}[2K{}", text::plain(line));
+    drawn.and_then(|()| stderr.flush()).ok();
+    *is_drawn = true;
+}
+
+/// Takes the line back, for others who write to the terminal.
+pub(crate) fn clear_line() {
+    let mut is_drawn = IS_DRAWN.lock().unwrap_or_else(PoisonError::into_inner);
+    if std::mem::take(&mut *is_drawn) {
+        let mut stderr = std::io::stderr();
+        let cleared = write!(stderr, "\r\u{1b}[2K");
+        cleared.and_then(|()| stderr.flush()).ok();
     }
 }

@@ -15,6 +15,7 @@ use crate::exit::{Exit, Usage};
 use crate::notice::notice;
 use crate::output::print;
 use crate::settings;
+use crate::working::Working;
 use find::Home;
 use outlast_agent::pipeline::report;
 use outlast_engine::Clock;
@@ -32,7 +33,23 @@ pub(crate) fn run(arguments: RunsArguments) -> anyhow::Result<Exit> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
+    let _working = working(&command);
     runtime.block_on(carry_out(&home, command, &clock))
+}
+
+/// What is said when it takes long. Whoever watches a run sees that.
+fn working(command: &RunsCommand) -> Option<Working> {
+    match command {
+        RunsCommand::Show(arguments) if arguments.watch => None,
+        RunsCommand::Show(_) | RunsCommand::Report { .. } | RunsCommand::Output { .. } => {
+            Working::on_stream("reading the run")
+        }
+        RunsCommand::Delete { .. } => Some(Working::on("deleting, and making the files smaller")),
+        RunsCommand::List { .. }
+        | RunsCommand::Approve { .. }
+        | RunsCommand::RetryNow { .. }
+        | RunsCommand::Cancel { .. } => Some(Working::on("reading the runs")),
+    }
 }
 
 async fn carry_out(home: &Home, command: RunsCommand, clock: &WallClock) -> anyhow::Result<Exit> {

@@ -6,6 +6,7 @@ use crate::exit::{Exit, Usage};
 use crate::notice::notice;
 use crate::output::{print, safe_json};
 use crate::prompt::title;
+use crate::working::Working;
 use crate::{compact_command, journal, settings};
 use anyhow::Context;
 use outlast_agent::session::read;
@@ -31,6 +32,7 @@ pub(crate) fn run(command: SessionsCommand) -> anyhow::Result<Exit> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
+    let _working = working(&command);
     runtime.block_on(async {
         match command {
             SessionsCommand::List { json } => list(&journal, json).await,
@@ -51,6 +53,20 @@ pub(crate) fn run(command: SessionsCommand) -> anyhow::Result<Exit> {
             } => delete_older(&journal, &age).await,
         }
     })
+}
+
+/// What is said when it takes long. Whoever makes a conversation smaller tells of it.
+fn working(command: &SessionsCommand) -> Option<Working> {
+    match command {
+        SessionsCommand::List { .. } => Some(Working::on("reading the sessions")),
+        SessionsCommand::Show { .. } | SessionsCommand::Export { .. } => {
+            Working::on_stream("reading the session")
+        }
+        SessionsCommand::Delete { .. } => {
+            Some(Working::on("deleting, and making the file smaller"))
+        }
+        SessionsCommand::Compact { .. } => None,
+    }
 }
 
 /// What is answered where nothing was ever written down.

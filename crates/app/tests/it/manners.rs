@@ -8,6 +8,7 @@ mod manual;
 mod quiet;
 mod remedies;
 mod stage;
+mod terminal;
 
 use crate::support::Outlast;
 use std::collections::BTreeMap;
