@@ -63,7 +63,7 @@ fn main() -> ExitCode {
     let exit = match run(arguments) {
         Ok(exit) => exit,
         Err(error) => {
-            complain(&format!("error: {error:#}"));
+            complain(&format!("error: {}", exit::reason(&error)));
             if error.is::<exit::Usage>() {
                 Exit::Usage
             } else {

@@ -238,7 +238,10 @@ fn message(arguments: &PromptArguments) -> anyhow::Result<Message> {
     let text = read_prompt(arguments.prompt.as_deref().unwrap_or_default())?;
     // Providers refuse it; a script that made it by mistake should not have to pay for that.
     if text.trim().is_empty() && arguments.image.is_empty() {
-        return Err(Usage("the prompt is empty".to_owned()).into());
+        return Err(Usage(
+            "the prompt is empty; say what is asked, or `-p -` reads it from stdin".to_owned(),
+        )
+        .into());
     }
     let mut parts = vec![Part::Text { text }];
     for path in &arguments.image {

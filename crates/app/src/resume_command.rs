@@ -35,7 +35,7 @@ pub(crate) fn run(arguments: &ResumeArguments) -> anyhow::Result<Exit> {
     }
     let Some(journal) = journal::existing()? else {
         return match &arguments.session {
-            Some(_) => Err(Usage("there is no session yet".to_owned()).into()),
+            Some(_) => Err(Usage(journal::NO_SESSION.to_owned()).into()),
             None => nothing(),
         };
     };
@@ -108,7 +108,10 @@ async fn work(journal: &Journal, arguments: &ResumeArguments) -> anyhow::Result<
     };
     let summary = journal::find(journal, id).await?;
     if summary.state == State::InUse {
-        bail!("session {} is in use by another process", summary.id);
+        bail!(
+            "session {} is in use by another process; it can be carried on when that has ended",
+            summary.id
+        );
     }
     let what = What::TryAgain;
     Ok(vec![of(summary.clone()).unwrap_or(Work { summary, what })])

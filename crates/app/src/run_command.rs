@@ -11,6 +11,7 @@ use crate::exit::{Exit, Usage};
 use crate::notice::notice;
 use crate::options::Options;
 use crate::run_host::RunHost;
+use crate::runs_command::find::said;
 use crate::{complain, config, home, interrupt, knowledge, runtime, settings};
 use files::Files;
 use outlast_agent::pipeline::definition::Pipeline;
@@ -218,7 +219,7 @@ async fn take_over(name: &str, runs: &Journal) -> anyhow::Result<Option<Hold>> {
     for _ in 0..TRIES {
         let left = match name {
             "" => runs.unfinished().await?,
-            name => vec![crate::journal::find(runs, name).await?],
+            name => vec![runs.summary(name).await.map_err(said)?],
         };
         if left.is_empty() {
             return Ok(None);
@@ -233,7 +234,10 @@ async fn take_over(name: &str, runs: &Journal) -> anyhow::Result<Option<Hold>> {
     }
     match name {
         "" => Ok(None),
-        name => Err(Usage(format!("run {name} is carried out by another process")).into()),
+        name => Err(Usage(format!(
+            "run {name} is carried out by another process; `outlast runs show --watch` follows it"
+        ))
+        .into()),
     }
 }
 

@@ -3,7 +3,7 @@
 //! Nothing here runs anything: whoever is at work on a run is left to it, and is told what a person wants by letter.
 
 mod delete;
-mod find;
+pub(crate) mod find;
 mod letters;
 mod list;
 mod show;
@@ -14,6 +14,7 @@ use crate::cli::{ReportFormat, RunsArguments, RunsCommand};
 use crate::exit::{Exit, Usage};
 use crate::notice::notice;
 use crate::output::print;
+use crate::sessions_command::age_of;
 use crate::settings;
 use crate::working::Working;
 use find::Home;
@@ -22,10 +23,20 @@ use outlast_engine::Clock;
 use outlast_engine::clock::WallClock;
 
 const NO_RUNS: &str = "No runs yet.";
+/// What is said to whoever wants something of a run where there is none.
+const NO_RUN: &str = "there is no run yet; `outlast run FILE` begins one";
 
 pub(crate) fn run(arguments: RunsArguments) -> anyhow::Result<Exit> {
     let json = arguments.json;
     let command = arguments.command.unwrap_or(RunsCommand::List { json });
+    // What was typed is wrong whether there is something to delete or not.
+    if let RunsCommand::Delete {
+        older_than: Some(age),
+        ..
+    } = &command
+    {
+        age_of(age)?;
+    }
     let clock = settings::clock()?;
     let Some(home) = Home::open()? else {
         return nothing(&command);
@@ -103,6 +114,6 @@ fn nothing(command: &RunsCommand) -> anyhow::Result<Exit> {
             notice(NO_RUNS);
             Ok(Exit::Success)
         }
-        _ => Err(Usage("there is no run yet".to_owned()).into()),
+        _ => Err(Usage(NO_RUN.to_owned()).into()),
     }
 }

@@ -8,7 +8,6 @@ use crate::output::{print, safe_json};
 use crate::prompt::title;
 use crate::working::Working;
 use crate::{compact_command, journal, settings};
-use anyhow::Context;
 use outlast_agent::session::read;
 use outlast_agent::transcript::{Format, Head, Writer};
 use outlast_engine::Clock;
@@ -19,6 +18,7 @@ use outlast_store::Journal;
 use outlast_store::journal::{Page, State, Summary};
 use serde_json::{Value, json};
 use std::io::{BufWriter, ErrorKind, Write};
+use std::time::Duration;
 
 const NO_SESSIONS: &str = "No sessions yet.";
 
@@ -26,6 +26,14 @@ const NO_SESSIONS: &str = "No sessions yet.";
 const PAGE: u32 = 500;
 
 pub(crate) fn run(command: SessionsCommand) -> anyhow::Result<Exit> {
+    // What was typed is wrong whether there is something to delete or not.
+    if let SessionsCommand::Delete {
+        older_than: Some(age),
+        ..
+    } = &command
+    {
+        age_of(age)?;
+    }
     let Some(journal) = journal::existing()? else {
         return nothing(&command);
     };
@@ -81,7 +89,7 @@ fn nothing(command: &SessionsCommand) -> anyhow::Result<Exit> {
             notice(NO_SESSIONS);
             Ok(Exit::Success)
         }
-        _ => Err(Usage("there is no session yet".to_owned()).into()),
+        _ => Err(Usage(journal::NO_SESSION.to_owned()).into()),
     }
 }
 
@@ -180,7 +188,7 @@ async fn write(journal: &Journal, id: Option<String>, format: Format) -> anyhow:
         Some(id) => journal::find(journal, &id).await?,
         None => {
             let newest = journal.sessions().await?.into_iter().next();
-            newest.context("there is no session yet")?
+            newest.ok_or_else(|| Usage(journal::NO_SESSION.to_owned()))?
         }
     };
     write_session(journal, &Head::from(&session), format).await
@@ -243,9 +251,18 @@ async fn delete(journal: &Journal, sessions: &[String]) -> anyhow::Result<Exit> 
     Ok(Exit::Success)
 }
 
+/// How old something must be, as it was typed.
+pub(crate) fn age_of(typed: &str) -> Result<Duration, Usage> {
+    let age = duration::parse(typed);
+    age.ok_or_else(|| {
+        Usage(format!(
+            "--older-than: `{typed}` is no duration; try 30d or 12h"
+        ))
+    })
+}
+
 async fn delete_older(journal: &Journal, age: &str) -> anyhow::Result<Exit> {
-    let age = duration::parse(age)
-        .ok_or_else(|| Usage(format!("`{age}` is no duration; try 30d or 12h")))?;
+    let age = age_of(age)?;
     let now = settings::clock()?.now();
     let is_old = |session: &&Summary| {
         let is_over = session.open_turn.is_none() && session.state == State::Free;

@@ -37,7 +37,8 @@ pub(crate) fn run(arguments: SimulateArguments) -> anyhow::Result<Exit> {
     }
     if let Some(path) = arguments.plot {
         let svg = simulate_plot::svg(&scenario, &all).context("cannot draw the simulation")?;
-        std::fs::write(&path, svg).with_context(|| format!("cannot write {}", path.display()))?;
+        std::fs::write(&path, svg)
+            .with_context(|| format!("--plot: cannot write {}", path.display()))?;
     }
     if arguments.json {
         print(&(serde_json::to_string_pretty(&as_json(&scenario, &all))? + "\n"))

@@ -17,11 +17,16 @@ fn below_options() -> String {
 #[command(after_help = below_options())]
 pub(crate) struct MockArguments {
     /// Where to listen; port 0 takes any that is free
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8787")]
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8787", value_parser = address)]
     pub(crate) listen: SocketAddr,
 
     /// What happens to requests that name no script by their model or the header `x-outlast-script`; with a model before it,
     /// what happens to requests for that one (may be given several times) [default: ok]
     #[arg(long = "script", value_name = "[MODEL=]SCRIPT")]
     pub(crate) scripts: Vec<String>,
+}
+
+fn address(text: &str) -> Result<SocketAddr, String> {
+    let address = text.parse();
+    address.map_err(|_| "write an address and a port, such as 127.0.0.1:8787".to_owned())
 }

@@ -75,6 +75,10 @@ async fn find<'a>(
             "no request `{shown}` waits; `outlast gateway status` shows those that do"
         ))
         .into()),
-        (Some(_), more) => Err(Usage(format!("`{shown}` fits {} requests", more + 1)).into()),
+        (Some(_), more) => Err(Usage(format!(
+            "`{shown}` fits {} requests; give more of the id",
+            more + 1
+        ))
+        .into()),
     }
 }

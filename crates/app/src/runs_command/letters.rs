@@ -49,7 +49,11 @@ pub(super) async fn retry_now(
 ) -> anyhow::Result<Exit> {
     let (summary, run, _) = open(home, name).await?;
     if let Some(step) = step.as_deref().filter(|step| !run.phase(step).is_active()) {
-        return Err(Usage(format!("step {step} is not under way")).into());
+        return Err(Usage(format!(
+            "step {step} is not under way; `outlast runs show {}` says what is",
+            summary.id
+        ))
+        .into());
     }
     post(home, &summary, &Letter::RetryNow { step })
 }
@@ -65,7 +69,11 @@ async fn open(home: &Home, name: &str) -> anyhow::Result<(Summary, Run, Vec<Writ
     let summary = home.find(name).await?;
     let (run, entries) = home.read(&summary.id).await?;
     match run.ended {
-        Some(_) => Err(Usage(format!("run {} is over", summary.id)).into()),
+        Some(_) => Err(Usage(format!(
+            "run {0} is over; `outlast runs show {0}` says how it ended",
+            summary.id
+        ))
+        .into()),
         None => Ok((summary, run, entries)),
     }
 }
@@ -84,8 +92,12 @@ fn gate(run: &Run, entries: &[Written], step: Option<&str>) -> Result<(String, A
     }
     match (asking.len(), step) {
         (1, _) => Ok(asking.swap_remove(0)),
-        (0, Some(step)) => Err(Usage(format!("step {step} asks nothing"))),
-        (0, None) => Err(Usage("the run asks nothing".to_owned())),
+        (0, Some(step)) => Err(Usage(format!(
+            "step {step} asks nothing; `outlast runs show` says what does"
+        ))),
+        (0, None) => Err(Usage(
+            "the run asks nothing; `outlast runs show` says what it does".to_owned(),
+        )),
         _ => {
             let names: Vec<&str> = asking.iter().map(|(id, _)| id.as_str()).collect();
             let names = names.join(", ");

@@ -241,7 +241,7 @@ impl Running {
 }
 
 /// Waits until a line says that. What follows is read as well, lest somebody waits for a reader.
-fn wait_for_line(stream: impl Read + Send + 'static, says: &'static str) {
+pub(super) fn wait_for_line(stream: impl Read + Send + 'static, says: &'static str) {
     const LIMIT: Duration = Duration::from_secs(60);
     let (sender, found) = mpsc::channel();
     std::thread::spawn(move || {
