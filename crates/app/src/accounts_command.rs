@@ -66,10 +66,11 @@ fn known(settings: &Settings, typed: &str) -> Result<String, Usage> {
     if let Some(name) = names.iter().find(is_meant) {
         return Ok(name.clone());
     }
-    let known = names.join(", ");
-    Err(Usage(format!(
-        "there is no account `{typed}`; there are: {known}"
-    )))
+    let known = match names.is_empty() {
+        true => "set one in outlast.toml".to_owned(),
+        false => format!("there are: {}", names.join(", ")),
+    };
+    Err(Usage(format!("there is no account `{typed}`; {known}")))
 }
 
 /// All accounts: those that are named, and the single key of the provider in use. Of that provider, they are those at

@@ -1,62 +1,85 @@
 //! What can be typed.
 
 mod demo;
+mod explain;
 mod gateway;
+pub(crate) mod help;
+mod manual;
+mod mock;
 mod run;
 mod runs;
+mod sessions;
+mod settings;
 mod simulate;
 
 pub(crate) use demo::DemoArguments;
+pub(crate) use explain::ExplainArguments;
 pub(crate) use gateway::{
     AgentName, GatewayArguments, GatewayCommand, LaunchArguments, LogForm, ServeArguments, Shell,
     Which,
 };
+pub(crate) use manual::{CompletionsArguments, ManArguments};
+pub(crate) use mock::MockArguments;
 pub(crate) use run::RunArguments;
 pub(crate) use runs::{ReportFormat, RunsArguments, RunsCommand, ShowArguments};
+pub(crate) use sessions::{ExportFormat, ResumeArguments, RpcArguments, SessionsCommand};
+pub(crate) use settings::{
+    AccountsArguments, ConfigCommand, DoctorArguments, PolicyCommand, TrustArguments,
+};
 pub(crate) use simulate::SimulateArguments;
 
 use crate::config::list::SEPARATOR;
-use crate::explain::Came;
-use clap::{Args, Parser, Subcommand};
-use std::net::SocketAddr;
+use clap::{Args, CommandFactory, Parser, Subcommand};
+use std::ffi::OsString;
 use std::path::PathBuf;
-
-const EXIT_CODES: &str = "Exit codes:
-  0    success
-  1    failed: trying again cannot help, the model refused or said nothing, or something is wrong here
-  2    usage: the command line or a setting is wrong
-  3    budget spent: it could have passed, but retries or waiting were used up
-  4    answered, but the session could not be written down, or earlier sessions are damaged
-  130  cancelled (Ctrl-C); 129 and 143: hung up or terminated, `outlast resume` carries it on
-
-Environment:
-  OUTLAST_HOME        the folder where Outlast keeps everything (default: the platform's data folder)
-  OUTLAST_PROVIDER, OUTLAST_MODEL, OUTLAST_POLICY, OUTLAST_CA_FILE and the keys, addresses and proxies of
-                      providers: see `outlast config show`
-  OUTLAST_TIME_SCALE  run the clock N times as fast, for tests and with the scripted provider only
-
-Examples:
-  outlast demo
-  outlast -p \"Say hello\"
-  outlast -p \"Say hello\" --model rate-limited:retry-after=2 --policy overnight
-  outlast -p - --json < prompt.txt
-  outlast -p \"Fix the failing test\" --allow write,bash --policy overnight
-  outlast -p \"And now the other one\" --continue
-  outlast -p \"Say hello\" --model claude-sonnet-4-5 --fallback claude-haiku-4-5 --fallback openai:gpt-5.1
-  outlast -p /compact --continue
-  outlast resume
-  outlast gateway run -- claude
-  outlast policy show overnight";
 
 /// Keeps LLM agents running through provider failure.
 #[derive(Debug, Parser)]
-#[command(name = "outlast", version, after_help = EXIT_CODES, args_conflicts_with_subcommands = true)]
+#[command(name = "outlast", version, after_help = help::below_options(), args_conflicts_with_subcommands = true)]
 pub(crate) struct Arguments {
     #[command(subcommand)]
     pub(crate) command: Option<Command>,
 
     #[command(flatten)]
     pub(crate) prompt: PromptArguments,
+
+    /// Say nothing on stderr but errors, warnings and questions; stdout and the exit code stay as they are
+    #[arg(short, long, global = true)]
+    pub(crate) quiet: bool,
+}
+
+impl Arguments {
+    /// What was typed; what is wrong with it ends the process, and so does `--help`.
+    pub(crate) fn typed() -> Self {
+        let (words, is_quiet) = without_early_quiet(std::env::args_os().collect());
+        let arguments = Self::parse_from(words);
+        Self {
+            quiet: arguments.quiet || is_quiet,
+            ..arguments
+        }
+    }
+}
+
+/// Takes `-q` out from between the names of commands. It goes with every command, where other options do not.
+fn without_early_quiet(words: Vec<OsString>) -> (Vec<OsString>, bool) {
+    let mut command = &Arguments::command();
+    let (mut kept, mut is_quiet) = (Vec::new(), false);
+    let mut words = words.into_iter();
+    kept.extend(words.next());
+    for word in words.by_ref() {
+        if word == "-q" || word == "--quiet" {
+            is_quiet = true;
+            continue;
+        }
+        let named = command.find_subcommand(&word);
+        kept.push(word);
+        match named {
+            Some(named) => command = named,
+            None => break,
+        }
+    }
+    kept.extend(words);
+    (kept, is_quiet)
 }
 
 #[derive(Debug, Subcommand)]
@@ -64,17 +87,16 @@ pub(crate) enum Command {
     /// See an outage outlasted, in ninety seconds, without a key
     Demo(DemoArguments),
     /// Show the named retry policies
-    #[command(subcommand)]
+    #[command(subcommand, after_help = settings::POLICY_EXAMPLES)]
     Policy(PolicyCommand),
     /// Say what a failure means, what would be done about it, and why
     Explain(ExplainArguments),
     /// Play an outage or an overload with many agents, and compare what policies make of it
     Simulate(SimulateArguments),
     /// Check and show the settings
-    #[command(subcommand)]
+    #[command(subcommand, after_help = settings::CONFIG_EXAMPLES)]
     Config(ConfigCommand),
     /// Serve the scripted provider over HTTP, in three dialects, to rehearse an outage
-    #[command(after_help = outlast_mock::help())]
     Mock(MockArguments),
     /// Stand between an agent and its provider, and hold what fails until it works
     Gateway(Box<GatewayArguments>),
@@ -86,7 +108,7 @@ pub(crate) enum Command {
     /// Carry on what a crash, a reboot or a signal has interrupted
     Resume(ResumeArguments),
     /// List, show, export, compact and delete sessions
-    #[command(subcommand)]
+    #[command(subcommand, after_help = sessions::SESSIONS_EXAMPLES)]
     Sessions(SessionsCommand),
     /// List, show, follow, report on, answer and delete runs of pipelines
     Runs(RunsArguments),
@@ -96,6 +118,10 @@ pub(crate) enum Command {
     Doctor(DoctorArguments),
     /// Let a project's outlast.toml set everything, addresses and keys included
     Trust(TrustArguments),
+    /// Print a script that completes commands and options in a shell
+    Completions(CompletionsArguments),
+    /// Print the manual, or write all of its pages into a folder
+    Man(ManArguments),
 }
 
 #[derive(Debug, Args)]
@@ -177,174 +203,6 @@ pub(crate) enum RpcMode {
     Native,
 }
 
-#[derive(Debug, Args)]
-pub(crate) struct RpcArguments {
-    /// How events are said
-    #[arg(long, value_enum, default_value = "rpc")]
-    pub(crate) mode: RpcMode,
-
-    #[command(flatten)]
-    pub(crate) choice: SessionChoice,
-
-    /// Print the JSON Schema of the native dialect and leave
-    #[arg(long)]
-    pub(crate) schema: bool,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct ResumeArguments {
-    /// Only that session; the beginning of its id is enough [default: all that are not finished]
-    pub(crate) session: Option<String>,
-
-    /// What may run without being asked about, beside what was allowed before: write, bash, outside, mcp
-    #[arg(long, value_name = "NAMES")]
-    pub(crate) allow: Option<String>,
-
-    /// Print every event as one line of JSON instead of the answers
-    #[arg(long)]
-    pub(crate) json: bool,
-}
-
-#[derive(Debug, Subcommand)]
-pub(crate) enum SessionsCommand {
-    /// One line for each session, the newest first
-    List {
-        /// As JSON
-        #[arg(long)]
-        json: bool,
-    },
-    /// What was said and done in a session
-    Show {
-        /// Its id, or the beginning of it [default: the newest one]
-        session: Option<String>,
-    },
-    /// A session as a document, on stdout
-    Export {
-        /// Its id, or the beginning of it [default: the newest one]
-        session: Option<String>,
-        /// As what
-        #[arg(long, value_enum, default_value = "markdown")]
-        format: ExportFormat,
-    },
-    /// Make the conversation of a session smaller, as `-p /compact` does
-    Compact {
-        /// Its id, or the beginning of it
-        session: String,
-        /// What the summary should look at
-        #[arg(long, value_name = "TEXT")]
-        focus: Option<String>,
-    },
-    /// Remove sessions for good
-    Delete {
-        /// Their ids, or the beginnings of them
-        #[arg(required_unless_present = "older_than")]
-        sessions: Vec<String>,
-        /// All in which nothing has happened for that long, such as 30d; those that are not finished stay
-        #[arg(long, value_name = "DURATION", conflicts_with = "sessions")]
-        older_than: Option<String>,
-    },
-}
-
-#[derive(Clone, Copy, Debug, clap::ValueEnum)]
-pub(crate) enum ExportFormat {
-    /// Every entry as one line of JSON
-    Jsonl,
-    /// To be read and edited
-    Markdown,
-    /// One page, complete in itself
-    Html,
-}
-
-const EXPLAIN_EXAMPLES: &str = "Examples:
-  outlast explain --status 429 --header 'retry-after: 7' --body 'Rate limit reached'
-  outlast explain --body 'read ECONNRESET'
-  curl -s https://api.example.com/v1 | outlast explain --status 503 --body -
-  outlast explain --jsonl errors.jsonl
-
-Each line of --jsonl is {\"id\",\"provider\",\"transport\",\"status\",\"headers\",\"body\",\"now\"}; only `body` or
-`status` is needed. A line that cannot be read is answered with its number and an error; the exit code is then 1.";
-
-#[derive(Debug, Args)]
-#[command(after_help = EXPLAIN_EXAMPLES)]
-pub(crate) struct ExplainArguments {
-    /// The provider that failed
-    #[arg(long)]
-    pub(crate) provider: Option<String>,
-
-    /// How the failure came [default: http with a status, else thrown]
-    #[arg(long, value_enum)]
-    pub(crate) transport: Option<Came>,
-
-    /// The HTTP status
-    #[arg(long, value_name = "NUMBER")]
-    pub(crate) status: Option<u16>,
-
-    /// A response header; may be given more than once
-    #[arg(long, value_name = "NAME: VALUE")]
-    pub(crate) header: Vec<String>,
-
-    /// The body, the stream's frames, or the error's text; `-` reads stdin
-    #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
-    pub(crate) body: Option<String>,
-
-    /// The time to judge by, such as 2026-11-15T22:00:00+01:00 [default: now]
-    #[arg(long, value_name = "TIME")]
-    pub(crate) now: Option<String>,
-
-    /// The policy to plan by
-    #[arg(long, value_name = "NAME", default_value = "session")]
-    pub(crate) policy: String,
-
-    /// As one line of JSON
-    #[arg(long)]
-    pub(crate) json: bool,
-
-    /// Explain each line of a file of JSON; without a file, of stdin
-    #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "-",
-          conflicts_with_all = ["provider", "transport", "status", "header", "body", "now", "json"])]
-    pub(crate) jsonl: Option<String>,
-}
-
-#[derive(Debug, Subcommand)]
-pub(crate) enum PolicyCommand {
-    /// One line for each policy
-    List {
-        /// As JSON
-        #[arg(long)]
-        json: bool,
-    },
-    /// Every delay of one policy, and when it gives up
-    Show {
-        /// Its name
-        name: String,
-        /// As JSON
-        #[arg(long)]
-        json: bool,
-        /// Draw it into an SVG file as well
-        #[arg(long, value_name = "FILE.svg")]
-        plot: Option<PathBuf>,
-    },
-}
-
-#[derive(Debug, Subcommand)]
-pub(crate) enum ConfigCommand {
-    /// Say what is wrong with the settings; the exit code is then 1
-    Check {
-        /// Only this file [default: all layers]
-        file: Option<PathBuf>,
-    },
-    /// Every setting, its value and where it comes from
-    Show {
-        #[command(flatten)]
-        flags: SettingFlags,
-        /// As JSON
-        #[arg(long)]
-        json: bool,
-    },
-    /// The JSON Schema of outlast.toml
-    Schema,
-}
-
 /// The flags that are settings.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct SettingFlags {
@@ -382,61 +240,4 @@ impl SettingFlags {
             .filter_map(|(path, value)| Some((path, value?)))
             .collect()
     }
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct AccountsArguments {
-    #[command(flatten)]
-    pub(crate) flags: SettingFlags,
-
-    /// Forget what is held against that account
-    #[arg(long, value_name = "NAME")]
-    pub(crate) unblock: Option<String>,
-
-    /// As JSON
-    #[arg(long)]
-    pub(crate) json: bool,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct MockArguments {
-    /// Where to listen; port 0 takes any that is free
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8787")]
-    pub(crate) listen: SocketAddr,
-
-    /// What happens to requests that name no script by their model or the header `x-outlast-script`; with a model before it,
-    /// what happens to requests for that one (may be given several times) [default: ok]
-    #[arg(long = "script", value_name = "[MODEL=]SCRIPT")]
-    pub(crate) scripts: Vec<String>,
-
-    /// End when stdin does, for programs that start it: it does not outlive them
-    #[arg(long)]
-    pub(crate) until_stdin_ends: bool,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct DoctorArguments {
-    #[command(flatten)]
-    pub(crate) flags: SettingFlags,
-
-    /// Where the provider is [default: the provider's own address]
-    #[arg(long, value_name = "URL")]
-    pub(crate) base_url: Option<String>,
-
-    /// As JSON
-    #[arg(long)]
-    pub(crate) json: bool,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct TrustArguments {
-    /// The folder that holds the file [default: the one of this project's outlast.toml, else the current one]
-    #[arg(conflicts_with = "list")]
-    pub(crate) folder: Option<PathBuf>,
-    /// Trust it no longer
-    #[arg(long, conflicts_with = "list")]
-    pub(crate) remove: bool,
-    /// Print the folders that are trusted
-    #[arg(long)]
-    pub(crate) list: bool,
 }

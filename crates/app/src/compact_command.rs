@@ -8,6 +8,7 @@ use crate::exit::{Exit, Usage};
 use crate::follow::{TICK, lock};
 use crate::interrupt::{self, Signal, Signals};
 use crate::known::Known;
+use crate::notice::notice;
 use crate::options::Options;
 use crate::screen::Screen;
 use crate::{complain, home, hooks, knowledge, runtime, settings};
@@ -118,7 +119,7 @@ fn say(
     match (result, signalled) {
         (Ok(Compacted { before, after, .. }), _) => {
             if !json {
-                complain(&format!(
+                notice(&format!(
                     "The conversation of session {id} was made smaller, from about {before} to about {after} tokens."
                 ));
             }

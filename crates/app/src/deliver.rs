@@ -5,6 +5,7 @@
 use crate::complain;
 use crate::exit::Exit;
 use crate::interrupt::Signal;
+use crate::notice::notice;
 use crate::screen::Screen;
 use anyhow::Context;
 use outlast_agent::session::read;
@@ -30,7 +31,7 @@ pub(crate) async fn deliver(
 ) -> anyhow::Result<Exit> {
     let hold = journal.claim(session).await?;
     let told = told(journal, session).await?;
-    complain(&format!(
+    notice(&format!(
         "Session {session} was finished; its process died before it could say so."
     ));
     if screen.is_json() {

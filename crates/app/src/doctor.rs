@@ -7,6 +7,7 @@ mod checks;
 use crate::cli::DoctorArguments;
 use crate::exit::Exit;
 use crate::output::print;
+use crate::working::Working;
 use outlast_kernel::text;
 use serde_json::{Value, json};
 
@@ -80,7 +81,9 @@ impl State {
 }
 
 pub(crate) fn run(arguments: &DoctorArguments) -> anyhow::Result<Exit> {
+    let working = Working::on("looking at the files, the settings and the provider");
     let checks = checks::all(arguments)?;
+    drop(working);
     let shown = if arguments.json {
         let checks: Value = checks.iter().map(Check::json).collect();
         serde_json::to_string_pretty(&checks)? + "\n"

@@ -30,6 +30,17 @@ impl std::fmt::Display for Usage {
 
 impl std::error::Error for Usage {}
 
+/// What went wrong, and what was behind it. Some errors have said the latter themselves.
+pub(crate) fn reason(error: &anyhow::Error) -> String {
+    let mut said = error.to_string();
+    for cause in error.chain().skip(1).map(ToString::to_string) {
+        if !said.contains(&cause) {
+            said = format!("{said}: {cause}");
+        }
+    }
+    said
+}
+
 impl Exit {
     pub(crate) const fn code(self) -> u8 {
         match self {

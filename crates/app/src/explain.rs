@@ -43,7 +43,8 @@ fn explain_lines(path: &str, now: input::Now) -> anyhow::Result<Exit> {
     let mut lines: Box<dyn BufRead> = if path == "-" {
         Box::new(BufReader::new(std::io::stdin()))
     } else {
-        let file = std::fs::File::open(path).with_context(|| format!("cannot read {path}"))?;
+        let file = std::fs::File::open(path)
+            .map_err(|error| Usage(format!("--jsonl: cannot read {path}: {error}")))?;
         Box::new(BufReader::new(file))
     };
     let mut exit = Exit::Success;

@@ -56,8 +56,11 @@ pub(crate) fn path() -> anyhow::Result<PathBuf> {
     if let Some(home) = set("OUTLAST_HOME") {
         // A relative one would be another in each folder, and a project could bring its own.
         if home.is_relative() {
-            let problem = "OUTLAST_HOME is an absolute path, such as /home/me/.outlast";
-            return Err(Usage(problem.to_owned()).into());
+            let found = home.display();
+            let problem = format!(
+                "OUTLAST_HOME is an absolute path, such as /home/me/.outlast; it is `{found}`"
+            );
+            return Err(Usage(problem).into());
         }
         return Ok(home);
     }

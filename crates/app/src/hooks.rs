@@ -4,7 +4,7 @@
 
 use crate::config::Settings;
 use crate::interrupt::{Signal, Signals};
-use crate::{complain, complaints};
+use crate::{complain, notice};
 use outlast_agent::hooks::{Hooks, Reason};
 use outlast_kernel::text;
 use std::io::{IsTerminal, Write};
@@ -53,7 +53,7 @@ pub(crate) async fn finish(hooks: &Hooks, signalled: Option<Signal>, mut signals
 
 /// Says what is wrong with a hook, instead of a line that counts down.
 fn report(problem: &str) {
-    if complaints::are_taken() {
+    if notice::is_taken() {
         return complain(&format!("warning: {problem}"));
     }
     let mut stderr = std::io::stderr();

@@ -1,7 +1,6 @@
 //! Pictures that go along with a prompt.
 
 use crate::exit::Usage;
-use anyhow::Context;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use outlast_dialect::Image;
@@ -14,11 +13,11 @@ const MAX_IMAGE_BYTES: u64 = 20 << 20;
 /// The picture in that file. What it is, its first bytes say, not its name.
 pub(crate) fn read(path: &Path) -> anyhow::Result<Image> {
     let shown = path.display();
-    let file = File::open(path).with_context(|| format!("cannot read the picture {shown}"))?;
+    let failed = |error| Usage(format!("cannot read the picture {shown}: {error}"));
     let mut bytes = Vec::new();
-    file.take(MAX_IMAGE_BYTES + 1)
-        .read_to_end(&mut bytes)
-        .with_context(|| format!("cannot read the picture {shown}"))?;
+    let file = File::open(path).map_err(failed)?;
+    let read = file.take(MAX_IMAGE_BYTES + 1).read_to_end(&mut bytes);
+    read.map_err(failed)?;
     if bytes.len() as u64 > MAX_IMAGE_BYTES {
         let limit = MAX_IMAGE_BYTES >> 20;
         return Err(Usage(format!("the picture {shown} is larger than {limit} MiB")).into());

@@ -10,6 +10,9 @@ use std::path::{Path, PathBuf};
 /// The file in our folder.
 pub(crate) const FILE: &str = "sessions.db";
 
+/// What is said to whoever wants something of a session where there is none.
+pub(crate) const NO_SESSION: &str = "there is no session yet; `outlast -p \"…\"` begins one";
+
 /// Opens the journal, or makes it. A damaged one is put aside, and that is said.
 pub(crate) fn open(home: &Path) -> Result<(Journal, Earlier), Error> {
     let opened = Journal::open(&home.join(FILE))?;
@@ -52,7 +55,7 @@ pub(crate) fn existing() -> anyhow::Result<Option<Journal>> {
     let file = home::path()?.join(FILE);
     let damaged = || {
         format!(
-            "the sessions in {} cannot be read; nothing was changed",
+            "the sessions in {} cannot be read; nothing was changed, and `outlast doctor` says what to do",
             file.display()
         )
     };
@@ -63,10 +66,17 @@ pub(crate) fn existing() -> anyhow::Result<Option<Journal>> {
 pub(crate) async fn find(journal: &Journal, name: &str) -> anyhow::Result<Summary> {
     // Every id begins with nothing: a variable that is not set would mean the only session that there is.
     if name.is_empty() {
-        return Err(Usage("the name of a session is empty".to_owned()).into());
+        return Err(Usage(
+            "the name of a session is empty; `outlast sessions list` shows all".to_owned(),
+        )
+        .into());
     }
     journal.summary(name).await.map_err(|error| match error {
-        Error::NoSuchSession { .. } | Error::Ambiguous { .. } => Usage(error.to_string()).into(),
+        Error::NoSuchSession { session } => Usage(format!(
+            "there is no session {session}; `outlast sessions list` shows all"
+        ))
+        .into(),
+        Error::Ambiguous { .. } => Usage(error.to_string()).into(),
         error => error.into(),
     })
 }

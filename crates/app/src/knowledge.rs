@@ -18,16 +18,19 @@ pub(crate) async fn open(home: Option<PathBuf>, clock: &Arc<dyn Clock>) -> Knowl
 }
 
 fn say(notice: Notice) {
-    complain(&match notice {
+    let warning = match notice {
+        Notice::Joined => {
+            return crate::notice::notice("What other processes learn is known here again.");
+        }
         Notice::Alone { why } => {
             format!(
                 "warning: what other processes learn is not known here: {why}; going on without it"
             )
         }
-        Notice::Joined => "What other processes learn is known here again.".to_owned(),
         Notice::Replaced { aside } => format!(
             "warning: what was known of providers is damaged; it is kept as {}, and a new file is begun",
             aside.display()
         ),
-    });
+    };
+    complain(&warning);
 }

@@ -28,7 +28,7 @@ impl Known {
         clock: &Arc<dyn Clock>,
     ) -> anyhow::Result<Self> {
         let journal = journal::existing()?;
-        let journal = journal.ok_or_else(|| Usage("there is no session yet".to_owned()))?;
+        let journal = journal.ok_or_else(|| Usage(journal::NO_SESSION.to_owned()))?;
         let summary = summary(&journal, name).await?;
         let earlier = resume_command::options(&journal, &summary.id).await?;
         let mut options = typed.after(earlier);
@@ -54,7 +54,7 @@ async fn summary(journal: &Journal, name: Option<&str>) -> anyhow::Result<Summar
     };
     match (summary.open_turn, summary.state) {
         (_, State::InUse) => Err(Usage(format!(
-            "session {} is in use by another process",
+            "session {} is in use by another process; begin a new one, or wait until that has ended",
             summary.id
         ))
         .into()),
@@ -79,7 +79,11 @@ pub(crate) async fn last_in(journal: &Journal, folder: &Path) -> anyhow::Result<
     let here = folder.to_string_lossy();
     let mut sessions = journal.sessions().await?.into_iter();
     let last = sessions.find(|session| session.directory == here);
-    Ok(last.ok_or_else(|| Usage(format!("there is no session that began in {here}")))?)
+    Ok(last.ok_or_else(|| {
+        Usage(format!(
+            "there is no session that began in {here}; `outlast sessions list` shows all"
+        ))
+    })?)
 }
 
 pub(crate) fn current_folder() -> anyhow::Result<PathBuf> {

@@ -5,7 +5,7 @@ mod approval;
 mod assemble;
 mod cli;
 mod compact_command;
-mod complaints;
+mod completions_command;
 mod config;
 mod config_command;
 mod deliver;
@@ -23,7 +23,9 @@ mod journal;
 mod keys;
 mod knowledge;
 mod known;
+mod man_command;
 mod mock_command;
+mod notice;
 mod options;
 mod output;
 mod policy_command;
@@ -47,10 +49,10 @@ mod simulate_command;
 mod simulate_plot;
 mod terminal;
 mod trust;
+mod working;
 
-use clap::Parser;
-use complaints::complain;
 use exit::Exit;
+use notice::complain;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
@@ -59,15 +61,18 @@ fn main() -> ExitCode {
         // A chat runs here; what goes wrong in its tasks does not end it.
         if std::thread::current().name() == Some("main") {
             terminal::give_back();
-            complaints::forget_takers();
+            notice::give_back();
         }
         complain(&bug(panic));
     }));
-    let arguments = cli::Arguments::parse();
+    let arguments = cli::Arguments::typed();
+    if arguments.quiet {
+        notice::be_quiet();
+    }
     let exit = match run(arguments) {
         Ok(exit) => exit,
         Err(error) => {
-            complain(&format!("error: {error:#}"));
+            complain(&format!("error: {}", exit::reason(&error)));
             if error.is::<exit::Usage>() {
                 Exit::Usage
             } else {
@@ -117,6 +122,8 @@ fn run(arguments: cli::Arguments) -> anyhow::Result<Exit> {
         cli::Command::Accounts(arguments) => accounts_command::run(&arguments),
         cli::Command::Doctor(arguments) => doctor::run(&arguments),
         cli::Command::Trust(arguments) => trust::run(arguments),
+        cli::Command::Completions(arguments) => completions_command::run(&arguments),
+        cli::Command::Man(arguments) => man_command::run(&arguments),
     }
 }
 

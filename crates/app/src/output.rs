@@ -1,6 +1,7 @@
 //! Writing to stdout, for commands that print and leave.
 
 use crate::exit::Exit;
+use crate::notice;
 use anyhow::Context;
 use outlast_kernel::text;
 use std::borrow::Cow;
@@ -8,6 +9,7 @@ use std::io::Write;
 
 /// Prints the text. A reader that has left is not an error.
 pub(crate) fn print(text: &str) -> anyhow::Result<Exit> {
+    notice::clear_line();
     let mut stdout = std::io::stdout().lock();
     match stdout
         .write_all(text.as_bytes())

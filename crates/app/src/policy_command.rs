@@ -23,7 +23,7 @@ pub(crate) fn run(command: PolicyCommand) -> anyhow::Result<Exit> {
             if let Some(path) = plot {
                 let svg = policy_plot::svg(&policy).context("cannot draw the policy")?;
                 std::fs::write(&path, svg)
-                    .with_context(|| format!("cannot write {}", path.display()))?;
+                    .with_context(|| format!("--plot: cannot write {}", path.display()))?;
             }
             if json {
                 pretty(&as_json(&policy))?

@@ -5,6 +5,7 @@
 
 pub(crate) mod news;
 
+use crate::notice;
 use outlast_kernel::event::Body;
 use outlast_kernel::time::{Span, millis};
 use outlast_kernel::verdict::Cause;
@@ -24,6 +25,8 @@ const LONGEST_ARGUMENTS: usize = 100;
 pub(crate) struct Progress<Out: Write> {
     out: Out,
     is_terminal: bool,
+    /// Whether only what matters is said.
+    is_quiet: bool,
     wait: Option<Wait>,
     /// Since when an answer is awaited.
     asking_since: Option<Timestamp>,
@@ -60,6 +63,7 @@ impl<Out: Write> Progress<Out> {
         Self {
             out,
             is_terminal,
+            is_quiet: false,
             wait: None,
             asking_since: None,
             held: None,
@@ -75,6 +79,15 @@ impl<Out: Write> Progress<Out> {
         Self {
             label: format!("[{label}] "),
             ..Self::new(out, false)
+        }
+    }
+
+    /// The same, with nothing said but what matters.
+    pub(crate) fn quietly(self) -> Self {
+        Self {
+            is_terminal: false,
+            is_quiet: true,
+            ..self
         }
     }
 
@@ -209,6 +222,9 @@ impl<Out: Write> Progress<Out> {
     }
 
     pub(crate) fn print(&mut self, line: &str) {
+        if self.is_quiet && notice::is_news(line) {
+            return;
+        }
         if self.is_terminal {
             self.redraw(String::new());
         }

@@ -10,6 +10,7 @@ use crate::exit::{Exit, Usage};
 use crate::follow::{Watching, follow};
 use crate::journal::Earlier;
 use crate::known::{Known, current_folder};
+use crate::notice::notice;
 use crate::options::Options;
 use crate::reach::FIRST_RUN;
 use crate::screen::Screen;
@@ -93,7 +94,7 @@ impl Asking {
         let mut options = Self::options(arguments);
         let settings = config::load(&options.overrides())?;
         if settings.provider.is_none() && settings.model.is_none() && !arguments.json {
-            complain(&format!(
+            notice(&format!(
                 "No provider is configured: using the scripted one (--provider mock --model {FIRST_RUN})."
             ));
         }
@@ -219,7 +220,7 @@ async fn say_unfinished(journal: &Journal, arguments: &PromptArguments) {
         .count();
     if left > 0 && !arguments.json {
         let turns = if left == 1 { "turn is" } else { "turns are" };
-        complain(&format!(
+        notice(&format!(
             "{left} earlier {turns} not finished: `outlast resume` carries on."
         ));
     }
@@ -237,7 +238,10 @@ fn message(arguments: &PromptArguments) -> anyhow::Result<Message> {
     let text = read_prompt(arguments.prompt.as_deref().unwrap_or_default())?;
     // Providers refuse it; a script that made it by mistake should not have to pay for that.
     if text.trim().is_empty() && arguments.image.is_empty() {
-        return Err(Usage("the prompt is empty".to_owned()).into());
+        return Err(Usage(
+            "the prompt is empty; say what is asked, or `-p -` reads it from stdin".to_owned(),
+        )
+        .into());
     }
     let mut parts = vec![Part::Text { text }];
     for path in &arguments.image {

@@ -9,6 +9,7 @@ use crate::deliver::deliver;
 use crate::exit::{Exit, Usage};
 use crate::follow::{Watching, follow};
 use crate::interrupt::{self, Signals};
+use crate::notice::notice;
 use crate::options::Options;
 use crate::screen::Screen;
 use crate::{complain, config, home, journal, knowledge, run_command, runtime, settings};
@@ -34,7 +35,7 @@ pub(crate) fn run(arguments: &ResumeArguments) -> anyhow::Result<Exit> {
     }
     let Some(journal) = journal::existing()? else {
         return match &arguments.session {
-            Some(_) => Err(Usage("there is no session yet".to_owned()).into()),
+            Some(_) => Err(Usage(journal::NO_SESSION.to_owned()).into()),
             None => nothing(),
         };
     };
@@ -59,7 +60,7 @@ pub(crate) fn run(arguments: &ResumeArguments) -> anyhow::Result<Exit> {
 
 /// What was put aside because it is damaged may hold unfinished turns, too.
 fn nothing() -> anyhow::Result<Exit> {
-    complain("Nothing to resume.");
+    notice("Nothing to resume.");
     for aside in journal::damaged(&home::path()?) {
         complain(&format!(
             "Damaged sessions are kept as {}; `sqlite3 FILE .recover` reads what is whole.",
@@ -107,7 +108,10 @@ async fn work(journal: &Journal, arguments: &ResumeArguments) -> anyhow::Result<
     };
     let summary = journal::find(journal, id).await?;
     if summary.state == State::InUse {
-        bail!("session {} is in use by another process", summary.id);
+        bail!(
+            "session {} is in use by another process; it can be carried on when that has ended",
+            summary.id
+        );
     }
     let what = What::TryAgain;
     Ok(vec![of(summary.clone()).unwrap_or(Work { summary, what })])
@@ -141,7 +145,7 @@ impl Resuming {
             Ok(exit) => exit,
             Err(error) if self.everything && is_taken(&error) => {
                 let id = &work.summary.id;
-                complain(&format!("Session {id} is carried on by another process."));
+                notice(&format!("Session {id} is carried on by another process."));
                 Exit::Success
             }
             Err(error) => {

@@ -8,8 +8,10 @@ mod watch;
 
 use crate::cli::RunArguments;
 use crate::exit::{Exit, Usage};
+use crate::notice::notice;
 use crate::options::Options;
 use crate::run_host::RunHost;
+use crate::runs_command::find::said;
 use crate::{complain, config, home, interrupt, knowledge, runtime, settings};
 use files::Files;
 use outlast_agent::pipeline::definition::Pipeline;
@@ -82,7 +84,7 @@ pub(crate) fn say_unfinished() -> anyhow::Result<()> {
     let left = unfinished.iter().filter(|run| run.state != State::InUse);
     for run in left {
         let id = &run.id;
-        complain(&format!(
+        notice(&format!(
             "The run {id} is not finished: `outlast run --resume {id}` carries it on."
         ));
     }
@@ -217,7 +219,7 @@ async fn take_over(name: &str, runs: &Journal) -> anyhow::Result<Option<Hold>> {
     for _ in 0..TRIES {
         let left = match name {
             "" => runs.unfinished().await?,
-            name => vec![crate::journal::find(runs, name).await?],
+            name => vec![runs.summary(name).await.map_err(said)?],
         };
         if left.is_empty() {
             return Ok(None);
@@ -232,13 +234,16 @@ async fn take_over(name: &str, runs: &Journal) -> anyhow::Result<Option<Hold>> {
     }
     match name {
         "" => Ok(None),
-        name => Err(Usage(format!("run {name} is carried out by another process")).into()),
+        name => Err(Usage(format!(
+            "run {name} is carried out by another process; `outlast runs show --watch` follows it"
+        ))
+        .into()),
     }
 }
 
 async fn resume(name: &str, files: Files, mut door: Door) -> anyhow::Result<Option<Runner>> {
     let Some(hold) = take_over(name, &files.runs).await? else {
-        complain(
+        notice(
             "There is no run that was interrupted; `outlast runs` lists all, and `outlast run --resume RUN` tries again what failed.",
         );
         return Ok(None);
@@ -258,7 +263,7 @@ async fn resume(name: &str, files: Files, mut door: Door) -> anyhow::Result<Opti
         .is_some_and(|ended| ended.outcome == Outcome::Completed)
     {
         files.runs.release(hold).await?;
-        complain(&format!("The run {id} has completed."));
+        notice(&format!("The run {id} has completed."));
         return Ok(None);
     }
     let folder = PathBuf::from(&run.begun.folder);

@@ -3,7 +3,7 @@
 //! Nothing here runs anything: whoever is at work on a run is left to it, and is told what a person wants by letter.
 
 mod delete;
-mod find;
+pub(crate) mod find;
 mod letters;
 mod list;
 mod show;
@@ -12,18 +12,31 @@ mod watch;
 
 use crate::cli::{ReportFormat, RunsArguments, RunsCommand};
 use crate::exit::{Exit, Usage};
+use crate::notice::notice;
 use crate::output::print;
-use crate::{complain, settings};
+use crate::sessions_command::age_of;
+use crate::settings;
+use crate::working::Working;
 use find::Home;
 use outlast_agent::pipeline::report;
 use outlast_engine::Clock;
 use outlast_engine::clock::WallClock;
 
 const NO_RUNS: &str = "No runs yet.";
+/// What is said to whoever wants something of a run where there is none.
+const NO_RUN: &str = "there is no run yet; `outlast run FILE` begins one";
 
 pub(crate) fn run(arguments: RunsArguments) -> anyhow::Result<Exit> {
     let json = arguments.json;
     let command = arguments.command.unwrap_or(RunsCommand::List { json });
+    // What was typed is wrong whether there is something to delete or not.
+    if let RunsCommand::Delete {
+        older_than: Some(age),
+        ..
+    } = &command
+    {
+        age_of(age)?;
+    }
     let clock = settings::clock()?;
     let Some(home) = Home::open()? else {
         return nothing(&command);
@@ -31,7 +44,23 @@ pub(crate) fn run(arguments: RunsArguments) -> anyhow::Result<Exit> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
+    let _working = working(&command);
     runtime.block_on(carry_out(&home, command, &clock))
+}
+
+/// What is said when it takes long. Whoever watches a run sees that.
+fn working(command: &RunsCommand) -> Option<Working> {
+    match command {
+        RunsCommand::Show(arguments) if arguments.watch => None,
+        RunsCommand::Show(_) | RunsCommand::Report { .. } | RunsCommand::Output { .. } => {
+            Working::on_stream("reading the run")
+        }
+        RunsCommand::Delete { .. } => Some(Working::on("deleting, and making the files smaller")),
+        RunsCommand::List { .. }
+        | RunsCommand::Approve { .. }
+        | RunsCommand::RetryNow { .. }
+        | RunsCommand::Cancel { .. } => Some(Working::on("reading the runs")),
+    }
 }
 
 async fn carry_out(home: &Home, command: RunsCommand, clock: &WallClock) -> anyhow::Result<Exit> {
@@ -82,9 +111,9 @@ fn nothing(command: &RunsCommand) -> anyhow::Result<Exit> {
             older_than: Some(_),
             ..
         } => {
-            complain(NO_RUNS);
+            notice(NO_RUNS);
             Ok(Exit::Success)
         }
-        _ => Err(Usage("there is no run yet".to_owned()).into()),
+        _ => Err(Usage(NO_RUN.to_owned()).into()),
     }
 }

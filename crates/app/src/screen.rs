@@ -1,6 +1,7 @@
 //! What the user sees of a prompt: events or an answer on stdout, progress on stderr.
 
 use crate::exit::Exit;
+use crate::notice;
 use crate::output::safe_json;
 use crate::progress::Progress;
 use anyhow::{Context, bail};
@@ -27,8 +28,9 @@ impl Screen {
     pub(crate) fn new(json: bool) -> Self {
         let stderr = std::io::stderr();
         let is_terminal = stderr.is_terminal();
+        let progress = Progress::new(stderr, is_terminal);
         Self {
-            progress: Progress::new(stderr, is_terminal),
+            progress: as_wished(progress),
             json,
             heading: None,
             lost_stdout: None,
@@ -39,7 +41,7 @@ impl Screen {
     /// One of several: its lines stay, and begin with its label.
     pub(crate) fn one_of_several(json: bool, label: &str, heading: String) -> Self {
         Self {
-            progress: Progress::labelled(std::io::stderr(), label),
+            progress: as_wished(Progress::labelled(std::io::stderr(), label)),
             heading: Some(heading),
             ..Self::new(json)
         }
@@ -169,6 +171,13 @@ pub(crate) fn afterword(
     let remedy = error.and_then(|((judged, why), policy)| remedy(judged, *why, policy));
     let remedy = own.or(remedy.map(str::to_owned));
     (problem.map(bare), remedy.map(bare))
+}
+
+fn as_wished(progress: Progress<std::io::Stderr>) -> Progress<std::io::Stderr> {
+    match notice::is_quiet() {
+        true => progress.quietly(),
+        false => progress,
+    }
 }
 
 /// In what an answer that came through falls short of one.

@@ -32,7 +32,7 @@ pub(crate) async fn started(tools: Tools, settings: &Settings) -> Tools {
     let (tools, problems) = match timeout(QUIET, &mut starting).await {
         Ok(started) => started,
         Err(_) => {
-            crate::complain("● waiting for the MCP servers to start…");
+            crate::notice::notice("● waiting for the MCP servers to start…");
             starting.await
         }
     };

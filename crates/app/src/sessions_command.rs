@@ -3,10 +3,11 @@
 use crate::cli::{ExportFormat, SessionsCommand};
 use crate::config::duration;
 use crate::exit::{Exit, Usage};
+use crate::notice::notice;
 use crate::output::{print, safe_json};
 use crate::prompt::title;
-use crate::{compact_command, complain, journal, settings};
-use anyhow::Context;
+use crate::working::Working;
+use crate::{compact_command, journal, settings};
 use outlast_agent::session::read;
 use outlast_agent::transcript::{Format, Head, Writer};
 use outlast_engine::Clock;
@@ -17,6 +18,7 @@ use outlast_store::Journal;
 use outlast_store::journal::{Page, State, Summary};
 use serde_json::{Value, json};
 use std::io::{BufWriter, ErrorKind, Write};
+use std::time::Duration;
 
 const NO_SESSIONS: &str = "No sessions yet.";
 
@@ -24,12 +26,21 @@ const NO_SESSIONS: &str = "No sessions yet.";
 const PAGE: u32 = 500;
 
 pub(crate) fn run(command: SessionsCommand) -> anyhow::Result<Exit> {
+    // What was typed is wrong whether there is something to delete or not.
+    if let SessionsCommand::Delete {
+        older_than: Some(age),
+        ..
+    } = &command
+    {
+        age_of(age)?;
+    }
     let Some(journal) = journal::existing()? else {
         return nothing(&command);
     };
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
+    let _working = working(&command);
     runtime.block_on(async {
         match command {
             SessionsCommand::List { json } => list(&journal, json).await,
@@ -52,6 +63,20 @@ pub(crate) fn run(command: SessionsCommand) -> anyhow::Result<Exit> {
     })
 }
 
+/// What is said when it takes long. Whoever makes a conversation smaller tells of it.
+fn working(command: &SessionsCommand) -> Option<Working> {
+    match command {
+        SessionsCommand::List { .. } => Some(Working::on("reading the sessions")),
+        SessionsCommand::Show { .. } | SessionsCommand::Export { .. } => {
+            Working::on_stream("reading the session")
+        }
+        SessionsCommand::Delete { .. } => {
+            Some(Working::on("deleting, and making the file smaller"))
+        }
+        SessionsCommand::Compact { .. } => None,
+    }
+}
+
 /// What is answered where nothing was ever written down.
 fn nothing(command: &SessionsCommand) -> anyhow::Result<Exit> {
     match command {
@@ -61,10 +86,10 @@ fn nothing(command: &SessionsCommand) -> anyhow::Result<Exit> {
             older_than: Some(_),
             ..
         } => {
-            complain(NO_SESSIONS);
+            notice(NO_SESSIONS);
             Ok(Exit::Success)
         }
-        _ => Err(Usage("there is no session yet".to_owned()).into()),
+        _ => Err(Usage(journal::NO_SESSION.to_owned()).into()),
     }
 }
 
@@ -97,7 +122,7 @@ async fn list(journal: &Journal, json: bool) -> anyhow::Result<Exit> {
         return print(&safe_json(&json));
     }
     if sessions.is_empty() {
-        complain(NO_SESSIONS);
+        notice(NO_SESSIONS);
         return Ok(Exit::Success);
     }
     let lines: String = sessions.iter().map(line).collect();
@@ -163,7 +188,7 @@ async fn write(journal: &Journal, id: Option<String>, format: Format) -> anyhow:
         Some(id) => journal::find(journal, &id).await?,
         None => {
             let newest = journal.sessions().await?.into_iter().next();
-            newest.context("there is no session yet")?
+            newest.ok_or_else(|| Usage(journal::NO_SESSION.to_owned()))?
         }
     };
     write_session(journal, &Head::from(&session), format).await
@@ -220,15 +245,24 @@ async fn delete(journal: &Journal, sessions: &[String]) -> anyhow::Result<Exit> 
     }
     for session in found {
         journal.delete(&session.id).await?;
-        complain(&format!("Deleted {}.", session.id));
+        notice(&format!("Deleted {}.", session.id));
     }
     journal.forget_deleted().await?;
     Ok(Exit::Success)
 }
 
+/// How old something must be, as it was typed.
+pub(crate) fn age_of(typed: &str) -> Result<Duration, Usage> {
+    let age = duration::parse(typed);
+    age.ok_or_else(|| {
+        Usage(format!(
+            "--older-than: `{typed}` is no duration; try 30d or 12h"
+        ))
+    })
+}
+
 async fn delete_older(journal: &Journal, age: &str) -> anyhow::Result<Exit> {
-    let age = duration::parse(age)
-        .ok_or_else(|| Usage(format!("`{age}` is no duration; try 30d or 12h")))?;
+    let age = age_of(age)?;
     let now = settings::clock()?.now();
     let is_old = |session: &&Summary| {
         let is_over = session.open_turn.is_none() && session.state == State::Free;
@@ -240,6 +274,6 @@ async fn delete_older(journal: &Journal, age: &str) -> anyhow::Result<Exit> {
         journal.delete(&session.id).await?;
     }
     journal.forget_deleted().await?;
-    complain(&format!("Deleted {}.", old.len()));
+    notice(&format!("Deleted {}.", old.len()));
     Ok(Exit::Success)
 }

@@ -6,6 +6,7 @@ use crate::cli::SimulateArguments;
 use crate::exit::{Exit, Usage};
 use crate::output::print;
 use crate::simulate_plot;
+use crate::working::Working;
 use anyhow::Context;
 use outlast_kernel::policy::Policy;
 use outlast_kernel::time::{Span, millis};
@@ -23,7 +24,11 @@ pub(crate) struct Played {
 pub(crate) fn run(arguments: SimulateArguments) -> anyhow::Result<Exit> {
     let scenario = scenario(&arguments);
     let mut all = Vec::new();
-    for strategy in strategies(&arguments.policy)? {
+    let strategies = strategies(&arguments.policy)?;
+    let (count, working) = (strategies.len(), Working::on("simulating"));
+    for strategy in strategies {
+        let (number, name) = (all.len() + 1, &strategy.name);
+        working.now(&format!("simulating {name}, {number} of {count}"));
         let numbers = simulation::run(&scenario, &strategy).map_err(|error| usage(&error))?;
         all.push(Played {
             name: strategy.name,
@@ -32,7 +37,8 @@ pub(crate) fn run(arguments: SimulateArguments) -> anyhow::Result<Exit> {
     }
     if let Some(path) = arguments.plot {
         let svg = simulate_plot::svg(&scenario, &all).context("cannot draw the simulation")?;
-        std::fs::write(&path, svg).with_context(|| format!("cannot write {}", path.display()))?;
+        std::fs::write(&path, svg)
+            .with_context(|| format!("--plot: cannot write {}", path.display()))?;
     }
     if arguments.json {
         print(&(serde_json::to_string_pretty(&as_json(&scenario, &all))? + "\n"))

@@ -75,12 +75,15 @@ fn default_folder() -> anyhow::Result<PathBuf> {
 }
 
 fn add(folder: &Path) -> anyhow::Result<String> {
-    let real = folder
-        .canonicalize()
-        .map_err(|error| Usage(format!("cannot trust {}: {error}", folder.display())))?;
+    let real = folder.canonicalize().map_err(|error| {
+        Usage(format!(
+            "cannot trust {}: {error}; name the folder of the project",
+            folder.display()
+        ))
+    })?;
     if !real.is_dir() {
         return Err(Usage(format!(
-            "cannot trust {}: it is not a folder",
+            "cannot trust {}: it is not a folder; name the one that holds it",
             folder.display()
         ))
         .into());

@@ -2,17 +2,39 @@
 
 use clap::{Args, Subcommand, ValueEnum};
 
-const EXAMPLES: &str = "Examples:
-  outlast gateway                                  serve, and say what to set
-  outlast gateway run -- claude                    a gateway and an agent together
-  outlast gateway --upstream mock:overloaded:3     try it out: no key, no server
-  outlast gateway env codex                        what to set for Codex
-  eval \"$(outlast gateway env claude)\"             set it in this shell
-  outlast gateway status --watch                   what waits, for what, until when
-  outlast gateway retry-now                        all that wait try again at once
+const EXAMPLES: &str = "SIGTERM and Ctrl-C end it when what is under way is done. SIGHUP, or a change of outlast.toml, has
+it read the settings again. docs/gateway.md says more.
 
-SIGTERM and Ctrl-C end it when what is under way is done. SIGHUP, or a change of outlast.toml, has it read
-the settings again. docs/gateway.md says more.";
+Examples:
+  outlast gateway                                  # serve, and say what to set
+  outlast gateway run -- claude                    # a gateway and an agent together
+  outlast gateway --upstream mock:overloaded:3     # try it out: no key, no server
+  outlast gateway env codex                        # what to set for Codex
+  eval \"$(outlast gateway env claude)\"             # set it in this shell
+  outlast gateway status --watch                   # what waits, for what, until when
+  outlast gateway retry-now                        # all that wait try again at once";
+
+const STATUS_EXAMPLES: &str = "Examples:
+  outlast gateway status
+  outlast gateway status --watch         # again and again, until Ctrl-C
+  outlast gateway status --port 4180 --json";
+
+const RETRY_NOW_EXAMPLES: &str = "Examples:
+  outlast gateway retry-now              # all that wait
+  outlast gateway retry-now 3f2a         # only that one";
+
+const CANCEL_EXAMPLES: &str = "Examples:
+  outlast gateway cancel 3f2a";
+
+const ENV_EXAMPLES: &str = "Examples:
+  eval \"$(outlast gateway env claude)\"             # sh, bash, zsh
+  outlast gateway env codex --shell fish           # to be piped into `source`
+  outlast gateway env opencode --port 4180 --shell json";
+
+const RUN_EXAMPLES: &str = "Examples:
+  outlast gateway run -- claude
+  outlast gateway run --log text -- codex exec \"Fix the failing test\" 2> gateway.log
+  outlast gateway run --upstream mock:overloaded:3 -- claude -p \"Say hello\"";
 
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES, args_conflicts_with_subcommands = true)]
@@ -92,6 +114,7 @@ pub(crate) enum LogForm {
 #[derive(Debug, Subcommand)]
 pub(crate) enum GatewayCommand {
     /// What waits, for what and until when; the accounts, and what is known of the providers
+    #[command(after_help = STATUS_EXAMPLES)]
     Status {
         #[command(flatten)]
         which: Which,
@@ -103,6 +126,7 @@ pub(crate) enum GatewayCommand {
         watch: bool,
     },
     /// Have requests that wait try again at once
+    #[command(after_help = RETRY_NOW_EXAMPLES)]
     RetryNow {
         /// Only that one; the beginning or the end of its id is enough [default: all that wait]
         id: Option<String>,
@@ -110,6 +134,7 @@ pub(crate) enum GatewayCommand {
         which: Which,
     },
     /// End a request that waits; its client is told why it failed
+    #[command(after_help = CANCEL_EXAMPLES)]
     Cancel {
         /// Its id, as `outlast gateway status` shows it; the beginning or the end of it is enough
         id: String,
@@ -117,6 +142,7 @@ pub(crate) enum GatewayCommand {
         which: Which,
     },
     /// Print what to set so that an agent uses the gateway
+    #[command(after_help = ENV_EXAMPLES)]
     Env {
         /// Which agent
         #[arg(value_enum)]
@@ -128,6 +154,7 @@ pub(crate) enum GatewayCommand {
         shell: Shell,
     },
     /// Start a gateway and an agent that uses it, and end with the agent's exit code
+    #[command(after_help = RUN_EXAMPLES)]
     Run(LaunchArguments),
 }
 

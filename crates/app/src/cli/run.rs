@@ -4,15 +4,16 @@ use super::SettingFlags;
 use clap::Args;
 use std::path::PathBuf;
 
-const EXAMPLES: &str = "Examples:
+const EXAMPLES: &str = "A pipeline is run like a script: its commands are run as they stand. A model may write files or run
+commands only in steps that say so (`allow`), or where --allow does. Exit codes are those of
+`outlast --help`; 1 means that the run has failed.
+
+Examples:
   outlast run pipeline.yaml --input topic='retry storms'
   outlast run pipeline.yaml --check
   outlast run pipeline.yaml --plan
   outlast run --resume
-  outlast runs
-
-A pipeline is run like a script: its commands are run as they stand. A model may write files or run commands only in steps
-that say so (`allow`), or where --allow does. Exit codes are those of `outlast --help`; 1 means that the run has failed.";
+  outlast runs";
 
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]

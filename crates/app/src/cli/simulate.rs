@@ -6,13 +6,8 @@ use std::ops::Range;
 use std::path::PathBuf;
 use std::time::Duration;
 
-const SIMULATE_NOTES: &str = "Examples:
-  outlast simulate                          500 agents, 25 calls a second, 30 minutes of outage
-  outlast simulate --load 200 --outage 0    sustained overload
-  outlast simulate --store-down 15m..20m    the gate's store is lost in the outage
-  outlast simulate --policy standard --outage 4h --plot outage.svg
-
-Always compared: overnight behind the gate; each agent for itself with full jitter, 1 s
+const SIMULATE_NOTES: &str =
+    "Always compared: overnight behind the gate; each agent for itself with full jitter, 1 s
 doubled up to 60 s; overnight without the gate; and what client libraries do by default:
 2 retries, then the call is started again after 30 s.
 
@@ -26,7 +21,13 @@ Columns:
   goodput      what was accepted, for all that could have been, under overload
   fairness     Jain's index over the completed calls of the agents: 1 when all had the same
   wasted       tokens of calls that were refused
-  given up     calls that were given up, and started again by whoever runs the agent";
+  given up     calls that were given up, and started again by whoever runs the agent
+
+Examples:
+  outlast simulate                          # 500 agents, 25 calls a second, 30 minutes of outage
+  outlast simulate --load 200 --outage 0    # sustained overload
+  outlast simulate --store-down 15m..20m    # the gate's store is lost in the outage
+  outlast simulate --policy standard --outage 1h --plot outage.svg";
 
 #[derive(Debug, Args)]
 #[command(after_help = SIMULATE_NOTES)]

@@ -5,6 +5,7 @@ use super::place::{self, Running};
 use crate::cli::Which;
 use crate::exit::{Exit, Usage};
 use crate::output::print;
+use crate::working::Working;
 use crate::{home, runtime};
 use outlast_kernel::text;
 use serde_json::Value;
@@ -12,6 +13,7 @@ use std::path::Path;
 
 /// Has one request that waits, or all of them, try again at once.
 pub(super) fn retry_now(which: Which, typed: Option<&str>) -> anyhow::Result<Exit> {
+    let working = Working::on("asking the gateway");
     let woken = runtime::run(async {
         let home = home::path()?;
         let meant = place::meant(&home, which)?;
@@ -27,6 +29,7 @@ pub(super) fn retry_now(which: Which, typed: Option<&str>) -> anyhow::Result<Exi
         }
         Ok(woken)
     })?;
+    drop(working);
     match woken {
         0 => print("Nothing waits.\n"),
         1 => print("1 request tries again.\n"),
@@ -36,6 +39,7 @@ pub(super) fn retry_now(which: Which, typed: Option<&str>) -> anyhow::Result<Exi
 
 /// Ends one request that waits.
 pub(super) fn cancel(which: Which, typed: &str) -> anyhow::Result<Exit> {
+    let _working = Working::on("asking the gateway");
     runtime::run(async {
         let home = home::path()?;
         let meant = place::meant(&home, which)?;
@@ -71,6 +75,10 @@ async fn find<'a>(
             "no request `{shown}` waits; `outlast gateway status` shows those that do"
         ))
         .into()),
-        (Some(_), more) => Err(Usage(format!("`{shown}` fits {} requests", more + 1)).into()),
+        (Some(_), more) => Err(Usage(format!(
+            "`{shown}` fits {} requests; give more of the id",
+            more + 1
+        ))
+        .into()),
     }
 }

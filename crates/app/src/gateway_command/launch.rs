@@ -71,7 +71,10 @@ async fn launch(
         .args(typed)
         .envs(recipe.variables.into_iter().map(beside_own))
         .envs(without_proxy(|name| std::env::var(name).ok()));
-    let problem = || format!("cannot start `{}`", Path::new(name).display());
+    let problem = || {
+        let name = Path::new(name).display();
+        format!("cannot start `{name}`; it must be installed, and on the PATH")
+    };
     let child = command.spawn().with_context(problem)?;
     wait(child, signals).await
 }

@@ -4,6 +4,7 @@
 //! about. What clients and providers wrote is cleaned before it is shown.
 
 use crate::cli::LogForm;
+use crate::notice;
 use crate::run_view::{one_line, whole};
 use outlast_kernel::Timestamp;
 use outlast_kernel::time::{Span, millis};
@@ -17,10 +18,15 @@ use std::time::Duration;
 
 /// Who is told what happens.
 pub(super) fn sink(form: LogForm) -> io::Result<Arc<dyn Sink>> {
+    // What is being dealt with does not matter to whoever wants to hear little.
+    let least = match notice::is_quiet() {
+        true => Level::Error,
+        false => Level::Info,
+    };
     Ok(match form {
         LogForm::Off => Arc::new(()),
-        LogForm::Json => Arc::new(Lines::new(io::stderr(), Level::Info, log::json)?),
-        LogForm::Text => Arc::new(Lines::new(io::stderr(), Level::Info, short)?),
+        LogForm::Json => Arc::new(Lines::new(io::stderr(), least, log::json)?),
+        LogForm::Text => Arc::new(Lines::new(io::stderr(), least, short)?),
     })
 }
 

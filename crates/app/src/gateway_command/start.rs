@@ -113,16 +113,19 @@ fn unfindable(error: &dyn std::error::Error) {
 
 /// What is worth knowing of the file of waits.
 fn say(notice: Notice) {
-    complain(&match notice {
+    let warning = match notice {
+        Notice::Joined => {
+            return crate::notice::notice("Requests that wait are written down again.");
+        }
         Notice::Alone { why } => format!(
             "warning: requests that wait are not written down: {why}; they do not survive the gateway"
         ),
-        Notice::Joined => "Requests that wait are written down again.".to_owned(),
         Notice::Replaced { aside } => format!(
             "warning: the requests that waited are damaged; they are kept as {}, and a new file is begun",
             aside.display()
         ),
-    });
+    };
+    complain(&warning);
 }
 
 /// The file in our folder in which waits are written down. Where nobody could find the gateway again, in none.

@@ -7,6 +7,7 @@ use crate::cli::Which;
 use crate::exit::Exit;
 use crate::output::{print, safe_json};
 use crate::run_view::{cut, stdout_size};
+use crate::working::Working;
 use crate::{home, interrupt, runtime};
 use anyhow::Context;
 use outlast_server::gateway::control::Status;
@@ -32,7 +33,9 @@ pub(super) fn run(which: Which, form: Form) -> anyhow::Result<Exit> {
     let home = home::path()?;
     runtime::run(async {
         if !form.watch {
+            let working = Working::on("asking the gateway");
             let all = ask_all(&home, which).await?;
+            drop(working);
             return match form.json {
                 true => print(&json(&all)?),
                 false => print(&(lines(&all, columns())?.join("\n") + "\n")),

@@ -8,6 +8,7 @@ use crate::complain;
 use crate::exit::Exit;
 use crate::follow::TICK;
 use crate::interrupt::{Signal, Signals};
+use crate::notice;
 use crate::output::safe_json;
 use crate::run_view::{Painter, planned, stderr_size};
 use answers::Answers;
@@ -125,6 +126,9 @@ impl View {
         let stderr = std::io::stderr();
         let size = stderr.is_terminal().then_some(stderr_size as fn() -> _);
         let mut painter = Painter::new(stderr, size, runner.id());
+        if notice::is_quiet() {
+            painter = painter.quietly();
+        }
         painter.plan(planned(runner.pipeline()));
         painter.begin(runner.state());
         let is_attended = !json && Terminal::is_attended();

@@ -7,6 +7,7 @@ use super::live::{Asked, Countdown, LiveStep};
 use super::news::News;
 use super::words::{cut, one_line};
 use super::{Planned, Process, View};
+use crate::notice;
 use crate::progress::news;
 use outlast_agent::pipeline::entry::Entry;
 use outlast_agent::pipeline::state::Run;
@@ -34,6 +35,8 @@ pub(crate) struct Painter<Out: Write> {
     run: Run,
     live: BTreeMap<String, LiveStep>,
     process: Process,
+    /// Whether only what matters is said.
+    is_quiet: bool,
     /// What is painted just now.
     painted: Vec<String>,
 }
@@ -49,7 +52,17 @@ impl<Out: Write> Painter<Out> {
             run: Run::default(),
             live: BTreeMap::new(),
             process: Process::Runs,
+            is_quiet: false,
             painted: Vec::new(),
+        }
+    }
+
+    /// The same, with nothing said but what matters.
+    pub(crate) fn quietly(self) -> Self {
+        Self {
+            size: None,
+            is_quiet: true,
+            ..self
         }
     }
 
@@ -175,6 +188,9 @@ impl<Out: Write> Painter<Out> {
 
     /// Says something, above what is painted.
     pub(crate) fn print(&mut self, line: &str) {
+        if self.is_quiet && notice::is_news(line) {
+            return;
+        }
         let line = self.take_back() + &text::plain(line) + "\n";
         self.write(&line);
     }

@@ -1,10 +1,11 @@
 //! Removing runs for good, with the sessions of their steps and with what no other run has made.
 
 use super::find::{Home, said};
-use crate::config::duration;
-use crate::exit::{Exit, Usage};
+use crate::exit::Exit;
+use crate::notice::notice;
 use crate::run_command::files::{ARTIFACTS, MAIL, SCRATCH};
-use crate::{complain, settings};
+use crate::sessions_command::age_of;
+use crate::settings;
 use outlast_agent::pipeline::history;
 use outlast_agent::pipeline::mailbox::Mailbox;
 use outlast_engine::Clock;
@@ -25,7 +26,7 @@ pub(super) async fn delete(home: &Home, names: &[String]) -> anyhow::Result<Exit
     }
     for run in &found {
         remove(home, run).await?;
-        complain(&format!("Deleted {}.", run.id));
+        notice(&format!("Deleted {}.", run.id));
     }
     tidy(home).await?;
     Ok(Exit::Success)
@@ -33,8 +34,7 @@ pub(super) async fn delete(home: &Home, names: &[String]) -> anyhow::Result<Exit
 
 /// Removes all runs that ended, and in which nothing has happened for that long.
 pub(super) async fn delete_older(home: &Home, age: &str) -> anyhow::Result<Exit> {
-    let age = duration::parse(age)
-        .ok_or_else(|| Usage(format!("`{age}` is no duration; try 30d or 12h")))?;
+    let age = age_of(age)?;
     let now = settings::clock()?.now();
     let is_old = |run: &&Summary| {
         let is_over = run.open_turn.is_none() && run.state != State::InUse;
@@ -46,7 +46,7 @@ pub(super) async fn delete_older(home: &Home, age: &str) -> anyhow::Result<Exit>
         remove(home, run).await?;
     }
     tidy(home).await?;
-    complain(&format!("Deleted {}.", old.len()));
+    notice(&format!("Deleted {}.", old.len()));
     Ok(Exit::Success)
 }
 

@@ -37,7 +37,9 @@ impl Home {
     pub(super) async fn find(&self, name: &str) -> anyhow::Result<Summary> {
         // Every id begins with nothing: a variable that is not set would mean the only run that there is.
         if name.is_empty() {
-            return Err(Usage("the name of a run is empty".to_owned()).into());
+            return Err(
+                Usage("the name of a run is empty; `outlast runs` lists them".to_owned()).into(),
+            );
         }
         self.runs.summary(name).await.map_err(said)
     }
@@ -48,7 +50,7 @@ impl Home {
             return self.find(name).await;
         }
         let newest = self.runs.sessions().await?.into_iter().next();
-        Ok(newest.ok_or_else(|| Usage("there is no run yet".to_owned()))?)
+        Ok(newest.ok_or_else(|| Usage(super::NO_RUN.to_owned()))?)
     }
 
     /// A run and its entries.
@@ -69,7 +71,7 @@ fn existing(file: &Path) -> anyhow::Result<Option<Journal>> {
 }
 
 /// What the journal says, in the words of runs.
-pub(super) fn said(error: Error) -> anyhow::Error {
+pub(crate) fn said(error: Error) -> anyhow::Error {
     match error {
         Error::NoSuchSession { session } => Usage(format!(
             "there is no run {session}; `outlast runs` lists them"

@@ -6,6 +6,7 @@ use super::find::Home;
 use super::show::{asked, one_line};
 use crate::complain;
 use crate::exit::{Exit, Usage};
+use crate::notice::notice;
 use crate::run_command::files::MAIL;
 use crate::run_view::Asked;
 use outlast_agent::pipeline::history::Written;
@@ -48,7 +49,11 @@ pub(super) async fn retry_now(
 ) -> anyhow::Result<Exit> {
     let (summary, run, _) = open(home, name).await?;
     if let Some(step) = step.as_deref().filter(|step| !run.phase(step).is_active()) {
-        return Err(Usage(format!("step {step} is not under way")).into());
+        return Err(Usage(format!(
+            "step {step} is not under way; `outlast runs show {}` says what is",
+            summary.id
+        ))
+        .into());
     }
     post(home, &summary, &Letter::RetryNow { step })
 }
@@ -64,7 +69,11 @@ async fn open(home: &Home, name: &str) -> anyhow::Result<(Summary, Run, Vec<Writ
     let summary = home.find(name).await?;
     let (run, entries) = home.read(&summary.id).await?;
     match run.ended {
-        Some(_) => Err(Usage(format!("run {} is over", summary.id)).into()),
+        Some(_) => Err(Usage(format!(
+            "run {0} is over; `outlast runs show {0}` says how it ended",
+            summary.id
+        ))
+        .into()),
         None => Ok((summary, run, entries)),
     }
 }
@@ -83,8 +92,12 @@ fn gate(run: &Run, entries: &[Written], step: Option<&str>) -> Result<(String, A
     }
     match (asking.len(), step) {
         (1, _) => Ok(asking.swap_remove(0)),
-        (0, Some(step)) => Err(Usage(format!("step {step} asks nothing"))),
-        (0, None) => Err(Usage("the run asks nothing".to_owned())),
+        (0, Some(step)) => Err(Usage(format!(
+            "step {step} asks nothing; `outlast runs show` says what does"
+        ))),
+        (0, None) => Err(Usage(
+            "the run asks nothing; `outlast runs show` says what it does".to_owned(),
+        )),
         _ => {
             let names: Vec<&str> = asking.iter().map(|(id, _)| id.as_str()).collect();
             let names = names.join(", ");
@@ -97,7 +110,7 @@ fn post(home: &Home, summary: &Summary, letter: &Letter) -> anyhow::Result<Exit>
     let id = &summary.id;
     Mailbox::new(&home.folder.join(MAIL)).post(id, letter)?;
     match summary.state {
-        State::InUse => complain(&format!("Told run {id}.")),
+        State::InUse => notice(&format!("Told run {id}.")),
         State::Free | State::Abandoned => complain(&format!(
             "No process is at work on run {id}; `outlast run --resume {id}` carries it on, and is told."
         )),

@@ -2,8 +2,8 @@
 
 use super::NO_RUNS;
 use super::find::Home;
-use crate::complain;
 use crate::exit::Exit;
+use crate::notice::notice;
 use crate::output::{print, safe_json};
 use outlast_agent::pipeline::entry::{Entry, Outcome};
 use outlast_kernel::text;
@@ -22,7 +22,7 @@ pub(super) async fn list(home: &Home, json: bool) -> anyhow::Result<Exit> {
         return print(&safe_json(&json));
     }
     if runs.is_empty() {
-        complain(NO_RUNS);
+        notice(NO_RUNS);
         return Ok(Exit::Success);
     }
     let lines: String = runs.iter().map(line).collect();

@@ -9,9 +9,9 @@ use super::loader::Doing;
 use super::transcript::{Kind, Tone, ToolState};
 use crate::approval;
 use crate::cli::SessionChoice;
-use crate::complaints::{self, Taken};
 use crate::exit::Exit;
 use crate::interrupt::{Signal, Source};
+use crate::notice::{self, Taken};
 use outlast_engine::Clock;
 use outlast_kernel::{Timestamp, text};
 use std::io::{IsTerminal, Write};
@@ -48,7 +48,7 @@ pub(super) async fn run(
     let mut plain = Plain {
         chat: Chat::new(),
         driver: Driver::new(choice, clock),
-        complaints: complaints::take(),
+        complaints: notice::take(),
         lines: Some(BufReader::new(tokio::io::stdin()).lines()),
         is_attended: std::io::stdin().is_terminal(),
         written: 0,

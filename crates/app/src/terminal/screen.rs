@@ -10,9 +10,9 @@ use super::theme::Theme;
 use super::transcript::Tone;
 use super::view;
 use crate::cli::SessionChoice;
-use crate::complaints::{self, Taken};
 use crate::exit::Exit;
 use crate::interrupt::{Signal, Source};
+use crate::notice::{self, Taken};
 use crossterm::event::{Event, EventStream, MouseButton, MouseEventKind};
 use futures_util::StreamExt;
 use outlast_engine::Clock;
@@ -47,7 +47,7 @@ pub(super) async fn run(
         device: Device::take()?,
         theme: Theme::from_environment(no_color.as_deref()),
         chat: Chat::new(),
-        complaints: complaints::take(),
+        complaints: notice::take(),
         driver: Driver::new(choice, clock),
         drawn: Instant::now(),
         is_stale: true,

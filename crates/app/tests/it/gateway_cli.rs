@@ -8,17 +8,18 @@ use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
 
 const SETTINGS: &str = "home/outlast.toml";
-const ASKED: &str = r#"{"model":"m","max_tokens":9,"messages":[{"role":"user","content":"hi"}]}"#;
+pub(crate) const ASKED: &str =
+    r#"{"model":"m","max_tokens":9,"messages":[{"role":"user","content":"hi"}]}"#;
 
 /// A gateway, until it is dropped.
-struct Gateway<'a> {
+pub(crate) struct Gateway<'a> {
     outlast: &'a Outlast,
-    address: String,
+    pub(crate) address: String,
     child: Child,
 }
 
 impl<'a> Gateway<'a> {
-    fn start(outlast: &'a Outlast, arguments: &[&str]) -> Self {
+    pub(crate) fn start(outlast: &'a Outlast, arguments: &[&str]) -> Self {
         let arguments = [&["gateway", "--listen", "127.0.0.1:0"], arguments].concat();
         let mut child = outlast
             .command(&arguments)
@@ -48,7 +49,7 @@ impl<'a> Gateway<'a> {
     }
 
     /// A request that is on its way.
-    fn send(&self, body: &str) -> TcpStream {
+    pub(crate) fn send(&self, body: &str) -> TcpStream {
         let mut socket = TcpStream::connect(&self.address).unwrap();
         let head = format!(
             "POST /v1/messages HTTP/1.1\r\nhost: {}\r\nconnection: close\r\nx-api-key: k\r\ncontent-length: {}\r\n\r\n",
@@ -76,7 +77,7 @@ impl<'a> Gateway<'a> {
         serde_json::from_str(&ran.stdout).unwrap()
     }
 
-    fn wait_for_waiter(&self) -> String {
+    pub(crate) fn wait_for_waiter(&self) -> String {
         wait_for("request that waits", || self.waiting().is_some());
         self.waiting().unwrap()
     }

@@ -33,6 +33,8 @@ mod kills;
 #[cfg(target_os = "linux")]
 mod long_session;
 #[cfg(target_os = "linux")]
+mod manners;
+#[cfg(target_os = "linux")]
 mod mcp_door;
 mod mock_server;
 mod policies;

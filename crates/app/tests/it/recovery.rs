@@ -387,7 +387,10 @@ fn a_conversation_that_cannot_be_made_smaller_is_as_it_was() {
     let none = outlast.run(&["sessions", "compact", ID]);
     assert_eq!(
         (none.code, none.stderr.as_str()),
-        (2, "error: there is no session yet\n")
+        (
+            2,
+            "error: there is no session yet; `outlast -p \"…\"` begins one\n"
+        )
     );
     let new = outlast.run(&["-p", "/compact"]);
     assert_eq!(new.code, 2);

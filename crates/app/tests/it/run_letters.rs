@@ -33,7 +33,10 @@ fn a_gate_is_answered_from_another_process() {
             &["way", "--choice", "c"],
             "error: `c` is no answer to way; there are: a: This way, b: That way\n",
         ),
-        (&["publish"], "error: step publish asks nothing\n"),
+        (
+            &["publish"],
+            "error: step publish asks nothing; `outlast runs show` says what does\n",
+        ),
     ] {
         let ran = approve(arguments);
         assert_eq!((ran.code, ran.stderr.as_str()), (2, problem));
@@ -60,7 +63,10 @@ fn a_gate_is_answered_from_another_process() {
     let ran = approve(&[]);
     assert_eq!(
         (ran.code, ran.stderr),
-        (2, format!("error: run {id} is over\n"))
+        (
+            2,
+            format!("error: run {id} is over; `outlast runs show {id}` says how it ended\n")
+        )
     );
 }
 

@@ -187,7 +187,10 @@ fn without_a_run_there_is_nothing_to_show() {
     let ran = outlast.run(&["runs", "show"]);
     assert_eq!(
         (ran.code, ran.stderr.as_str()),
-        (2, "error: there is no run yet\n")
+        (
+            2,
+            "error: there is no run yet; `outlast run FILE` begins one\n"
+        )
     );
     assert!(!outlast.home().exists(), "looking makes nothing");
 }
@@ -344,7 +347,10 @@ fn what_cannot_be_found_is_said() {
             "0190",
             "error: 2 runs begin with `0190`; give more of the name\n",
         ),
-        ("", "error: the name of a run is empty\n"),
+        (
+            "",
+            "error: the name of a run is empty; `outlast runs` lists them\n",
+        ),
     ] {
         let ran = outlast.run(&["runs", "show", name]);
         assert_eq!((ran.code, ran.stderr.as_str()), (2, problem));

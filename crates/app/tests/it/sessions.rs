@@ -74,7 +74,10 @@ fn the_last_session_is_that_of_the_folder() {
     let none = ask("", &["-p", "x", "--continue"]);
     assert_eq!(
         (none.code, none.stderr.as_str()),
-        (2, "error: there is no session yet\n")
+        (
+            2,
+            "error: there is no session yet; `outlast -p \"…\"` begins one\n"
+        )
     );
     for text in ["first", "second"] {
         assert_eq!(ask("", &["-p", text, "--model", "ok"]).code, 0);
@@ -85,7 +88,7 @@ fn the_last_session_is_that_of_the_folder() {
     let said = outlast.anonymous(&none.stderr);
     assert_eq!(
         said,
-        "error: there is no session that began in FOLDER/elsewhere\n"
+        "error: there is no session that began in FOLDER/elsewhere; `outlast sessions list` shows all\n"
     );
     assert_eq!(ask("elsewhere", &["-p", "third", "--model", "ok"]).code, 0);
     assert_eq!(ask("", &["-p", "fourth", "--continue"]).code, 0);
@@ -105,7 +108,7 @@ fn a_name_that_fits_no_session_or_several_is_a_mistake_and_changes_nothing() {
         ),
         (
             "zz",
-            "there is no session zz; list the sessions to see what there is",
+            "there is no session zz; `outlast sessions list` shows all",
         ),
         ("", "the name of a session is empty"),
     ] {

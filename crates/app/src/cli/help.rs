@@ -1,0 +1,52 @@
+//! What stands below the options in the help of the whole command. The manual has the same sections on every page.
+//!
+//! A section is a line that ends with a colon, and indented lines below it; `Examples:` comes last. An example can be
+//! pasted into a shell as it stands, with its `# comment`.
+
+/// A contract: scripts rely on the numbers.
+pub(crate) const EXIT_CODES: &str = "Exit codes:
+  0    success
+  1    failed: trying again cannot help, the model refused or said nothing, or something is
+       wrong here
+  2    usage: the command line or a setting is wrong
+  3    budget spent: it could have passed, but retries or waiting were used up
+  4    answered, but the session could not be written down, or earlier sessions are damaged
+  130  cancelled (Ctrl-C); 129 and 143: hung up or terminated, `outlast resume` carries it on";
+
+pub(crate) const ENVIRONMENT: &str = "Environment:
+  OUTLAST_HOME        the folder where Outlast keeps everything
+                      (default: the platform's data folder)
+  OUTLAST_PROVIDER, OUTLAST_MODEL, OUTLAST_POLICY, OUTLAST_CA_FILE
+                      settings; those, and the keys, addresses and proxies of providers:
+                      see `outlast config show`
+  OUTLAST_TIME_SCALE  run the clock N times as fast, for tests and with the scripted provider only";
+
+pub(crate) const FILES: &str = "Files:
+  outlast.toml               the settings of a project, in its folder
+  OUTLAST_HOME/outlast.toml  the settings of the user
+  OUTLAST_HOME/sessions.db   what was said and done in sessions
+  OUTLAST_HOME/runs.db       the same of runs of pipelines, with steps.db and artifacts
+  OUTLAST_HOME/outlast.db    what is known of providers and accounts, for all processes of the user";
+
+const EXAMPLES: &str = "Examples:
+  outlast                                # a chat in the terminal
+  outlast --continue                     # the same, with the last session of this folder
+  outlast demo                           # an outage in ninety seconds, without a key
+  outlast -p \"Say hello\"                 # ask once; without a provider, the scripted one answers
+  outlast -p \"Say hello\" --model rate-limited:retry-after=2 --policy overnight
+  outlast -p - --json < prompt.txt
+  outlast -p \"Fix the failing test\" --allow write,bash --policy overnight
+  outlast -p \"And now the other one\" --continue
+  outlast -p \"Say hello\" --provider anthropic --model claude-sonnet-4-5 --fallback openai:gpt-5.1
+  outlast -p /compact --continue
+  outlast resume                         # after a crash, a reboot, a signal
+  outlast gateway run -- claude          # keep the agent that you have
+  outlast policy show overnight";
+
+/// Without arguments there is more to it than an option can say.
+const CHAT: &str = "Without arguments, `outlast` opens a chat in the terminal.";
+
+/// All of it.
+pub(super) fn below_options() -> String {
+    [CHAT, EXIT_CODES, ENVIRONMENT, FILES, EXAMPLES].join("\n\n")
+}

@@ -1,0 +1,132 @@
+//! How the command line behaves, for every command that there is: help, examples, completions, manual, errors, `--quiet`.
+//!
+//! What commands there are is read from what they say themselves, so that a new one is held to the same.
+
+mod completions;
+mod examples;
+mod manual;
+mod quiet;
+mod remedies;
+mod stage;
+mod terminal;
+
+use crate::support::Outlast;
+use std::collections::BTreeMap;
+
+/// Wide enough that nothing is wrapped.
+const WIDE: &str = "400";
+/// The most columns of a line of examples.
+const MOST_COLUMNS: usize = 110;
+
+/// A command by its names, such as `gateway`, `run`, and what its help says.
+struct Help {
+    names: Vec<String>,
+    text: String,
+}
+
+impl Help {
+    fn of(names: &[&str]) -> Self {
+        let outlast = Outlast::new();
+        let ran = outlast.run_with(&[names, &["--help"]].concat(), &[("COLUMNS", WIDE)]);
+        assert_eq!((ran.code, ran.stderr.as_str()), (0, ""), "{names:?}");
+        Self {
+            names: names.iter().map(|name| (*name).to_owned()).collect(),
+            text: ran.stdout,
+        }
+    }
+
+    /// With the command's own name before them.
+    fn title(&self) -> String {
+        let names = self.names.iter().map(String::as_str);
+        let names: Vec<&str> = std::iter::once("outlast").chain(names).collect();
+        names.join(" ")
+    }
+
+    /// The lines of a section, such as `Commands`, without their indentation.
+    fn section(&self, name: &str) -> Vec<&str> {
+        let lines = self.text.lines();
+        let mut lines = lines.skip_while(|line| line.strip_suffix(':') != Some(name));
+        lines.next();
+        let own = lines.take_while(|line| line.starts_with("  "));
+        own.map(str::trim).collect()
+    }
+
+    /// Those that are its own; the one that only prints help is not.
+    fn commands(&self) -> Vec<&str> {
+        let lines = self.section("Commands").into_iter();
+        let names = lines.filter_map(|line| line.split_whitespace().next());
+        names.filter(|name| *name != "help").collect()
+    }
+
+    fn examples(&self) -> Vec<&str> {
+        self.section("Examples")
+    }
+
+    /// Every option that it names, such as `--json`.
+    fn options(&self) -> Vec<&str> {
+        let lines = self.text.lines().map(str::trim_start);
+        let lines = lines.take_while(|line| *line != "Examples:");
+        let words = lines
+            .filter(|line| line.starts_with('-'))
+            .flat_map(|line| line.split([' ', ',']));
+        words.filter(|word| word.starts_with("--")).collect()
+    }
+}
+
+/// Every command, each before its own.
+fn all() -> Vec<Help> {
+    fn walk(help: Help, all: &mut Vec<Help>) {
+        let names: Vec<String> = help.commands().into_iter().map(str::to_owned).collect();
+        let before = help.names.clone();
+        all.push(help);
+        for name in names {
+            let names: Vec<&str> = before.iter().chain([&name]).map(String::as_str).collect();
+            walk(Help::of(&names), all);
+        }
+    }
+    let mut found = Vec::new();
+    walk(Help::of(&[]), &mut found);
+    found
+}
+
+#[test]
+fn every_help_ends_with_examples() {
+    let all = all();
+    assert!(all.len() > 35, "{} commands", all.len());
+    for help in &all {
+        let title = help.title();
+        let examples = help.examples();
+        assert!(!examples.is_empty(), "{title} has no examples");
+        let last = help.text.trim_end().lines().last().map(str::trim);
+        let is_last = last == examples.last().copied();
+        assert!(is_last, "{title}: the examples do not come last");
+        for example in examples {
+            assert!(example.contains("outlast") || example.starts_with("curl "));
+            let columns = example.chars().count() + 2;
+            assert!(columns <= MOST_COLUMNS, "{title}: {example}");
+        }
+    }
+}
+
+#[test]
+fn every_help_is_as_it_was_meant() {
+    let mut families: BTreeMap<String, String> = BTreeMap::new();
+    for help in all() {
+        let family = help.names.first().map_or("outlast", String::as_str);
+        let names: Vec<&str> = help.names.iter().map(String::as_str).collect();
+        // As it is where nobody says how wide a terminal is.
+        let shown = Outlast::new().run(&[&names, &["--help"][..]].concat());
+        let text = format!("$ {} --help\n{}\n", help.title(), shown.stdout);
+        *families.entry(family.to_owned()).or_default() += &text;
+    }
+    for (family, text) in families {
+        insta::assert_snapshot!(format!("help_{family}"), text);
+    }
+}
+
+#[test]
+fn the_short_help_has_the_examples_too() {
+    let short = Outlast::new().run(&["gateway", "-h"]);
+    assert_eq!(short.code, 0);
+    assert!(short.stdout.contains("\nExamples:\n"), "{}", short.stdout);
+}

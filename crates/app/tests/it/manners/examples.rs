@@ -1,0 +1,188 @@
+//! Every example of every help, run as it stands.
+//!
+//! What an example needs to be there is found by how it begins. Where it names a port, an id or an address, it is given
+//! the real one.
+
+use super::stage::{Running, Stage};
+use super::{Help, all};
+use std::process::Stdio;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// How many commands have their examples run at the same time.
+const AT_ONCE: usize = 4;
+
+/// The chat needs a person: it is driven in the tests of the terminal.
+const DRIVEN_ELSEWHERE: [&str; 2] = ["outlast", "outlast --continue"];
+
+/// What there must be before an example is run, and how it ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Scene {
+    /// A folder with files.
+    Plain,
+    Session,
+    InterruptedSession,
+    Run,
+    InterruptedRun,
+    /// A run in which a step waits and another one asks.
+    OpenRun,
+    /// A gateway at which a request waits.
+    Gateway,
+    /// It serves until a signal ends it, and ends well.
+    Serves,
+    /// It looks again and again, at a gateway, until Ctrl-C.
+    Watches,
+}
+
+/// The first that an example begins with counts.
+const SCENES: [(&str, Scene); 18] = [
+    ("outlast sessions", Scene::Session),
+    (
+        "outlast -p \"And now the other one\" --continue",
+        Scene::Session,
+    ),
+    ("outlast -p /compact", Scene::Session),
+    ("outlast rpc --mode native --continue", Scene::Session),
+    ("outlast resume", Scene::InterruptedSession),
+    ("outlast run --resume", Scene::InterruptedRun),
+    ("outlast runs approve", Scene::OpenRun),
+    ("outlast runs retry-now", Scene::OpenRun),
+    ("outlast runs cancel", Scene::OpenRun),
+    ("outlast runs", Scene::Run),
+    ("outlast gateway status --watch", Scene::Watches),
+    ("outlast gateway status", Scene::Gateway),
+    ("outlast gateway retry-now", Scene::Gateway),
+    ("outlast gateway cancel", Scene::Gateway),
+    ("outlast gateway env", Scene::Gateway),
+    ("outlast gateway run", Scene::Plain),
+    ("outlast gateway", Scene::Serves),
+    ("outlast mock", Scene::Serves),
+];
+
+impl Scene {
+    fn of(example: &str) -> Self {
+        let inner = example.strip_prefix("eval \"$(").unwrap_or(example);
+        let found = SCENES.iter().find(|(begin, _)| inner.starts_with(begin));
+        found.map_or(Self::Plain, |(_, scene)| *scene)
+    }
+}
+
+/// An example without its comment.
+fn command(example: &str) -> &str {
+    example.split("  #").next().unwrap_or(example).trim()
+}
+
+/// Runs one to its end, and says how that was and what was said to stderr.
+fn play(stage: &Stage, example: &str) -> (i32, String) {
+    let to_provider = |line: &str| {
+        line.replace("http://localhost:11434", &stage.provider.url())
+            .replace("127.0.0.1:8787", &stage.provider.address)
+    };
+    let run = |line: &str| {
+        let ran = stage.run(&to_provider(line));
+        (ran.code, ran.stderr)
+    };
+    match Scene::of(example) {
+        Scene::Plain => run(example),
+        Scene::Session => {
+            stage.finished_session();
+            run(&example.replace("01a1", &stage.newest("sessions")))
+        }
+        Scene::InterruptedSession => {
+            stage.interrupted_session();
+            run(&example.replace("01a1", &stage.newest("sessions")))
+        }
+        Scene::Run => {
+            stage.finished_run();
+            run(&example.replace("01a1", &stage.newest("runs")))
+        }
+        Scene::InterruptedRun => {
+            stage.interrupted_run();
+            run(example)
+        }
+        Scene::OpenRun => {
+            let _run = stage.open_run();
+            run(&example.replace("01a1", &stage.newest("runs")))
+        }
+        Scene::Gateway => {
+            let (gateway, id, _request) = stage.gateway();
+            let port = gateway.address.rsplit(':').next().unwrap();
+            run(&example.replace("3f2a", &id).replace("4180", port))
+        }
+        Scene::Serves => {
+            let line = example.replace("outlast mock", "outlast mock --listen 127.0.0.1:0");
+            until_signalled(stage, &line, ("listening on", "-TERM"))
+        }
+        Scene::Watches => {
+            let _gateway = stage.gateway();
+            until_signalled(stage, example, ("127.0.0.1", "-INT"))
+        }
+    }
+}
+
+/// Runs what would not end by itself until it says something, then ends it.
+fn until_signalled(
+    stage: &Stage,
+    line: &str,
+    (says, signal): (&'static str, &str),
+) -> (i32, String) {
+    let mut shell = stage.shell(&format!("exec {line}"));
+    let child = shell.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+    let mut running = Running(child.unwrap());
+    running.wait_for_stdout(says);
+    running.signal(signal);
+    let mut said = String::new();
+    let stderr = running.0.stderr.as_mut().unwrap();
+    std::io::Read::read_to_string(stderr, &mut said).unwrap();
+    (running.0.wait().unwrap().code().unwrap_or(-1), said)
+}
+
+/// The examples of a command, one after the other.
+fn play_all(help: &Help) -> Vec<String> {
+    let stage = Stage::new();
+    let examples = help.examples().into_iter().map(command);
+    let played = examples.filter(|example| !DRIVEN_ELSEWHERE.contains(example));
+    let failed = played.filter_map(|example| {
+        let (code, said) = play(&stage, example);
+        // Nothing is wrong with what is held up as an example.
+        let is_well = code == 0 && !said.contains("error:") && !said.contains("warning:");
+        (!is_well).then(|| format!("$ {example}\nexit {code}\n{said}"))
+    });
+    failed.collect()
+}
+
+#[test]
+fn every_example_runs_as_it_stands() {
+    let helps = all();
+    let next = AtomicUsize::new(0);
+    let work = || {
+        let mut failed = Vec::new();
+        while let Some(help) = helps.get(next.fetch_add(1, Ordering::Relaxed)) {
+            failed.extend(play_all(help));
+        }
+        failed
+    };
+    let failed: Vec<String> = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..AT_ONCE).map(|_| scope.spawn(work)).collect();
+        let ended = threads
+            .into_iter()
+            .flat_map(|thread| thread.join().unwrap());
+        ended.collect()
+    });
+    assert!(failed.is_empty(), "{}", failed.join("\n"));
+}
+
+#[test]
+fn what_is_known_of_examples_is_about_some() {
+    let helps = all();
+    let all: Vec<&str> = helps
+        .iter()
+        .flat_map(|help| help.examples())
+        .map(command)
+        .collect();
+    for (begin, _) in SCENES {
+        assert!(all.iter().any(|one| one.contains(begin)), "{begin}");
+    }
+    for one in DRIVEN_ELSEWHERE {
+        assert!(all.contains(&one), "{one}");
+    }
+}
