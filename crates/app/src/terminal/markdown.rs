@@ -5,10 +5,12 @@
 //! Text that is still arriving can be shown at any moment: blocks that are finished do not change when more of it comes.
 //! Not here: colours (see `theme`), breaking lines (see `wrap`) and the languages of code (see `highlight`).
 
+mod draw;
 mod inline;
 mod nesting;
 mod table;
 
+use draw::styled;
 use inline::{Inline, Target};
 use nesting::{Kind, Nesting};
 use outlast_kernel::text::plain;
@@ -18,13 +20,10 @@ use ratatui::text::{Line, Span};
 use std::ops::Range;
 use table::Table;
 
-use super::highlight::Highlighter;
 use super::theme::Theme;
-use super::wrap::{Indent, wrapped};
 
 const BULLET: &str = "• ";
 const QUOTE_BAR: &str = "│ ";
-const CODE_INDENT: &str = "  ";
 
 pub(crate) fn lines(text: &str, width: u16, theme: &Theme) -> Vec<Line<'static>> {
     if width == 0 {
@@ -346,95 +345,6 @@ impl Page<'_> {
     }
 }
 
-// --- impl Page: drawing ---
-
-impl Page<'_> {
-    fn end_block(&mut self) {
-        match std::mem::replace(&mut self.block, Block::None) {
-            Block::None => {}
-            Block::Text => self.draw_text(),
-            Block::Heading(level) => self.draw_heading(level),
-            Block::Unsettled(underline) => {
-                self.inline.push(&format!("\n{underline}"));
-                self.inline.close();
-                self.draw_text();
-            }
-            Block::Code { language, code } => {
-                let code = without_unfinished_fence(&language, &code);
-                self.draw_code(&language.unwrap_or_default(), code);
-            }
-            Block::Html(html) => {
-                for line in html.lines() {
-                    let line = styled(plain(line), self.theme.text);
-                    self.draw(line);
-                }
-            }
-            Block::Table(table) => {
-                let room = usize::from(self.width) - self.nesting.columns();
-                let room = u16::try_from(room).unwrap_or(u16::MAX);
-                for line in table.lines(room, self.theme) {
-                    self.draw(line);
-                }
-            }
-        }
-    }
-
-    fn draw_text(&mut self) {
-        if self.inline.is_blank() {
-            self.inline.take();
-            return;
-        }
-        let line = Line::from(self.inline.take());
-        self.draw(line);
-        self.follows = Follows::Text;
-    }
-
-    /// With its marks, so that levels differ without colours as well.
-    fn draw_heading(&mut self, level: HeadingLevel) {
-        self.inline.close();
-        let marks = "#".repeat(level as usize) + " ";
-        let mut indent = self.nesting.indent();
-        indent.later.push(Span::raw(" ".repeat(marks.len())));
-        indent.first.push(Span::styled(marks, self.theme.heading));
-        let line = Line::from(self.inline.take());
-        self.draw_within(line, &indent);
-    }
-
-    fn draw_code(&mut self, language: &str, code: &str) {
-        if !language.is_empty() {
-            let line = styled(language, self.theme.faint);
-            self.draw_code_line(line);
-        }
-        let mut highlighter = Highlighter::new(language, self.theme);
-        for line in code.lines() {
-            let spans = highlighter.line(&plain(line));
-            self.draw_code_line(Line::from(spans));
-        }
-    }
-
-    fn draw_code_line(&mut self, line: Line<'static>) {
-        let mut indent = self.nesting.indent();
-        indent.first.push(Span::raw(CODE_INDENT));
-        indent.later.push(Span::raw(CODE_INDENT));
-        self.draw_within(line, &indent);
-    }
-
-    fn draw(&mut self, line: Line<'static>) {
-        let indent = self.nesting.indent();
-        self.draw_within(line, &indent);
-    }
-
-    fn draw_within(&mut self, mut line: Line<'static>, indent: &Indent) {
-        line.spans.splice(0..0, self.nesting.take_homeless());
-        self.lines.extend(wrapped(&line, self.width, indent));
-        self.follows = Follows::Other;
-    }
-}
-
-fn styled(text: impl Into<String>, style: Style) -> Line<'static> {
-    Line::from(Span::styled(text.into(), style))
-}
-
 fn language(kind: &CodeBlockKind<'_>) -> Option<String> {
     let CodeBlockKind::Fenced(info) = kind else {
         return None;
@@ -442,18 +352,6 @@ fn language(kind: &CodeBlockKind<'_>) -> Option<String> {
     let end = [' ', '\t', ',', '{'];
     let name = info.trim_start().split(end).next().unwrap_or_default();
     Some(plain(name).into_owned())
-}
-
-/// Text that is still arriving can end in the middle of a closing fence, which is not code.
-fn without_unfinished_fence<'a>(fence: &Option<String>, code: &'a str) -> &'a str {
-    let (before, last) = code.rsplit_once('\n').unwrap_or(("", code));
-    let ticks =
-        !last.is_empty() && (last.bytes().all(|b| b == b'`') || last == "~" || last == "~~");
-    if fence.is_some() && ticks {
-        before
-    } else {
-        code
-    }
 }
 
 fn is_line_break(html: &CowStr<'_>) -> bool {

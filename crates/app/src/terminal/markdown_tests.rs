@@ -126,6 +126,11 @@ fn lists_are_as_dense_as_they_were_written() {
 }
 
 #[test]
+fn an_escape_is_gone_as_a_whole_before_markup_could_divide_it() {
+    assert_eq!(text("\u{1b}]0;*ti* tle\u{7}text", 80), ["text"]);
+}
+
+#[test]
 fn an_entity_cannot_smuggle_an_escape() {
     let source = "a&#27;[31mb &#x9b;1m &#x202e;c [x](y&#27;]0;z) `&#27;`\n\n```a&#27;b\n&#27;\n```";
     for line in text(source, 80) {
@@ -201,13 +206,29 @@ fn a_thousand_levels_leave_room_for_text_and_the_stack_alone() {
 }
 
 #[test]
-fn a_long_header_is_not_repeated_in_full_for_every_row() {
-    let source = format!(
-        "| {} |\n|---|\n{}",
-        "long ".repeat(2_000),
-        "| x\n".repeat(2_000)
+fn nesting_takes_half_of_the_width_at_most() {
+    let quotes = text(&("> ".repeat(1_000) + "text"), 20);
+    assert_eq!(quotes, ["│ ".repeat(5) + "text"]);
+    let items = text(&("- ".repeat(8) + "text that goes on"), 20);
+    let bullets = "• ".repeat(8);
+    let blanks = " ".repeat(10);
+    assert_eq!(
+        items,
+        [
+            bullets + "text",
+            format!("{blanks}that goes"),
+            format!("{blanks}on")
+        ]
     );
-    let narrow: usize = text(&source, 7).iter().map(String::len).sum();
+}
+
+#[test]
+fn a_long_header_is_not_repeated_in_full_for_every_row() {
+    let long = "long ".repeat(1_000);
+    let header = format!("| {long} | {long} | c |\n|---|---|---|\n");
+    let source = header + &"| x\n".repeat(2_000);
+    let narrow: usize = text(&source, 20).iter().map(String::len).sum();
+    assert!(text(&source, 20).concat().contains(": x"));
     assert!(narrow < 10 * source.len(), "{narrow} bytes");
 }
 
@@ -293,7 +314,7 @@ proptest! {
     }
 
     #[test]
-    fn a_text_full_of_escapes_is_shown_without_them(source in "([\u{1b}\u{9b}\u{7}\u{8}\r\\[\\]0-9;mHJ a*`>|-]|&#27;){0,80}") {
+    fn a_text_full_of_escapes_is_shown_without_them(source in "([\u{1b}\u{9b}\u{202e}\u{2066}\u{7}\u{8}\r\\[\\]0-9;mHJ a*`>|-]|&#27;){0,80}") {
         holds(&source, 60)?;
     }
 
