@@ -94,6 +94,12 @@ mod simulate;
 mod support;
 #[cfg(unix)]
 mod ten_sessions;
+#[cfg(target_os = "linux")]
+mod terminal_driver;
+#[cfg(target_os = "linux")]
+mod terminal_resize;
+#[cfg(target_os = "linux")]
+mod terminal_retry;
 #[cfg(unix)]
 mod tools_door;
 mod trust;

@@ -1,0 +1,258 @@
+//! A terminal that the chat believes in: a pane of tmux, with keys that are pressed and a screen that is read.
+//!
+//! Each pane has a server of its own, whose socket is in a folder of its own; both are gone when it is dropped.
+//! Nothing here waits for luck: whoever wants to see something says what, and is shown the last screen if it never comes.
+
+use crate::support::Outlast;
+use std::cell::RefCell;
+use std::ffi::OsStr;
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+
+/// For a busy machine: what comes at all comes far sooner.
+const LIMIT: Duration = Duration::from_secs(30);
+const GLANCE: Duration = Duration::from_millis(20);
+pub(crate) const USUAL: (u16, u16) = (80, 24);
+
+pub(crate) struct Pane {
+    socket: TempDir,
+    /// The folder that is not named in what is shown.
+    folder: PathBuf,
+}
+
+impl Pane {
+    /// A chat on a screen of the usual size.
+    pub(crate) fn chat(outlast: &Outlast, arguments: &[&str]) -> Self {
+        Self::of(&outlast.command(arguments), USUAL)
+    }
+
+    /// A shell that tells a prompt from what it runs.
+    pub(crate) fn shell(outlast: &Outlast, shell: &[&str]) -> Self {
+        let mut command = outlast.command(&[]);
+        let variables: Vec<_> = command
+            .get_envs()
+            .filter_map(|(name, value)| Some((name.to_owned(), value?.to_owned())))
+            .collect();
+        command = Command::new(shell[0]);
+        command.args(&shell[1..]).current_dir(outlast.folder.path());
+        command.envs(variables).env("PS1", "ready> ");
+        let pane = Self::of(&command, USUAL);
+        pane.wait_for("the shell", |screen| screen.contains("ready>"));
+        pane
+    }
+
+    /// Any command; its environment is what it was given, and what a terminal adds to it.
+    pub(crate) fn of(command: &Command, (width, height): (u16, u16)) -> Self {
+        let folder = command.get_current_dir().unwrap().to_owned();
+        let pane = Self {
+            socket: TempDir::new().unwrap(),
+            folder,
+        };
+        let size = [width.to_string(), height.to_string()];
+        let mut start = pane.tmux(&["-f", "/dev/null"]);
+        start.args(["set-option", "-g", "remain-on-exit", "on", ";"]);
+        start.args(["set-option", "-g", "status", "off", ";"]);
+        start.args(["new-session", "-d", "-x", &size[0], "-y", &size[1], "-c"]);
+        start
+            .arg(&pane.folder)
+            .args(["env", "-i", "LC_ALL=C.UTF-8"]);
+        let path = std::env::var("PATH").unwrap();
+        start.args([format!("PATH={path}"), "TERM=screen-256color".to_owned()]);
+        for (name, value) in command.get_envs() {
+            let assigned = [name, value.unwrap_or_default()].join(OsStr::new("="));
+            start.arg(assigned);
+        }
+        start.arg(command.get_program()).args(command.get_args());
+        assert!(start.status().unwrap().success(), "tmux does not start");
+        pane
+    }
+
+    fn tmux(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new("tmux");
+        command.arg("-u").arg("-S");
+        command.arg(self.socket.path().join("socket"));
+        command.args(arguments).env_clear();
+        command.env("PATH", std::env::var_os("PATH").unwrap());
+        command.env("LC_ALL", "C.UTF-8").env("SHELL", "/bin/sh");
+        command
+    }
+
+    fn asked(&self, arguments: &[&str]) -> String {
+        let output = self.tmux(arguments).output().unwrap();
+        let complaint = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{arguments:?}: {complaint}");
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    // --- What is done ---
+
+    /// Presses keys, by the names that tmux gives them.
+    pub(crate) fn press(&self, keys: &[&str]) {
+        self.asked(&[&["send-keys"], keys].concat());
+    }
+
+    /// Types letters.
+    pub(crate) fn write(&self, text: &str) {
+        // At the end of an argument it would end the command.
+        let text = match text.strip_suffix(';') {
+            Some(rest) => format!("{rest}\\;"),
+            None => text.to_owned(),
+        };
+        self.asked(&["send-keys", "-l", "--", &text]);
+    }
+
+    /// Types letters, and Enter when they are there.
+    pub(crate) fn say(&self, text: &str) {
+        self.write(text);
+        self.press(&["Enter"]);
+    }
+
+    /// Pastes as a terminal does that was asked to say where a paste begins and ends.
+    pub(crate) fn paste(&self, text: &str) {
+        let mut load = self.tmux(&["load-buffer", "-"]);
+        let mut load = load.stdin(Stdio::piped()).spawn().unwrap();
+        let mut stdin = load.stdin.take().unwrap();
+        stdin.write_all(text.as_bytes()).unwrap();
+        drop(stdin);
+        assert!(load.wait().unwrap().success());
+        self.asked(&["paste-buffer", "-p", "-d"]);
+    }
+
+    pub(crate) fn resize(&self, (width, height): (u16, u16)) {
+        let size = [width.to_string(), height.to_string()];
+        self.asked(&["resize-window", "-x", &size[0], "-y", &size[1]]);
+    }
+
+    /// The process that the pane was made for.
+    pub(crate) fn process(&self) -> String {
+        self.tells("#{pane_pid}")
+    }
+
+    pub(crate) fn signal(&self, signal: &str) {
+        let sent = Command::new("kill")
+            .args([signal, &self.process()])
+            .status();
+        assert!(sent.unwrap().success());
+    }
+
+    // --- What is seen ---
+
+    pub(crate) fn screen(&self) -> String {
+        self.asked(&["capture-pane", "-p"])
+    }
+
+    /// The screen with its colours.
+    pub(crate) fn coloured(&self) -> String {
+        self.asked(&["capture-pane", "-p", "-e"])
+    }
+
+    /// What tmux knows of the pane.
+    pub(crate) fn tells(&self, format: &str) -> String {
+        let told = self.asked(&["display-message", "-p", format]);
+        told.trim_end().to_owned()
+    }
+
+    /// Waits until the screen is like this, and stands still but for a countdown.
+    pub(crate) fn wait_for(&self, what: &str, is_there: impl Fn(&str) -> bool) -> String {
+        let before = RefCell::default();
+        self.moving(what, |screen| {
+            let before = before.replace(still(screen));
+            is_there(screen) && before == still(screen)
+        })
+    }
+
+    /// Waits until the screen is like this, whether or not it goes on changing.
+    pub(crate) fn moving(&self, what: &str, is_there: impl Fn(&str) -> bool) -> String {
+        let start = Instant::now();
+        loop {
+            let screen = self.screen();
+            if is_there(&screen) {
+                return screen;
+            }
+            let waited = start.elapsed();
+            assert!(waited < LIMIT, "no {what} after {waited:?}:\n{screen}");
+            std::thread::sleep(GLANCE);
+        }
+    }
+
+    /// Waits until the screen shows that text, on however many lines.
+    pub(crate) fn sees(&self, text: &str) -> String {
+        self.wait_for(text, |screen| flat(screen).contains(text))
+    }
+
+    /// Waits until nothing is being done and nothing is written.
+    pub(crate) fn is_ready(&self) -> String {
+        self.wait_for("empty editor", is_ready)
+    }
+
+    /// Waits for the end of a scripted answer that repeats what was said.
+    pub(crate) fn is_answered(&self, said: &str) -> String {
+        let end = format!("You said: {said}");
+        self.wait_for(&end, |screen| {
+            flat(screen).contains(&end) && !screen.contains("(esc to ")
+        })
+    }
+
+    /// Waits for the end of the process; the answer is the code that it ended with.
+    pub(crate) fn ended(&self) -> String {
+        let start = Instant::now();
+        while self.tells("#{pane_dead}") != "1" {
+            assert!(start.elapsed() < LIMIT, "no end:\n{}", self.screen());
+            std::thread::sleep(GLANCE);
+        }
+        self.tells("#{pane_dead_status}#{?pane_dead_signal,signal ,}#{pane_dead_signal}")
+    }
+
+    /// A screen as it is every time: without the folder, which takes part in how long a prompt is, and with no number in
+    /// its countdown.
+    pub(crate) fn shown(&self, screen: &str) -> String {
+        let folder = format!(" · {}", self.folder.display());
+        let screen = still(screen).replace(&folder, "");
+        let lines = screen
+            .lines()
+            .map(|line| match line.split_once(" tokens · ") {
+                Some((before, after)) => {
+                    let before = before.trim_end_matches(|c: char| c.is_ascii_digit());
+                    format!("{before}N tokens · {after}")
+                }
+                None => line.to_owned(),
+            });
+        lines.collect::<Vec<_>>().join("\n").trim_end().to_owned()
+    }
+}
+
+impl Drop for Pane {
+    fn drop(&mut self) {
+        self.tmux(&["kill-server"]).output().ok();
+    }
+}
+
+fn is_ready(screen: &str) -> bool {
+    let is_busy = screen.contains("(esc to ") || screen.contains("Starting…");
+    !is_busy && screen.lines().any(|line| line == "›")
+}
+
+/// The words of a screen, wherever its lines end.
+pub(crate) fn flat(screen: &str) -> String {
+    screen.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// The seconds that a countdown shows.
+pub(crate) fn countdown(screen: &str) -> Option<u64> {
+    let screen = flat(screen);
+    let (_, rest) = screen.split_once("Retrying (")?;
+    let (_, rest) = rest.split_once(") in ")?;
+    let (seconds, _) = rest.split_once("s… (esc to cancel)")?;
+    seconds.parse().ok()
+}
+
+/// A screen with no number in its countdown.
+fn still(screen: &str) -> String {
+    match countdown(screen) {
+        Some(seconds) => screen.replacen(&format!("{seconds}s…"), "Ns…", 1),
+        None => screen.to_owned(),
+    }
+}

@@ -1,0 +1,166 @@
+//! A retry in the chat: how it is told, cancelled, hastened, and how it ends.
+
+use crate::support::Outlast;
+use crate::terminal_driver::{Pane, countdown};
+
+/// A chat whose clock goes as the one on the wall does, so that a wait is there to be looked at.
+fn in_real_time() -> Outlast {
+    Outlast {
+        scale: "1",
+        ..Outlast::new()
+    }
+}
+
+/// The same, where each retry is waited for that long.
+fn with_delay(seconds: u64) -> Outlast {
+    let outlast = in_real_time();
+    let settings = format!("[retry]\nbase_delay_ms = {}\n", seconds * 1000);
+    outlast.write("home/outlast.toml", settings);
+    outlast
+}
+
+#[test]
+fn the_loader_counts_down_and_attempts_are_numbered() {
+    let outlast = with_delay(3);
+    let pane = Pane::chat(&outlast, &["--model", "overloaded:9"]);
+    insta::assert_snapshot!("ready", pane.shown(&pane.is_ready()));
+    pane.say("Say hello");
+    let first = pane.sees("Retrying (1/3) in ");
+    let left = countdown(&first).unwrap();
+    let words = format!("\nRetrying (1/3) in {left}s… (esc to cancel) · r retries now\n");
+    assert!(left <= 3 && first.contains(&words), "{first}");
+    insta::assert_snapshot!("first_retry", pane.shown(&first));
+    let second = pane.sees("Retrying (2/3) in ");
+    insta::assert_snapshot!("second_retry", pane.shown(&second));
+    let left = countdown(&second).unwrap();
+    pane.wait_for("a countdown that moves", |screen| {
+        screen.contains("(2/3)") && countdown(screen).is_some_and(|later| later < left)
+    });
+    // The rest of it need not be waited for.
+    pane.press(&["r"]);
+    pane.sees("Retrying (3/3) in ");
+}
+
+#[test]
+fn esc_cancels_the_retry_and_nothing_else() {
+    let outlast = with_delay(30);
+    let pane = Pane::chat(&outlast, &["--model", "overloaded:1+stall:3+ok"]);
+    pane.is_ready();
+    pane.say("Say hello");
+    pane.sees("Retrying (1/3) in ");
+    pane.write("a draft");
+    pane.sees("› a draft");
+    pane.press(&["Escape"]);
+    let cancelled = pane.wait_for("an end of the retry", |screen| {
+        screen.contains("\nRetry failed after 1 attempts: Retry cancelled\n")
+            && !screen.contains("(esc to ")
+    });
+    insta::assert_snapshot!("cancelled", pane.shown(&cancelled));
+
+    // The draft can be sent, and Esc means what it always meant.
+    pane.press(&["Enter"]);
+    pane.wait_for("the beginning of an answer", |screen| {
+        screen.contains("Hello from") && screen.contains("(esc to interrupt)")
+    });
+    pane.press(&["Escape"]);
+    let interrupted = pane.sees("Interrupted.");
+    assert!(!interrupted.contains("(esc to "), "{interrupted}");
+    insta::assert_snapshot!("interrupted", pane.shown(&interrupted));
+
+    // And when there is nothing to interrupt it goes to the end.
+    pane.resize((80, 12));
+    pane.write("third");
+    pane.press(&["PageUp"]);
+    pane.sees("more below");
+    pane.press(&["Escape"]);
+    pane.wait_for("the end", |screen| !screen.contains("more below"));
+    pane.press(&["Enter"]);
+    pane.is_answered("third");
+}
+
+#[test]
+fn esc_interrupts_a_tool() {
+    let outlast = in_real_time();
+    let arguments = ["--model", "ok:agent,times=always", "--allow", "bash"];
+    let pane = Pane::chat(&outlast, &arguments);
+    pane.is_ready();
+    pane.say(r#"call bash {"command":"touch started; sleep 1000"}"#);
+    pane.wait_for("the tool", |_| {
+        outlast.folder.path().join("started").exists()
+    });
+    pane.press(&["Escape"]);
+    pane.sees("Interrupted.");
+    pane.is_ready();
+    pane.say("say still here");
+    pane.wait_for("an answer", |screen| screen.contains("\nstill here\n"));
+}
+
+#[test]
+fn r_retries_now_and_is_a_letter_while_something_is_written() {
+    let outlast = with_delay(200);
+    let pane = Pane::chat(&outlast, &["--model", "overloaded:1"]);
+    pane.is_ready();
+    pane.say("Say hello");
+    pane.sees("Retrying (1/3) in 200s… (esc to cancel)");
+    pane.write("wor");
+    let written = pane.sees("› wor");
+    assert_eq!(countdown(&written).map(|left| left > 100), Some(true));
+    pane.press(&["BSpace", "BSpace", "BSpace"]);
+    pane.wait_for("an empty editor", |screen| screen.contains("\n›\n"));
+    pane.press(&["r"]);
+    let answered = pane.is_answered("Say hello");
+    insta::assert_snapshot!("retried_now", pane.shown(&answered));
+}
+
+#[test]
+fn slash_retry_hastens_a_wait_and_tries_a_failed_turn_again() {
+    let outlast = with_delay(200);
+    let pane = Pane::chat(&outlast, &["--model", "overloaded:2"]);
+    pane.is_ready();
+    pane.say("Say hello");
+    pane.sees("Retrying (1/3) in 200s… (esc to cancel)");
+    pane.say("/retry");
+    pane.sees("Retrying (2/3) in 400s… (esc to cancel)");
+    pane.press(&["Escape"]);
+    pane.sees("Retry cancelled");
+    pane.say("/retry");
+    let answered = pane.is_answered("Say hello");
+    assert_eq!(answered.matches("› Say hello").count(), 1, "{answered}");
+    insta::assert_snapshot!("tried_again", pane.shown(&answered));
+    pane.say("/retry");
+    pane.sees("There is nothing to try again.");
+}
+
+#[test]
+fn when_all_retries_fail_the_last_error_is_told() {
+    let outlast = Outlast::new();
+    let pane = Pane::chat(&outlast, &["--model", "overloaded:9"]);
+    pane.is_ready();
+    pane.say("Say hello");
+    let failed = pane.sees("(`outlast policy list` shows all)");
+    assert!(failed.contains("\nRetry failed after 3 attempts: Overloaded\n"));
+    insta::assert_snapshot!("exhausted", pane.shown(&failed));
+    // It goes on all the same.
+    pane.say("/model ok");
+    pane.sees("is asked from here on");
+    pane.say("Once more");
+    pane.is_answered("Once more");
+}
+
+#[test]
+fn retries_can_be_switched_off_and_on() {
+    let outlast = with_delay(200);
+    let pane = Pane::chat(&outlast, &["--model", "overloaded:2"]);
+    pane.is_ready();
+    pane.say("/retry off");
+    pane.sees("Failures are not retried any more");
+    pane.say("Say hello");
+    let failed = pane.sees("⚠ Server overloaded");
+    assert!(failed.contains("retries off"), "{failed}");
+    assert_eq!(countdown(&failed), None);
+    pane.is_ready();
+    pane.say("/retry on");
+    pane.sees("Failures are retried.");
+    pane.say("Say it again");
+    pane.sees("Retrying (1/3) in ");
+}
