@@ -29,16 +29,10 @@ pub(crate) struct Device {
 
 impl Device {
     pub(crate) fn take() -> io::Result<Self> {
-        enable_raw_mode()?;
-        IS_TAKEN.store(true, Ordering::SeqCst);
-        let taken = enter(&mut io::stdout()).and_then(|()| {
-            let backend = CrosstermBackend::new(io::stdout());
-            Terminal::new(backend)
-        });
-        // Whatever was done is undone.
-        taken
-            .map(|terminal| Self { terminal })
-            .inspect_err(|_| give_back())
+        take_over()?;
+        let backend = CrosstermBackend::new(io::stdout());
+        let terminal = Terminal::new(backend).inspect_err(|_| give_back())?;
+        Ok(Self { terminal })
     }
 
     /// Lets the shell have the terminal until the user comes back to us.
@@ -49,8 +43,9 @@ impl Device {
             nix::unistd::Pid::from_raw(0),
             nix::sys::signal::Signal::SIGTSTP,
         )?;
-        *self = Self::take()?;
-        Ok(())
+        // Not a second device: with the first one the terminal would be given back.
+        take_over()?;
+        self.terminal.clear()
     }
 
     #[cfg(not(unix))]
@@ -63,6 +58,13 @@ impl Drop for Device {
     fn drop(&mut self) {
         give_back();
     }
+}
+
+fn take_over() -> io::Result<()> {
+    enable_raw_mode()?;
+    IS_TAKEN.store(true, Ordering::SeqCst);
+    // Whatever was done is undone.
+    enter(&mut io::stdout()).inspect_err(|_| give_back())
 }
 
 fn enter(out: &mut impl Write) -> io::Result<()> {
