@@ -13,7 +13,7 @@ mod tests;
 use super::choices::{Choices, Known};
 use super::commands::{self, Order};
 use super::editor::Editor;
-use super::loader::Doing;
+use super::loader::{Doing, Retrying};
 use super::status::Status;
 use super::transcript::{Tone, Transcript};
 use crossterm::event::KeyEvent;
@@ -154,6 +154,8 @@ struct Turn {
     first_model: String,
     /// Whether its retries were in vain, and that was said.
     said_failed: bool,
+    /// The retry that was scheduled last, until its chain ends.
+    retry: Option<Retrying>,
     /// Where in the transcript the attempt began that is under way.
     attempt_from: usize,
 }

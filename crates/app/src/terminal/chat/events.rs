@@ -99,13 +99,16 @@ impl Chat {
                 let failed = failed(*cause, message, code.as_deref());
                 self.transcript.notice(Tone::Warning, &failed);
                 self.status.retries += 1;
-                self.doing = Doing::Retrying(Retrying {
+                let retrying = Retrying {
                     attempt: *attempt,
                     max_attempts: *max_attempts,
                     at: *retry_at,
                     early: None,
-                });
+                };
+                self.turn.retry = Some(retrying.clone());
+                self.doing = Doing::Retrying(retrying);
             }
+            Body::RetryEnded { success: true, .. } => self.turn.retry = None,
             Body::RetryEnded {
                 success: false,
                 attempt,
@@ -115,6 +118,7 @@ impl Chat {
                 let says = format!("Retry failed after {attempt} attempts: {error}");
                 self.transcript.notice(Tone::Error, &says);
                 self.turn.said_failed = true;
+                self.turn.retry = None;
             }
             // What its retries were for has been told.
             Body::Error {
@@ -132,8 +136,17 @@ impl Chat {
         }
     }
 
-    /// The gate has the call wait. Within a chain of retries that moves the retry.
+    /// The gate has the call wait. Within a chain of retries that moves the retry, also when one failed for which the gate
+    /// had let it pass early.
     fn held(&mut self, until: Timestamp, cause: Option<Cause>, now: Timestamp) {
+        if let (Doing::Working { .. }, Some(retry)) = (&self.doing, &self.turn.retry) {
+            self.doing = Doing::Retrying(Retrying {
+                at: until,
+                early: None,
+                ..retry.clone()
+            });
+            return;
+        }
         match &mut self.doing {
             Doing::Retrying(retrying) if retrying.at <= now => {
                 retrying.at = until;
