@@ -97,9 +97,13 @@ mod ten_sessions;
 #[cfg(target_os = "linux")]
 mod terminal_driver;
 #[cfg(target_os = "linux")]
+mod terminal_leaving;
+#[cfg(target_os = "linux")]
 mod terminal_resize;
 #[cfg(target_os = "linux")]
 mod terminal_retry;
+#[cfg(target_os = "linux")]
+mod terminal_waits;
 #[cfg(unix)]
 mod tools_door;
 mod trust;

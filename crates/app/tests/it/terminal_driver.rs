@@ -39,7 +39,7 @@ impl Pane {
         command = Command::new(shell[0]);
         command.args(&shell[1..]).current_dir(outlast.folder.path());
         command.envs(variables).env("PS1", "ready> ");
-        let pane = Self::of(&command, USUAL);
+        let pane = Self::of(&command, (120, 24));
         pane.wait_for("the shell", |screen| screen.contains("ready>"));
         pane
     }

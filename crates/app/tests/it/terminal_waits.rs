@@ -1,0 +1,142 @@
+//! Waits that outlast what is around them: others who learn something, a process that is killed, hours.
+
+use crate::mock_server::{MockServer, PLANTED};
+use crate::support::Outlast;
+use crate::terminal_driver::{Pane, USUAL, countdown, flat};
+use serde_json::Value;
+use std::process::Command;
+
+/// A provider in real time, for chats that wait so long that nobody waits for the end of it.
+fn server() -> MockServer {
+    let mock = MockServer::start_in(Outlast {
+        scale: "1",
+        ..Outlast::new()
+    });
+    let settings = "[retry]\nbase_delay_ms = 200000\n";
+    mock.outlast.write("home/outlast.toml", settings);
+    mock
+}
+
+fn script(mock: &MockServer, script: &str) {
+    let body = format!(r#"{{"script":"{script}"}}"#);
+    mock.control("POST", "/_outlast/script", &body);
+}
+
+/// A chat with that provider.
+fn chat(mock: &MockServer, arguments: &[&str]) -> Command {
+    let url = mock.url();
+    let usual = ["--provider", "anthropic", "--base-url", &url];
+    let mut command = mock.outlast.command(&[&usual, arguments].concat());
+    command.env("ANTHROPIC_API_KEY", PLANTED);
+    command
+}
+
+#[test]
+fn a_long_wait_tells_the_time_of_day() {
+    let outlast = Outlast {
+        scale: "1",
+        ..Outlast::new()
+    };
+    let arguments = ["--model", "usage-limit", "--policy", "overnight"];
+    let pane = Pane::chat(&outlast, &arguments);
+    pane.is_ready();
+    pane.say("Say hello");
+    let waits = pane.sees("Retrying (1/21) in ");
+    let left = countdown(&waits).unwrap();
+    assert!((17_900..=18_010).contains(&left), "{waits}");
+    let words = flat(&waits);
+    let (_, more) = words.split_once("s… (esc to cancel) · ").unwrap();
+    let (span, rest) = more.split_once(", at ").unwrap();
+    let (time, rest) = rest.split_once(" · r retries now").unwrap();
+    assert!(
+        span.starts_with("5h") || span.starts_with("4h59m"),
+        "{waits}"
+    );
+    assert!(rest.starts_with(" ─"), "{waits}");
+    // Tomorrow's has a date before it.
+    let clock = time.split(' ').next_back().unwrap();
+    let parts: Vec<u32> = clock.split(':').map(|part| part.parse().unwrap()).collect();
+    assert!(parts.len() == 2 && parts[0] < 24 && parts[1] < 60, "{time}");
+}
+
+#[test]
+fn a_chat_goes_on_early_when_another_one_was_answered() {
+    let mock = server();
+    script(&mock, "overloaded");
+    let waiting = Pane::of(&chat(&mock, &["--model", "m"]), USUAL);
+    waiting.is_ready();
+    waiting.say("Say hello");
+    waiting.sees("Retrying (1/3) in ");
+    script(&mock, "ok");
+    let other = Pane::of(&chat(&mock, &["--model", "m"]), USUAL);
+    other.is_ready();
+    other.say("Are you there");
+    other.is_answered("Are you there");
+    // Minutes before its own time, and nobody has pressed a key.
+    waiting.is_answered("Say hello");
+}
+
+#[test]
+fn what_another_one_is_told_moves_the_countdown_and_esc_cancels_the_retry() {
+    let mock = server();
+    script(&mock, "overloaded");
+    let waiting = Pane::of(&chat(&mock, &["--model", "m"]), USUAL);
+    waiting.is_ready();
+    waiting.say("Say hello");
+    let before = countdown(&waiting.sees("Retrying (1/3) in ")).unwrap();
+    assert!(before > 100, "{before}");
+    script(&mock, "rate-limited:retry-after=40");
+    let other = Pane::of(&chat(&mock, &["--model", "m"]), USUAL);
+    other.is_ready();
+    other.say("Are you there");
+    let sooner = waiting.wait_for("a countdown that was moved", |screen| {
+        countdown(screen).is_some_and(|left| (3..=40).contains(&left))
+    });
+    assert!(sooner.contains("Retrying (1/3) in "), "{sooner}");
+    waiting.press(&["Escape"]);
+    waiting.sees("Retry failed after 1 attempts: Retry cancelled");
+}
+
+#[test]
+fn a_wait_goes_on_for_the_rest_of_its_time_after_a_kill() {
+    let mock = server();
+    let pane = Pane::of(&chat(&mock, &["--model", "overloaded:1"]), USUAL);
+    pane.is_ready();
+    pane.say("Say hello");
+    let first = countdown(&pane.sees("Retrying (1/3) in ")).unwrap();
+    let killed_at = pane.wait_for("a countdown that moves", |screen| {
+        countdown(screen).is_some_and(|left| left < first)
+    });
+    pane.signal("-KILL");
+    assert_eq!(pane.ended(), "signal 9");
+
+    let pane = Pane::of(&chat(&mock, &["--continue"]), USUAL);
+    let goes_on = pane.sees("Retrying (1/3) in ");
+    let left = countdown(&goes_on).unwrap();
+    assert!(
+        left > 100 && Some(left) <= countdown(&killed_at),
+        "{goes_on}"
+    );
+    assert_eq!(goes_on.matches("› Say hello").count(), 1, "{goes_on}");
+    insta::assert_snapshot!("carried_on", without_clock(&pane.shown(&goes_on)));
+    pane.press(&["r"]);
+    let answered = pane.is_answered("Say hello");
+    assert_eq!(answered.matches("› Say hello").count(), 1, "{answered}");
+    assert_eq!(answered.matches("Hello from").count(), 1, "{answered}");
+    let log: Value = serde_json::from_str(&mock.requests()).unwrap();
+    assert_eq!(log["requests"].as_array().unwrap().len(), 2, "{log}");
+}
+
+/// A screen without the times that a long wait tells, and without the port of the server.
+fn without_clock(screen: &str) -> String {
+    let (before, rest) = screen.split_once("(esc to cancel)").unwrap();
+    let (_, after) = rest.split_once(" · r ").unwrap();
+    let lines = after
+        .lines()
+        .map(|line| match line.split_once("@127.0.0.1:") {
+            Some((name, _)) => format!("{}…", name.trim_end_matches(|c| c != '-')),
+            None => line.to_owned(),
+        });
+    let after = lines.collect::<Vec<_>>().join("\n");
+    format!("{before}(esc to cancel) · TIME · r {after}")
+}
