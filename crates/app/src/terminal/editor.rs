@@ -14,16 +14,20 @@ use ratatui_textarea::{CursorMove, DataCursor, TextArea, WrapMode};
 /// A paste that is longer stands in the editor as a few words.
 const LONG_PASTE_BYTES: usize = 1000;
 const LONG_PASTE_LINES: usize = 8;
+/// A paste that is larger does not come back once it was removed.
+const LARGE_PASTE: usize = 64 << 10;
 /// A message may have this much, as with `-p -`.
 pub(crate) const LONGEST_MESSAGE: usize = 16 << 20;
+const MOST_ROWS: u16 = 200;
 /// As much of what was said before can be looked through.
 const LONGEST_HISTORY: usize = 500;
 
 /// What is being written.
 pub(crate) struct Editor {
     area: TextArea<'static>,
+    /// Also those that were removed, which may come back.
     pastes: Vec<Paste>,
-    /// How many there were, those that were removed included.
+    /// The number of the last paste.
     pasted: usize,
     /// What was said before, the newest last.
     said: Vec<String>,
@@ -83,6 +87,19 @@ impl Editor {
         self.looking_at = None;
     }
 
+    /// Writes texts before what is written; long ones stand there as a few words.
+    pub(crate) fn put_back(&mut self, texts: &[String]) {
+        self.looking_at = None;
+        let texts = texts.iter().map(|text| match is_long(text) {
+            true => self.stand_for(text.clone()),
+            false => text.clone(),
+        });
+        let mut all: Vec<String> = texts.collect();
+        all.push(self.text());
+        all.retain(|text| !text.is_empty());
+        self.set(&all.join("\n"));
+    }
+
     /// Takes what is written, with what was pasted.
     pub(crate) fn take(&mut self) -> String {
         let shown = self.text();
@@ -93,19 +110,22 @@ impl Editor {
     }
 
     fn whole(&self, shown: &str) -> String {
-        let mut places: Vec<(usize, &Paste)> = self
-            .pastes
-            .iter()
-            .filter_map(|paste| Some((shown.find(&paste.words)?, paste)))
-            .collect();
-        places.sort_by_key(|(at, _)| *at);
-        let (mut whole, mut taken) = (String::new(), 0);
-        for (at, paste) in places {
-            whole.push_str(&shown[taken..at]);
+        let (mut whole, mut left) = (String::new(), shown);
+        let mut pastes: Vec<&Paste> = self.pastes.iter().collect();
+        // Only what is shown stands for something: a paste may hold the words of another one.
+        loop {
+            let found = pastes.iter().enumerate();
+            let found =
+                found.filter_map(|(number, paste)| Some((left.find(&paste.words)?, number)));
+            let Some((at, number)) = found.min() else {
+                break;
+            };
+            let paste = pastes.swap_remove(number);
+            whole.push_str(&left[..at]);
             whole.push_str(&paste.content);
-            taken = at + paste.words.len();
+            left = &left[at + paste.words.len()..];
         }
-        whole.push_str(&shown[taken..]);
+        whole.push_str(left);
         whole
     }
 
@@ -133,29 +153,54 @@ impl Editor {
     pub(crate) fn paste(&mut self, pasted: &str) -> Result<(), String> {
         let pasted = pasted.replace("\r\n", "\n").replace('\r', "\n");
         let content = text::plain(&pasted).into_owned();
+        let shown = self.text();
+        self.forget_removed(&shown);
         let held: usize = self.pastes.iter().map(|paste| paste.content.len()).sum();
-        if held + content.len() > LONGEST_MESSAGE {
+        if held + shown.len() + content.len() > LONGEST_MESSAGE {
             let most = LONGEST_MESSAGE >> 20;
             return Err(format!(
                 "that is more than the {most} MiB a message may have; put it into a file and name that"
             ));
         }
         self.looking_at = None;
-        let lines = content.lines().count();
-        if content.len() <= LONG_PASTE_BYTES && lines <= LONG_PASTE_LINES {
-            self.area.insert_str(&content);
-            return Ok(());
-        }
+        let shown = match is_long(&content) {
+            true => self.stand_for(content),
+            false => content,
+        };
+        self.area.insert_str(&shown);
+        Ok(())
+    }
+
+    /// The words that stand for a text from here on.
+    fn stand_for(&mut self, content: String) -> String {
         self.pasted += 1;
         let number = self.pasted;
         let size = match content.len() {
             bytes @ 0..1024 => format!("{bytes} bytes"),
             bytes => format!("{} KiB", bytes.div_ceil(1024)),
         };
-        let words = format!("[pasted text {number}: {size}, {lines} lines]");
-        self.area.insert_str(&words);
-        self.pastes.push(Paste { words, content });
-        Ok(())
+        let lines = match content.lines().count() {
+            1 => "1 line".to_owned(),
+            lines => format!("{lines} lines"),
+        };
+        let words = format!("[pasted text {number}: {size}, {lines}]");
+        self.pastes.push(Paste {
+            words: words.clone(),
+            content,
+        });
+        words
+    }
+
+    /// What was removed may come back by undoing that, unless there is much of it.
+    fn forget_removed(&mut self, shown: &str) {
+        let before = self.looking_at.as_ref().map(|(_, before)| before.as_str());
+        let is_there = |paste: &Paste| {
+            let is_shown = shown.contains(&paste.words);
+            is_shown || before.is_some_and(|before| before.contains(&paste.words))
+        };
+        let is_small = |paste: &Paste| paste.content.len() <= LARGE_PASTE;
+        self.pastes
+            .retain(|paste| is_small(paste) || is_there(paste));
     }
 
     /// What a key does to the text.
@@ -211,7 +256,7 @@ impl Editor {
         else {
             return false;
         };
-        for _ in self.pastes.remove(at).words.chars() {
+        for _ in self.pastes[at].words.chars() {
             self.area.delete_char();
         }
         true
@@ -250,18 +295,26 @@ impl Editor {
 
     /// How many rows the text needs at that width.
     pub(crate) fn rows(&self, width: u16) -> u16 {
-        let width = usize::from(width.max(1));
         // More rows than a screen has need not be told apart.
-        let lines = self.area.lines().iter().take(usize::from(u8::MAX));
-        let rows: usize = lines
-            .map(|line| unicode_width::UnicodeWidthStr::width(line.as_str()) / width + 1)
-            .sum();
-        u16::try_from(rows).unwrap_or(u16::MAX)
+        let lines = self.area.lines().iter().take(MOST_ROWS.into());
+        let probe = area(lines.cloned().collect());
+        let place = Rect::new(0, 0, room(width), 1);
+        (&probe).render(place, &mut Buffer::empty(place));
+        // A row that is not there is told as the last one.
+        let begins = |row: u16| probe.screen_to_data(row.into(), 0);
+        let is_last = |row: &u16| begins(*row) == begins(row + 1);
+        (0..MOST_ROWS)
+            .find(is_last)
+            .map_or(MOST_ROWS, |row| row + 1)
     }
 
     /// Draws the text, and says where the cursor is.
     pub(crate) fn draw(&self, area: Rect, buffer: &mut Buffer) -> Position {
-        (&self.area).render(area, buffer);
+        let place = Rect {
+            width: room(area.width),
+            ..area
+        };
+        (&self.area).render(place, buffer);
         let at = self.area.screen_cursor();
         let (top, left) = self.area.scroll_offset();
         let place = |at: usize, offset: u16, (start, length): (u16, u16)| {
@@ -273,6 +326,15 @@ impl Editor {
             y: place(at.row, top, (area.y, area.height)),
         }
     }
+}
+
+/// The columns that text takes: the last one is for a cursor after it.
+fn room(width: u16) -> u16 {
+    width.saturating_sub(1).max(1)
+}
+
+fn is_long(text: &str) -> bool {
+    text.len() > LONG_PASTE_BYTES || text.lines().count() > LONG_PASTE_LINES
 }
 
 #[cfg(test)]
@@ -350,7 +412,7 @@ mod tests {
     #[test]
     fn the_words_of_one_paste_within_another_stay_words() {
         let mut editor = Editor::default();
-        let words = "[pasted text 2: 2 KiB, 1 lines]";
+        let words = "[pasted text 2: 2 KiB, 1 line]";
         editor
             .paste(&format!("{words}{}", "a".repeat(2000)))
             .unwrap();
