@@ -45,10 +45,12 @@ pub(crate) enum Input {
     Event(Event),
     /// Somebody has to be asked.
     Asked(Question),
-    /// What is typed from here on can be meant as an answer.
+    /// What is typed from here on can be meant as an answer to the question of that number.
     Armed(u64),
     /// Nobody needs the answer any more.
     Unasked,
+    /// The turn that begins says again what was said before.
+    SaidAgain,
     /// What was wanted has come to an end.
     Ended(Outcome),
     /// What had been waiting to be said is not, and can be changed.
@@ -74,8 +76,8 @@ pub(crate) struct Joined {
     pub(crate) models: Vec<String>,
     /// The conversation so far.
     pub(crate) messages: Vec<Message>,
-    /// Whether its last turn is not finished, and carried on.
-    pub(crate) is_unfinished: bool,
+    /// How much of it is said again by its last turn, which is carried on.
+    pub(crate) said_again: usize,
     /// What waits to be said.
     pub(crate) queued: Vec<String>,
     /// What the user should know before the first word.
@@ -85,6 +87,8 @@ pub(crate) struct Joined {
 /// How what was wanted has ended.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Outcome {
+    /// Whether the model was interrupted, or has failed.
+    pub(crate) is_cut_short: bool,
     /// What could not be done.
     pub(crate) problem: Option<String>,
     /// What could be done about an error that was told.
@@ -105,7 +109,7 @@ pub(crate) enum Want {
     /// What waits to be said is to be handed back.
     TakeBack,
     Answer(Answer),
-    /// A question stands on the screen that was not there when the last key was pressed.
+    /// The question of that number was not there when the last key was pressed.
     ArmSoon(u64),
     Compact(String),
     Model(String),
@@ -133,8 +137,8 @@ pub(crate) struct Chat {
     pub(crate) hint: Option<&'static str>,
     known: Known,
     turn: Turn,
-    /// Whether the next turn says again what was said before.
-    repeats: bool,
+    /// How often something is said again that was said before.
+    repeats: usize,
     /// How many questions there were.
     questions: u64,
     wants: Vec<Want>,
@@ -143,7 +147,6 @@ pub(crate) struct Chat {
 /// A question, and whether keys answer it.
 pub(crate) struct Asked {
     pub(crate) question: Question,
-    number: u64,
     pub(crate) is_armed: bool,
 }
 
@@ -156,8 +159,10 @@ struct Turn {
     said_failed: bool,
     /// The retry that was scheduled last, until its chain ends.
     retry: Option<Retrying>,
-    /// Where in the transcript the attempt began that is under way.
-    attempt_from: usize,
+    /// Where in the transcript it began.
+    from: usize,
+    /// Its attempts so far, and where each of them began.
+    attempts: Vec<(u32, usize)>,
 }
 
 impl Chat {
@@ -173,7 +178,7 @@ impl Chat {
             hint: None,
             known: Known::default(),
             turn: Turn::default(),
-            repeats: false,
+            repeats: 0,
             questions: 0,
             wants: Vec::new(),
         }
@@ -196,19 +201,18 @@ impl Chat {
             Input::Remembered(said) => self.editor.remember_before(said),
             Input::Event(event) => self.event(&event.body, now),
             Input::Asked(question) => {
+                let is_armed = false;
                 self.questions += 1;
-                self.question = Some(Asked {
-                    question,
-                    number: self.questions,
-                    is_armed: false,
-                });
+                self.question = Some(Asked { question, is_armed });
                 self.want(Want::ArmSoon(self.questions));
             }
             Input::Armed(number) => {
-                if let Some(asked) = self.question.as_mut().filter(|it| it.number == number) {
+                let asked = self.question.as_mut();
+                if let Some(asked) = asked.filter(|_| number == self.questions) {
                     asked.is_armed = true;
                 }
             }
+            Input::SaidAgain => self.repeats = 1,
             Input::Unasked => self.question = None,
             Input::Ended(outcome) => self.ended(outcome),
             Input::TakenBack(texts) => self.take_back(&texts),
@@ -219,7 +223,26 @@ impl Chat {
             Input::Changed(change) => self.changed(change),
             Input::Notice(tone, text) => self.transcript.notice(tone, &text),
         }
-        std::mem::take(&mut self.wants)
+        let wants = std::mem::take(&mut self.wants);
+        for want in &wants {
+            self.expect(want, now);
+        }
+        wants
+    }
+
+    /// Shows at once what is about to happen, as whoever wants it looks for that.
+    fn expect(&mut self, want: &Want, now: Timestamp) {
+        match (want, &mut self.doing) {
+            (Want::Say(_), Doing::Nothing) if !self.turn.is_running => {
+                self.turn.is_running = true;
+                self.doing = Doing::Working { since: now };
+            }
+            // From here on its own time is not what it waits for.
+            (Want::RetryNow, Doing::Retrying(retrying)) => {
+                (retrying.at, retrying.early) = (retrying.at.min(now), None);
+            }
+            _ => {}
+        }
     }
 
     /// Whether the view changes as time goes by.
@@ -251,7 +274,7 @@ impl Chat {
         self.known.models = joined.models;
         self.queued = joined.queued;
         self.turn = Turn::default();
-        self.repeats = joined.is_unfinished;
+        self.repeats = joined.said_again;
         self.doing = Doing::Nothing;
         self.question = None;
         if let Some(greeting) = joined.greeting {
@@ -260,7 +283,7 @@ impl Chat {
     }
 
     fn ended(&mut self, outcome: Outcome) {
-        (self.turn.is_running, self.repeats) = (false, false);
+        (self.turn.is_running, self.repeats) = (false, 0);
         self.doing = Doing::Nothing;
         if let Some(problem) = outcome.problem {
             self.transcript.notice(Tone::Error, &problem);
@@ -280,10 +303,8 @@ impl Chat {
 
     fn take_back(&mut self, texts: &[String]) {
         self.queued.clear();
-        let written = self.editor.text();
-        let all = texts.iter().map(String::as_str).chain([written.as_str()]);
-        let all: Vec<&str> = all.filter(|text| !text.is_empty()).collect();
-        self.editor.set(&all.join("\n"));
+        self.editor.put_back(texts);
+        self.choices = Choices::default();
     }
 
     fn pasted(&mut self, text: &str) {
@@ -304,7 +325,7 @@ impl Chat {
             Some(Err(problem)) => {
                 self.transcript.notice(Tone::Error, &problem);
                 // So that it can be mended.
-                self.editor.set(text);
+                self.editor.put_back(&[text.to_owned()]);
             }
         }
     }
@@ -312,10 +333,7 @@ impl Chat {
     fn order(&mut self, order: Order) {
         match order {
             Order::Retry if self.is_waiting() => self.want(Want::RetryNow),
-            Order::Retry => {
-                self.repeats = true;
-                self.want(Want::TryAgain);
-            }
+            Order::Retry => self.want(Want::TryAgain),
             Order::SwitchRetry(on) => self.want(Want::SwitchRetry(on)),
             Order::Compact(focus) => self.want(Want::Compact(focus)),
             Order::Model(name) if name.is_empty() => self.list("/model "),

@@ -11,6 +11,8 @@ use std::time::Duration;
 
 /// From this on the time of day is shown as well.
 const LONG_WAIT: Duration = Duration::from_secs(60);
+/// A gate that would have had the call try by then has not.
+const IN_VAIN: Duration = Duration::from_secs(1);
 /// An answer that comes sooner is not timed.
 const WORTH_TIMING: Duration = Duration::from_secs(2);
 
@@ -48,26 +50,27 @@ pub(crate) struct Retrying {
 
 impl Retrying {
     /// When it will happen, as things are.
-    pub(crate) fn wake(&self) -> Timestamp {
-        self.early.map_or(self.at, |early| early.min(self.at))
+    pub(crate) fn wake(&self, now: Timestamp) -> Timestamp {
+        let early = self.early.filter(|early| now < *early + IN_VAIN);
+        early.map_or(self.at, |early| early.min(self.at))
     }
 
     /// The words that everyone who knows such a wait looks for.
     pub(crate) fn words(&self, now: Timestamp) -> String {
         let (attempt, most) = (self.attempt, self.most());
-        let seconds = seconds_left(self.wake(), now);
+        let seconds = seconds_left(self.wake(now), now);
         format!("Retrying ({attempt}/{most}) in {seconds}s… (esc to cancel)")
     }
 
     /// The same where there is hardly any room.
     fn short(&self, now: Timestamp) -> String {
-        let seconds = seconds_left(self.wake(), now);
+        let seconds = seconds_left(self.wake(now), now);
         format!("{}/{} in {seconds}s…", self.attempt, self.most())
     }
 
     /// What else is worth knowing of it.
     fn more(&self, now: Timestamp) -> String {
-        format!("{} · r retries now", clock(self.wake(), now))
+        format!("{} · r retries now", clock(self.wake(now), now))
     }
 
     fn most(&self) -> String {

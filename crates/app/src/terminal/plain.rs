@@ -20,6 +20,7 @@ use tokio::io::{AsyncBufReadExt, BufReader, Lines, Stdin};
 
 /// The most lines of a tool's output that are read out.
 const MOST_OUTPUT_LINES: usize = 10;
+const RETRACTED: &str = "What came of the answer broke off; it is asked for again.\n";
 
 struct Plain {
     chat: Chat,
@@ -120,8 +121,14 @@ impl Plain {
     /// Writes what is new.
     fn write(&mut self) -> std::io::Result<()> {
         let mut new = String::new();
+        let mut was_retracted = false;
         for (number, kind, is_retracted) in self.chat.transcript.settled_from(self.written) {
-            new.push_str(&words(kind, is_retracted));
+            match is_retracted {
+                true if was_retracted => {}
+                true => new.push_str(RETRACTED),
+                false => new.push_str(&words(kind)),
+            }
+            was_retracted = is_retracted;
             self.written = number + 1;
         }
         new.push_str(&self.going_on());
@@ -134,7 +141,7 @@ impl Plain {
     fn going_on(&mut self) -> String {
         let now = self.driver.clock().now();
         let retry = match &self.chat.doing {
-            Doing::Retrying(retrying) => Some((retrying.attempt, retrying.wake())),
+            Doing::Retrying(retrying) => Some((retrying.attempt, retrying.wake(now))),
             _ => None,
         };
         let choices = self.chat.choices_in_words();
@@ -177,10 +184,7 @@ async fn next_line(lines: &mut Option<Lines<BufReader<Stdin>>>) -> std::io::Resu
 }
 
 /// A block, as it is read out.
-fn words(kind: &Kind, is_retracted: bool) -> String {
-    if is_retracted {
-        return "What came of the answer broke off; it is asked for again.\n".to_owned();
-    }
+fn words(kind: &Kind) -> String {
     match kind {
         Kind::User(said) => format!("You: {said}\n"),
         Kind::Answer(answer) => format!("{}\n", answer.trim_end()),

@@ -2,24 +2,29 @@
 //!
 //! A block is laid out when it is first seen at a width, and again only when it has changed. The place on the screen is a
 //! block and a line in it, so that a transcript of any length costs what its visible part costs.
-//! Invariants: what is being read does not move while more comes in; nothing of a retracted answer looks like an answer.
-//! Not here: what a block looks like (`transcript/block.rs`).
+//! Invariants: what is being read does not move while more comes in; nothing of a retracted answer looks like an answer;
+//! what comes in is laid out again only in its last part.
+//! Not here: what a block looks like (`transcript/block.rs`), where a long text is cut (`transcript/cut.rs`).
 
 mod block;
+mod cut;
+mod look;
 #[cfg(test)]
 mod tests;
 
 use super::theme::Theme;
-use block::{Block, Shown};
+use block::{Block, Part as PartOf, Shown};
 pub(crate) use block::{Kind, Tone, ToolState};
 use outlast_dialect::{Message, Part, Role};
 use outlast_kernel::event::ToolCall;
 use ratatui::text::Line;
+use std::ops::Range;
 
-/// A part of an answer that is longer is settled where a paragraph ends, so that what still comes in costs little.
-const LONG_PART: usize = 4 << 10;
+/// The lines of more blocks than these are not kept, but those of as many on both sides of the screen are.
+const MOST_LAID: usize = 1000;
+const NEAR: usize = 200;
 
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub(crate) struct Transcript {
     blocks: Vec<Block>,
     /// The first line on the screen; nothing while the end is followed.
@@ -31,8 +36,24 @@ pub(crate) struct Transcript {
     height: u16,
     /// The blocks on the rows of the screen, as they were drawn last.
     rows: Vec<usize>,
-    /// How many blocks were laid out so far.
-    laid_out: usize,
+    /// Whether the next piece of an answer goes on where the last one was interrupted.
+    goes_on: bool,
+    /// Where the last thought begins.
+    thought_from: usize,
+    /// The first block that was cut since the last frame.
+    cut: Option<usize>,
+    /// The blocks whose lines are kept.
+    laid: Vec<usize>,
+    #[cfg(test)]
+    laid_out: LaidOut,
+}
+
+/// What was laid out so far.
+#[cfg(test)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct LaidOut {
+    blocks: usize,
+    bytes: usize,
 }
 
 /// A line of a block.
@@ -90,37 +111,93 @@ impl Transcript {
 
     /// More of an answer.
     pub(crate) fn answer(&mut self, text: &str) {
-        if let Some(last) = self.blocks.last_mut()
-            && last.extends(|kind| matches!(kind, Kind::Answer(_)), text)
-        {
-            if let Some(rest) = last.split(LONG_PART) {
-                self.push_open(Kind::Answer(rest));
-            }
+        for piece in pieces(text) {
+            self.answer_piece(piece);
+        }
+    }
+
+    fn answer_piece(&mut self, text: &str) {
+        if self.extends(|kind| matches!(kind, Kind::Answer(_)), text) {
             return;
         }
-        self.settle();
-        // Blanks before the first word are not yet an answer.
-        if !text.trim().is_empty() {
-            self.push_open(Kind::Answer(text.trim_start_matches('\n').to_owned()));
+        let part = PartOf {
+            opening: self.open_code().filter(|_| self.goes_on),
+            ..PartOf::default()
+        };
+        // Blanks before the first word are not yet an answer, unless they stand in code.
+        let text = match part.opening {
+            Some(_) => text,
+            None => text.trim_start_matches('\n'),
+        };
+        if part.opening.is_some() || !text.trim().is_empty() {
+            self.settle();
+            self.push_open(Kind::Answer(text.to_owned()), part);
         }
     }
 
     /// More of what the model thinks.
     pub(crate) fn thought(&mut self, text: &str) {
-        if let Some(last) = self.blocks.last_mut()
-            && last.extends(|kind| matches!(kind, Kind::Thought(_)), text)
-        {
-            return;
-        }
-        if !text.trim().is_empty() {
-            self.settle();
-            self.push_open(Kind::Thought(text.to_owned()));
+        for piece in pieces(text) {
+            if !self.extends(|kind| matches!(kind, Kind::Thought(_)), piece) {
+                if piece.trim().is_empty() {
+                    continue;
+                }
+                self.settle();
+                self.thought_from = self.blocks.len();
+                self.push_open(Kind::Thought(piece.to_owned()), PartOf::default());
+                self.count_thought(1);
+            }
+            self.count_thought(piece.matches('\n').count());
         }
     }
 
+    fn count_thought(&mut self, lines: usize) {
+        if let Some(first) = self.blocks.get_mut(self.thought_from) {
+            first.count_lines(lines);
+        }
+    }
+
+    /// Adds to the last block, if it is one of that kind that still grows.
+    fn extends(&mut self, is_meant: fn(&Kind) -> bool, text: &str) -> bool {
+        let number = self.blocks.len().saturating_sub(1);
+        let Some(last) = self.blocks.last_mut() else {
+            return false;
+        };
+        if !last.extends(is_meant, text) {
+            return false;
+        }
+        if let Some((rest, part)) = last.split() {
+            self.cut.get_or_insert(number);
+            let kind = match last.kind {
+                Kind::Thought(_) => Kind::Thought(rest),
+                _ => Kind::Answer(rest),
+            };
+            self.push_open(kind, part);
+        }
+        true
+    }
+
+    /// The answer that broke off goes on with the next piece.
+    pub(crate) fn go_on(&mut self) {
+        self.goes_on = true;
+    }
+
+    /// The line that opened the block of code in which the last answer stopped.
+    fn open_code(&self) -> Option<String> {
+        let mut newest = self.blocks.iter().rev();
+        newest
+            .find(|block| matches!(block.kind, Kind::Answer(_)))?
+            .open_code()
+    }
+
+    /// A call that is carried on after a restart is told again.
     pub(crate) fn call(&mut self, call: &ToolCall) {
         self.settle();
-        self.push_open(Kind::tool(call));
+        let kind = Kind::tool(call);
+        let known = self.tool(&call.id);
+        if !known.is_some_and(|block| block.is_pending(&kind)) {
+            self.push_open(kind, PartOf::default());
+        }
     }
 
     pub(crate) fn tool_started(&mut self, id: &str) {
@@ -141,13 +218,17 @@ impl Transcript {
         newest.find(|block| block.is_call(id))
     }
 
-    /// Says something. The same again is counted.
+    /// Says something. The same again is counted. An answer that comes in goes on after it.
     pub(crate) fn notice(&mut self, tone: Tone, text: &str) {
         if let Some(last) = self.blocks.last_mut()
             && last.repeats(tone, text)
         {
             return;
         }
+        let interrupts = |last: &Block| last.is_open() && matches!(last.kind, Kind::Answer(_));
+        let goes_on = self.goes_on || self.blocks.last().is_some_and(interrupts);
+        self.settle();
+        self.goes_on = goes_on;
         self.push(Kind::Notice {
             tone,
             text: text.to_owned(),
@@ -157,15 +238,26 @@ impl Transcript {
 
     /// Nothing is added to an answer any more.
     pub(crate) fn settle(&mut self) {
+        self.goes_on = false;
         if let Some(last) = self.blocks.last_mut() {
             last.settle();
         }
     }
 
-    /// What came from that block on does not count.
-    pub(crate) fn retract(&mut self, from: usize) {
-        for block in self.blocks.iter_mut().skip(from) {
-            block.retract();
+    /// Nothing of what was said and done so far changes any more.
+    pub(crate) fn seal(&mut self) {
+        self.goes_on = false;
+        for block in &mut self.blocks {
+            block.seal();
+        }
+    }
+
+    /// What those blocks say does not count.
+    pub(crate) fn retract(&mut self, blocks: Range<usize>) {
+        let mut says_so = true;
+        let count = blocks.len();
+        for block in self.blocks.iter_mut().skip(blocks.start).take(count) {
+            says_so &= !block.retract(says_so);
         }
     }
 
@@ -173,9 +265,20 @@ impl Transcript {
         self.blocks.push(Block::settled(kind));
     }
 
-    fn push_open(&mut self, kind: Kind) {
-        self.blocks.push(Block::open(kind));
+    fn push_open(&mut self, kind: Kind, part: PartOf) {
+        self.blocks.push(Block::open(kind, part));
     }
+}
+
+/// A long text as it would come in.
+fn pieces(text: &str) -> impl Iterator<Item = &str> {
+    let mut left = text;
+    std::iter::from_fn(move || {
+        let end = left.floor_char_boundary(cut::LONG_PART);
+        let (piece, rest) = left.split_at(end);
+        left = rest;
+        (!piece.is_empty()).then_some(piece)
+    })
 }
 
 // --- What of it is shown ---
@@ -234,7 +337,29 @@ impl Transcript {
             down => self.below(top, down.unsigned_abs(), &look),
         };
         self.top = (top < end).then_some(top);
-        self.lines_from(top.min(end), height.into(), &look)
+        self.cut = None;
+        let lines = self.lines_from(top.min(end), height.into(), &look);
+        self.forget_far(top.min(end), end);
+        lines
+    }
+
+    /// Lets go of lines that are far from those on the screen, and from the end.
+    fn forget_far(&mut self, top: Place, end: Place) {
+        if self.laid.len() <= MOST_LAID {
+            return;
+        }
+        let bottom = self.rows.last().copied().unwrap_or(top.block);
+        let near = top.block.saturating_sub(NEAR)..=bottom.saturating_add(NEAR);
+        self.laid.sort_unstable();
+        self.laid.dedup();
+        let blocks = &mut self.blocks;
+        self.laid.retain(|number| {
+            let is_kept = near.contains(number) || *number >= end.block;
+            if !is_kept && let Some(block) = blocks.get_mut(*number) {
+                block.forget();
+            }
+            is_kept
+        });
     }
 
     fn lines_from(&mut self, top: Place, height: usize, look: &Look<'_>) -> Vec<Line<'static>> {
@@ -251,6 +376,7 @@ impl Transcript {
             }
         }
         lines.truncate(height);
+        self.rows.truncate(height);
         lines
     }
 
@@ -273,6 +399,11 @@ impl Transcript {
         let Some(block) = self.blocks.len().checked_sub(1) else {
             return BEGINNING;
         };
+        // What was cut goes on in the next block.
+        if self.cut == Some(place.block) {
+            let block = place.block;
+            return self.below(Place { block, line: 0 }, place.line, look);
+        }
         let block = place.block.min(block);
         let line = place
             .line
@@ -319,8 +450,15 @@ impl Transcript {
         };
         let block = &mut self.blocks[number];
         if !block.is_laid(shown) {
-            self.laid_out += 1;
+            #[cfg(test)]
+            {
+                self.laid_out.blocks += 1;
+                self.laid_out.bytes += block.size();
+            }
             block.lay(shown, look.theme);
+            if self.laid.last() != Some(&number) {
+                self.laid.push(number);
+            }
         }
         block.lines()
     }

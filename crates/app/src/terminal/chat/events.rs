@@ -7,6 +7,7 @@ use crate::terminal::transcript::Tone;
 use outlast_kernel::Timestamp;
 use outlast_kernel::event::{Body, Seal};
 use outlast_kernel::verdict::Cause;
+use std::ops::Range;
 
 impl Chat {
     pub(super) fn event(&mut self, body: &Body, now: Timestamp) {
@@ -15,18 +16,20 @@ impl Chat {
                 self.turn = Turn {
                     is_running: true,
                     first_model: model.clone(),
+                    from: self.transcript.len(),
                     ..Turn::default()
                 };
                 self.status.model.clone_from(model);
                 self.doing = Doing::Working { since: now };
             }
-            Body::Input { text } => {
-                if !std::mem::take(&mut self.repeats) {
-                    self.transcript.user(text);
-                }
-            }
-            Body::AttemptStarted { .. } => {
-                self.turn.attempt_from = self.transcript.len();
+            Body::Input { text } => match self.repeats.checked_sub(1) {
+                Some(left) => self.repeats = left,
+                None => self.transcript.user(text),
+            },
+            Body::AttemptStarted { attempt } => {
+                self.transcript.settle();
+                let begins = (*attempt, self.transcript.len());
+                self.turn.attempts.push(begins);
                 self.doing = Doing::Working { since: now };
             }
             Body::TextDelta { text } => self.transcript.answer(text),
@@ -38,7 +41,11 @@ impl Chat {
                 output,
                 is_error,
             } => self.transcript.tool_ended(id, output, *is_error),
-            Body::Retracted { .. } => self.transcript.retract(self.turn.attempt_from),
+            Body::Retracted { attempt } => self.transcript.retract(self.said_in(*attempt)),
+            Body::Seam { .. } => {
+                self.news(body, now);
+                self.transcript.go_on();
+            }
             Body::StepComplete { .. } => {
                 self.transcript.settle();
                 self.doing = Doing::Working { since: now };
@@ -46,6 +53,16 @@ impl Chat {
             Body::Sealed { status } => self.sealed(*status),
             body => self.state_event(body, now),
         }
+    }
+
+    /// The blocks of an attempt. What an earlier process made of a turn is told before the first one.
+    fn said_in(&self, attempt: u32) -> Range<usize> {
+        let Turn { attempts, from, .. } = &self.turn;
+        let known = attempts.iter().position(|(number, _)| *number == attempt);
+        let begins = known.and_then(|at| attempts.get(at));
+        let next = attempts.get(known.map_or(0, |at| at + 1));
+        let end = next.map_or(self.transcript.len(), |(_, at)| *at);
+        begins.map_or(*from, |(_, at)| *at)..end
     }
 
     /// What changes the line above the editor and the one below it.
@@ -158,7 +175,7 @@ impl Chat {
     }
 
     fn sealed(&mut self, status: Seal) {
-        self.transcript.settle();
+        self.transcript.seal();
         self.doing = Doing::Nothing;
         self.question = None;
         if status == Seal::Aborted {

@@ -37,9 +37,7 @@ impl Chat {
                 self.want(Want::RetryNow);
             }
             (KeyCode::Enter, KeyModifiers::NONE) => self.enter(),
-            (KeyCode::Enter, _) | (KeyCode::Char('j'), KeyModifiers::CONTROL) => {
-                self.editor.new_line();
-            }
+            (KeyCode::Enter, _) | (KeyCode::Char('j'), KeyModifiers::CONTROL) => self.new_line(),
             _ if self.scrolls(key) => {}
             _ => {
                 self.editor.key(key);
@@ -97,9 +95,15 @@ impl Chat {
         self.want(Want::Abort);
     }
 
+    /// No command has two lines.
+    fn new_line(&mut self) {
+        self.editor.new_line();
+        self.choices = Choices::default();
+    }
+
     fn enter(&mut self) {
         if self.editor.take_backslash() {
-            return self.editor.new_line();
+            return self.new_line();
         }
         self.choices = Choices::default();
         let text = self.editor.take();
@@ -134,7 +138,9 @@ impl Chat {
 
     /// Whether the key goes to the list that is open.
     fn chooses(&mut self, key: KeyEvent) -> bool {
-        let Some(choice) = self.choices.selected().cloned() else {
+        // Shift scrolls, and Alt begins a line.
+        let choice = self.choices.selected().cloned();
+        let Some(choice) = choice.filter(|_| key.modifiers.is_empty()) else {
             return false;
         };
         match key.code {

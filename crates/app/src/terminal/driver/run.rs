@@ -48,7 +48,7 @@ impl Driver {
         self.run = None;
         let waits = self.session.as_ref();
         let waits = waits.is_some_and(|joined| !joined.session.waiting().is_empty());
-        // It came when the run was about to end.
+        // It came when the run was about to end. What was meant for one that was interrupted is handed back.
         if waits && outcome == Outcome::default() {
             self.begin(First::Waiting);
             return Next::GoOn;
@@ -62,7 +62,10 @@ impl Driver {
         };
         match joined.session.last_seal() {
             _ if self.run.is_some() => self.notice(Tone::Faint, "It is being tried already."),
-            Some(Seal::Error | Seal::Aborted) => self.begin(First::TryAgain),
+            Some(Seal::Error | Seal::Aborted) => {
+                self.tell(Input::SaidAgain);
+                self.begin(First::TryAgain);
+            }
             _ => self.notice(Tone::Faint, "There is nothing to try again."),
         }
     }
@@ -146,12 +149,14 @@ fn outcome(ended: Result<Option<Ended>, Error>, policy: Option<Policy>) -> Outco
         Ok(Some(ended)) => {
             let (problem, remedy) = screen::afterword(&ended, policy.as_ref());
             Outcome {
+                is_cut_short: !is_answered(&ended),
                 problem,
                 remedy,
                 ..Outcome::default()
             }
         }
         Err(error) => Outcome {
+            is_cut_short: true,
             problem: Some(error.to_string()),
             ..Outcome::default()
         },

@@ -159,7 +159,9 @@ impl Driver {
             },
             models: models.iter().map(name).collect(),
             messages: session.messages(),
-            is_unfinished: session.unfinished_turn().is_some(),
+            said_again: session
+                .unfinished_turn()
+                .map_or(0, |turn| turn.taken_up.inputs.len()),
             queued: waiting.map(outlast_dialect::Message::text).collect(),
             greeting: greeting(session, model),
         }

@@ -1,0 +1,244 @@
+//! What keys mean, in every state, with and without a draft.
+
+use super::*;
+
+fn in_line() -> Chat {
+    let mut chat = idle();
+    chat.events([start(), input("hello"), held(30)]);
+    chat
+}
+
+fn making_smaller() -> Chat {
+    let mut chat = working();
+    chat.events([compacting()]);
+    chat
+}
+
+fn just_asked() -> Chat {
+    let mut chat = working();
+    chat.take(question(), NOW);
+    chat
+}
+
+fn choosing() -> Chat {
+    let mut chat = idle();
+    chat.write("/");
+    chat
+}
+
+const NONE: KeyModifiers = KeyModifiers::NONE;
+const KEYS: [(&str, KeyModifiers, KeyCode); 14] = [
+    ("Esc", NONE, KeyCode::Esc),
+    ("Ctrl-C", KeyModifiers::CONTROL, KeyCode::Char('c')),
+    ("Ctrl-D", KeyModifiers::CONTROL, KeyCode::Char('d')),
+    ("Enter", NONE, KeyCode::Enter),
+    ("Alt-Enter", KeyModifiers::ALT, KeyCode::Enter),
+    ("Tab", NONE, KeyCode::Tab),
+    ("Up", NONE, KeyCode::Up),
+    ("Down", NONE, KeyCode::Down),
+    ("r", NONE, KeyCode::Char('r')),
+    ("y", NONE, KeyCode::Char('y')),
+    ("n", NONE, KeyCode::Char('n')),
+    ("a", NONE, KeyCode::Char('a')),
+    ("Alt-Y", KeyModifiers::ALT, KeyCode::Char('y')),
+    ("Ctrl-Z", KeyModifiers::CONTROL, KeyCode::Char('z')),
+];
+
+/// What is wanted, and what is different afterwards.
+fn meaning(mut chat: Chat, (modifiers, code): (KeyModifiers, KeyCode)) -> String {
+    let before = (
+        chat.editor.text(),
+        chat.choices.selected,
+        chat.question.is_some(),
+    );
+    let wants = chat.take(with(modifiers, code), NOW);
+    let mut says: Vec<String> = wants.iter().map(|want| format!("{want:?}")).collect();
+    let (written, selected, was_asked) = before;
+    if chat.editor.text() != written {
+        says.push(format!("writes {:?}", chat.editor.text()));
+    }
+    if !chat.choices.items.is_empty() {
+        says.push(match chat.choices.selected == selected {
+            true => format!("{} choices", chat.choices.items.len()),
+            false => format!("choice {}", chat.choices.selected),
+        });
+    }
+    if was_asked && chat.question.is_none() {
+        says.push("answered".to_owned());
+    }
+    says.extend(chat.hint.map(|hint| format!("says {hint:?}")));
+    match says.is_empty() {
+        true => "-".to_owned(),
+        false => says.join(", "),
+    }
+}
+
+#[test]
+fn every_key_means_one_thing_in_every_state() {
+    let states: [(&str, fn() -> Chat); 9] = [
+        ("starting", Chat::new),
+        ("idle", idle),
+        ("working", working),
+        ("retrying", retrying),
+        ("in line", in_line),
+        ("compacting", making_smaller),
+        ("asked", asked),
+        ("just asked", just_asked),
+        ("choosing", choosing),
+    ];
+    let mut table = String::new();
+    for (name, state) in states {
+        for draft in ["", "words"] {
+            let draft = if name == "choosing" {
+                draft.get(..0).unwrap()
+            } else {
+                draft
+            };
+            table.push_str(&format!(
+                "{name}{}\n",
+                if draft.is_empty() {
+                    ""
+                } else {
+                    ", with a draft"
+                }
+            ));
+            for (key, modifiers, code) in KEYS {
+                let mut chat = state();
+                chat.write(draft);
+                let meaning = meaning(chat, (modifiers, code));
+                table.push_str(&format!("  {key:<10} {meaning}\n"));
+            }
+            if name == "choosing" {
+                break;
+            }
+        }
+    }
+    insta::assert_snapshot!(table);
+}
+
+#[test]
+fn escape_cancels_the_retry_and_only_then_the_turn() {
+    let mut chat = retrying();
+    assert_eq!(chat.take_all([key(KeyCode::Esc)]), [Want::AbortRetry]);
+    // A retry that the gate holds is one as well.
+    chat.take(event(held(60)), later(3));
+    assert_eq!(chat.take_all([key(KeyCode::Esc)]), [Want::AbortRetry]);
+    chat.events([Body::AttemptStarted { attempt: 2 }]);
+    assert_eq!(chat.take_all([key(KeyCode::Esc)]), [Want::Abort]);
+    chat.events([sealed(Seal::Aborted)]);
+    chat.take(Input::Ended(Outcome::default()), NOW);
+    assert_eq!(chat.take_all([key(KeyCode::Esc)]), []);
+}
+
+#[test]
+fn what_was_just_said_can_be_interrupted_before_the_session_has_taken_it() {
+    let mut chat = idle();
+    chat.write("hello");
+    assert_eq!(
+        chat.take_all([key(KeyCode::Enter)]),
+        [Want::Say("hello".to_owned())]
+    );
+    assert!(matches!(chat.doing, Doing::Working { .. }));
+    assert_eq!(chat.take_all([key(KeyCode::Esc)]), [Want::Abort]);
+}
+
+#[test]
+fn a_second_interruption_leaves_and_any_other_key_forgets_the_first() {
+    let interrupt = || with(KeyModifiers::CONTROL, KeyCode::Char('c'));
+    let mut chat = idle();
+    assert_eq!(chat.take_all([interrupt(), interrupt()]), [Want::Quit]);
+    let mut chat = idle();
+    assert_eq!(
+        chat.take_all([interrupt(), key(KeyCode::Left), interrupt()]),
+        []
+    );
+    let mut chat = working();
+    assert_eq!(
+        chat.take_all([interrupt(), interrupt()]),
+        [Want::Abort, Want::Abort]
+    );
+}
+
+#[test]
+fn what_is_typed_when_a_question_comes_does_not_answer_it() {
+    let mut chat = working();
+    assert_eq!(chat.take_all([question()]), [Want::ArmSoon(1)]);
+    assert_eq!(chat.take_all([key(KeyCode::Char('y'))]), []);
+    chat.take(Input::Armed(1), NOW);
+    // It is a draft by now.
+    assert_eq!(chat.take_all([key(KeyCode::Char('y'))]), []);
+    assert_eq!(chat.editor.text(), "yy");
+    let yes = with(KeyModifiers::ALT, KeyCode::Char('y'));
+    assert_eq!(chat.take_all([yes]), [Want::Answer(Answer::Yes)]);
+}
+
+#[test]
+fn a_question_is_not_armed_by_the_one_before_it() {
+    let mut chat = asked();
+    chat.take(Input::Unasked, NOW);
+    assert_eq!(chat.take_all([question()]), [Want::ArmSoon(2)]);
+    assert_eq!(
+        chat.take_all([Input::Armed(1), key(KeyCode::Char('y'))]),
+        []
+    );
+    chat.editor.clear();
+    let answer = chat.take_all([Input::Armed(2), key(KeyCode::Char('n'))]);
+    assert_eq!(answer, [Want::Answer(Answer::No)]);
+}
+
+#[test]
+fn lists_are_gone_through_and_chosen_from() {
+    let mut chat = choosing();
+    chat.write("model");
+    assert_eq!(chat.take_all([key(KeyCode::Enter)]), []);
+    assert_eq!(
+        (chat.editor.text().as_str(), chat.choices.items.len()),
+        ("/model ", 12)
+    );
+    let wants = chat.take_all([key(KeyCode::Up), key(KeyCode::Enter)]);
+    assert_eq!(wants, [Want::Model("mock:model-12".to_owned())]);
+    assert!(chat.editor.is_empty() && chat.choices.items.is_empty());
+    chat.write("/sess");
+    assert_eq!(chat.take_all([key(KeyCode::Tab)]), [Want::ListSessions]);
+    chat.take(
+        Input::Sessions(vec![("0123".to_owned(), "A talk".to_owned())]),
+        NOW,
+    );
+    let wants = chat.take_all([key(KeyCode::Enter)]);
+    assert_eq!(wants, [Want::Session("0123".to_owned())]);
+}
+
+#[test]
+fn a_backslash_or_alt_before_enter_begins_a_line_also_while_a_list_is_open() {
+    let mut chat = choosing();
+    chat.write("help");
+    assert_eq!(chat.take_all([with(KeyModifiers::ALT, KeyCode::Enter)]), []);
+    assert_eq!(chat.editor.text(), "/help\n");
+    assert!(chat.choices.items.is_empty());
+    let mut chat = idle();
+    chat.write("one\\");
+    chat.take_all([key(KeyCode::Enter)]);
+    chat.write("two");
+    let said = Want::Say("one\ntwo".to_owned());
+    assert_eq!(chat.take_all([key(KeyCode::Enter)]), [said]);
+}
+
+#[test]
+fn a_line_means_what_its_keys_would() {
+    let line = |text: &str| Input::Line(text.to_owned());
+    let table: [(fn() -> Chat, &str, Option<Want>); 9] = [
+        (idle, "hello", Some(Want::Say("hello".to_owned()))),
+        (idle, "r", Some(Want::Say("r".to_owned()))),
+        (idle, "  ", None),
+        (retrying, "r", Some(Want::RetryNow)),
+        (retrying, "\u{1b}", Some(Want::AbortRetry)),
+        (working, "\u{1b}\u{1b}", Some(Want::Abort)),
+        (asked, "Yes", Some(Want::Answer(Answer::Yes))),
+        (asked, "maybe", None),
+        (idle, "/retry off", Some(Want::SwitchRetry(false))),
+    ];
+    for (state, typed, expected) in table {
+        let wants = state().take(line(typed), NOW);
+        assert_eq!(wants, Vec::from_iter(expected), "{typed:?}");
+    }
+}

@@ -1,0 +1,332 @@
+//! Turns as the engine may tell them, in the orders that matter.
+
+use super::*;
+use outlast_dialect::{Part, Role};
+use outlast_kernel::event::{StopReason, ToolCall};
+use outlast_kernel::models::ContinueBy;
+
+fn call(id: &str) -> Body {
+    Body::ToolCall(ToolCall {
+        id: id.to_owned(),
+        name: "bash".to_owned(),
+        arguments: r#"{"command":"make"}"#.to_owned(),
+    })
+}
+
+fn attempt(attempt: u32) -> Body {
+    Body::AttemptStarted { attempt }
+}
+
+fn ended() -> Input {
+    Input::Ended(Outcome::default())
+}
+
+#[test]
+fn failures_that_repeat_are_one_notice_with_a_count() {
+    let mut chat = working();
+    for number in 1..=3 {
+        chat.events([scheduled(number, 2), attempt(number + 1)]);
+    }
+    assert!(
+        chat.shown()
+            .ends_with("⚠ Server overloaded: Overloaded (529) (×3)"),
+        "{}",
+        chat.shown()
+    );
+    assert_eq!(chat.status.retries, 3);
+    let failed = Body::RetryEnded {
+        success: false,
+        attempt: 3,
+        error: Some("Overloaded".to_owned()),
+    };
+    chat.events([failed, sealed(Seal::Error)]);
+    assert!(
+        chat.shown()
+            .ends_with("\nRetry failed after 3 attempts: Overloaded")
+    );
+}
+
+#[test]
+fn an_answer_that_was_gone_on_with_and_then_given_up_is_retracted_from_its_beginning() {
+    let mut chat = working();
+    let seam = || Body::Seam {
+        by: ContinueBy::Prompt,
+    };
+    chat.events([
+        text("first half"),
+        scheduled(1, 2),
+        attempt(2),
+        seam(),
+        text("second half"),
+    ]);
+    chat.events([
+        Body::Retracted { attempt: 1 },
+        Body::Retracted { attempt: 2 },
+    ]);
+    chat.events([
+        scheduled(2, 2),
+        attempt(3),
+        text("all of it"),
+        sealed(Seal::Completed),
+    ]);
+    let worth: Vec<bool> = chat
+        .transcript
+        .settled_from(0)
+        .map(|(_, _, retracted)| retracted)
+        .collect();
+    assert_eq!(worth, [false, true, false, false, true, false, false]);
+    let shown = chat.shown();
+    assert_eq!(shown.matches("(broke off").count(), 2, "{shown}");
+}
+
+#[test]
+fn what_an_earlier_process_kept_of_an_answer_is_all_that_its_retraction_takes() {
+    let mut chat = idle();
+    chat.take(Input::Notice(Tone::Plain, "before".to_owned()), NOW);
+    chat.events([
+        start(),
+        input("hello"),
+        text("kept"),
+        Body::Retracted { attempt: 7 },
+    ]);
+    chat.events([attempt(8), text("anew"), sealed(Seal::Completed)]);
+    let expected = "before\n\n› hello\n\n(broke off, and is asked for again)\nkept\n\nanew";
+    assert_eq!(chat.shown(), expected);
+}
+
+#[test]
+fn a_turn_that_is_carried_on_says_nothing_twice() {
+    let said = |role, text: &str| Message {
+        role,
+        parts: vec![Part::Text {
+            text: text.to_owned(),
+        }],
+    };
+    let mut with_call = said(Role::Assistant, "I run it.");
+    with_call.parts.push(Part::ToolCall(ToolCall {
+        id: "1".to_owned(),
+        name: "bash".to_owned(),
+        arguments: r#"{"command":"make"}"#.to_owned(),
+    }));
+    let joined = Joined {
+        messages: vec![
+            said(Role::User, "make it"),
+            said(Role::User, "quickly"),
+            with_call,
+        ],
+        said_again: 2,
+        ..joined()
+    };
+    let mut chat = Chat::new();
+    chat.take(Input::Joined(Box::new(joined)), NOW);
+    let before = chat.shown();
+    chat.events([start(), input("make it"), input("quickly"), call("1")]);
+    assert_eq!(chat.shown(), before);
+    let (id, output) = ("1".to_owned(), "done".to_owned());
+    chat.events([Body::ToolResult {
+        id,
+        output,
+        is_error: false,
+    }]);
+    chat.events([input("and now this")]);
+    let expected = "› make it\n\n› quickly\n\nI run it.\n\n● bash make\n  │ done\n\n› and now this";
+    assert_eq!(chat.shown(), expected);
+}
+
+#[test]
+fn a_turn_that_is_tried_again_says_nothing_twice_and_what_follows_is_said() {
+    let mut chat = idle();
+    // Nothing was there to be tried again.
+    chat.write("/retry");
+    assert_eq!(chat.take_all([key(KeyCode::Enter)]), [Want::TryAgain]);
+    chat.events([start(), input("one"), sealed(Seal::Error)]);
+    chat.take_all([ended(), Input::SaidAgain]);
+    chat.events([
+        start(),
+        input("one"),
+        attempt(1),
+        text("yes"),
+        sealed(Seal::Completed),
+    ]);
+    chat.take(ended(), NOW);
+    chat.events([start(), input("two")]);
+    assert_eq!(chat.shown(), "› one\n\nyes\n\n› two");
+}
+
+#[test]
+fn a_tool_that_an_end_has_cut_off_does_not_run_for_ever() {
+    let mut chat = working();
+    chat.events([call("1"), call("2")]);
+    let (id, name) = ("1".to_owned(), "bash".to_owned());
+    chat.events([Body::ToolStarted { id, name }, sealed(Seal::Aborted)]);
+    assert!(
+        chat.shown()
+            .ends_with("○ bash make\n○ bash make\n\nInterrupted."),
+        "{}",
+        chat.shown()
+    );
+    assert_eq!(
+        chat.transcript.settled_from(0).count(),
+        chat.transcript.len()
+    );
+}
+
+// --- Waits ---
+
+fn words(chat: &Chat, now: Timestamp) -> String {
+    chat.doing.line(now).unwrap().0
+}
+
+#[test]
+fn a_gate_moves_the_retry_that_is_waited_for() {
+    let mut chat = retrying();
+    chat.events([scheduled(2, 600)]);
+    // Before its own time the gate can only have it happen earlier.
+    chat.take(event(held(20)), NOW);
+    assert_eq!(words(&chat, NOW), "Retrying (2/3) in 20s… (esc to cancel)");
+    chat.take(event(held(900)), later(1));
+    assert_eq!(
+        words(&chat, later(1)),
+        "Retrying (2/3) in 599s… (esc to cancel)"
+    );
+    // At its own time it is the gate's.
+    chat.take(event(held(700)), later(600));
+    assert_eq!(
+        words(&chat, later(600)),
+        "Retrying (2/3) in 100s… (esc to cancel)"
+    );
+    chat.take(event(held(650)), later(610));
+    assert_eq!(
+        words(&chat, later(610)),
+        "Retrying (2/3) in 40s… (esc to cancel)"
+    );
+}
+
+#[test]
+fn a_gate_that_was_asked_in_vain_leaves_the_retry_its_own_time() {
+    let mut chat = working();
+    chat.events([scheduled(1, 600), held(20)]);
+    assert_eq!(
+        words(&chat, later(20)),
+        "Retrying (1/3) in 0s… (esc to cancel)"
+    );
+    assert_eq!(
+        words(&chat, later(21)),
+        "Retrying (1/3) in 579s… (esc to cancel)"
+    );
+}
+
+#[test]
+fn a_retry_that_was_hurried_and_is_held_waits_for_the_gate() {
+    let mut chat = working();
+    chat.events([scheduled(1, 600)]);
+    assert_eq!(
+        chat.take(key(KeyCode::Char('r')), later(1)),
+        [Want::RetryNow]
+    );
+    chat.take(event(held(900)), later(1));
+    assert_eq!(
+        words(&chat, later(1)),
+        "Retrying (1/3) in 899s… (esc to cancel)"
+    );
+}
+
+#[test]
+fn before_the_first_failure_a_gate_means_waiting_in_line() {
+    let mut chat = idle();
+    chat.events([start(), input("hello"), held(30)]);
+    assert_eq!(
+        words(&chat, NOW),
+        "Rate limited, waiting in line, 30s… (esc to interrupt)"
+    );
+    chat.take(event(held(10)), NOW);
+    assert_eq!(
+        words(&chat, NOW),
+        "Rate limited, waiting in line, 10s… (esc to interrupt)"
+    );
+    assert_eq!(chat.take_all([key(KeyCode::Char('r'))]), [Want::RetryNow]);
+    chat.events([attempt(1)]);
+    assert!(matches!(chat.doing, Doing::Working { .. }));
+}
+
+#[test]
+fn after_a_compaction_it_goes_on_as_before() {
+    let ended = || Body::AutoCompactionEnded {
+        reason: CompactionReason::Threshold,
+        before: 150_000,
+        after: 20_000,
+        will_retry: false,
+        summary: None,
+        error: None,
+    };
+    let mut chat = working();
+    chat.events([compacting()]);
+    assert!(matches!(chat.doing, Doing::Compacting { .. }) && chat.is_busy());
+    chat.events([ended()]);
+    assert!(matches!(chat.doing, Doing::Working { .. }));
+    assert_eq!(chat.status.context, 20_000);
+    let mut chat = idle();
+    chat.events([compacting(), ended()]);
+    assert_eq!(chat.doing, Doing::Nothing);
+    assert!(!chat.is_busy());
+}
+
+// --- What waits to be said ---
+
+#[test]
+fn what_waits_to_be_said_is_handed_back_when_the_turn_is_over() {
+    let mut chat = working();
+    let queue = |steering: &[&str]| Body::QueueChanged {
+        steering: steering.iter().map(|&text| text.to_owned()).collect(),
+        follow_up: Vec::new(),
+    };
+    chat.events([queue(&["first", "second"])]);
+    chat.write("draft");
+    chat.events([sealed(Seal::Aborted)]);
+    assert_eq!(chat.take_all([ended()]), [Want::TakeBack]);
+    let back = vec!["first".to_owned(), "second".to_owned()];
+    chat.take(Input::TakenBack(back), NOW);
+    assert_eq!(chat.editor.text(), "first\nsecond\ndraft");
+    assert!(chat.queued.is_empty());
+    // Said by the model's next step, it waits no more.
+    let mut chat = working();
+    chat.events([queue(&["now"]), queue(&[]), input("now")]);
+    assert_eq!(chat.take_all([ended()]), []);
+}
+
+#[test]
+fn what_is_handed_back_may_be_of_any_size() {
+    let mut chat = idle();
+    let long = "a line\n".repeat(100_000);
+    chat.take(
+        Input::TakenBack(vec![long.clone(), "short".to_owned()]),
+        NOW,
+    );
+    assert_eq!(
+        chat.editor.text(),
+        "[pasted text 1: 684 KiB, 100000 lines]\nshort"
+    );
+    let wants = chat.take_all([key(KeyCode::Enter)]);
+    assert!(wants == [Want::Say(format!("{long}\nshort"))]);
+}
+
+#[test]
+fn a_problem_and_its_remedy_are_told_at_the_end() {
+    let mut chat = working();
+    let done = Body::Done {
+        stop_reason: StopReason::EndTurn,
+    };
+    chat.events([done, sealed(Seal::Completed)]);
+    chat.take(
+        Input::Ended(Outcome {
+            problem: Some("the answer is empty".to_owned()),
+            remedy: Some("ask again".to_owned()),
+            ..Outcome::default()
+        }),
+        NOW,
+    );
+    assert!(
+        chat.shown()
+            .ends_with("the answer is empty\nhint: ask again")
+    );
+}
