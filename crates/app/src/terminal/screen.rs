@@ -78,6 +78,11 @@ impl Screen {
         let mut ticks = tokio::time::interval(TICK);
         loop {
             let frame = self.drawn + FRAME;
+            // Whatever comes in without an end, it is seen.
+            if self.is_stale && Instant::now() >= frame {
+                self.draw()?;
+                continue;
+            }
             let next = tokio::select! {
                 biased;
                 signal = signals.next() => return Ok(Some(signal)),

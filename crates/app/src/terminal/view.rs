@@ -86,7 +86,11 @@ impl Above {
         });
         let asked = chat.question.as_ref();
         let question = asked.map_or_else(Vec::new, |asked| question(chat, asked, (width, theme)));
-        let loader = loader(chat, area, (theme, now));
+        // While somebody is asked, that is what is going on; Esc then means no.
+        let loader = match asked {
+            Some(_) => Vec::new(),
+            None => loader(chat, area, (theme, now)),
+        };
         Self {
             queued: queued.collect(),
             question,
@@ -225,8 +229,8 @@ fn question(chat: &Chat, asked: &Asked, (width, theme): (u16, &Theme)) -> Vec<Li
     }
     let always = &asked.question.permission;
     let keys = match chat.editor.is_empty() {
-        true => format!("  run it? y yes · n no · a always allow {always}"),
-        false => format!("  run it? alt-y yes · alt-n no · alt-a always allow {always}"),
+        true => format!("  run it? y yes · n or esc no · a always allow {always}"),
+        false => format!("  run it? alt-y yes · alt-n or esc no · alt-a always allow {always}"),
     };
     let keys = Line::styled(text::plain(&keys).into_owned(), theme.accent);
     lines.extend(wrapped(&keys, width, &Indent::default()));
