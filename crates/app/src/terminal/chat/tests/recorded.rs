@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::progress::time_of_day;
+use crate::terminal::loader::Said;
 
 /// The events of a turn, each with its time.
 fn recorded(lines: &str) -> Vec<(Body, Timestamp)> {
@@ -49,7 +50,7 @@ fn played(lines: &str) -> String {
             times.push(time_of_day(*retry_at, now));
         }
         chat.take(event(body), now);
-        if let Some((words, more)) = chat.doing.line(now) {
+        if let Some(Said { words, more, .. }) = chat.doing.said(now) {
             above.push(format!("{words}{more}"));
         }
     }

@@ -174,7 +174,7 @@ fn a_tool_that_an_end_has_cut_off_does_not_run_for_ever() {
 // --- Waits ---
 
 fn words(chat: &Chat, now: Timestamp) -> String {
-    chat.doing.line(now).unwrap().0
+    chat.doing.said(now).unwrap().words
 }
 
 #[test]
