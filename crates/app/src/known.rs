@@ -54,7 +54,7 @@ async fn summary(journal: &Journal, name: Option<&str>) -> anyhow::Result<Summar
     };
     match (summary.open_turn, summary.state) {
         (_, State::InUse) => Err(Usage(format!(
-            "session {} is in use by another process; begin a new one, or wait until that has ended",
+            "session {} is in use by another process; it can be carried on when that has ended",
             summary.id
         ))
         .into()),

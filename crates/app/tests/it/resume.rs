@@ -174,7 +174,9 @@ fn a_session_of_a_living_process_is_left_alone() {
     assert_eq!(state, "in use");
     let ran = outlast.run(&["resume"]);
     assert_eq!((ran.code, ran.stderr.as_str()), (0, "Nothing to resume.\n"));
-    let in_use = format!("error: session {id} is in use by another process\n");
+    let in_use = format!(
+        "error: session {id} is in use by another process; it can be carried on when that has ended\n"
+    );
     for (arguments, code) in [
         (vec!["resume", id.as_str()], 1),
         (vec!["-p", "x", "--session", &id, "--model", "ok"], 2),

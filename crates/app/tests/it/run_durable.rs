@@ -143,7 +143,9 @@ steps:
     // Nobody else can carry it on meanwhile.
     let id = outlast.written().id().to_owned();
     let second = outlast.run(&["run", "--resume", &id]);
-    let expected = format!("error: run {id} is carried out by another process\n");
+    let expected = format!(
+        "error: run {id} is carried out by another process; `outlast runs show --watch` follows it\n"
+    );
     assert_eq!((second.code, second.stderr), (2, expected));
     let none = outlast.run(&["run", "--resume"]);
     assert_eq!(none.code, 0, "{}", none.stderr);

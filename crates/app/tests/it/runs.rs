@@ -466,17 +466,26 @@ fn what_means_nothing_to_a_run_is_refused() {
             &["approve", FIRST],
             "several steps ask; name one of: approve, name-it",
         ),
-        (&["approve", FIRST, "cool"], "step cool asks nothing"),
+        (
+            &["approve", FIRST, "cool"],
+            "step cool asks nothing; `outlast runs show` says what does",
+        ),
         (
             &["approve", FIRST, "approve", "--choice", "x"],
             "`x` is no answer to approve; there are: y: Go on, n: Stop",
         ),
-        (&["retry-now", FIRST, "plan"], "step plan is not under way"),
+        (
+            &["retry-now", FIRST, "plan"],
+            "step plan is not under way; `outlast runs show 01900000-0000-7000-8000-000000000001` says what is",
+        ),
         (
             &["cancel", SECOND],
-            "run 01900000-0000-7000-8000-000000000002 is over",
+            "run 01900000-0000-7000-8000-000000000002 is over; `outlast runs show 01900000-0000-7000-8000-000000000002` says how it ended",
         ),
-        (&["cancel", ""], "the name of a run is empty"),
+        (
+            &["cancel", ""],
+            "the name of a run is empty; `outlast runs` lists them",
+        ),
     ];
     for (arguments, problem) in table {
         let ran = outlast.run(&[&["runs"], arguments].concat());

@@ -110,7 +110,10 @@ fn a_name_that_fits_no_session_or_several_is_a_mistake_and_changes_nothing() {
             "zz",
             "there is no session zz; `outlast sessions list` shows all",
         ),
-        ("", "the name of a session is empty"),
+        (
+            "",
+            "the name of a session is empty; `outlast sessions list` shows all",
+        ),
     ] {
         for arguments in [
             vec!["-p", "x", "--model", "ok", "--session", name],
