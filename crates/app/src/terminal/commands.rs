@@ -122,7 +122,7 @@ const KEYS: [(&str, &str); 12] = [
     ("Alt-Enter, Ctrl-J", "another line; so does \\ before Enter"),
     (
         "Esc",
-        "cancel the retry that is waited for; else interrupt the model",
+        "cancel the retry; if there is none, interrupt the model",
     ),
     ("r", "retry now, while a retry is waited for"),
     ("Up, Down", "what you said before"),

@@ -112,7 +112,8 @@ async fn listed(journal: &Journal, current: &str) -> anyhow::Result<Vec<(String,
             false => session.title.clone(),
         };
         let (changed, standing) = (session.changed, standing(&session, None));
-        let about = format!("{changed}  {standing}  {title}");
+        // What it is about comes first: a narrow screen has no room for more.
+        let about = format!("{title}  {standing}  {changed}");
         sessions.push((session.id, text::plain(&about).into_owned()));
     }
     Ok(sessions)
