@@ -38,6 +38,8 @@ const AT_ONCE: usize = 500;
 /// Something that a task reports.
 pub(super) enum Message {
     Input(Input),
+    /// Something that was done beside all else is over.
+    Later(Option<Input>),
     Event(Event),
     /// A model wants to run something, and somebody is to be asked.
     Asked(Question, oneshot::Sender<Answer>),
@@ -65,8 +67,10 @@ pub(super) struct Driver {
     host: Option<Arc<SessionHost>>,
     session: Option<Joined>,
     run: Option<JoinHandle<()>>,
-    /// Whether another session is on its way.
+    /// Whether another session is being opened.
     is_opening: bool,
+    /// How much is being done beside all else.
+    errands: usize,
     /// What was said while there was no session to say it in.
     early: Vec<String>,
     /// Who waits for an answer.
@@ -94,6 +98,7 @@ impl Driver {
             session: None,
             run: None,
             is_opening: false,
+            errands: 0,
             early: Vec::new(),
             asking: None,
             is_chosen: false,
@@ -109,6 +114,12 @@ impl Driver {
 
     pub(super) fn clock(&self) -> &dyn Clock {
         &*self.clock
+    }
+
+    /// Whether nothing is under way any more that was wanted, and all that came of it was taken in.
+    pub(super) fn is_idle(&self) -> bool {
+        let is_doing = self.run.is_some() || self.is_opening || self.errands > 0;
+        self.session.is_some() && !is_doing && self.receiver.is_empty()
     }
 
     pub(super) fn asker(&self) -> Asker {
@@ -145,6 +156,13 @@ impl Driver {
     fn take(&mut self, message: Message, chat: &mut Chat) -> anyhow::Result<Next> {
         let input = match message {
             Message::Input(input) => input,
+            Message::Later(input) => {
+                self.errands = self.errands.saturating_sub(1);
+                match input {
+                    Some(input) => input,
+                    None => return Ok(Next::GoOn),
+                }
+            }
             Message::Event(event) => {
                 if !self.is_current(&event) {
                     return Ok(Next::GoOn);
@@ -260,7 +278,7 @@ impl Driver {
         }
     }
 
-    fn take_back(&self) {
+    fn take_back(&mut self) {
         let Some(session) = self.session.as_ref().map(|it| Arc::clone(&it.session)) else {
             return;
         };
@@ -287,12 +305,11 @@ impl Driver {
     }
 
     /// Does something beside all else; what comes of it is told.
-    fn later(&self, work: impl Future<Output = Option<Input>> + Send + 'static) {
+    fn later(&mut self, work: impl Future<Output = Option<Input>> + Send + 'static) {
+        self.errands += 1;
         let sender = self.sender.clone();
         tokio::spawn(async move {
-            if let Some(input) = work.await {
-                sender.send(Message::Input(input)).ok();
-            }
+            sender.send(Message::Later(work.await)).ok();
         });
     }
 

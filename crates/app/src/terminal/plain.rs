@@ -109,13 +109,14 @@ impl Plain {
 
     fn line(&mut self, line: String) -> Next {
         self.chat.hint = None;
-        self.told.is_ready = false;
+        (self.told.is_ready, self.told.is_asked) = (false, false);
         self.driver.show(Input::Line(line), &mut self.chat)
     }
 
     /// Whether it is the user's turn.
     fn is_ready(&self) -> bool {
-        self.chat.doing == Doing::Nothing && !self.chat.is_busy() || self.chat.question.is_some()
+        let is_over = self.chat.doing == Doing::Nothing && !self.chat.is_busy();
+        is_over && self.driver.is_idle() || self.chat.question.is_some()
     }
 
     /// Writes what is new.

@@ -2,7 +2,6 @@
 
 use super::{Chat, Choices, Want};
 use crate::terminal::loader::Doing;
-use crate::terminal::transcript::Tone;
 use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use outlast_agent::tools::Answer;
 
@@ -57,10 +56,8 @@ impl Chat {
                 "y" | "yes" => self.answer(Answer::Yes),
                 "a" | "always" => self.answer(Answer::Always),
                 "n" | "no" => self.answer(Answer::No),
-                _ => {
-                    let say = "Please answer y (yes), n (no) or a (always).";
-                    self.transcript.notice(Tone::Plain, say);
-                }
+                // It is asked again.
+                _ => {}
             };
         }
         if text == "r" && self.is_waiting() {

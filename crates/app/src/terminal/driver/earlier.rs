@@ -38,7 +38,7 @@ impl Driver {
         });
     }
 
-    pub(super) fn list_sessions(&self) {
+    pub(super) fn list_sessions(&mut self) {
         let Some(host) = self.host.clone() else {
             return;
         };

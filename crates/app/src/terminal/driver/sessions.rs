@@ -34,7 +34,7 @@ impl Driver {
         });
     }
 
-    pub(super) fn open_first(&self) {
+    pub(super) fn open_first(&mut self) {
         let choice = self.choice.clone();
         self.opening(async move |host| host.first(&choice).await);
     }
@@ -70,13 +70,14 @@ impl Driver {
         });
     }
 
-    fn opening<Work>(&self, work: impl FnOnce(Arc<SessionHost>) -> Work + Send + 'static)
+    fn opening<Work>(&mut self, work: impl FnOnce(Arc<SessionHost>) -> Work + Send + 'static)
     where
         Work: Future<Output = anyhow::Result<Opened>> + Send,
     {
         let Some(host) = self.host.clone() else {
             return;
         };
+        self.is_opening = true;
         let sender = self.sender.clone();
         tokio::spawn(async move {
             let opened = work(host).await;
