@@ -95,13 +95,23 @@ mod support;
 #[cfg(unix)]
 mod ten_sessions;
 #[cfg(target_os = "linux")]
+mod terminal_commands;
+#[cfg(target_os = "linux")]
 mod terminal_driver;
 #[cfg(target_os = "linux")]
 mod terminal_leaving;
 #[cfg(target_os = "linux")]
+mod terminal_opening;
+#[cfg(target_os = "linux")]
+mod terminal_plain;
+#[cfg(target_os = "linux")]
+mod terminal_questions;
+#[cfg(target_os = "linux")]
 mod terminal_resize;
 #[cfg(target_os = "linux")]
 mod terminal_retry;
+#[cfg(target_os = "linux")]
+mod terminal_text;
 #[cfg(target_os = "linux")]
 mod terminal_waits;
 #[cfg(unix)]

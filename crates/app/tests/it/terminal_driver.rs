@@ -196,14 +196,20 @@ impl Pane {
         })
     }
 
-    /// Waits for the end of the process; the answer is the code that it ended with.
+    /// Waits for the end of the process; the answer is the code that it ended with, or the signal.
     pub(crate) fn ended(&self) -> String {
+        let format = "#{pane_dead_status}#{?pane_dead_signal,signal ,}#{pane_dead_signal}";
         let start = Instant::now();
-        while self.tells("#{pane_dead}") != "1" {
+        loop {
+            let told = self.tells(format);
+            if !told.is_empty() {
+                return told;
+            }
             assert!(start.elapsed() < LIMIT, "no end:\n{}", self.screen());
+            // tmux may miss that a process has ended, and looks again when another one does.
+            self.asked(&["run-shell", "true"]);
             std::thread::sleep(GLANCE);
         }
-        self.tells("#{pane_dead_status}#{?pane_dead_signal,signal ,}#{pane_dead_signal}")
     }
 
     /// A screen as it is every time: without the folder, which takes part in how long a prompt is, and with no number in
@@ -231,7 +237,8 @@ impl Drop for Pane {
 }
 
 fn is_ready(screen: &str) -> bool {
-    let is_busy = screen.contains("(esc to ") || screen.contains("Starting…");
+    let busy = ["(esc to ", "Starting…", "run it? "];
+    let is_busy = busy.iter().any(|words| screen.contains(words));
     !is_busy && screen.lines().any(|line| line == "›")
 }
 

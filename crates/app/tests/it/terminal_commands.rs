@@ -1,0 +1,181 @@
+//! What can be typed after a slash, and the list that helps with it.
+
+use crate::support::Outlast;
+use crate::terminal_driver::Pane;
+use crate::written;
+
+#[test]
+fn a_slash_lists_commands_and_keys_choose_among_them() {
+    let outlast = Outlast::new();
+    let pane = Pane::chat(&outlast, &["--model", "ok"]);
+    pane.is_ready();
+    pane.write("/");
+    let listed = pane.sees("go on with another session");
+    insta::assert_snapshot!("listed", pane.shown(&listed));
+    // Nothing is chosen any more, and what was typed is still there.
+    pane.press(&["Escape"]);
+    pane.wait_for("no list", |screen| {
+        !screen.contains("another session") && screen.contains("\n› /\n")
+    });
+    pane.write("po");
+    pane.sees("/policy NAME");
+    pane.press(&["Tab"]);
+    let policies = pane.sees("overnight");
+    assert!(policies.contains("\n› /policy"), "{policies}");
+    insta::assert_snapshot!("policies", pane.shown(&policies));
+    // The last one comes before the first.
+    pane.press(&["Up", "Up", "Down"]);
+    pane.press(&["Enter"]);
+    pane.sees("From the next message on it is retried by `overnight`.");
+    let ready = pane.is_ready();
+    assert!(ready.contains("0 retries · overnight"), "{ready}");
+}
+
+#[test]
+fn an_unknown_command_names_the_nearest_and_can_be_mended() {
+    let outlast = Outlast::new();
+    let pane = Pane::chat(&outlast, &["--model", "ok"]);
+    pane.is_ready();
+    pane.say("/polcy standard");
+    let unknown = pane.sees("there is no command /polcy; did you mean /policy? (/help)");
+    assert!(unknown.contains("\n› /polcy standard\n"), "{unknown}");
+    pane.press(&["C-u"]);
+    pane.is_ready();
+    pane.say("/policy nonsense");
+    let unknown = pane.sees("nonsense`");
+    insta::assert_snapshot!("unknown_policy", pane.shown(&unknown));
+    // A path is a message.
+    pane.press(&["C-u"]);
+    pane.is_ready();
+    pane.say("/usr/bin is a folder");
+    pane.is_answered("/usr/bin is a folder");
+}
+
+#[test]
+fn help_tells_commands_and_keys() {
+    let outlast = Outlast::new();
+    let pane = Pane::of(&outlast.command(&["--model", "ok"]), (80, 40));
+    pane.is_ready();
+    pane.say("/help");
+    let help = pane.sees("Ctrl-Z suspends");
+    insta::assert_snapshot!("help", pane.shown(&help));
+}
+
+#[test]
+fn another_model_is_asked_from_the_next_message_on() {
+    let outlast = Outlast::new();
+    let pane = Pane::chat(&outlast, &["--model", "ok"]);
+    pane.is_ready();
+    pane.say("/model ok:refusal");
+    pane.sees("mock:ok:refusal is asked from here on.");
+    pane.say("Say hello");
+    pane.sees("I can't help with that.");
+    let refused = pane.sees("refused to answer");
+    assert!(refused.contains("\nok:refusal · "), "{refused}");
+    pane.is_ready();
+    pane.say("/model nowhere:m");
+    let unknown = pane.sees("nowhere");
+    assert!(unknown.contains("\nok:refusal · "), "{unknown}");
+}
+
+#[test]
+fn sessions_are_begun_left_and_gone_on_with() {
+    let outlast = Outlast::new();
+    let pane = Pane::chat(&outlast, &["--model", "ok"]);
+    pane.is_ready();
+    pane.say("/sessions ");
+    pane.sees("There is no other session.");
+    pane.press(&["C-u"]);
+    pane.is_ready();
+    pane.say("The first one");
+    pane.is_answered("The first one");
+    pane.say("/new");
+    let new = pane.sees("/help lists commands");
+    assert!(!new.contains("The first one"), "{new}");
+    pane.is_ready();
+    pane.say("The second one");
+    pane.is_answered("The second one");
+    pane.write("/ses");
+    pane.sees("/sessions ID");
+    pane.press(&["Enter"]);
+    pane.sees("The first one finished");
+    pane.write("first");
+    pane.sees("› /sessions first");
+    pane.press(&["Enter"]);
+    let first = pane.is_answered("The first one");
+    assert!(!first.contains("second"), "{first}");
+    insta::assert_snapshot!("another_session", pane.shown(&first));
+    // It is the one that is gone on with.
+    pane.say("Again");
+    pane.is_answered("Again");
+    pane.say("/sessions nonsense");
+    let unknown = pane.sees("nonsense");
+    assert!(unknown.contains("You said: Again"), "{unknown}");
+}
+
+#[test]
+fn a_session_in_which_something_runs_is_not_left() {
+    let outlast = Outlast {
+        scale: "1",
+        ..Outlast::new()
+    };
+    let pane = Pane::chat(&outlast, &["--model", "stall:3"]);
+    pane.is_ready();
+    pane.say("Say hello");
+    pane.sees("Hello from");
+    for command in ["/new", "/compact"] {
+        pane.say(command);
+        pane.sees("The model works: Esc interrupts it first.");
+    }
+    pane.press(&["Escape"]);
+    pane.sees("Interrupted.");
+    pane.is_ready();
+    pane.say("/new");
+    pane.wait_for("a new session", |screen| !screen.contains("Interrupted."));
+}
+
+#[test]
+fn a_conversation_is_made_smaller_on_demand() {
+    const ID: &str = "01900000-0000-7000-8000-000000000001";
+    let outlast = Outlast::new();
+    written::long_session(&outlast, ID, "ok");
+    outlast.write("home/outlast.toml", "[compaction]\nkeep = 1000\n");
+    let pane = Pane::chat(&outlast, &["--continue"]);
+    pane.sees("half of the work");
+    pane.is_ready();
+    pane.say("/compact");
+    pane.sees("The conversation was made smaller, from about ");
+    pane.is_ready();
+    pane.say("And now?");
+    pane.is_answered("And now?");
+}
+
+#[test]
+fn accounts_are_told() {
+    let outlast = Outlast::new();
+    let pane = Pane::chat(&outlast, &["--model", "ok"]);
+    pane.is_ready();
+    pane.say("/accounts");
+    let told = pane.wait_for("accounts", |screen| screen.contains("ccount"));
+    insta::assert_snapshot!("accounts", pane.shown(&told));
+}
+
+#[test]
+fn what_was_said_before_is_looked_through() {
+    let outlast = Outlast::new();
+    let pane = Pane::chat(&outlast, &["--model", "ok"]);
+    pane.is_ready();
+    for said in ["first thing", "second thing"] {
+        pane.say(said);
+        pane.is_answered(said);
+    }
+    pane.write("a draft");
+    pane.press(&["Up", "Up"]);
+    pane.wait_for("the first", |screen| screen.contains("\n› first thing\nok"));
+    pane.press(&["Down"]);
+    pane.wait_for("the second", |screen| {
+        screen.contains("\n› second thing\nok")
+    });
+    pane.press(&["Down"]);
+    pane.wait_for("the draft", |screen| screen.contains("\n› a draft\nok"));
+}
