@@ -164,3 +164,35 @@ fn retries_can_be_switched_off_and_on() {
     pane.say("Say it again");
     pane.sees("Retrying (1/3) in ");
 }
+
+#[test]
+fn what_is_said_during_a_wait_waits_with_it_and_comes_back_when_that_is_cancelled() {
+    let outlast = with_delay(200);
+    let pane = Pane::chat(&outlast, &["--model", "overloaded:2"]);
+    pane.is_ready();
+    pane.say("Say hello");
+    pane.sees("Retrying (1/3) in ");
+    pane.say("and goodbye");
+    let queued = pane.sees("» and goodbye");
+    insta::assert_snapshot!("queued", without_clock(&pane.shown(&queued)));
+    pane.press(&["Escape"]);
+    pane.sees("Retry cancelled");
+    let back = pane.wait_for("what was said", |screen| {
+        screen.contains("\n› and goodbye\n") && !screen.contains('»')
+    });
+    assert!(!back.contains("(esc to "), "{back}");
+    pane.press(&["Enter"]);
+    pane.sees("Retrying (1/3) in ");
+    pane.say("and again");
+    pane.sees("» and again");
+    pane.press(&["r"]);
+    let answered = pane.is_answered("and again");
+    assert_eq!(answered.matches("› and again").count(), 1, "{answered}");
+}
+
+/// A screen without the times that a long wait tells.
+fn without_clock(screen: &str) -> String {
+    let (before, rest) = screen.split_once("(esc to cancel)").unwrap();
+    let (_, after) = rest.split_once(" · r ").unwrap();
+    format!("{before}(esc to cancel) · TIME · r {after}")
+}
