@@ -8,7 +8,7 @@
 mod events;
 mod keys;
 #[cfg(test)]
-mod tests;
+pub(in crate::terminal) mod tests;
 
 use super::choices::{Choices, Known};
 use super::commands::{self, Order};

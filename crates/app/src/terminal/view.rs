@@ -13,11 +13,14 @@ use ratatui::Frame;
 use ratatui::layout::Rect;
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Paragraph, Widget};
+use std::borrow::Cow;
 
 const MOST_CHOICES: usize = 8;
 const MOST_QUEUED: usize = 3;
 const MOST_LOADER_ROWS: u16 = 3;
+const LONGEST_QUEUED: usize = 1000;
 const PROMPT: &str = "› ";
+const LEAST_FOR_PROMPT: u16 = 6;
 
 pub(crate) fn draw(frame: &mut Frame<'_>, chat: &mut Chat, (theme, now): (&Theme, Timestamp)) {
     let area = frame.area();
@@ -42,11 +45,9 @@ pub(crate) fn draw(frame: &mut Frame<'_>, chat: &mut Chat, (theme, now): (&Theme
     };
     show(frame, &lines, rows.transcript);
     show(frame, &above.queued, rows.queued);
-    show(
-        frame,
-        &cut(&above.question, rows.question, theme),
-        rows.question,
-    );
+    let question = above.question.as_ref();
+    let question = question.map(|it| it.within(rows.question, (area.width, theme)));
+    show(frame, &question.unwrap_or_default(), rows.question);
     show(frame, &above.loader, rows.loader);
     show(frame, &[rule(chat, area.width, theme)], rows.rule);
     show(
@@ -73,19 +74,19 @@ pub(crate) fn draw(frame: &mut Frame<'_>, chat: &mut Chat, (theme, now): (&Theme
 /// What stands between the transcript and the editor.
 struct Above {
     queued: Vec<Line<'static>>,
-    question: Vec<Line<'static>>,
+    question: Option<Asking>,
     loader: Vec<Line<'static>>,
 }
 
 impl Above {
     fn of(chat: &Chat, area: Rect, (theme, now): (&Theme, Timestamp)) -> Self {
         let width = area.width;
-        let queued = chat.queued.iter().take(MOST_QUEUED).map(|said| {
-            let said = text::plain(said).replace('\n', " ⏎ ");
+        let queued = queued(&chat.queued).map(|said| {
+            let said = text::plain(&said).replace('\n', " ⏎ ");
             truncated(&Line::styled(format!("» {said}"), theme.faint), width)
         });
         let asked = chat.question.as_ref();
-        let question = asked.map_or_else(Vec::new, |asked| question(chat, asked, (width, theme)));
+        let question = asked.map(|asked| Asking::of(chat, asked, (width, theme)));
         // While somebody is asked, that is what is going on; Esc then means no.
         let loader = match asked {
             Some(_) => Vec::new(),
@@ -115,6 +116,21 @@ fn loader(chat: &Chat, area: Rect, (theme, now): (&Theme, Timestamp)) -> Vec<Lin
     fitting.unwrap_or_else(|| vec![truncated(&Line::styled(short, theme.accent), area.width)])
 }
 
+/// What waits to be said, or how much more of it there is.
+fn queued(all: &[String]) -> impl Iterator<Item = Cow<'_, str>> {
+    let shown = match all.len() {
+        ..=MOST_QUEUED => MOST_QUEUED,
+        _ => MOST_QUEUED - 1,
+    };
+    let more = all.len().saturating_sub(shown);
+    let more = (more > 0).then(|| Cow::Owned(format!("… and {more} more")));
+    // What is shown is a line: the beginning is enough.
+    let first = all.iter().take(shown);
+    first
+        .map(|said| text::bounded(said, LONGEST_QUEUED))
+        .chain(more)
+}
+
 /// How many rows each part has.
 struct Rows {
     transcript: u16,
@@ -138,10 +154,11 @@ impl Rows {
             rows
         };
         let height = area.height;
-        let room = area.width.saturating_sub(2);
+        let room = area.width - prompt_width(area.width);
         let editor = take(chat.editor.rows(room).into(), (height / 3).max(1));
         let loader = take(above.loader.len(), MOST_LOADER_ROWS);
-        let question = take(above.question.len(), (height / 2).max(3));
+        let question = above.question.as_ref().map_or(0, Asking::rows);
+        let question = take(question, (height / 2).max(3));
         let choices = chat.choices.items.len().min(MOST_CHOICES);
         let choices = take(choices, height / 2);
         let status = take(1, u16::from(height > 3));
@@ -160,9 +177,14 @@ impl Rows {
     }
 }
 
+/// Where there is hardly any room, it is for what is written.
+fn prompt_width(width: u16) -> u16 {
+    if width < LEAST_FOR_PROMPT { 0 } else { 2 }
+}
+
 fn draw_editor(frame: &mut Frame<'_>, chat: &Chat, (place, theme): (Rect, &Theme)) {
     let prompt = Rect {
-        width: place.width.min(2),
+        width: prompt_width(place.width),
         height: place.height.min(1),
         ..place
     };
@@ -210,43 +232,73 @@ fn choices(chat: &Chat, (width, rows): (u16, u16), theme: &Theme) -> Vec<Line<'s
             };
             let name = text::plain(&item.name).into_owned();
             let about = text::plain(&item.about).replace('\n', " ");
-            let line = Line::from(vec![
-                Span::styled(format!("  {name:<22}"), style),
-                Span::styled(format!(" {about}"), theme.faint),
-            ]);
+            let line = match about.is_empty() {
+                true => Line::from(Span::styled(format!("  {name}"), style)),
+                false => Line::from(vec![
+                    Span::styled(format!("  {name:<22}"), style),
+                    Span::styled(format!(" {about}"), theme.faint),
+                ]),
+            };
             truncated(&line, width)
         })
         .collect()
 }
 
-fn question(chat: &Chat, asked: &Asked, (width, theme): (u16, &Theme)) -> Vec<Line<'static>> {
-    let shown = approval::Shown::of(&asked.question);
-    let heading = Line::styled(format!("? {}", shown.line), theme.warning);
-    let mut lines = wrapped(&heading, width, &Indent::default());
-    for detail in shown.details.lines() {
-        let line = Line::styled(detail.to_owned(), theme.text);
-        lines.push(truncated(&line, width));
-    }
-    let always = &asked.question.permission;
-    let keys = match chat.editor.is_empty() {
-        true => format!("  run it? y yes · n or esc no · a always allow {always}"),
-        false => format!("  run it? alt-y yes · alt-n or esc no · alt-a always allow {always}"),
-    };
-    let keys = Line::styled(text::plain(&keys).into_owned(), theme.accent);
-    lines.extend(wrapped(&keys, width, &Indent::default()));
-    lines
+/// A question: what would be done, and how it is answered.
+struct Asking {
+    what: Vec<Line<'static>>,
+    keys: Vec<Line<'static>>,
+    /// The same in few words.
+    short: &'static str,
 }
 
-/// A question that has too few rows: its beginning, and how it is answered.
-fn cut(lines: &[Line<'static>], rows: u16, theme: &Theme) -> Vec<Line<'static>> {
-    let rows = usize::from(rows);
-    let Some(surplus) = lines.len().checked_sub(rows).filter(|surplus| *surplus > 0) else {
-        return lines.to_vec();
-    };
-    let mut shown: Vec<_> = lines.iter().take(rows.saturating_sub(2)).cloned().collect();
-    let left = surplus + 1;
-    let note = format!("  … {left} more lines: a larger window shows them");
-    shown.extend((rows > 1).then(|| Line::styled(note, theme.faint)));
-    shown.extend(lines.last().cloned());
-    shown
+impl Asking {
+    fn of(chat: &Chat, asked: &Asked, (width, theme): (u16, &Theme)) -> Self {
+        let shown = approval::Shown::of(&asked.question);
+        let heading = Line::styled(format!("? {}", shown.line), theme.warning);
+        let mut what = wrapped(&heading, width, &Indent::default());
+        for detail in shown.details.lines() {
+            let line = Line::styled(detail.to_owned(), theme.text);
+            what.push(truncated(&line, width));
+        }
+        let (keys, short) = match chat.editor.is_empty() {
+            true => ("y yes · n or esc no · a", "y/n/a?"),
+            false => ("alt-y yes · alt-n or esc no · alt-a", "alt-y/n/a?"),
+        };
+        let always = &asked.question.permission;
+        let keys = format!("  run it? {keys} always allow {always}");
+        let keys = Line::styled(text::plain(&keys).replace('\n', " "), theme.accent);
+        let keys = wrapped(&keys, width, &Indent::default());
+        Self { what, keys, short }
+    }
+
+    fn rows(&self) -> usize {
+        self.what.len() + self.keys.len()
+    }
+
+    /// With too few rows, its beginning and how it is answered: nobody says yes to what was not seen.
+    fn within(&self, rows: u16, (width, theme): (u16, &Theme)) -> Vec<Line<'static>> {
+        let rows = usize::from(rows);
+        if self.rows() <= rows {
+            return self.what.iter().chain(&self.keys).cloned().collect();
+        }
+        let keys = match rows > self.keys.len() + 1 {
+            true => self.keys.clone(),
+            false => vec![truncated(&Line::styled(self.short, theme.accent), width)],
+        };
+        let room = rows.saturating_sub(keys.len()).max(1);
+        let is_cut = self.what.len() > room && room > 1;
+        let shown = room - usize::from(is_cut);
+        let note = is_cut.then(|| {
+            let left = self.what.len() - shown;
+            let note = format!("  … {left} more lines: a larger window shows them");
+            truncated(&Line::styled(note, theme.faint), width)
+        });
+        let what = self.what.iter().take(shown).cloned();
+        what.chain(note).chain(keys).take(rows).collect()
+    }
 }
+
+#[cfg(test)]
+#[path = "view_tests.rs"]
+mod tests;
