@@ -139,6 +139,34 @@ mod tests {
     }
 
     #[test]
+    fn what_is_listed_is_what_its_command_takes() {
+        assert_eq!(names("/").len(), COMMANDS.len());
+        assert_eq!(names("/retry "), ["/retry on", "/retry off"]);
+        assert_eq!(names("/model "), names("/model   "));
+        assert_eq!(
+            names("/model CLAUDE anthropic"),
+            ["/model anthropic:claude-opus"]
+        );
+        assert_eq!(names("/sessions fix PARSER"), ["/sessions 0198"]);
+        for text in [
+            "/model nothing like it",
+            "/compact the parser",
+            "/unknown x",
+            " /",
+            "",
+        ] {
+            assert!(names(text).is_empty(), "{text:?}");
+        }
+        // Every choice is a command that can be read.
+        for text in ["/", "/model ", "/retry ", "/policy ", "/sessions "] {
+            for name in names(text) {
+                let read = crate::terminal::commands::read(&name);
+                assert!(matches!(read, Some(Ok(_))), "{name}");
+            }
+        }
+    }
+
+    #[test]
     fn the_list_has_no_end() {
         let mut choices = Choices::of("/", &Known::default());
         choices.step(-1);

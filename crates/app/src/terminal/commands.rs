@@ -120,10 +120,7 @@ pub(crate) fn help() -> String {
 const KEYS: [(&str, &str); 12] = [
     ("Enter", "send; while the model works, say it in between"),
     ("Alt-Enter, Ctrl-J", "another line; so does \\ before Enter"),
-    (
-        "Esc",
-        "cancel the retry; if there is none, interrupt the model",
-    ),
+    ("Esc", "cancel a retry that is waited for; else interrupt"),
     ("r", "retry now, while a retry is waited for"),
     ("Up, Down", "what you said before"),
     ("Tab", "complete a command"),
@@ -172,6 +169,34 @@ mod tests {
         }
         assert!(read("/quit now").unwrap().is_err());
         assert!(read("/retry maybe").unwrap().is_err());
+    }
+
+    #[test]
+    fn what_is_not_quite_a_command_is_a_message_or_is_mended() {
+        for text in [
+            "", "  ", "/Help", "/help2", "/ help", "//", "a\n/help", "/é",
+        ] {
+            assert_eq!(read(text), None, "{text:?}");
+        }
+        assert_eq!(read("/new\n"), Some(Ok(Order::New)));
+        assert_eq!(read("/clear"), Some(Ok(Order::New)));
+        assert_eq!(
+            read("/resume\t01"),
+            Some(Ok(Order::Session("01".to_owned())))
+        );
+        let error = read("/xyzzy").unwrap().unwrap_err();
+        assert_eq!(error, "there is no command /xyzzy (/help)");
+    }
+
+    #[test]
+    fn the_help_names_every_command_and_fits_a_terminal() {
+        let help = help();
+        for command in COMMANDS {
+            assert!(help.contains(command.name), "{}", command.name);
+        }
+        let longest = help.lines().map(|line| line.chars().count()).max();
+        assert!(longest <= Some(80), "{longest:?}");
+        insta::assert_snapshot!(help);
     }
 
     #[test]

@@ -193,6 +193,72 @@ mod tests {
     }
 
     #[test]
+    fn what_is_going_on_is_told_in_words_and_timed_when_it_takes_long() {
+        let since = NOW;
+        let table = [
+            (Doing::Nothing, 0, None),
+            (Doing::Starting, 9000, Some("Starting…")),
+            (
+                Doing::Working { since },
+                1999,
+                Some("Working… (esc to interrupt)"),
+            ),
+            (
+                Doing::Working { since },
+                2999,
+                Some("Working… 2s (esc to interrupt)"),
+            ),
+            (
+                Doing::Working { since },
+                65_000,
+                Some("Working… 1m5s (esc to interrupt)"),
+            ),
+            (
+                Doing::Compacting { since },
+                3000,
+                Some("Making the conversation smaller… 3s (esc to interrupt)"),
+            ),
+        ];
+        for (doing, millis, expected) in table {
+            let line = doing.line(NOW + Duration::from_millis(millis));
+            assert_eq!(line.as_ref().map(|(words, _)| words.as_str()), expected);
+            assert!(line.is_none_or(|(_, more)| more.is_empty()));
+        }
+        assert!(!Doing::Starting.moves() && Doing::Retrying(retrying(1)).moves());
+    }
+
+    #[test]
+    fn a_clock_that_was_set_back_does_not_end_the_wait() {
+        let before = Timestamp::from_millis(NOW.as_millis() - 60_000);
+        let working = Doing::Working { since: NOW };
+        assert_eq!(
+            working.line(before).unwrap().0,
+            "Working… (esc to interrupt)"
+        );
+        assert_eq!(
+            retrying(2).words(before),
+            "Retrying (1/3) in 62s… (esc to cancel)"
+        );
+    }
+
+    #[test]
+    fn whoever_waits_in_line_is_told_why_and_until_when() {
+        let in_line = |cause, seconds| {
+            let until = NOW + Duration::from_secs(seconds);
+            Doing::InLine { until, cause }.line(NOW).unwrap()
+        };
+        let (words, more) = in_line(None, 59);
+        let expected = "Others are ahead, waiting in line, 59s… (esc to interrupt)";
+        assert_eq!((words.as_str(), more.as_str()), (expected, " · r asks now"));
+        let (words, _) = in_line(Some(Cause::Overloaded), 60);
+        let at = time_of_day(NOW + Duration::from_secs(60), NOW);
+        assert!(
+            words.ends_with(&format!("60s… (esc to interrupt) · at {at}")),
+            "{words}"
+        );
+    }
+
+    #[test]
     fn without_a_known_end_there_is_no_made_up_number() {
         let mut retry = retrying(2);
         retry.max_attempts = None;

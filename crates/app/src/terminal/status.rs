@@ -114,6 +114,58 @@ mod tests {
     }
 
     #[test]
+    fn numbers_are_short_and_never_too_low() {
+        let table = [
+            (0, "0"),
+            (999, "999"),
+            (1000, "1k"),
+            (999_999, "999k"),
+            (1_250_000, "1.2M"),
+        ];
+        for (tokens, expected) in table {
+            assert_eq!(thousands(tokens), expected);
+        }
+        let table = [
+            (0, "$0.00"),
+            (1, "$0.01"),
+            (10_000, "$0.01"),
+            (10_001, "$0.02"),
+            (12_340_000, "$12.34"),
+        ];
+        for (cost, expected) in table {
+            assert_eq!(dollars(Cost(cost)), expected);
+        }
+    }
+
+    #[test]
+    fn odd_windows_and_switched_retries_are_told() {
+        let table: [(fn(&mut Status), &str); 5] = [
+            (|it| it.window = Some(0), "24k tokens"),
+            (|it| it.window = None, "24k tokens"),
+            (|it| it.context = u64::MAX, "(92233720368547%)"),
+            (|it| it.retries = 1, "1 retry"),
+            (|it| it.retries_off = true, "retries off"),
+        ];
+        for (change, expected) in table {
+            let mut status = status();
+            change(&mut status);
+            assert!(status.line(200).contains(expected), "{}", status.line(200));
+        }
+    }
+
+    #[test]
+    fn wide_names_are_measured_in_columns() {
+        let status = Status {
+            model: "模型".to_owned(),
+            account: Some("账户".to_owned()),
+            ..Status::default()
+        };
+        assert_eq!(status.line(11), "模型 · 账户");
+        assert_eq!(status.line(10), "模型");
+        assert_eq!(status.line(0), "模型");
+    }
+
+    #[test]
     fn what_is_not_known_is_not_told() {
         let status = Status {
             model: "m".to_owned(),

@@ -1,0 +1,243 @@
+//! What is written, pasted and looked through; and the rows that it takes.
+
+use super::*;
+use proptest::prelude::{ProptestConfig, Strategy, prop_assert, prop_assert_eq};
+use proptest::{collection, proptest, sample};
+
+fn press(editor: &mut Editor, code: KeyCode) {
+    editor.key(KeyEvent::new(code, KeyModifiers::NONE));
+}
+
+fn write(editor: &mut Editor, text: &str) {
+    for c in text.chars() {
+        press(editor, KeyCode::Char(c));
+    }
+}
+
+#[test]
+fn a_long_paste_is_a_few_words_until_it_is_sent() {
+    let mut editor = Editor::default();
+    write(&mut editor, "look: ");
+    let pasted = "a line\r\n".repeat(150_000);
+    editor.paste(&pasted).unwrap();
+    assert_eq!(
+        editor.text(),
+        "look: [pasted text 1: 1026 KiB, 150000 lines]"
+    );
+    write(&mut editor, "!");
+    let expected = format!("look: {}!", "a line\n".repeat(150_000));
+    assert!(editor.take() == expected);
+    assert!(editor.is_empty());
+}
+
+#[test]
+fn a_short_paste_is_text() {
+    let mut editor = Editor::default();
+    editor.paste("one\rtwo \u{1b}[31mred").unwrap();
+    assert_eq!(editor.text(), "one\ntwo red");
+}
+
+#[test]
+fn a_paste_is_removed_as_a_whole() {
+    let mut editor = Editor::default();
+    write(&mut editor, "x ");
+    editor.paste(&"y".repeat(5000)).unwrap();
+    press(&mut editor, KeyCode::Backspace);
+    assert_eq!(editor.take(), "x ");
+}
+
+#[test]
+fn a_paste_that_no_message_could_hold_is_refused() {
+    let mut editor = Editor::default();
+    write(&mut editor, "kept");
+    let error = editor.paste(&"x".repeat(LONGEST_MESSAGE + 1)).unwrap_err();
+    assert!(error.contains("16 MiB"), "{error}");
+    assert_eq!(editor.take(), "kept");
+}
+
+#[test]
+fn what_was_being_written_is_there_after_looking_back() {
+    let mut editor = Editor::default();
+    editor.remember("first");
+    editor.remember("second");
+    write(&mut editor, "draft");
+    press(&mut editor, KeyCode::Up);
+    assert_eq!(editor.text(), "second");
+    press(&mut editor, KeyCode::Up);
+    assert_eq!(editor.text(), "first");
+    press(&mut editor, KeyCode::Up);
+    assert_eq!(editor.text(), "first");
+    press(&mut editor, KeyCode::Down);
+    press(&mut editor, KeyCode::Down);
+    assert_eq!(editor.text(), "draft");
+}
+
+#[test]
+fn the_words_of_one_paste_within_another_stay_words() {
+    let mut editor = Editor::default();
+    let words = "[pasted text 2: 2 KiB, 1 line]";
+    editor
+        .paste(&format!("{words}{}", "a".repeat(2000)))
+        .unwrap();
+    editor.paste(&"b".repeat(1100)).unwrap();
+    let text = editor.take();
+    assert!(text.ends_with(&"b".repeat(1100)));
+}
+
+#[test]
+fn nothing_pasted_changes_nothing() {
+    let mut editor = Editor::default();
+    editor.paste("").unwrap();
+    editor.paste("\u{1b}[2J\u{7}").unwrap();
+    assert!(editor.is_empty());
+    write(&mut editor, "x");
+    editor.paste("").unwrap();
+    assert_eq!(editor.take(), "x");
+}
+
+#[test]
+fn pastes_of_the_same_size_are_told_apart_also_after_one_was_removed() {
+    let mut editor = Editor::default();
+    for letter in ["a", "b"] {
+        editor.paste(&letter.repeat(2000)).unwrap();
+        write(&mut editor, " ");
+    }
+    press(&mut editor, KeyCode::Backspace);
+    press(&mut editor, KeyCode::Backspace);
+    editor.paste(&"c".repeat(2000)).unwrap();
+    let expected = format!("{} {}", "a".repeat(2000), "c".repeat(2000));
+    assert_eq!(editor.take(), expected);
+}
+
+#[test]
+fn a_paste_that_comes_back_is_whole() {
+    let mut editor = Editor::default();
+    editor.paste(&"a".repeat(2000)).unwrap();
+    press(&mut editor, KeyCode::Backspace);
+    assert!(editor.is_empty());
+    let undo = KeyEvent::new(KeyCode::Char('z'), KeyModifiers::ALT);
+    while !editor.text().ends_with(']') {
+        editor.key(undo);
+    }
+    assert_eq!(editor.take(), "a".repeat(2000));
+}
+
+#[test]
+fn pastes_together_may_not_be_more_than_a_message_but_removed_ones_do_not_count() {
+    let mut editor = Editor::default();
+    let half = "x".repeat(LONGEST_MESSAGE / 2);
+    editor.paste(&half).unwrap();
+    editor.paste(&half).unwrap_err();
+    press(&mut editor, KeyCode::Backspace);
+    editor.paste(&half).unwrap();
+    assert_eq!(editor.take().len(), half.len());
+}
+
+#[test]
+fn what_was_said_before_holds_no_words_of_pastes() {
+    let mut editor = Editor::default();
+    write(&mut editor, "first");
+    editor.take();
+    editor.paste(&"x".repeat(2000)).unwrap();
+    editor.take();
+    press(&mut editor, KeyCode::Up);
+    assert_eq!(editor.text(), "first");
+}
+
+#[test]
+fn a_draft_with_a_paste_survives_looking_back() {
+    let mut editor = Editor::default();
+    editor.remember("earlier");
+    editor.paste(&"x".repeat(2000)).unwrap();
+    press(&mut editor, KeyCode::Up);
+    assert_eq!(editor.text(), "earlier");
+    press(&mut editor, KeyCode::Down);
+    assert_eq!(editor.take(), "x".repeat(2000));
+}
+
+#[test]
+fn what_was_said_before_is_bounded_and_not_repeated() {
+    let mut editor = Editor::default();
+    for number in 0..LONGEST_HISTORY + 10 {
+        editor.remember(&format!("said {number}"));
+        editor.remember(&format!("said {number}"));
+    }
+    editor.remember("  ");
+    assert_eq!(editor.said.len(), LONGEST_HISTORY);
+    assert_eq!(editor.said[0], "said 10");
+}
+
+#[test]
+fn what_is_put_back_stands_before_the_draft() {
+    let mut editor = Editor::default();
+    editor.paste(&"x".repeat(2000)).unwrap();
+    let long = "y".repeat(3000);
+    editor.put_back(&["one".to_owned(), long.clone(), String::new()]);
+    assert_eq!(editor.take(), format!("one\n{long}\n{}", "x".repeat(2000)));
+}
+
+// --- Rows ---
+
+/// How many rows were drawn, and where the cursor was, at that width and with room for all.
+fn drawn(editor: &Editor, width: u16) -> (u16, Position) {
+    let area = Rect::new(0, 0, width, MOST_ROWS);
+    let mut buffer = Buffer::empty(area);
+    let cursor = editor.draw(area, &mut buffer);
+    let is_written = |row: &u16| (0..width).any(|x| buffer[(x, *row)].symbol() != " ");
+    let last = (0..MOST_ROWS).rev().find(is_written);
+    (last.map_or(0, |row| row + 1), cursor)
+}
+
+#[test]
+fn rows_are_those_of_the_text_also_where_one_is_full() {
+    // Ten columns: nine for text, one for the cursor.
+    let table = [
+        ("", 1, (0, 0)),
+        ("123456789", 1, (9, 0)),
+        ("1234567890", 2, (1, 1)),
+        ("one two three", 2, (5, 1)),
+        ("日本語字", 1, (8, 0)),
+        ("日本語字五", 2, (2, 1)),
+        ("a\n\nb", 3, (1, 2)),
+        ("a\n", 2, (0, 1)),
+    ];
+    for (text, rows, (x, y)) in table {
+        let mut editor = Editor::default();
+        editor.set(text);
+        assert_eq!(editor.rows(10), rows, "{text:?}");
+        let cursor = drawn(&editor, 10).1;
+        assert_eq!((cursor.x, cursor.y), (x, y), "{text:?}");
+    }
+}
+
+fn text() -> impl Strategy<Value = String> {
+    let pieces = vec![
+        "a",
+        "word",
+        " ",
+        "日本",
+        "e\u{301}",
+        "👩‍👩‍👧",
+        "\n",
+        "-",
+        "longer-than-most",
+        "\t",
+        "ﾞ",
+    ];
+    collection::vec(sample::select(pieces), 0..40).prop_map(|pieces| pieces.concat())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    #[test]
+    fn every_row_is_counted_and_the_cursor_is_on_one_of_them(text in text(), width in 1..40u16) {
+        let mut editor = Editor::default();
+        editor.set(&text);
+        let (rows, (written, cursor)) = (editor.rows(width), drawn(&editor, width));
+        prop_assert!(written <= rows, "{} of {}", written, rows);
+        // The cursor stands behind the last character.
+        prop_assert_eq!(cursor.y + 1, rows);
+        prop_assert!(cursor.x < width);
+    }
+}
