@@ -377,6 +377,7 @@ fn a_click_below_the_transcript_opens_nothing() {
     transcript.user("one");
     transcript.call(&call("1"));
     transcript.tool_ended("1", &"line\n".repeat(50), false);
+    transcript.go_to_beginning();
     transcript.frame((80, 6));
     let before = transcript.whole(80).len();
     for row in 6..30 {
