@@ -62,10 +62,10 @@ impl Retrying {
         format!("Retrying ({attempt}/{most}) in {seconds}s… (esc to cancel)")
     }
 
-    /// The same where there is hardly any room.
+    /// The same where there is hardly any room: the time first, which must not be cut.
     fn short(&self, now: Timestamp) -> String {
-        let seconds = seconds_left(self.wake(now), now);
-        format!("{}/{} in {seconds}s…", self.attempt, self.most())
+        let left = Span(Duration::from_secs(seconds_left(self.wake(now), now)));
+        format!("{left}… {}/{}", self.attempt, self.most())
     }
 
     /// What else is worth knowing of it.
@@ -220,9 +220,9 @@ mod tests {
             ),
         ];
         for (doing, millis, expected) in table {
-            let line = doing.line(NOW + Duration::from_millis(millis));
-            assert_eq!(line.as_ref().map(|(words, _)| words.as_str()), expected);
-            assert!(line.is_none_or(|(_, more)| more.is_empty()));
+            let said = doing.said(NOW + Duration::from_millis(millis));
+            assert_eq!(said.as_ref().map(|said| said.words.as_str()), expected);
+            assert!(said.is_none_or(|said| said.more.is_empty()));
         }
         assert!(!Doing::Starting.moves() && Doing::Retrying(retrying(1)).moves());
     }
@@ -232,7 +232,7 @@ mod tests {
         let before = Timestamp::from_millis(NOW.as_millis() - 60_000);
         let working = Doing::Working { since: NOW };
         assert_eq!(
-            working.line(before).unwrap().0,
+            working.said(before).unwrap().words,
             "Working… (esc to interrupt)"
         );
         assert_eq!(
@@ -245,17 +245,17 @@ mod tests {
     fn whoever_waits_in_line_is_told_why_and_until_when() {
         let in_line = |cause, seconds| {
             let until = NOW + Duration::from_secs(seconds);
-            Doing::InLine { until, cause }.line(NOW).unwrap()
+            Doing::InLine { until, cause }.said(NOW).unwrap()
         };
-        let (words, more) = in_line(None, 59);
+        let soon = in_line(None, 59);
         let expected = "Others are ahead, waiting in line, 59s… (esc to interrupt)";
-        assert_eq!((words.as_str(), more.as_str()), (expected, " · r asks now"));
-        let (words, _) = in_line(Some(Cause::Overloaded), 60);
-        let at = time_of_day(NOW + Duration::from_secs(60), NOW);
-        assert!(
-            words.ends_with(&format!("60s… (esc to interrupt) · at {at}")),
-            "{words}"
+        assert_eq!(
+            (soon.words.as_str(), soon.more.as_str()),
+            (expected, " · r asks now")
         );
+        let late = in_line(Some(Cause::Overloaded), 60);
+        let at = time_of_day(NOW + Duration::from_secs(60), NOW);
+        assert_eq!(late.more, format!(" · 1m, at {at} · r asks now"));
     }
 
     #[test]

@@ -139,7 +139,8 @@ mod tests {
 
     #[test]
     fn odd_windows_and_switched_retries_are_told() {
-        let table: [(fn(&mut Status), &str); 5] = [
+        type Change = fn(&mut Status);
+        let table: [(Change, &str); 5] = [
             (|it| it.window = Some(0), "24k tokens"),
             (|it| it.window = None, "24k tokens"),
             (|it| it.context = u64::MAX, "(92233720368547%)"),

@@ -153,7 +153,7 @@ fn part_of(
     let (mut lines, mut whole) = (Vec::new(), 0);
     for line in clean.split('\n').take(most) {
         whole += 1;
-        let line = Line::styled(line.to_owned(), style);
+        let line = Line::from(Span::styled(line.to_owned(), style));
         match shown.is_open {
             true => lines.extend(wrapped(&line, shown.width, &indent)),
             false => {

@@ -73,9 +73,12 @@ fn meaning(mut chat: Chat, (modifiers, code): (KeyModifiers, KeyCode)) -> String
     }
 }
 
+/// Makes a chat that is in a state.
+type State = fn() -> Chat;
+
 #[test]
 fn every_key_means_one_thing_in_every_state() {
-    let states: [(&str, fn() -> Chat); 9] = [
+    let states: [(&str, State); 9] = [
         ("starting", Chat::new),
         ("idle", idle),
         ("working", working),
@@ -226,7 +229,7 @@ fn a_backslash_or_alt_before_enter_begins_a_line_also_while_a_list_is_open() {
 #[test]
 fn a_line_means_what_its_keys_would() {
     let line = |text: &str| Input::Line(text.to_owned());
-    let table: [(fn() -> Chat, &str, Option<Want>); 9] = [
+    let table: [(State, &str, Option<Want>); 9] = [
         (idle, "hello", Some(Want::Say("hello".to_owned()))),
         (idle, "r", Some(Want::Say("r".to_owned()))),
         (idle, "  ", None),
