@@ -245,6 +245,17 @@ impl Driver {
 
     // --- Small things ---
 
+    /// Whether nothing else can be begun. Why is told.
+    fn is_occupied(&self) -> bool {
+        let why = match (self.run.is_some(), self.is_opening) {
+            (true, _) => "The model works: Esc interrupts it first.",
+            (false, true) => "Another session is being opened.",
+            (false, false) => return false,
+        };
+        self.notice(Tone::Faint, why);
+        true
+    }
+
     fn say(&mut self, text: String) {
         let Some(joined) = self.session.as_ref().filter(|_| !self.is_opening) else {
             self.early.push(text);

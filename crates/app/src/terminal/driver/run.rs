@@ -61,7 +61,7 @@ impl Driver {
             return;
         };
         match joined.session.last_seal() {
-            _ if self.run.is_some() => self.notice(Tone::Faint, "It is being tried already."),
+            _ if self.is_occupied() => {}
             Some(Seal::Error | Seal::Aborted) => {
                 self.tell(Input::SaidAgain);
                 self.begin(First::TryAgain);
@@ -74,8 +74,8 @@ impl Driver {
         let (Some(joined), Some(host)) = (&self.session, &self.host) else {
             return;
         };
-        if self.run.is_some() {
-            return self.notice(Tone::Faint, "The model works: Esc interrupts it first.");
+        if self.is_occupied() {
+            return;
         }
         let (session, limits) = (Arc::clone(&joined.session), host.limits());
         self.tell(Input::Begun);

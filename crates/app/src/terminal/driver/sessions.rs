@@ -41,11 +41,8 @@ impl Driver {
 
     /// Leaves the session for another one. One in which something runs is not left.
     pub(super) fn open(&mut self, which: Which) {
-        if self.run.is_some() {
-            return self.notice(Tone::Faint, "The model works: Esc interrupts it first.");
-        }
-        if self.is_opening {
-            return self.notice(Tone::Faint, "Another session is being opened.");
+        if self.is_occupied() {
+            return;
         }
         self.is_opening = true;
         let current = self.session.as_ref().map(|it| Arc::clone(&it.session));
