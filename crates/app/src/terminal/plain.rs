@@ -40,6 +40,7 @@ struct Told {
     is_asked: bool,
     is_ready: bool,
     choices: String,
+    hint: Option<&'static str>,
 }
 
 pub(super) async fn run(
@@ -143,6 +144,8 @@ impl Plain {
         let now = self.driver.clock().now();
         let retry = match &self.chat.doing {
             Doing::Retrying(retrying) => Some((retrying.attempt, retrying.wake(now))),
+            // Told once: the time may move often.
+            Doing::InLine { .. } => Some((0, Timestamp::default())),
             _ => None,
         };
         let choices = self.chat.choices_in_words();
@@ -151,6 +154,7 @@ impl Plain {
             is_asked: self.chat.question.is_some(),
             is_ready: self.is_ready(),
             choices: choices.clone(),
+            hint: self.chat.hint,
         };
         let before = std::mem::replace(&mut self.told, told);
         let mut says = String::new();
@@ -167,7 +171,7 @@ impl Plain {
         if choices != before.choices {
             says.push_str(&choices);
         }
-        if let Some(hint) = self.chat.hint {
+        if let Some(hint) = self.chat.hint.filter(|_| before.hint.is_none()) {
             says.push_str(&format!("{hint}\n"));
         }
         if self.told.is_ready && !before.is_ready && self.is_attended {
