@@ -139,6 +139,8 @@ pub(crate) struct Chat {
     turn: Turn,
     /// How often something is said again that was said before.
     repeats: usize,
+    /// Whether something was said that no turn has begun with.
+    is_unheard: bool,
     /// How many questions there were.
     questions: u64,
     wants: Vec<Want>,
@@ -179,6 +181,7 @@ impl Chat {
             known: Known::default(),
             turn: Turn::default(),
             repeats: 0,
+            is_unheard: false,
             questions: 0,
             wants: Vec::new(),
         }
@@ -193,7 +196,7 @@ impl Chat {
             Input::Clicked(row) => self.transcript.toggle_row(row),
             Input::Line(line) => self.line(&line),
             Input::Interrupted => self.interrupt(),
-            Input::Joined(joined) => self.join(*joined),
+            Input::Joined(joined) => self.join(*joined, now),
             Input::Begun => {
                 self.turn.is_running = true;
                 self.doing = Doing::Working { since: now };
@@ -233,9 +236,11 @@ impl Chat {
     /// Shows at once what is about to happen, as whoever wants it looks for that.
     fn expect(&mut self, want: &Want, now: Timestamp) {
         match (want, &mut self.doing) {
-            (Want::Say(_), Doing::Nothing) if !self.turn.is_running => {
-                self.turn.is_running = true;
-                self.doing = Doing::Working { since: now };
+            (Want::Say(_), doing) if !self.turn.is_running => {
+                self.is_unheard = true;
+                if *doing == Doing::Nothing {
+                    self.await_answer(now);
+                }
             }
             // From here on its own time is not what it waits for.
             (Want::RetryNow, Doing::Retrying(retrying)) => {
@@ -243,6 +248,11 @@ impl Chat {
             }
             _ => {}
         }
+    }
+
+    fn await_answer(&mut self, now: Timestamp) {
+        self.turn.is_running = true;
+        self.doing = Doing::Working { since: now };
     }
 
     /// Whether the view changes as time goes by.
@@ -265,7 +275,7 @@ impl Chat {
         self.wants.push(want);
     }
 
-    fn join(&mut self, joined: Joined) {
+    fn join(&mut self, joined: Joined, now: Timestamp) {
         self.transcript = Transcript::of(&joined.messages);
         for text in said(&joined.messages) {
             self.editor.remember(&text);
@@ -277,6 +287,10 @@ impl Chat {
         self.repeats = joined.said_again;
         self.doing = Doing::Nothing;
         self.question = None;
+        // It was said while the session was opened, and is what it begins with.
+        if self.is_unheard {
+            self.await_answer(now);
+        }
         if let Some(greeting) = joined.greeting {
             self.transcript.notice(Tone::Faint, &greeting);
         }
@@ -284,6 +298,7 @@ impl Chat {
 
     fn ended(&mut self, outcome: Outcome) {
         (self.turn.is_running, self.repeats) = (false, 0);
+        self.is_unheard = false;
         self.doing = Doing::Nothing;
         if let Some(problem) = outcome.problem {
             self.transcript.notice(Tone::Error, &problem);

@@ -28,8 +28,9 @@ struct Plain {
     complaints: Taken,
     lines: Option<Lines<BufReader<Stdin>>>,
     is_attended: bool,
-    /// How many blocks were written.
+    /// How many blocks were written of that session.
     written: usize,
+    session: String,
     /// What was last said of what is going on.
     told: Told,
 }
@@ -54,6 +55,7 @@ pub(super) async fn run(
         lines: Some(BufReader::new(tokio::io::stdin()).lines()),
         is_attended: std::io::stdin().is_terminal(),
         written: 0,
+        session: String::new(),
         told: Told::default(),
     };
     plain.driver.start();
@@ -123,6 +125,10 @@ impl Plain {
     /// Writes what is new.
     fn write(&mut self) -> std::io::Result<()> {
         let mut new = String::new();
+        if self.session != self.chat.status.session {
+            self.session.clone_from(&self.chat.status.session);
+            self.written = 0;
+        }
         let mut was_retracted = false;
         for (number, kind, is_retracted) in self.chat.transcript.settled_from(self.written) {
             match is_retracted {

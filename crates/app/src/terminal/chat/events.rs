@@ -13,6 +13,7 @@ impl Chat {
     pub(super) fn event(&mut self, body: &Body, now: Timestamp) {
         match body {
             Body::Start { model, .. } => {
+                self.is_unheard = false;
                 self.turn = Turn {
                     is_running: true,
                     first_model: model.clone(),

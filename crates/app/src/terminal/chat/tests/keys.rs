@@ -146,6 +146,20 @@ fn what_was_just_said_can_be_interrupted_before_the_session_has_taken_it() {
 }
 
 #[test]
+fn what_was_said_while_a_session_is_opened_is_awaited_when_it_is_there() {
+    for mut chat in [Chat::new(), idle()] {
+        chat.write("hello");
+        chat.take_all([key(KeyCode::Enter)]);
+        chat.take(Input::Joined(Box::new(joined())), NOW);
+        assert!(chat.is_busy() && matches!(chat.doing, Doing::Working { .. }));
+        chat.events([start(), input("hello"), sealed(Seal::Completed)]);
+        chat.take(Input::Ended(Outcome::default()), NOW);
+        chat.take(Input::Joined(Box::new(joined())), NOW);
+        assert!(!chat.is_busy() && chat.doing == Doing::Nothing);
+    }
+}
+
+#[test]
 fn a_second_interruption_leaves_and_any_other_key_forgets_the_first() {
     let interrupt = || with(KeyModifiers::CONTROL, KeyCode::Char('c'));
     let mut chat = idle();
