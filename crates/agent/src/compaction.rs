@@ -27,6 +27,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 const CANCELLED: &str = "cancelled";
 
+/// Whether that message stands for a part of a conversation that was made smaller, and was not said by anybody.
+pub fn is_summary(message: &Message) -> bool {
+    summary::is_one(message)
+}
+
 /// How conversations are made smaller.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {

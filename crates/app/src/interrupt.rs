@@ -90,6 +90,14 @@ impl Source {
         Self(wanted.filter_map(listen).collect())
     }
 
+    /// Ctrl-\ and its signal end it, too, as it has something to put in order first.
+    pub(crate) fn and_quit(mut self) -> Self {
+        use tokio::signal::unix::{SignalKind, signal};
+        let quit = signal(SignalKind::quit()).ok();
+        self.0.extend(quit.map(|quit| (Signal::Terminate, quit)));
+        self
+    }
+
     fn without_hang_up(mut self) -> Self {
         self.0.retain(|(name, _)| *name != Signal::HangUp);
         self
@@ -125,6 +133,10 @@ pub(crate) struct Source;
 impl Source {
     pub(crate) fn new() -> Self {
         Self
+    }
+
+    pub(crate) fn and_quit(self) -> Self {
+        self
     }
 
     fn without_hang_up(self) -> Self {

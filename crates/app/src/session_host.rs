@@ -259,6 +259,11 @@ impl SessionHost {
         Ok(setup)
     }
 
+    /// Has the next new session ask that model.
+    pub(crate) fn choose_for_next(&self, provider: &str, model: &str) {
+        *lock(&self.chosen) = Some((provider.to_owned(), model.to_owned()));
+    }
+
     /// The policy by which the session in use retries.
     pub(crate) fn policy(&self) -> Option<Policy> {
         lock(&self.in_use).policy.clone()

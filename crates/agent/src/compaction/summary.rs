@@ -32,7 +32,7 @@ pub(super) fn message(summary: &str, prompt: Option<String>) -> Message {
 }
 
 /// Whether that is a summary of ours.
-pub(super) fn is_one(message: &Message) -> bool {
+pub(crate) fn is_one(message: &Message) -> bool {
     let first = message.parts.first();
     message.role == Role::User
         && matches!(first, Some(Part::Text { text }) if text.starts_with(MARK))

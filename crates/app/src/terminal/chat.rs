@@ -10,13 +10,14 @@ mod keys;
 #[cfg(test)]
 pub(in crate::terminal) mod tests;
 
-use super::choices::{Choices, Known};
+use super::choices::{Choices, Earlier, Known};
 use super::commands::{self, Order};
 use super::editor::Editor;
 use super::loader::{Doing, Retrying};
 use super::status::Status;
 use super::transcript::{Tone, Transcript};
 use crossterm::event::KeyEvent;
+use outlast_agent::compaction::is_summary;
 use outlast_agent::tools::{Answer, Question};
 use outlast_dialect::Message;
 use outlast_kernel::Timestamp;
@@ -56,7 +57,7 @@ pub(crate) enum Input {
     /// What had been waiting to be said is not, and can be changed.
     TakenBack(Vec<String>),
     /// Sessions that can be gone on with.
-    Sessions(Vec<(String, String)>),
+    Sessions(Vec<Earlier>),
     Changed(Change),
     Notice(Tone, String),
 }
@@ -276,6 +277,11 @@ impl Chat {
     }
 
     fn join(&mut self, joined: Joined, now: Timestamp) {
+        // What was said before there was any session is not of one.
+        let early = match self.status.session.is_empty() {
+            true => self.transcript.take_notices(),
+            false => Vec::new(),
+        };
         self.transcript = Transcript::of(&joined.messages);
         for text in said(&joined.messages) {
             self.editor.remember(&text);
@@ -293,6 +299,9 @@ impl Chat {
         }
         if let Some(greeting) = joined.greeting {
             self.transcript.notice(Tone::Faint, &greeting);
+        }
+        for (tone, text) in early {
+            self.transcript.notice(tone, &text);
         }
     }
 
@@ -396,6 +405,6 @@ impl Chat {
 fn said(messages: &[Message]) -> impl Iterator<Item = String> + '_ {
     let of_user = messages
         .iter()
-        .filter(|message| message.role == outlast_dialect::Role::User);
+        .filter(|message| message.role == outlast_dialect::Role::User && !is_summary(message));
     of_user.map(Message::text).filter(|text| !text.is_empty())
 }

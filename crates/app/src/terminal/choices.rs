@@ -19,8 +19,17 @@ pub(crate) struct Choice {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Known {
     pub(crate) models: Vec<String>,
-    /// The ids of sessions, and what they are about.
-    pub(crate) sessions: Vec<(String, String)>,
+    pub(crate) sessions: Vec<Earlier>,
+}
+
+/// A session that can be gone on with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Earlier {
+    pub(crate) id: String,
+    /// What it is about.
+    pub(crate) title: String,
+    /// How it stands, and since when.
+    pub(crate) about: String,
 }
 
 /// A list that is open.
@@ -28,6 +37,8 @@ pub(crate) struct Known {
 pub(crate) struct Choices {
     pub(crate) items: Vec<Choice>,
     pub(crate) selected: usize,
+    /// Whether somebody went through it.
+    is_walked: bool,
 }
 
 impl Choices {
@@ -38,7 +49,19 @@ impl Choices {
             None => commands(text),
             Some((command, typed)) => arguments(command, typed, known),
         };
-        Self { items, selected: 0 }
+        Self {
+            items,
+            ..Self::default()
+        }
+    }
+
+    /// Whether the text is meant as it was typed, and not what the list makes of it: a model and a policy have names that
+    /// others begin with.
+    pub(crate) fn is_typed(&self, text: &str) -> bool {
+        let argument = ["/model ", "/policy "]
+            .iter()
+            .find_map(|command| text.strip_prefix(command));
+        !self.is_walked && argument.is_some_and(|argument| !argument.trim().is_empty())
     }
 
     pub(crate) fn selected(&self) -> Option<&Choice> {
@@ -51,6 +74,7 @@ impl Choices {
             return;
         };
         if length > 0 {
+            self.is_walked = true;
             let at = isize::try_from(self.selected).unwrap_or_default() + by;
             self.selected = at.rem_euclid(length).unsigned_abs();
         }
@@ -83,35 +107,30 @@ fn arguments(command: &str, typed: &str, known: &Known) -> Vec<Choice> {
         let text = format!("{name} {about}").to_lowercase();
         typed.split_whitespace().all(|word| text.contains(word))
     };
-    let choice = |(name, about): (&str, &str)| Choice {
-        text: format!("{command} {name}"),
+    let choice = |word: &str, (name, about): (&str, &str)| Choice {
+        text: format!("{command} {word}"),
         name: name.to_owned(),
         about: about.to_owned(),
         goes_on: false,
     };
-    let all: Vec<(&str, &str)> = match command {
-        "/model" => known
-            .models
-            .iter()
-            .map(|name| (name.as_str(), ""))
-            .collect(),
-        "/policy" => Policy::NAMES.iter().map(|name| (*name, "")).collect(),
+    let plain = |word: &str| choice(word, (word, ""));
+    let mut all: Vec<Choice> = match command {
+        "/model" => known.models.iter().map(|name| plain(name)).collect(),
+        "/policy" => Policy::NAMES.into_iter().map(plain).collect(),
         "/retry" => vec![
-            ("on", "failures are retried"),
-            ("off", "failures are told at once"),
+            choice("on", ("on", "failures are retried")),
+            choice("off", ("off", "failures are told at once")),
         ],
         "/sessions" => {
             let sessions = known.sessions.iter();
             sessions
-                .map(|(id, about)| (id.as_str(), about.as_str()))
+                .map(|it| choice(&it.id, (&it.title, &it.about)))
                 .collect()
         }
         _ => Vec::new(),
     };
-    let meant = all
-        .into_iter()
-        .filter(|(name, about)| is_meant(name, about));
-    meant.map(choice).collect()
+    all.retain(|choice| is_meant(&format!("{} {}", choice.text, choice.name), &choice.about));
+    all
 }
 
 #[cfg(test)]
@@ -121,7 +140,11 @@ mod tests {
     fn names(text: &str) -> Vec<String> {
         let known = Known {
             models: vec!["mock:ok".to_owned(), "anthropic:claude-opus".to_owned()],
-            sessions: vec![("0198".to_owned(), "Fix the parser".to_owned())],
+            sessions: vec![Earlier {
+                id: "0198".to_owned(),
+                title: "Fix the parser".to_owned(),
+                about: "finished".to_owned(),
+            }],
         };
         let choices = Choices::of(text, &known);
         choices.items.into_iter().map(|item| item.text).collect()

@@ -64,7 +64,20 @@ pub(crate) fn read(text: &str) -> Option<Result<Order, String>> {
     let letters = name.strip_prefix('/')?;
     // Paths begin with a slash, too.
     let looks_like_one = !letters.is_empty() && letters.bytes().all(|b| b.is_ascii_lowercase());
-    looks_like_one.then(|| order(name, argument))
+    let is_message = looks_like_one && near(name).is_none() && !argument.is_empty();
+    (looks_like_one && !is_message).then(|| order(name, argument))
+}
+
+/// The command that is meant by a word that is, or nearly is, one.
+fn near(name: &str) -> Option<&'static str> {
+    let others = ["/resume", "/clear", "/exit"];
+    nearest(
+        name,
+        COMMANDS
+            .map(|command| command.name)
+            .into_iter()
+            .chain(others),
+    )
 }
 
 fn order(name: &str, argument: &str) -> Result<Order, String> {
@@ -92,8 +105,7 @@ fn order(name: &str, argument: &str) -> Result<Order, String> {
         "/help" => alone(Order::Help),
         "/quit" | "/exit" => alone(Order::Quit),
         _ => {
-            let near = nearest(name, COMMANDS.map(|command| command.name));
-            let near = near.map_or(String::new(), |near| format!("; did you mean {near}?"));
+            let near = near(name).map_or(String::new(), |near| format!("; did you mean {near}?"));
             Err(format!("there is no command {name}{near} (/help)"))
         }
     }

@@ -40,6 +40,8 @@ pub(super) enum Message {
     Input(Input),
     /// Something that was done beside all else is over.
     Later(Option<Input>),
+    /// A message waits to be said, or could not be made to.
+    Queued(Option<Input>),
     Event(Event),
     /// A model wants to run something, and somebody is to be asked.
     Asked(Question, oneshot::Sender<Answer>),
@@ -71,6 +73,8 @@ pub(super) struct Driver {
     is_opening: bool,
     /// How much is being done beside all else.
     errands: usize,
+    /// The last message that is on its way to those that wait to be said.
+    queueing: Option<JoinHandle<()>>,
     /// What was said while there was no session to say it in.
     early: Vec<String>,
     /// Who waits for an answer.
@@ -99,6 +103,7 @@ impl Driver {
             run: None,
             is_opening: false,
             errands: 0,
+            queueing: None,
             early: Vec::new(),
             asking: None,
             is_chosen: false,
@@ -156,6 +161,10 @@ impl Driver {
     fn take(&mut self, message: Message, chat: &mut Chat) -> anyhow::Result<Next> {
         let input = match message {
             Message::Input(input) => input,
+            Message::Queued(input) => {
+                self.say_queued();
+                return self.take(Message::Later(input), chat);
+            }
             Message::Later(input) => {
                 self.errands = self.errands.saturating_sub(1);
                 match input {
@@ -265,10 +274,27 @@ impl Driver {
             return self.begin(First::Prompt(Said::user(text)));
         }
         let session = Arc::clone(&joined.session);
-        self.later(async move {
+        let before = self.queueing.take();
+        self.errands += 1;
+        let sender = self.sender.clone();
+        self.queueing = Some(tokio::spawn(async move {
+            // In the order in which they were said.
+            if let Some(before) = before {
+                before.await.ok();
+            }
             let queued = session.queue(Place::Steering, Said::user(text)).await;
-            queued.err().map(|error| problem(&error))
-        });
+            let says = queued.err().map(|error| problem(&error));
+            sender.send(Message::Queued(says)).ok();
+        }));
+    }
+
+    /// Says what waits, if the run that it was meant for had ended meanwhile.
+    fn say_queued(&mut self) {
+        let waits = |joined: &Joined| !joined.session.waiting().is_empty();
+        let is_free = self.run.is_none() && !self.is_opening;
+        if is_free && self.session.as_ref().is_some_and(waits) {
+            self.begin(First::Waiting);
+        }
     }
 
     fn steer(&self, steer: fn(&Session)) {

@@ -19,8 +19,9 @@ const LARGE_PASTE: usize = 64 << 10;
 /// A message may have this much, as with `-p -`.
 pub(crate) const LONGEST_MESSAGE: usize = 16 << 20;
 const MOST_ROWS: u16 = 200;
-/// As much of what was said before can be looked through.
+/// As much of what was said before can be looked through, in messages and in bytes.
 const LONGEST_HISTORY: usize = 500;
+const LARGEST_HISTORY: usize = 4 << 20;
 
 /// What is being written.
 pub(crate) struct Editor {
@@ -104,8 +105,8 @@ impl Editor {
     pub(crate) fn take(&mut self) -> String {
         let shown = self.text();
         let text = self.whole(&shown);
-        self.remember(&shown);
         self.clear();
+        self.remember(&text);
         text
     }
 
@@ -132,13 +133,23 @@ impl Editor {
     /// Adds to what can be looked through with the arrows.
     pub(crate) fn remember(&mut self, text: &str) {
         let is_new = self.said.last().is_none_or(|last| last != text);
-        // The words of a paste mean nothing later.
-        let is_whole = self.pastes.iter().all(|paste| !text.contains(&paste.words));
-        if is_new && is_whole && !text.trim().is_empty() && text.len() <= LONG_PASTE_BYTES {
-            self.said.push(text.to_owned());
-            let surplus = self.said.len().saturating_sub(LONGEST_HISTORY);
-            self.said.drain(..surplus);
+        if !is_new || text.trim().is_empty() || text.len() > LARGEST_HISTORY {
+            return;
         }
+        self.said.push(text.to_owned());
+        let mut bytes = 0;
+        let fits = |said: &&String| {
+            bytes += said.len();
+            bytes <= LARGEST_HISTORY
+        };
+        let newest = self.said.iter().rev().take(LONGEST_HISTORY);
+        let kept = newest.take_while(fits).count();
+        self.said.drain(..self.said.len() - kept);
+    }
+
+    /// Whether something is shown that was said before.
+    pub(crate) const fn is_looking_back(&self) -> bool {
+        self.looking_at.is_some()
     }
 
     /// Adds what was said before all that can be looked through.
@@ -218,10 +229,16 @@ impl Editor {
             KeyCode::Char('z') if key.modifiers == KeyModifiers::ALT => {
                 self.area.undo();
             }
-            _ => {
-                self.looking_at = None;
-                self.area.input(key);
-            }
+            _ => self.edit(key),
+        }
+    }
+
+    /// What was said before becomes what is written, once it is changed; what was being written can be looked back at.
+    fn edit(&mut self, key: KeyEvent) {
+        let is_changed = self.area.input(key);
+        if let Some((_, before)) = self.looking_at.take_if(|_| is_changed) {
+            let before = self.whole(&before);
+            self.remember(&before);
         }
     }
 
@@ -275,8 +292,8 @@ impl Editor {
             Some((_, before)) => before,
             None => self.text(),
         };
-        self.set(&self.said[earlier].clone());
         self.looking_at = Some((earlier, before));
+        self.show_said(earlier);
     }
 
     fn look_ahead(&mut self) {
@@ -284,13 +301,23 @@ impl Editor {
             self.area.move_cursor(CursorMove::End);
             return;
         };
-        match self.said.get(at + 1).cloned() {
-            Some(later) => {
-                self.set(&later);
-                self.looking_at = Some((at + 1, before));
-            }
-            None => self.set(&before),
+        if at + 1 < self.said.len() {
+            self.looking_at = Some((at + 1, before));
+            self.show_said(at + 1);
+        } else {
+            self.set(&before);
         }
+    }
+
+    /// Shows what was said before; what is long stands there as a few words.
+    fn show_said(&mut self, at: usize) {
+        let said = self.said[at].clone();
+        self.forget_removed("");
+        let shown = match is_long(&said) {
+            true => self.stand_for(said),
+            false => said,
+        };
+        self.set(&shown);
     }
 
     /// How many rows the text needs at that width.

@@ -134,14 +134,53 @@ fn pastes_together_may_not_be_more_than_a_message_but_removed_ones_do_not_count(
 }
 
 #[test]
-fn what_was_said_before_holds_no_words_of_pastes() {
+fn a_long_message_can_be_said_again_as_it_was() {
     let mut editor = Editor::default();
     write(&mut editor, "first");
     editor.take();
+    write(&mut editor, "look: ");
     editor.paste(&"x".repeat(2000)).unwrap();
-    editor.take();
+    let said = editor.take();
+    for _ in 0..3 {
+        press(&mut editor, KeyCode::Up);
+        assert_eq!(editor.text(), "[pasted text 1: 2 KiB, 1 line]");
+        press(&mut editor, KeyCode::Up);
+        assert_eq!(editor.text(), "first");
+        press(&mut editor, KeyCode::Down);
+        press(&mut editor, KeyCode::Down);
+        assert_eq!(editor.text(), "");
+        editor.clear();
+    }
     press(&mut editor, KeyCode::Up);
-    assert_eq!(editor.text(), "first");
+    assert!(editor.take() == said);
+}
+
+#[test]
+fn moving_about_in_what_was_said_before_does_not_lose_the_draft() {
+    let mut editor = Editor::default();
+    editor.remember("earlier");
+    write(&mut editor, "draft");
+    press(&mut editor, KeyCode::Up);
+    press(&mut editor, KeyCode::Left);
+    press(&mut editor, KeyCode::Down);
+    assert_eq!(editor.text(), "draft");
+    press(&mut editor, KeyCode::Up);
+    write(&mut editor, "!");
+    assert_eq!(editor.text(), "earlier!");
+    press(&mut editor, KeyCode::Up);
+    assert_eq!(editor.text(), "draft", "it is what was written last");
+}
+
+#[test]
+fn what_was_said_before_takes_a_bounded_room() {
+    let mut editor = Editor::default();
+    editor.remember(&"x".repeat(LARGEST_HISTORY + 1));
+    assert!(editor.said.is_empty());
+    for number in 0..9 {
+        editor.remember(&format!("{number}{}", "x".repeat(LARGEST_HISTORY / 4)));
+    }
+    assert_eq!(editor.said.len(), 3);
+    assert!(editor.said[2].starts_with('8'));
 }
 
 #[test]

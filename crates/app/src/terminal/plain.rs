@@ -16,6 +16,7 @@ use outlast_engine::Clock;
 use outlast_kernel::{Timestamp, text};
 use std::io::{IsTerminal, Write};
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::io::{AsyncBufReadExt, BufReader, Lines, Stdin};
 
 /// The most lines of a tool's output that are read out.
@@ -130,7 +131,9 @@ impl Plain {
             self.written = 0;
         }
         let mut was_retracted = false;
-        for (number, kind, is_retracted) in self.chat.transcript.settled_from(self.written) {
+        let settled = self.chat.transcript.settled_from(self.written);
+        // What is said before there is a session is said again when it is there.
+        for (number, kind, is_retracted) in settled.filter(|_| !self.session.is_empty()) {
             match is_retracted {
                 true if was_retracted => {}
                 true => new.push_str(RETRACTED),
@@ -165,7 +168,7 @@ impl Plain {
         let before = std::mem::replace(&mut self.told, told);
         let mut says = String::new();
         if retry.is_some()
-            && retry != before.retry
+            && !is_told(retry, before.retry)
             && let Some(said) = self.chat.doing.said(now)
         {
             says.push_str(&format!("{}{}\n", said.words, said.more));
@@ -185,6 +188,15 @@ impl Plain {
         }
         says
     }
+}
+
+/// Whether that wait was told: the same retry, at about the same time.
+fn is_told(retry: Option<(u32, Timestamp)>, before: Option<(u32, Timestamp)>) -> bool {
+    const SMALL_CHANGE: Duration = Duration::from_secs(2);
+    let (Some((attempt, at)), Some((before, told))) = (retry, before) else {
+        return false;
+    };
+    attempt == before && at.since(told).max(told.since(at)) < SMALL_CHANGE
 }
 
 async fn next_line(lines: &mut Option<Lines<BufReader<Stdin>>>) -> std::io::Result<Option<String>> {

@@ -74,7 +74,7 @@ impl Screen {
     /// Until the user leaves, or the signal that ends it.
     async fn chat_on(&mut self) -> anyhow::Result<Option<Signal>> {
         let mut keys = EventStream::new();
-        let mut signals = Source::new();
+        let mut signals = Source::new().and_quit();
         let mut ticks = tokio::time::interval(TICK);
         loop {
             let frame = self.drawn + FRAME;

@@ -7,9 +7,7 @@ use outlast_kernel::budget::Cost;
 pub(crate) struct Status {
     /// The session's id.
     pub(crate) session: String,
-    pub(crate) title: String,
     pub(crate) folder: String,
-    pub(crate) provider: String,
     pub(crate) model: String,
     pub(crate) account: Option<String>,
     pub(crate) policy: String,

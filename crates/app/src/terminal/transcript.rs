@@ -15,6 +15,7 @@ mod tests;
 use super::theme::Theme;
 use block::{Block, Part as PartOf, Shown};
 pub(crate) use block::{Kind, Tone, ToolState};
+use outlast_agent::compaction::is_summary;
 use outlast_dialect::{Message, Part, Role};
 use outlast_kernel::event::ToolCall;
 use ratatui::text::Line;
@@ -72,12 +73,19 @@ impl Transcript {
     pub(crate) fn of(messages: &[Message]) -> Self {
         let mut transcript = Self::default();
         for message in messages {
-            for part in &message.parts {
-                transcript.part(message.role, part);
+            match is_summary(message) {
+                true => transcript.notice(Tone::Faint, &message.text()),
+                false => transcript.message(message),
             }
             transcript.settle();
         }
         transcript
+    }
+
+    fn message(&mut self, message: &Message) {
+        for part in &message.parts {
+            self.part(message.role, part);
+        }
     }
 
     fn part(&mut self, role: Role, part: &Part) {
@@ -218,9 +226,20 @@ impl Transcript {
         newest.find(|block| block.is_call(id))
     }
 
-    /// Says something. The same again is counted. An answer that comes in goes on after it.
+    /// What was said that is no part of a conversation.
+    pub(crate) fn take_notices(&mut self) -> Vec<(Tone, String)> {
+        let blocks = std::mem::take(&mut self.blocks).into_iter();
+        let notices = blocks.filter_map(|block| match block.kind {
+            Kind::Notice { tone, text, .. } => Some((tone, text)),
+            _ => None,
+        });
+        notices.collect()
+    }
+
+    /// Says something. The same failure again is counted. An answer that comes in goes on after it.
     pub(crate) fn notice(&mut self, tone: Tone, text: &str) {
-        if let Some(last) = self.blocks.last_mut()
+        let is_failure = matches!(tone, Tone::Warning | Tone::Error);
+        if let Some(last) = self.blocks.last_mut().filter(|_| is_failure)
             && last.repeats(tone, text)
         {
             return;

@@ -259,10 +259,14 @@ impl Asking {
         let mut what = wrapped(&heading, width, &Indent::default());
         for detail in shown.details.lines() {
             let line = Line::styled(detail.to_owned(), theme.text);
-            what.push(truncated(&line, width));
+            let bar = Indent {
+                first: Vec::new(),
+                later: vec![Span::styled("  │ ", theme.text)],
+            };
+            what.extend(wrapped(&line, width, &bar));
         }
         let (keys, short) = match chat.editor.is_empty() {
-            true => ("y yes · n or esc no · a", "y/n/a?"),
+            true => ("y yes · n or esc no · A", "y/n/A?"),
             false => ("alt-y yes · alt-n or esc no · alt-a", "alt-y/n/a?"),
         };
         let always = &asked.question.permission;
@@ -276,7 +280,7 @@ impl Asking {
         self.what.len() + self.keys.len()
     }
 
-    /// With too few rows, its beginning and how it is answered: nobody says yes to what was not seen.
+    /// With too few rows, its beginning, its end and how it is answered: what matters may stand anywhere.
     fn within(&self, rows: u16, (width, theme): (u16, &Theme)) -> Vec<Line<'static>> {
         let rows = usize::from(rows);
         if self.rows() <= rows {
@@ -289,13 +293,16 @@ impl Asking {
         let room = rows.saturating_sub(keys.len()).max(1);
         let is_cut = self.what.len() > room && room > 1;
         let shown = room - usize::from(is_cut);
+        let last = if is_cut { shown / 2 } else { 0 };
         let note = is_cut.then(|| {
             let left = self.what.len() - shown;
             let note = format!("  … {left} more lines: a larger window shows them");
             truncated(&Line::styled(note, theme.faint), width)
         });
-        let what = self.what.iter().take(shown).cloned();
-        what.chain(note).chain(keys).take(rows).collect()
+        let first = self.what.iter().take(shown - last).cloned();
+        let last = self.what.iter().skip(self.what.len() - last).cloned();
+        let what = first.chain(note).chain(last);
+        what.chain(keys).take(rows).collect()
     }
 }
 

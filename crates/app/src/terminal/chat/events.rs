@@ -73,7 +73,6 @@ impl Chat {
                 steering,
                 follow_up,
             } => self.queued = steering.iter().chain(follow_up).cloned().collect(),
-            Body::Renamed { title } => self.status.title.clone_from(title),
             Body::Account { name } => self.status.account = Some(name.clone()),
             Body::Usage(usage) => self.status.context = usage.read().saturating_add(usage.output),
             Body::ModelSwitched { to, .. } => {

@@ -40,7 +40,10 @@ impl Chat {
             _ if self.scrolls(key) => {}
             _ => {
                 self.editor.key(key);
-                self.choices = Choices::of(&self.editor.text(), &self.known);
+                self.choices = match self.editor.is_looking_back() {
+                    true => Choices::default(),
+                    false => Choices::of(&self.editor.text(), &self.known),
+                };
             }
         }
     }
@@ -112,19 +115,21 @@ impl Chat {
         let Some(asked) = &self.question else {
             return false;
         };
-        let is_alone = key.modifiers.is_empty() && asked.is_armed && self.editor.is_empty();
         let KeyCode::Char(letter) = key.code else {
             return false;
         };
-        if !is_alone && key.modifiers != KeyModifiers::ALT {
-            return false;
-        }
-        match letter {
-            'y' => self.answer(Answer::Yes),
-            'a' => self.answer(Answer::Always),
-            'n' => self.answer(Answer::No),
+        let is_expected = asked.is_armed && self.editor.is_empty();
+        let answer = match (letter, key.modifiers) {
+            ('y', KeyModifiers::ALT) => Answer::Yes,
+            ('n', KeyModifiers::ALT) => Answer::No,
+            ('a', KeyModifiers::ALT) => Answer::Always,
+            ('y', KeyModifiers::NONE) if is_expected => Answer::Yes,
+            ('n', KeyModifiers::NONE) if is_expected => Answer::No,
+            // Many sentences begin with a small one.
+            ('A', KeyModifiers::NONE | KeyModifiers::SHIFT) if is_expected => Answer::Always,
             _ => return false,
-        }
+        };
+        self.answer(answer);
         true
     }
 
@@ -145,6 +150,7 @@ impl Chat {
             KeyCode::Down => self.choices.step(1),
             KeyCode::Esc => self.choices = Choices::default(),
             KeyCode::Tab => self.complete(&choice.text),
+            KeyCode::Enter if self.choices.is_typed(&self.editor.text()) => return false,
             KeyCode::Enter if choice.goes_on => {
                 self.editor.clear();
                 self.send(&choice.text);

@@ -171,3 +171,11 @@ pub(in crate::terminal) fn asked() -> Chat {
     chat.take(Input::Armed(1), NOW);
     chat
 }
+
+fn session(id: &str, title: &str) -> Earlier {
+    Earlier {
+        id: id.to_owned(),
+        title: title.to_owned(),
+        about: String::new(),
+    }
+}

@@ -3,13 +3,16 @@
 use super::{Driver, Message, problem};
 use crate::sessions_command::{first_words, standing};
 use crate::terminal::chat::Input;
+use crate::terminal::choices::Earlier;
 use crate::terminal::transcript::Tone;
 use outlast_agent::session::read;
 use outlast_engine::journal::Entry;
-use outlast_kernel::text;
+use outlast_kernel::time::Span;
+use outlast_kernel::{Timestamp, text};
 use outlast_server::host::Host;
 use outlast_store::Journal;
 use outlast_store::journal::{Page, State, Summary};
+use std::time::Duration;
 
 /// More sessions than these are found by `outlast sessions list`.
 const MOST_SESSIONS: usize = 100;
@@ -44,9 +47,11 @@ impl Driver {
         };
         let current = self.session.as_ref();
         let current = current.map(|joined| joined.session.id().to_owned());
+        let now = self.clock.now();
         self.later(async move {
+            let current = current.unwrap_or_default();
             let listed = match host.journal() {
-                Some(journal) => listed(journal, current.as_deref().unwrap_or_default()).await,
+                Some(journal) => listed(journal, &current, now).await,
                 None => Ok(Vec::new()),
             };
             Some(match listed {
@@ -101,8 +106,8 @@ async fn unfinished(journal: &Journal, current: &str) -> Option<String> {
     (left > 0).then(|| format!("{left} earlier {turns} not finished: /sessions carries one on."))
 }
 
-/// What can be gone on with, the newest first, and what it is about.
-async fn listed(journal: &Journal, current: &str) -> anyhow::Result<Vec<(String, String)>> {
+/// What can be gone on with, the newest first.
+async fn listed(journal: &Journal, current: &str, now: Timestamp) -> anyhow::Result<Vec<Earlier>> {
     let mut sessions = Vec::new();
     let all = journal.sessions().await?.into_iter();
     let others = all.filter(|session| session.id != current && session.state != State::InUse);
@@ -111,10 +116,25 @@ async fn listed(journal: &Journal, current: &str) -> anyhow::Result<Vec<(String,
             true => first_words(journal, &session.id).await?,
             false => session.title.clone(),
         };
-        let (changed, standing) = (session.changed, standing(&session, None));
-        // What it is about comes first: a narrow screen has no room for more.
-        let about = format!("{title}  {standing}  {changed}");
-        sessions.push((session.id, text::plain(&about).into_owned()));
+        let (standing, ago) = (standing(&session, None), ago(session.changed, now));
+        let about = format!("{standing}, {ago} ago, in {}", session.directory);
+        sessions.push(Earlier {
+            title: text::plain(&title).into_owned(),
+            about: text::plain(&about).into_owned(),
+            id: session.id,
+        });
     }
     Ok(sessions)
+}
+
+/// How long ago that was, in the one unit that matters.
+fn ago(then: Timestamp, now: Timestamp) -> Span {
+    let seconds = now.since(then).as_secs();
+    let unit = match seconds {
+        0..60 => 1,
+        60..3600 => 60,
+        3600..86_400 => 3600,
+        _ => 86_400,
+    };
+    Span(Duration::from_secs(seconds / unit * unit))
 }

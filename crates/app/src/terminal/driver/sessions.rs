@@ -10,7 +10,9 @@ use crate::terminal::chat::{self, Chat, Input};
 use crate::terminal::status::Status;
 use crate::terminal::transcript::Tone;
 use outlast_agent::Session;
+use outlast_engine::size;
 use outlast_server::host::{Host, Model, Opened};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -46,6 +48,8 @@ impl Driver {
         }
         self.is_opening = true;
         let current = self.session.as_ref().map(|it| Arc::clone(&it.session));
+        let asked = self.session.as_ref();
+        let asked = asked.map(|it| (it.model.provider.clone(), it.model.id.clone()));
         self.opening(async move |host| {
             // What it is left for is had first: a name that is wrong changes nothing.
             if let (Which::Named(name), Some(current)) = (&which, &current)
@@ -55,7 +59,13 @@ impl Driver {
                 anyhow::bail!("that is this session");
             }
             let opened = match which {
-                Which::New => host.begin().await,
+                Which::New => {
+                    // It asks whom the one before it asked.
+                    if let Some((provider, model)) = &asked {
+                        host.choose_for_next(provider, model);
+                    }
+                    host.begin().await
+                }
                 Which::Named(name) => host.open(&name).await,
             };
             let opened = opened.map_err(anyhow::Error::msg)?;
@@ -142,13 +152,12 @@ impl Driver {
         chat::Joined {
             status: Status {
                 session: session.id().to_owned(),
-                title: session.title(),
-                folder: folder.display().to_string(),
-                provider: model.provider.clone(),
+                folder: shown(&folder),
                 model: session.snapshot().model,
                 policy: policy
                     .map(|policy| policy.name.to_string())
                     .unwrap_or_default(),
+                context: size::of_messages(&session.messages()),
                 window: setup.traits.window,
                 cost: setup.price.map(|price| price.of(session.snapshot().usage)),
                 retries_off: !session.auto_retry_enabled(),
@@ -206,6 +215,19 @@ async fn left(joined: &Joined, is_running: bool) -> Option<String> {
         ));
     }
     (is_kept && has_turns).then(|| format!("`outlast --session {id}` goes on with this session."))
+}
+
+/// The folder, with a short name for the user's own.
+fn shown(folder: &Path) -> String {
+    let home = std::env::home_dir();
+    let below = home
+        .as_ref()
+        .and_then(|home| folder.strip_prefix(home).ok());
+    match below {
+        Some(below) if below.as_os_str().is_empty() => "~".to_owned(),
+        Some(below) => format!("~/{}", below.display()),
+        None => folder.display().to_string(),
+    }
 }
 
 fn name(model: &Model) -> String {

@@ -217,10 +217,7 @@ fn lists_are_gone_through_and_chosen_from() {
     assert!(chat.editor.is_empty() && chat.choices.items.is_empty());
     chat.write("/sess");
     assert_eq!(chat.take_all([key(KeyCode::Tab)]), [Want::ListSessions]);
-    chat.take(
-        Input::Sessions(vec![("0123".to_owned(), "A talk".to_owned())]),
-        NOW,
-    );
+    chat.take(Input::Sessions(vec![session("0123", "A talk")]), NOW);
     let wants = chat.take_all([key(KeyCode::Enter)]);
     assert_eq!(wants, [Want::Session("0123".to_owned())]);
 }

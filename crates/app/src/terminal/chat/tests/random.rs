@@ -52,7 +52,7 @@ impl Happens {
                 ..Outcome::default()
             }),
             Self::TakenBack(texts) => Input::TakenBack(texts),
-            Self::Sessions => Input::Sessions(vec![("01".to_owned(), "a\nb".to_owned())]),
+            Self::Sessions => Input::Sessions(vec![session("01", "a\nb")]),
             Self::SaidAgain => Input::SaidAgain,
             Self::Interrupted => Input::Interrupted,
             Self::Notice(text) => Input::Notice(Tone::Warning, text),
