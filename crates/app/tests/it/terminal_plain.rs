@@ -40,14 +40,13 @@ fn piped(outlast: &Outlast, arguments: &[&str], lines: &str) -> Ran {
 
 #[test]
 fn lines_from_a_pipe_are_taken_one_at_a_time() {
-    let outlast = Outlast::new();
+    let outlast = with_delay(1);
     let lines = "Say hello\n/policy standard\nAnd again\n/new\n/sessions\n";
-    let ran = piped(&outlast, &["--model", "overloaded:2"], lines);
+    let ran = piped(&outlast, &["--model", "overloaded:1"], lines);
     assert_eq!(ran.code, 0, "{}", ran.stderr);
     insta::assert_snapshot!("piped", same_every_time(&ran.stdout));
     // Each retry is told once.
-    assert_eq!(ran.stdout.matches("Retrying (1/3)").count(), 1);
-    assert_eq!(ran.stdout.matches("Retrying (2/3)").count(), 1);
+    assert_eq!(ran.stdout.matches("Retrying (").count(), 2);
 }
 
 /// Without the seconds of countdowns, ids and times.
@@ -175,7 +174,7 @@ fn a_terminal_that_knows_nothing_gets_lines() {
 #[test]
 fn without_a_terminal_there_is_a_remedy() {
     let outlast = Outlast::new();
-    let ran = outlast.run_with_stdin(&[], "Say hello\n");
+    let ran = outlast.run(&[]);
     assert_eq!((ran.code, ran.stdout.as_str()), (2, ""));
     insta::assert_snapshot!("no_terminal", ran.stderr);
 }

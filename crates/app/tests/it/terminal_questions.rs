@@ -83,7 +83,11 @@ fn esc_says_no_and_the_turn_goes_on() {
 
 #[test]
 fn a_question_that_comes_while_something_is_written_is_not_answered_by_letters() {
-    let outlast = Outlast::new();
+    // A tool may take its time.
+    let outlast = Outlast {
+        scale: "1",
+        ..Outlast::new()
+    };
     let pane = Pane::chat(&outlast, &["--model", AGENT]);
     pane.is_ready();
     let waits = r#"call bash {"command":"until test -e go; do sleep 0.05; done"}"#;
