@@ -37,6 +37,7 @@ mod manners;
 #[cfg(target_os = "linux")]
 mod mcp_door;
 mod mock_server;
+mod plain_chat;
 mod policies;
 #[cfg(target_os = "linux")]
 mod power_loss;

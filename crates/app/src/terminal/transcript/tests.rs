@@ -137,6 +137,7 @@ fn a_resize_costs_what_is_seen_and_what_is_at_the_end() {
     for size in [(79, 24), (40, 24), (120, 40)] {
         let cost = transcript.cost(size);
         assert!(cost.blocks <= 2 * usize::from(size.1) + 1, "{cost:?}");
+        assert_eq!(transcript.cost(size), LaidOut::default());
     }
 }
 
