@@ -129,7 +129,7 @@ impl Transcript {
             return;
         }
         let part = PartOf {
-            opening: self.open_code().filter(|_| self.goes_on),
+            opening: self.goes_on.then(|| self.open_code()).flatten(),
             ..PartOf::default()
         };
         // Blanks before the first word are not yet an answer, unless they stand in code.

@@ -2,6 +2,8 @@
 
 use super::*;
 
+type State = fn() -> Chat;
+
 fn in_line() -> Chat {
     let mut chat = idle();
     chat.events([start(), input("hello"), held(30)]);
