@@ -170,7 +170,11 @@ fn what_was_said_before_is_looked_through() {
         pane.is_answered(said);
     }
     pane.write("a draft");
-    pane.press(&["Up", "Up"]);
+    pane.press(&["Up"]);
+    pane.wait_for("the second", |screen| {
+        screen.contains("\n› second thing\nok")
+    });
+    pane.press(&["Up"]);
     pane.wait_for("the first", |screen| screen.contains("\n› first thing\nok"));
     pane.press(&["Down"]);
     pane.wait_for("the second", |screen| {
