@@ -17,9 +17,10 @@ pub(crate) fn run(arguments: &MockArguments) -> anyhow::Result<Exit> {
         .build()?;
     runtime.block_on(async {
         let server = Server::bind(arguments.listen, clock, options).await?;
-        print(&format!("listening on http://{}\n", server.address()))?;
         let stop = CancellationToken::new();
+        // Whoever reads that it listens may end it at once.
         let mut signals = interrupt::signals();
+        print(&format!("listening on http://{}\n", server.address()))?;
         let stopping = stop.clone();
         tokio::spawn(async move {
             signals.next().await;

@@ -396,7 +396,10 @@ impl Chat {
     pub(crate) fn choices_in_words(&self) -> String {
         let items = self.choices.items.iter();
         items
-            .map(|item| format!("  {}  {}\n", item.name, item.about))
+            .map(|item| match item.name.starts_with(item.text.trim()) {
+                true => format!("  {}  {}\n", item.name, item.about),
+                false => format!("  {}  {}  {}\n", item.text, item.name, item.about),
+            })
             .collect()
     }
 }

@@ -152,7 +152,10 @@ impl Plain {
     fn going_on(&mut self) -> String {
         let now = self.driver.clock().now();
         let retry = match &self.chat.doing {
-            Doing::Retrying(retrying) => Some((retrying.attempt, retrying.wake(now))),
+            // One that was hastened is about to happen.
+            Doing::Retrying(retrying) if retrying.wake(now) > now => {
+                Some((retrying.attempt, retrying.wake(now)))
+            }
             // Told once: the time may move often.
             Doing::InLine { .. } => Some((0, Timestamp::default())),
             _ => None,

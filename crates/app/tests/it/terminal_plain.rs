@@ -58,6 +58,7 @@ fn same_every_time(text: &str) -> String {
         }
         let words = line.split(' ').map(|word| match word {
             id if id.len() == 36 && id.matches('-').count() == 4 => "ID",
+            folder if folder.starts_with("/") && folder.contains("tmp") => "FOLDER",
             time if time.ends_with('Z') && time.contains('T') => "TIME",
             word => word,
         });

@@ -55,7 +55,7 @@ fn a_letter_answers_a_question() {
 
     pane.say(&make("third"));
     pane.wait_for("a question", is_asked);
-    answer(&pane, "a");
+    answer(&pane, "A");
     pane.is_ready();
     assert!(is_made("third"));
     pane.say(&make("fourth"));

@@ -112,7 +112,7 @@ fn a_chat_begins_on_the_smallest_of_screens() {
     let pane = Pane::of(&command, (10, 3));
     insta::assert_snapshot!("smallest", pane.shown(&pane.is_ready()));
     pane.say("Hi");
-    let waits = pane.sees("Retrying (1/3) in");
+    let waits = pane.sees("s… 1/3");
     insta::assert_snapshot!("smallest_waits", pane.shown(&waits));
     pane.press(&["r"]);
     pane.resize(USUAL);

@@ -117,7 +117,7 @@ async fn listed(journal: &Journal, current: &str, now: Timestamp) -> anyhow::Res
             false => session.title.clone(),
         };
         let (standing, ago) = (standing(&session, None), ago(session.changed, now));
-        let about = format!("{standing}, {ago} ago, in {}", session.directory);
+        let about = format!("{standing}, {ago}, in {}", session.directory);
         sessions.push(Earlier {
             title: text::plain(&title).into_owned(),
             about: text::plain(&about).into_owned(),
@@ -128,13 +128,13 @@ async fn listed(journal: &Journal, current: &str, now: Timestamp) -> anyhow::Res
 }
 
 /// How long ago that was, in the one unit that matters.
-fn ago(then: Timestamp, now: Timestamp) -> Span {
+fn ago(then: Timestamp, now: Timestamp) -> String {
     let seconds = now.since(then).as_secs();
     let unit = match seconds {
-        0..60 => 1,
+        0..60 => return "just now".to_owned(),
         60..3600 => 60,
         3600..86_400 => 3600,
         _ => 86_400,
     };
-    Span(Duration::from_secs(seconds / unit * unit))
+    format!("{} ago", Span(Duration::from_secs(seconds / unit * unit)))
 }

@@ -75,9 +75,6 @@ fn meaning(mut chat: Chat, (modifiers, code): (KeyModifiers, KeyCode)) -> String
     }
 }
 
-/// Makes a chat that is in a state.
-type State = fn() -> Chat;
-
 #[test]
 fn every_key_means_one_thing_in_every_state() {
     let states: [(&str, State); 9] = [
