@@ -149,6 +149,7 @@ fn what_is_far_from_the_screen_is_not_kept() {
         transcript.frame(SCREEN);
         let kept = transcript.kept();
         assert!(kept <= MOST_LAID + ROWS + 200, "{kept}");
+        assert_eq!(transcript.cost(SCREEN), LaidOut::default());
     }
     transcript.go_to_end();
     let end = transcript.cost(SCREEN);
@@ -412,6 +413,21 @@ fn the_place_that_is_read_stays_while_more_comes_in() {
         assert_eq!(transcript.frame((60, 10)), read, "{unit:?}");
         assert!(!transcript.follows_end());
     }
+}
+
+#[test]
+fn the_place_that_is_read_stays_when_it_is_beyond_a_cut() {
+    let mut transcript = Transcript::default();
+    transcript.answer(&"Some words.\n\n".repeat(150));
+    transcript.answer(&"word ".repeat(400));
+    assert_eq!(transcript.len(), 1);
+    transcript.frame((60, 10));
+    transcript.scroll(-5);
+    let read = transcript.frame((60, 10));
+    transcript.answer(&"word ".repeat(100));
+    assert_eq!(transcript.len(), 2, "it is cut before the last paragraph");
+    assert_eq!(transcript.frame((60, 10)), read);
+    assert_eq!(transcript.frame((60, 10)), read);
 }
 
 /// What can be in a transcript.
