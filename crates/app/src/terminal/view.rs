@@ -20,6 +20,8 @@ const MOST_QUEUED: usize = 3;
 const MOST_LOADER_ROWS: u16 = 3;
 const LONGEST_QUEUED: usize = 1000;
 const PROMPT: &str = "› ";
+/// What stands before what the model wrote.
+const BAR: &str = "  │ ";
 const LEAST_FOR_PROMPT: u16 = 6;
 
 pub(crate) fn draw(frame: &mut Frame<'_>, chat: &mut Chat, (theme, now): (&Theme, Timestamp)) {
@@ -258,12 +260,14 @@ impl Asking {
         let heading = Line::styled(format!("? {}", shown.line), theme.warning);
         let mut what = wrapped(&heading, width, &Indent::default());
         for detail in shown.details.lines() {
-            let line = Line::styled(detail.to_owned(), theme.text);
-            let bar = Indent {
-                first: Vec::new(),
-                later: vec![Span::styled("  │ ", theme.text)],
+            // Nothing of it is left out, however narrow the screen is.
+            let (bar, detail) = match detail.strip_prefix(BAR) {
+                Some(detail) => (BAR, detail),
+                None => ("", detail),
             };
-            what.extend(wrapped(&line, width, &bar));
+            let indent = Indent::even(vec![Span::styled(bar, theme.text)]);
+            let line = Line::styled(detail.to_owned(), theme.text);
+            what.extend(wrapped(&line, width, &indent));
         }
         let (keys, short) = match chat.editor.is_empty() {
             true => ("y yes · n or esc no · A", "y/n/A?"),

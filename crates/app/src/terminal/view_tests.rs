@@ -404,6 +404,21 @@ fn the_cursor_stands_behind_what_was_written_also_where_a_row_ends() {
 }
 
 #[test]
+fn all_of_what_is_asked_about_can_be_read_on_a_narrow_screen() {
+    let mut chat = working();
+    let Input::Asked(mut asked) = question() else {
+        return;
+    };
+    let script = "echo one two three four five six && rm everything";
+    asked.arguments = serde_json::json!({ "script": script });
+    chat.take(Input::Asked(asked), NOW);
+    let frame = frame_of(&mut chat, (24, 30));
+    let words: Vec<&str> = frame.split([' ', '\n', '|', '│']).collect();
+    let words: Vec<&str> = words.into_iter().filter(|word| !word.is_empty()).collect();
+    assert!(words.join(" ").contains(script), "{frame}");
+}
+
+#[test]
 fn a_countdown_is_drawn_from_the_time_that_is() {
     let mut chat = retrying();
     chat.take(event(held(1)), NOW);
