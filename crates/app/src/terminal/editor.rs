@@ -218,8 +218,8 @@ impl Editor {
     pub(crate) fn key(&mut self, key: KeyEvent) {
         let plain = key.modifiers.is_empty();
         match key.code {
-            KeyCode::Up if plain && self.area.cursor().0 == 0 => self.look_back(),
-            KeyCode::Down if plain && self.is_on_last_line() => self.look_ahead(),
+            KeyCode::Up if plain && self.area.screen_cursor().row == 0 => self.look_back(),
+            KeyCode::Down if plain && self.is_on_last_row() => self.look_ahead(),
             KeyCode::Backspace if plain && self.remove_paste() => {}
             KeyCode::Home if plain => self.area.move_cursor(CursorMove::Head),
             KeyCode::End if plain => self.area.move_cursor(CursorMove::End),
@@ -257,8 +257,11 @@ impl Editor {
         is_one
     }
 
-    fn is_on_last_line(&self) -> bool {
-        self.area.cursor().0 + 1 == self.area.lines().len()
+    fn is_on_last_row(&self) -> bool {
+        let row = self.area.screen_cursor().row;
+        // A row that is not there is told as the last one.
+        let begins = |row: usize| self.area.screen_to_data(row, 0);
+        begins(row) == begins(row + 1)
     }
 
     /// Removes the words of a paste in one go.

@@ -249,6 +249,28 @@ fn rows_are_those_of_the_text_also_where_one_is_full() {
     }
 }
 
+#[test]
+fn arrows_go_through_the_rows_of_a_long_line_before_what_was_said() {
+    let mut editor = Editor::default();
+    editor.remember("earlier");
+    write(&mut editor, "one two three four");
+    assert_eq!(drawn(&editor, 10).0, 3);
+    let mut seen = Vec::new();
+    for code in [
+        KeyCode::Up,
+        KeyCode::Up,
+        KeyCode::Up,
+        KeyCode::Down,
+        KeyCode::Down,
+    ] {
+        press(&mut editor, code);
+        let (_, cursor) = drawn(&editor, 10);
+        seen.push((editor.text() == "earlier", cursor.y));
+    }
+    let expected = [(false, 1), (false, 0), (true, 0), (false, 2), (false, 2)];
+    assert_eq!(seen, expected);
+}
+
 fn text() -> impl Strategy<Value = String> {
     let pieces = vec![
         "a",
