@@ -121,7 +121,7 @@ impl Editor {
             let Some((at, number)) = found.min() else {
                 break;
             };
-            let paste = pastes.swap_remove(number);
+            let paste = pastes.remove(number);
             whole.push_str(&left[..at]);
             whole.push_str(&paste.content);
             left = &left[at + paste.words.len()..];

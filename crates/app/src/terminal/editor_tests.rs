@@ -125,7 +125,7 @@ fn a_paste_that_comes_back_is_whole() {
 #[test]
 fn pastes_together_may_not_be_more_than_a_message_but_removed_ones_do_not_count() {
     let mut editor = Editor::default();
-    let half = "x".repeat(LONGEST_MESSAGE / 2);
+    let half = "x".repeat(LONGEST_MESSAGE / 2 + 1);
     editor.paste(&half).unwrap();
     editor.paste(&half).unwrap_err();
     press(&mut editor, KeyCode::Backspace);

@@ -81,16 +81,12 @@ fn an_answer_that_was_gone_on_with_and_then_given_up_is_retracted_from_its_begin
 
 #[test]
 fn what_an_earlier_process_kept_of_an_answer_is_all_that_its_retraction_takes() {
-    let mut chat = idle();
-    chat.take(Input::Notice(Tone::Plain, "before".to_owned()), NOW);
-    chat.events([
-        start(),
-        input("hello"),
-        text("kept"),
-        Body::Retracted { attempt: 7 },
-    ]);
-    chat.events([attempt(8), text("anew"), sealed(Seal::Completed)]);
-    let expected = "before\n\n› hello\n\n(broke off, and is asked for again)\nkept\n\nanew";
+    let mut chat = working();
+    chat.events([text("before"), sealed(Seal::Completed)]);
+    chat.events([start(), input("more"), text("kept")]);
+    chat.events([Body::Retracted { attempt: 7 }, attempt(8), text("anew")]);
+    let expected =
+        "› hello\n\nbefore\n\n› more\n\n(broke off, and is asked for again)\nkept\n\nanew";
     assert_eq!(chat.shown(), expected);
 }
 
