@@ -57,14 +57,7 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     keep_memory_private();
-    std::panic::set_hook(Box::new(|panic| {
-        // A chat runs here; what goes wrong in its tasks does not end it.
-        if std::thread::current().name() == Some("main") {
-            terminal::give_back();
-            notice::give_back();
-        }
-        complain(&bug(panic));
-    }));
+    std::panic::set_hook(Box::new(tell_of_bug));
     let arguments = cli::Arguments::typed();
     if arguments.quiet {
         notice::be_quiet();
@@ -88,6 +81,16 @@ fn main() -> ExitCode {
 fn keep_memory_private() {
     #[cfg(target_os = "linux")]
     nix::sys::prctl::set_dumpable(false).ok();
+}
+
+/// Tells of a bug of ours, on a terminal that can be read.
+fn tell_of_bug(panic: &std::panic::PanicHookInfo<'_>) {
+    // What goes wrong in tasks of a chat does not end it.
+    if terminal::is_of_this_thread() {
+        terminal::give_back();
+        notice::give_back();
+    }
+    complain(&bug(panic));
 }
 
 /// What is said of a bug of ours. Its message may hold anything, so it passes through what keeps secrets in.

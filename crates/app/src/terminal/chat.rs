@@ -220,6 +220,11 @@ impl Chat {
             Input::Unasked => self.question = None,
             Input::Ended(outcome) => self.ended(outcome),
             Input::TakenBack(texts) => self.take_back(&texts),
+            Input::Sessions(sessions) if sessions.is_empty() => {
+                self.editor.clear();
+                let says = "There is no other session.";
+                self.transcript.notice(Tone::Faint, says);
+            }
             Input::Sessions(sessions) => {
                 self.known.sessions = sessions;
                 self.choices = Choices::of(&self.editor.text(), &self.known);

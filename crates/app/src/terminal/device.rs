@@ -14,9 +14,11 @@ use crossterm::{cursor, execute};
 use ratatui::Terminal;
 use ratatui::backend::CrosstermBackend;
 use std::io::{self, Stdout, Write};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread::ThreadId;
 
-static IS_TAKEN: AtomicBool = AtomicBool::new(false);
+/// The thread whose chat has the terminal.
+static TAKEN_BY: Mutex<Option<ThreadId>> = Mutex::new(None);
 
 /// Presses and the wheel are told, movements are not: those would be many.
 const MOUSE_ON: &str = "\u{1b}[?1000h\u{1b}[?1006h";
@@ -62,7 +64,7 @@ impl Drop for Device {
 
 fn take_over() -> io::Result<()> {
     enable_raw_mode()?;
-    IS_TAKEN.store(true, Ordering::SeqCst);
+    *taken_by() = Some(std::thread::current().id());
     // Whatever was done is undone.
     enter(&mut io::stdout()).inspect_err(|_| give_back())
 }
@@ -88,9 +90,18 @@ fn leave(out: &mut impl Write) -> io::Result<()> {
     )
 }
 
+/// Whether a chat of this thread has the terminal.
+pub(crate) fn is_of_this_thread() -> bool {
+    *taken_by() == Some(std::thread::current().id())
+}
+
+fn taken_by() -> MutexGuard<'static, Option<ThreadId>> {
+    TAKEN_BY.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// Gives the terminal back, if a chat has it. A terminal that is gone need not be told.
 pub(crate) fn give_back() {
-    if IS_TAKEN.swap(false, Ordering::SeqCst) {
+    if taken_by().take().is_some() {
         leave(&mut io::stdout()).ok();
         disable_raw_mode().ok();
     }
@@ -114,5 +125,50 @@ mod tests {
         }
         assert!(entered.contains("\u{1b}[>1u") && left.contains("\u{1b}[<1u"));
         assert!(left.ends_with("\u{1b}[?25h"));
+    }
+
+    /// Set for the process that panics.
+    const PANICS: &str = "OUTLAST_TEST_PANICS";
+    const NAME: &str = "terminal::device::tests::a_panic_gives_the_terminal_back_before_it_is_told";
+
+    /// This test once more, on a terminal of its own: there it takes that, and panics.
+    #[cfg(unix)]
+    #[test]
+    fn a_panic_gives_the_terminal_back_before_it_is_told() {
+        use nix::sys::termios::{LocalFlags, tcgetattr};
+        use std::io::Read;
+        use std::process::{Command, Stdio};
+
+        if std::env::var_os(PANICS).is_some() {
+            std::panic::set_hook(Box::new(crate::tell_of_bug));
+            let _device = Device::take().unwrap();
+            panic!("on purpose");
+        }
+        let pty = nix::pty::openpty(None, None).unwrap();
+        let slave = || Stdio::from(pty.slave.try_clone().unwrap());
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", NAME, "--nocapture", "--test-threads=1"])
+            .env(PANICS, "1")
+            .env("TERM", "xterm-256color")
+            .stdin(slave())
+            .stdout(slave())
+            .stderr(slave())
+            .spawn()
+            .unwrap();
+        let mut master = std::fs::File::from(pty.master);
+        let (mut said, mut piece) = (Vec::new(), [0; 4096]);
+        let told = "error: this is a bug in outlast";
+        while !String::from_utf8_lossy(&said).contains(told) {
+            let read = master.read(&mut piece).unwrap();
+            assert!(read > 0, "{}", String::from_utf8_lossy(&said));
+            said.extend_from_slice(&piece[..read]);
+        }
+        assert!(!child.wait().unwrap().success());
+        let said = String::from_utf8_lossy(&said);
+        let at = |text: &str| said.find(text).unwrap_or_else(|| panic!("{said:?}"));
+        assert!(at("\u{1b}[?1049h") < at("\u{1b}[?1049l"));
+        assert!(at("\u{1b}[?1049l") < at(told));
+        let modes = tcgetattr(&pty.slave).unwrap().local_flags;
+        assert!(modes.contains(LocalFlags::ICANON | LocalFlags::ECHO));
     }
 }

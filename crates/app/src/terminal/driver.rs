@@ -19,7 +19,7 @@ use outlast_agent::Session;
 use outlast_agent::session::{Place, Subscription};
 use outlast_agent::tools::{Answer, Question};
 use outlast_dialect::Message as Said;
-use outlast_engine::Clock;
+use outlast_engine::{CancellationToken, Clock};
 use outlast_kernel::event::{Body, Event};
 use outlast_kernel::text;
 use outlast_server::host::{Model, Opened};
@@ -69,6 +69,8 @@ pub(super) struct Driver {
     host: Option<Arc<SessionHost>>,
     session: Option<Joined>,
     run: Option<JoinHandle<()>>,
+    /// Cancelled when the run is to end, also before its turn has begun.
+    stop: CancellationToken,
     /// Whether another session is being opened.
     is_opening: bool,
     /// How much is being done beside all else.
@@ -101,6 +103,7 @@ impl Driver {
             host: None,
             session: None,
             run: None,
+            stop: CancellationToken::new(),
             is_opening: false,
             errands: 0,
             queueing: None,
@@ -180,7 +183,14 @@ impl Driver {
                     event.body,
                     Body::StepComplete { .. } | Body::RetryScheduled { .. } | Body::Sealed { .. }
                 );
+                let switched = match &event.body {
+                    Body::ModelSwitched { to, .. } => self.window_of(to),
+                    _ => None,
+                };
                 let next = self.show(Input::Event(event), chat);
+                if let Some(change) = switched {
+                    self.show(Input::Changed(change), chat);
+                }
                 if tells_cost && let Some(cost) = self.cost() {
                     self.show(Input::Changed(Change::Cost(cost)), chat);
                 }
@@ -225,7 +235,7 @@ impl Driver {
             Want::Suspend => return Next::Suspend,
             Want::Redraw => return Next::Redraw,
             Want::Say(text) => self.say(text),
-            Want::Abort => self.steer(Session::abort),
+            Want::Abort => self.stop.cancel(),
             Want::AbortRetry => self.steer(Session::abort_retry),
             Want::RetryNow => self.steer(Session::retry_now),
             Want::TryAgain => self.try_again(),
@@ -334,6 +344,15 @@ impl Driver {
         let session = &self.session.as_ref()?.session;
         let price = session.setup().price?;
         Some(price.of(session.snapshot().usage))
+    }
+
+    /// How much the model can read that is asked from here on.
+    fn window_of(&self, model: &str) -> Option<Change> {
+        let setup = self.session.as_ref()?.session.setup();
+        let other = setup.fallbacks.iter().find(|route| route.model == model);
+        let window = other.map_or(setup.traits.window, |route| route.traits.window);
+        let name = model.to_owned();
+        Some(Change::Model { name, window })
     }
 
     fn is_current(&self, event: &Event) -> bool {

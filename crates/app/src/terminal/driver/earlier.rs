@@ -55,9 +55,6 @@ impl Driver {
                 None => Ok(Vec::new()),
             };
             Some(match listed {
-                Ok(sessions) if sessions.is_empty() => {
-                    Input::Notice(Tone::Faint, "There is no other session.".to_owned())
-                }
                 Ok(sessions) => Input::Sessions(sessions),
                 Err(error) => problem(&error),
             })

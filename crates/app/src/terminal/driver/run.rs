@@ -9,6 +9,7 @@ use futures_util::FutureExt;
 use outlast_agent::Session;
 use outlast_agent::session::{Ask, Error};
 use outlast_dialect::Message as Said;
+use outlast_engine::CancellationToken;
 use outlast_engine::turn::Ended;
 use outlast_kernel::event::Seal;
 use outlast_kernel::policy::Policy;
@@ -34,10 +35,12 @@ impl Driver {
         };
         let (session, host) = (Arc::clone(&joined.session), Arc::clone(host));
         let is_chosen = std::mem::take(&mut self.is_chosen);
+        self.stop = CancellationToken::new();
+        let stop = self.stop.clone();
         self.tell(Input::Begun);
         let sender = self.sender.clone();
         self.run = Some(tokio::spawn(async move {
-            let work = AssertUnwindSafe(run(&session, &host, (first, is_chosen)));
+            let work = AssertUnwindSafe(run(&session, &host, (first, is_chosen, stop)));
             // A bug of ours ends the run, and not all that come after it; what it is was told.
             let outcome = work.catch_unwind().await.unwrap_or_default();
             sender.send(Message::RunEnded(outcome)).ok();
@@ -78,11 +81,13 @@ impl Driver {
             return;
         }
         let (session, limits) = (Arc::clone(&joined.session), host.limits());
+        self.stop = CancellationToken::new();
+        let stop = self.stop.clone();
         self.tell(Input::Begun);
         let sender = self.sender.clone();
         self.run = Some(tokio::spawn(async move {
             let focus = Some(focus.as_str()).filter(|focus| !focus.is_empty());
-            let says = match session.compact(focus, limits).await {
+            let says = match session.compact_until(stop, focus, limits).await {
                 Ok(compacted) => Input::Notice(
                     Tone::Faint,
                     format!(
@@ -98,13 +103,17 @@ impl Driver {
     }
 }
 
-async fn run(session: &Session, host: &SessionHost, (first, is_chosen): (First, bool)) -> Outcome {
+async fn run(
+    session: &Session,
+    host: &SessionHost,
+    (first, is_chosen, stop): (First, bool, CancellationToken),
+) -> Outcome {
     let ask = |message: Option<Said>| Ask {
         message,
         limits: host.limits(),
         options: host.options(),
         chosen: is_chosen,
-        ..Ask::default()
+        abort: stop.clone(),
     };
     let mut ended = match first {
         First::Prompt(message) => {
@@ -116,7 +125,7 @@ async fn run(session: &Session, host: &SessionHost, (first, is_chosen): (First, 
             }
         }
         First::Waiting => session.prompt_waiting(ask(None)).await,
-        First::Resume => session.resume().await.map(Some),
+        First::Resume => session.resume_until(stop.clone()).await.map(Some),
         First::TryAgain => session.try_again(ask(None)).await.map(Some),
     };
     loop {
