@@ -198,10 +198,7 @@ impl Chat {
             Input::Line(line) => self.line(&line),
             Input::Interrupted => self.interrupt(),
             Input::Joined(joined) => self.join(*joined, now),
-            Input::Begun => {
-                self.turn.is_running = true;
-                self.doing = Doing::Working { since: now };
-            }
+            Input::Begun => self.await_answer(now),
             Input::Remembered(said) => self.editor.remember_before(said),
             Input::Event(event) => self.event(&event.body, now),
             Input::Asked(question) => {

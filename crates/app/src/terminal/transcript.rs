@@ -4,26 +4,22 @@
 //! block and a line in it, so that a transcript of any length costs what its visible part costs.
 //! Invariants: what is being read does not move while more comes in; nothing of a retracted answer looks like an answer;
 //! what comes in is laid out again only in its last part.
-//! Not here: what a block looks like (`transcript/block.rs`), where a long text is cut (`transcript/cut.rs`).
+//! Not here: what a block looks like (`transcript/block.rs`), where a long text is cut (`transcript/cut.rs`), which lines are
+//! on the screen (`transcript/window.rs`).
 
 mod block;
 mod cut;
 mod look;
 #[cfg(test)]
 mod tests;
+mod window;
 
-use super::theme::Theme;
-use block::{Block, Part as PartOf, Shown};
+use block::{Block, Part as PartOf};
 pub(crate) use block::{Kind, Tone, ToolState};
 use outlast_agent::compaction::is_summary;
 use outlast_dialect::{Message, Part, Role};
 use outlast_kernel::event::ToolCall;
-use ratatui::text::Line;
 use std::ops::Range;
-
-/// The lines of more blocks than these are not kept, but those of as many on both sides of the screen are.
-const MOST_LAID: usize = 1000;
-const NEAR: usize = 200;
 
 #[derive(Debug, Default)]
 pub(crate) struct Transcript {
@@ -65,8 +61,6 @@ struct Place {
 }
 
 const BEGINNING: Place = Place { block: 0, line: 0 };
-
-// --- What is in it ---
 
 impl Transcript {
     /// A conversation that was.
@@ -298,193 +292,4 @@ fn pieces(text: &str) -> impl Iterator<Item = &str> {
         left = rest;
         (!piece.is_empty()).then_some(piece)
     })
-}
-
-// --- What of it is shown ---
-
-impl Transcript {
-    pub(crate) fn scroll(&mut self, lines: isize) {
-        self.pending = self.pending.saturating_add(lines);
-    }
-
-    pub(crate) fn go_to_beginning(&mut self) {
-        (self.top, self.pending) = (Some(BEGINNING), 0);
-    }
-
-    pub(crate) fn go_to_end(&mut self) {
-        (self.top, self.pending) = (None, 0);
-    }
-
-    /// Whether the newest line is on the screen, and stays there.
-    pub(crate) fn follows_end(&self) -> bool {
-        self.top.is_none()
-    }
-
-    pub(crate) fn height(&self) -> usize {
-        self.height.into()
-    }
-
-    pub(crate) fn expand_tools(&mut self) {
-        self.shows_tools = !self.shows_tools;
-    }
-
-    pub(crate) fn show_thoughts(&mut self) {
-        self.shows_thoughts = !self.shows_thoughts;
-    }
-
-    /// Shows all of the block on that row, or less of it.
-    pub(crate) fn toggle_row(&mut self, row: u16) {
-        let block = self.rows.get(usize::from(row)).copied();
-        if let Some(block) = block.and_then(|block| self.blocks.get_mut(block)) {
-            block.toggle();
-        }
-    }
-
-    /// The lines that are on a screen of that size.
-    pub(crate) fn visible(
-        &mut self,
-        (width, height): (u16, u16),
-        theme: &Theme,
-    ) -> Vec<Line<'static>> {
-        self.height = height;
-        self.rows.clear();
-        let look = Look { width, theme };
-        let end = self.last_top(height.into(), &look);
-        let top = self.top.map_or(end, |top| self.within(top, &look));
-        let top = match std::mem::take(&mut self.pending) {
-            up @ ..0 => self.above(top, up.unsigned_abs(), &look),
-            down => self.below(top, down.unsigned_abs(), &look),
-        };
-        self.top = (top < end).then_some(top);
-        self.cut = None;
-        let lines = self.lines_from(top.min(end), height.into(), &look);
-        self.forget_far(top.min(end), end);
-        lines
-    }
-
-    /// Lets go of lines that are far from those on the screen, and from the end.
-    fn forget_far(&mut self, top: Place, end: Place) {
-        if self.laid.len() <= MOST_LAID {
-            return;
-        }
-        let bottom = self.rows.last().copied().unwrap_or(top.block);
-        let near = top.block.saturating_sub(NEAR)..=bottom.saturating_add(NEAR);
-        self.laid.sort_unstable();
-        self.laid.dedup();
-        let blocks = &mut self.blocks;
-        self.laid.retain(|number| {
-            let is_kept = near.contains(number) || *number >= end.block;
-            if !is_kept && let Some(block) = blocks.get_mut(*number) {
-                block.forget();
-            }
-            is_kept
-        });
-    }
-
-    fn lines_from(&mut self, top: Place, height: usize, look: &Look<'_>) -> Vec<Line<'static>> {
-        let mut lines = Vec::with_capacity(height);
-        let mut skipped = top.line;
-        for number in top.block..self.blocks.len() {
-            for line in self.laid(number, look).iter().skip(skipped) {
-                lines.push(line.clone());
-            }
-            self.rows.resize(lines.len(), number);
-            skipped = 0;
-            if lines.len() >= height {
-                break;
-            }
-        }
-        lines.truncate(height);
-        self.rows.truncate(height);
-        lines
-    }
-
-    /// The first line when the last one is at the bottom.
-    fn last_top(&mut self, height: usize, look: &Look<'_>) -> Place {
-        let mut left = height;
-        for block in (0..self.blocks.len()).rev() {
-            let lines = self.laid(block, look).len();
-            if lines >= left {
-                let line = lines - left;
-                return Place { block, line };
-            }
-            left -= lines;
-        }
-        BEGINNING
-    }
-
-    /// The place, in a transcript whose blocks may have become shorter.
-    fn within(&mut self, place: Place, look: &Look<'_>) -> Place {
-        let Some(block) = self.blocks.len().checked_sub(1) else {
-            return BEGINNING;
-        };
-        // What was cut goes on in the next block.
-        if self.cut == Some(place.block) {
-            let block = place.block;
-            return self.below(Place { block, line: 0 }, place.line, look);
-        }
-        let block = place.block.min(block);
-        let line = place
-            .line
-            .min(self.laid(block, look).len().saturating_sub(1));
-        Place { block, line }
-    }
-
-    fn above(&mut self, mut place: Place, mut lines: usize, look: &Look<'_>) -> Place {
-        while lines > place.line {
-            lines -= place.line;
-            let Some(block) = place.block.checked_sub(1) else {
-                return BEGINNING;
-            };
-            let line = self.laid(block, look).len();
-            place = Place { block, line };
-        }
-        place.line -= lines;
-        place
-    }
-
-    fn below(&mut self, mut place: Place, mut lines: usize, look: &Look<'_>) -> Place {
-        while place.block + 1 < self.blocks.len() {
-            let left = self.laid(place.block, look).len() - place.line;
-            if lines < left {
-                break;
-            }
-            lines -= left;
-            place = Place {
-                block: place.block + 1,
-                line: 0,
-            };
-        }
-        place.line += lines;
-        place
-    }
-
-    /// The lines of a block, with the blank one before it.
-    fn laid(&mut self, number: usize, look: &Look<'_>) -> &[Line<'static>] {
-        let follows = number.checked_sub(1).map(|before| &self.blocks[before]);
-        let shown = Shown {
-            width: look.width,
-            is_open: self.blocks[number].shows_all(self.shows_tools, self.shows_thoughts),
-            has_space: follows.is_some_and(|before| !self.blocks[number].joins(before)),
-        };
-        let block = &mut self.blocks[number];
-        if !block.is_laid(shown) {
-            #[cfg(test)]
-            {
-                self.laid_out.blocks += 1;
-                self.laid_out.bytes += block.size();
-            }
-            block.lay(shown, look.theme);
-            if self.laid.last() != Some(&number) {
-                self.laid.push(number);
-            }
-        }
-        block.lines()
-    }
-}
-
-/// What lines look like.
-struct Look<'a> {
-    width: u16,
-    theme: &'a Theme,
 }

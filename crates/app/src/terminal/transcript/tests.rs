@@ -1,9 +1,12 @@
 //! A transcript of any length costs what is on the screen, and shows a window of the whole.
 
+use super::window::{Look, MOST_LAID};
 use super::*;
+use crate::terminal::theme::Theme;
 use outlast_dialect::ToolResult;
 use proptest::prelude::{Just, ProptestConfig, Strategy, any, prop_assert, prop_assert_eq};
 use proptest::{collection, prop_oneof, proptest};
+use ratatui::text::Line;
 
 const SCREEN: (u16, u16) = (80, 24);
 const ROWS: usize = 24;
