@@ -23,8 +23,8 @@ pub use setup::{Ask, Setup};
 pub use status::{Held, Retry, Snapshot, Subscription};
 
 use outlast_dialect::Message;
-use outlast_engine::Clock;
 use outlast_engine::turn::Handle;
+use outlast_engine::{Clock, size};
 use outlast_kernel::event::{Body, Event, Seal, VERSION};
 use outlast_store::Journal;
 use outlast_store::journal::NewSession;
@@ -332,6 +332,11 @@ impl Session {
     /// The conversation as it would be sent: without what failed.
     pub fn messages(&self) -> Vec<Message> {
         self.record.look(|standing| standing.messages.clone())
+    }
+
+    /// How many tokens its next request has, about.
+    pub fn tokens(&self) -> u64 {
+        size::tokens(&self.setup().request(self.messages()))
     }
 
     /// How many messages it has.

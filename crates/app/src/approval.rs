@@ -8,11 +8,6 @@ use outlast_kernel::text;
 use serde_json::Value;
 use std::io::{BufRead, IsTerminal, Write};
 
-/// The most of an argument that is shown: its beginning and its end.
-const FIRST_LINES: usize = 12;
-const LAST_LINES: usize = 4;
-const LONGEST_LINE: usize = 160;
-
 /// The person who sits there.
 pub(crate) struct Terminal;
 
@@ -42,28 +37,48 @@ pub(crate) struct Shown {
     pub(crate) details: String,
 }
 
+/// How much of a long argument is shown.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Extent {
+    /// Its beginning and its end.
+    BothEnds,
+    /// All of it but for what nobody could read, for whoever can look through it.
+    Whole,
+}
+
+impl Extent {
+    /// How many lines of its beginning and of its end, and how much of a line.
+    const fn limits(self) -> (usize, usize, usize) {
+        match self {
+            Self::BothEnds => (12, 4, 160),
+            Self::Whole => (400, 100, 4000),
+        }
+    }
+}
+
 impl Shown {
-    pub(crate) fn of(question: &Question) -> Self {
+    pub(crate) fn of(question: &Question, extent: Extent) -> Self {
         let outside = question.outside.as_ref();
         let outside = outside.map_or(String::new(), |path| {
             format!(" (outside of this folder: {})", path.display())
         });
         let line = format!("{}{outside}", question.summary);
         let line = text::plain(&line).replace('\n', " ⏎ ");
-        let details = details(&question.arguments, &line);
+        let details = details(&question.arguments, &line, extent);
         Self { line, details }
     }
 }
 
 /// The question, and how it is answered with a line.
 pub(crate) fn words(question: &Question) -> String {
-    let Shown { line, details } = Shown::of(question);
+    let Shown { line, details } = Shown::of(question, Extent::BothEnds);
     let always = &question.permission;
     format!("? {line}\n{details}  run it? [y]es, [n]o, [a]lways allow {always}: ")
 }
 
 /// The arguments that the line does not show in full, each line of them marked as the model's.
-fn details(arguments: &Value, line: &str) -> String {
+fn details(arguments: &Value, line: &str, extent: Extent) -> String {
+    let (first, last, longest) = extent.limits();
     let texts = arguments.as_object().into_iter().flatten();
     let texts = texts.filter_map(|(name, value)| match value {
         Value::String(text) => Some((name, text.clone())),
@@ -74,15 +89,15 @@ fn details(arguments: &Value, line: &str) -> String {
     hidden
         .map(|(name, text)| {
             let lines: Vec<&str> = text.lines().collect();
-            let left_out = lines.len().saturating_sub(FIRST_LINES + LAST_LINES);
+            let left_out = lines.len().saturating_sub(first + last);
             let mut shown = format!("  {}:\n", text::plain(name).replace('\n', " "));
             for (number, line) in lines.iter().enumerate() {
-                if left_out > 0 && number == FIRST_LINES {
+                if left_out > 0 && number == first {
                     shown.push_str(&format!("  │ … {left_out} more lines …\n"));
                 }
-                if left_out == 0 || number < FIRST_LINES || number >= FIRST_LINES + left_out {
+                if left_out == 0 || number < first || number >= first + left_out {
                     let line = text::plain(line);
-                    shown.push_str(&format!("  │ {}\n", both_ends(&line)));
+                    shown.push_str(&format!("  │ {}\n", both_ends(&line, longest)));
                 }
             }
             shown
@@ -91,15 +106,15 @@ fn details(arguments: &Value, line: &str) -> String {
 }
 
 /// A long line by its beginning and its end: what matters may stand anywhere.
-fn both_ends(line: &str) -> String {
+fn both_ends(line: &str, longest: usize) -> String {
     let length = line.chars().count();
-    if length <= LONGEST_LINE {
+    if length <= longest {
         return line.to_owned();
     }
-    let half = LONGEST_LINE / 2;
+    let half = longest / 2;
     let first: String = line.chars().take(half).collect();
     let last: String = line.chars().skip(length - half).collect();
-    format!("{first} … {} more … {last}", length - LONGEST_LINE)
+    format!("{first} … {} more … {last}", length - longest)
 }
 
 fn ask(question: &str) -> std::io::Result<Answer> {

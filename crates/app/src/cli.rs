@@ -142,16 +142,16 @@ pub(crate) struct PromptArguments {
         long,
         value_name = "FILE",
         requires = "prompt",
-        conflicts_with = "mode"
+        conflicts_with_all = ["mode", "plain"]
     )]
     pub(crate) image: Vec<PathBuf>,
 
     /// Ask for the answer as a whole instead of in pieces
-    #[arg(long, requires = "prompt", conflicts_with = "mode")]
+    #[arg(long, requires = "prompt", conflicts_with_all = ["mode", "plain"])]
     pub(crate) no_stream: bool,
 
     /// Print every event as one line of JSON instead of the answer
-    #[arg(long, requires = "prompt", conflicts_with = "mode")]
+    #[arg(long, requires = "prompt", conflicts_with_all = ["mode", "plain"])]
     pub(crate) json: bool,
 
     /// Chat line by line, as a screen reader wants it; so it is where TERM is `dumb`

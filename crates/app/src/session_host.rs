@@ -35,6 +35,8 @@ pub(crate) struct SessionHost {
     /// What was typed, and the model that was chosen since.
     typed: Options,
     chosen: Mutex<Option<(String, String)>>,
+    /// The policy that was chosen since.
+    chosen_policy: Mutex<Option<String>>,
     /// What the session in use was made with.
     in_use: Mutex<InUse>,
     /// What runs when something happens, for each session that there was; with who listens until it is left.
@@ -85,6 +87,7 @@ impl SessionHost {
             journal,
             typed: Options::of(choice),
             chosen: Mutex::default(),
+            chosen_policy: Mutex::default(),
             in_use: Mutex::default(),
             hooks: Mutex::default(),
             signalled: Mutex::default(),
@@ -146,7 +149,11 @@ impl SessionHost {
     async fn make(&self, folder: &Path, from: From<'_>) -> anyhow::Result<Opened> {
         let (typed, chosen) = match &from {
             From::Session(_, earlier) => (self.typed.clone().after(earlier.clone()), None),
-            From::Nothing | From::Copy(..) => (self.typed.clone(), lock(&self.chosen).clone()),
+            From::Nothing | From::Copy(..) => {
+                let policy = lock(&self.chosen_policy).clone();
+                let policy = Options::said([("retry.policy", policy)]);
+                (self.typed.clone().with(&policy), lock(&self.chosen).clone())
+            }
         };
         let mut in_use = InUse {
             folder: folder.to_owned(),
@@ -244,6 +251,7 @@ impl SessionHost {
 
     /// What the session is made of when it retries by that policy.
     pub(crate) fn choose_policy(&self, now: &Setup, name: &str) -> anyhow::Result<Setup> {
+        Policy::named(name)?;
         let mut in_use = lock(&self.in_use).clone();
         let chosen = Options::said([("retry.policy", Some(name.to_owned()))]);
         in_use.made_with = in_use.made_with.with(&chosen);
@@ -255,6 +263,7 @@ impl SessionHost {
             offered: now.offered.clone(),
             ..parts.setup_without_tools(&in_use.options, &self.knowledge)
         };
+        *lock(&self.chosen_policy) = Some(name.to_owned());
         *lock(&self.in_use) = in_use;
         Ok(setup)
     }

@@ -27,7 +27,7 @@ pub(crate) use device::{give_back, is_of_this_thread};
 
 use crate::cli::PromptArguments;
 use crate::exit::{Exit, Usage};
-use crate::{complain, runtime, settings};
+use crate::{complain, notice, runtime, settings};
 use outlast_engine::Clock;
 use std::io::IsTerminal;
 use std::sync::Arc;
@@ -42,14 +42,21 @@ pub(crate) fn run(arguments: &PromptArguments) -> anyhow::Result<Exit> {
     }
     let clock: Arc<dyn Clock> = Arc::new(settings::clock()?);
     let choice = arguments.choice.clone();
-    let (exit, says) = runtime::run_reading(async move {
+    let (signal, left) = runtime::run_reading(async move {
         match is_plain {
             true => Box::pin(plain::run(choice, clock)).await,
             false => Box::pin(screen::run(choice, clock)).await,
         }
     })?;
-    if let Some(says) = says {
-        complain(&says);
+    if let Some(warning) = left.warning {
+        complain(&warning);
     }
-    Ok(exit)
+    if let Some(says) = left.says {
+        notice::notice(&says);
+    }
+    Ok(match signal {
+        Some(signal) => Exit::Signalled(signal),
+        None if left.is_lost => Exit::Unrecorded,
+        None => Exit::Success,
+    })
 }

@@ -151,6 +151,8 @@ pub(crate) struct Chat {
 pub(crate) struct Asked {
     pub(crate) question: Question,
     pub(crate) is_armed: bool,
+    /// Its first line on the screen, once somebody looks through it.
+    pub(crate) top: usize,
 }
 
 /// What is remembered of a turn while it runs.
@@ -202,9 +204,12 @@ impl Chat {
             Input::Remembered(said) => self.editor.remember_before(said),
             Input::Event(event) => self.event(&event.body, now),
             Input::Asked(question) => {
-                let is_armed = false;
                 self.questions += 1;
-                self.question = Some(Asked { question, is_armed });
+                self.question = Some(Asked {
+                    question,
+                    is_armed: false,
+                    top: 0,
+                });
                 self.want(Want::ArmSoon(self.questions));
             }
             Input::Armed(number) => {

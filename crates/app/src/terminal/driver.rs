@@ -24,6 +24,7 @@ use outlast_kernel::event::{Body, Event};
 use outlast_kernel::text;
 use outlast_server::host::{Model, Opened};
 use run::First;
+pub(super) use sessions::Left;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};

@@ -8,7 +8,7 @@ use outlast_kernel::text;
 use ratatui::buffer::Buffer;
 use ratatui::layout::{Position, Rect};
 use ratatui::style::Style;
-use ratatui::widgets::Widget;
+use ratatui::widgets::{Clear, Widget};
 use ratatui_textarea::{CursorMove, DataCursor, TextArea, WrapMode};
 
 /// A paste that is longer stands in the editor as a few words.
@@ -339,12 +339,22 @@ impl Editor {
     }
 
     /// Draws the text, and says where the cursor is.
-    pub(crate) fn draw(&self, area: Rect, buffer: &mut Buffer) -> Position {
+    pub(crate) fn draw(&mut self, area: Rect, buffer: &mut Buffer) -> Position {
         let place = Rect {
             width: room(area.width),
             ..area
         };
         (&self.area).render(place, buffer);
+        // A screen that has grown has room for what was scrolled away.
+        let (top, rows) = (self.area.scroll_offset().0, self.rows(area.width));
+        let empty = (top + area.height).saturating_sub(rows).min(top);
+        if let (1.., Ok(empty)) = (empty, i16::try_from(empty))
+            && rows < MOST_ROWS
+        {
+            self.area.scroll((-empty, 0));
+            Clear.render(place, buffer);
+            (&self.area).render(place, buffer);
+        }
         let at = self.area.screen_cursor();
         let (top, left) = self.area.scroll_offset();
         let place = |at: usize, offset: u16, (start, length): (u16, u16)| {

@@ -218,7 +218,7 @@ fn what_is_put_back_stands_before_the_draft() {
 // --- Rows ---
 
 /// How many rows were drawn, and where the cursor was, at that width and with room for all.
-fn drawn(editor: &Editor, width: u16) -> (u16, Position) {
+fn drawn(editor: &mut Editor, width: u16) -> (u16, Position) {
     let area = Rect::new(0, 0, width, MOST_ROWS);
     let mut buffer = Buffer::empty(area);
     let cursor = editor.draw(area, &mut buffer);
@@ -244,7 +244,7 @@ fn rows_are_those_of_the_text_also_where_one_is_full() {
         let mut editor = Editor::default();
         editor.set(text);
         assert_eq!(editor.rows(10), rows, "{text:?}");
-        let cursor = drawn(&editor, 10).1;
+        let cursor = drawn(&mut editor, 10).1;
         assert_eq!((cursor.x, cursor.y), (x, y), "{text:?}");
     }
 }
@@ -254,7 +254,7 @@ fn arrows_go_through_the_rows_of_a_long_line_before_what_was_said() {
     let mut editor = Editor::default();
     editor.remember("earlier");
     write(&mut editor, "one two three four");
-    assert_eq!(drawn(&editor, 10).0, 3);
+    assert_eq!(drawn(&mut editor, 10).0, 3);
     let mut seen = Vec::new();
     for code in [
         KeyCode::Up,
@@ -264,7 +264,7 @@ fn arrows_go_through_the_rows_of_a_long_line_before_what_was_said() {
         KeyCode::Down,
     ] {
         press(&mut editor, code);
-        let (_, cursor) = drawn(&editor, 10);
+        let (_, cursor) = drawn(&mut editor, 10);
         seen.push((editor.text() == "earlier", cursor.y));
     }
     let expected = [(false, 1), (false, 0), (true, 0), (false, 2), (false, 2)];
@@ -295,10 +295,27 @@ proptest! {
     fn every_row_is_counted_and_the_cursor_is_on_one_of_them(text in text(), width in 1..40u16) {
         let mut editor = Editor::default();
         editor.set(&text);
-        let (rows, (written, cursor)) = (editor.rows(width), drawn(&editor, width));
+        let (rows, (written, cursor)) = (editor.rows(width), drawn(&mut editor, width));
         prop_assert!(written <= rows, "{} of {}", written, rows);
         // The cursor stands behind the last character.
         prop_assert_eq!(cursor.y + 1, rows);
         prop_assert!(cursor.x < width);
     }
+}
+
+#[test]
+fn a_screen_that_grows_shows_what_was_scrolled_away() {
+    let mut editor = Editor::default();
+    editor.paste("one\ntwo\nthree\nfour").unwrap();
+    let mut drawn = |height| {
+        let area = Rect::new(0, 0, 20, height);
+        let mut buffer = Buffer::empty(area);
+        let cursor = editor.draw(area, &mut buffer);
+        let row = |y| (0..20).map(|x| buffer[(x, y)].symbol()).collect::<String>();
+        let rows: Vec<String> = (0..height).map(|y| row(y).trim_end().to_owned()).collect();
+        (rows, cursor.y)
+    };
+    assert_eq!(drawn(1), (vec!["four".to_owned()], 0));
+    let all = ["one", "two", "three", "four"].map(str::to_owned);
+    assert_eq!(drawn(4), (all.to_vec(), 3));
 }

@@ -68,11 +68,6 @@ impl Retrying {
         format!("{left}… {}/{}", self.attempt, self.most())
     }
 
-    /// What else is worth knowing of it.
-    fn more(&self, now: Timestamp) -> String {
-        format!("{} · r retries now", clock(self.wake(now), now))
-    }
-
     fn most(&self) -> String {
         let most = self.max_attempts;
         most.map_or_else(|| "∞".to_owned(), |most| most.to_string())
@@ -85,6 +80,8 @@ pub(crate) struct Said {
     pub(crate) words: String,
     /// What is added where there is room.
     pub(crate) more: String,
+    /// What a key would do that is otherwise a letter.
+    pub(crate) key: Option<&'static str>,
     /// What is said instead where there is not.
     pub(crate) short: String,
 }
@@ -112,7 +109,8 @@ impl Doing {
             Self::Working { since } => timed("Working", *since),
             Self::Compacting { since } => timed("Making the conversation smaller", *since),
             Self::Retrying(retrying) => Said {
-                more: retrying.more(now),
+                more: clock(retrying.wake(now), now),
+                key: Some("r retries now"),
                 ..Said::new(retrying.words(now), retrying.short(now))
             },
             Self::InLine { until, cause } => {
@@ -120,7 +118,8 @@ impl Doing {
                 let seconds = seconds_left(*until, now);
                 let words = format!("{phrase}, waiting in line, {seconds}s… (esc to interrupt)");
                 Said {
-                    more: format!("{} · r asks now", clock(*until, now)),
+                    more: clock(*until, now),
+                    key: Some("r asks now"),
                     ..Said::new(words, format!("in line {seconds}s…"))
                 }
             }
@@ -130,8 +129,12 @@ impl Doing {
 
 impl Said {
     const fn new(words: String, short: String) -> Self {
-        let more = String::new();
-        Self { words, more, short }
+        Self {
+            words,
+            more: String::new(),
+            key: None,
+            short,
+        }
     }
 }
 
@@ -188,8 +191,11 @@ mod tests {
         let Said { words, more, .. } = said(5 * 3600);
         assert_eq!(words, "Retrying (1/3) in 18000s… (esc to cancel)");
         let at = time_of_day(NOW + Duration::from_secs(5 * 3600), NOW);
-        assert_eq!(more, format!(" · 5h, at {at} · r retries now"));
-        assert_eq!(said(59).more, " · r retries now");
+        assert_eq!(more, format!(" · 5h, at {at}"));
+        assert_eq!(
+            (said(59).more.as_str(), said(59).key),
+            ("", Some("r retries now"))
+        );
     }
 
     #[test]
@@ -250,12 +256,12 @@ mod tests {
         let soon = in_line(None, 59);
         let expected = "Others are ahead, waiting in line, 59s… (esc to interrupt)";
         assert_eq!(
-            (soon.words.as_str(), soon.more.as_str()),
-            (expected, " · r asks now")
+            (soon.words.as_str(), soon.key),
+            (expected, Some("r asks now"))
         );
         let late = in_line(Some(Cause::Overloaded), 60);
         let at = time_of_day(NOW + Duration::from_secs(60), NOW);
-        assert_eq!(late.more, format!(" · 1m, at {at} · r asks now"));
+        assert_eq!(late.more, format!(" · 1m, at {at}"));
     }
 
     #[test]

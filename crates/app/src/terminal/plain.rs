@@ -4,12 +4,11 @@
 //! come from a file or a pipe are taken one at a time, each when what the one before it asked for is over.
 
 use super::chat::{Chat, Input};
-use super::driver::{Driver, Next};
+use super::driver::{Driver, Left, Next};
 use super::loader::Doing;
 use super::transcript::{Kind, Tone, ToolState};
 use crate::approval;
 use crate::cli::SessionChoice;
-use crate::exit::Exit;
 use crate::interrupt::{Signal, Source};
 use crate::notice::{self, Taken};
 use outlast_engine::Clock;
@@ -17,7 +16,7 @@ use outlast_kernel::{Timestamp, text};
 use std::io::{IsTerminal, Write};
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::io::{AsyncBufReadExt, BufReader, Lines, Stdin};
+use tokio::io::{AsyncBufReadExt, BufReader, Split, Stdin};
 
 /// The most lines of a tool's output that are read out.
 const MOST_OUTPUT_LINES: usize = 10;
@@ -27,7 +26,7 @@ struct Plain {
     chat: Chat,
     driver: Driver,
     complaints: Taken,
-    lines: Option<Lines<BufReader<Stdin>>>,
+    lines: Option<Split<BufReader<Stdin>>>,
     is_attended: bool,
     /// How many blocks were written of that session.
     written: usize,
@@ -48,12 +47,12 @@ struct Told {
 pub(super) async fn run(
     choice: SessionChoice,
     clock: Arc<dyn Clock>,
-) -> anyhow::Result<(Exit, Option<String>)> {
+) -> anyhow::Result<(Option<Signal>, Left)> {
     let mut plain = Plain {
         chat: Chat::new(),
         driver: Driver::new(choice, clock),
         complaints: notice::take(),
-        lines: Some(BufReader::new(tokio::io::stdin()).lines()),
+        lines: Some(BufReader::new(tokio::io::stdin()).split(b'\n')),
         is_attended: std::io::stdin().is_terminal(),
         written: 0,
         session: String::new(),
@@ -68,9 +67,7 @@ pub(super) async fn run(
     } = plain;
     drop(complaints);
     let signal = signal?;
-    let says = driver.leave(signal).await;
-    let exit = signal.map_or(Exit::Success, Exit::Signalled);
-    Ok((exit, says))
+    Ok((signal, driver.leave(signal).await))
 }
 
 impl Plain {
@@ -174,7 +171,8 @@ impl Plain {
             && !is_told(retry, before.retry)
             && let Some(said) = self.chat.doing.said(now)
         {
-            says.push_str(&format!("{}{}\n", said.words, said.more));
+            let key = said.key.map_or(String::new(), |key| format!(" · {key}"));
+            says.push_str(&format!("{}{}{key}\n", said.words, said.more));
         }
         if let Some(asked) = self.chat.question.as_ref().filter(|_| !before.is_asked) {
             says.push_str(&approval::words(&asked.question));
@@ -202,11 +200,13 @@ fn is_told(retry: Option<(u32, Timestamp)>, before: Option<(u32, Timestamp)>) ->
     attempt == before && at.since(told).max(told.since(at)) < SMALL_CHANGE
 }
 
-async fn next_line(lines: &mut Option<Lines<BufReader<Stdin>>>) -> std::io::Result<Option<String>> {
-    match lines {
-        Some(lines) => lines.next_line().await,
-        None => std::future::pending().await,
-    }
+/// What is no text is shown as such, and the next line is as good as any.
+async fn next_line(lines: &mut Option<Split<BufReader<Stdin>>>) -> std::io::Result<Option<String>> {
+    let Some(lines) = lines else {
+        return std::future::pending().await;
+    };
+    let line = lines.next_segment().await?;
+    Ok(line.map(|line| String::from_utf8_lossy(&line).into_owned()))
 }
 
 /// A block, as it is read out.

@@ -5,12 +5,11 @@
 
 use super::chat::{Chat, Input};
 use super::device::Device;
-use super::driver::{Driver, Next};
+use super::driver::{Driver, Left, Next};
 use super::theme::Theme;
 use super::transcript::Tone;
 use super::view;
 use crate::cli::SessionChoice;
-use crate::exit::Exit;
 use crate::interrupt::{Signal, Source};
 use crate::notice::{self, Taken};
 use crossterm::event::{Event, EventStream, MouseButton, MouseEventKind};
@@ -37,11 +36,11 @@ struct Screen {
     is_stale: bool,
 }
 
-/// Chats until the user leaves or a signal comes; then, how the process ends and what is said after the chat.
+/// Chats until the user leaves or a signal comes; then, what is left of the session.
 pub(super) async fn run(
     choice: SessionChoice,
     clock: Arc<dyn Clock>,
-) -> anyhow::Result<(Exit, Option<String>)> {
+) -> anyhow::Result<(Option<Signal>, Left)> {
     let no_color = std::env::var_os("NO_COLOR");
     let mut screen = Screen {
         device: Device::take()?,
@@ -65,9 +64,7 @@ pub(super) async fn run(
     drop(device);
     drop(complaints);
     let signal = signal?;
-    let says = driver.leave(signal).await;
-    let exit = signal.map_or(Exit::Success, Exit::Signalled);
-    Ok((exit, says))
+    Ok((signal, driver.leave(signal).await))
 }
 
 impl Screen {

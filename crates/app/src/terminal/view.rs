@@ -7,7 +7,7 @@ use super::chat::{Asked, Chat};
 use super::loader::Said;
 use super::theme::Theme;
 use super::wrap::{Indent, truncated, wrapped};
-use crate::approval;
+use crate::approval::{self, Extent};
 use outlast_kernel::{Timestamp, text};
 use ratatui::Frame;
 use ratatui::layout::Rect;
@@ -15,7 +15,7 @@ use ratatui::text::{Line, Span};
 use ratatui::widgets::{Paragraph, Widget};
 use std::borrow::Cow;
 
-const MOST_CHOICES: usize = 8;
+const MOST_CHOICES: usize = 10;
 const MOST_QUEUED: usize = 3;
 const MOST_LOADER_ROWS: u16 = 3;
 const LONGEST_QUEUED: usize = 1000;
@@ -31,6 +31,9 @@ pub(crate) fn draw(frame: &mut Frame<'_>, chat: &mut Chat, (theme, now): (&Theme
     }
     let above = Above::of(chat, area, (theme, now));
     let rows = Rows::of(chat, &above, area);
+    if let (Some(asked), Some(asking)) = (&mut chat.question, &above.question) {
+        asked.top = asked.top.min(asking.what.len());
+    }
     let lines = chat
         .transcript
         .visible((area.width, rows.transcript), theme);
@@ -104,9 +107,19 @@ impl Above {
 
 /// What is going on, in as many words as there is room for.
 fn loader(chat: &Chat, area: Rect, (theme, now): (&Theme, Timestamp)) -> Vec<Line<'static>> {
-    let Some(Said { words, more, short }) = chat.doing.said(now) else {
+    let Some(said) = chat.doing.said(now) else {
         return Vec::new();
     };
+    let Said {
+        words,
+        mut more,
+        key,
+        short,
+    } = said;
+    // In what is being written it is a letter.
+    if let Some(key) = key.filter(|_| chat.editor.is_empty()) {
+        more.push_str(&format!(" · {key}"));
+    }
     let words = Span::styled(words, theme.accent);
     let ways = [
         Line::from(vec![words.clone(), Span::styled(more, theme.faint)]),
@@ -184,7 +197,7 @@ fn prompt_width(width: u16) -> u16 {
     if width < LEAST_FOR_PROMPT { 0 } else { 2 }
 }
 
-fn draw_editor(frame: &mut Frame<'_>, chat: &Chat, (place, theme): (Rect, &Theme)) {
+fn draw_editor(frame: &mut Frame<'_>, chat: &mut Chat, (place, theme): (Rect, &Theme)) {
     let prompt = Rect {
         width: prompt_width(place.width),
         height: place.height.min(1),
@@ -252,11 +265,13 @@ struct Asking {
     keys: Vec<Line<'static>>,
     /// The same in few words.
     short: &'static str,
+    /// The first line that is looked at.
+    top: usize,
 }
 
 impl Asking {
     fn of(chat: &Chat, asked: &Asked, (width, theme): (u16, &Theme)) -> Self {
-        let shown = approval::Shown::of(&asked.question);
+        let shown = approval::Shown::of(&asked.question, Extent::Whole);
         let heading = Line::styled(format!("? {}", shown.line), theme.warning);
         let mut what = wrapped(&heading, width, &Indent::default());
         for detail in shown.details.lines() {
@@ -277,14 +292,21 @@ impl Asking {
         let keys = format!("  run it? {keys} always allow {always}");
         let keys = Line::styled(text::plain(&keys).replace('\n', " "), theme.accent);
         let keys = wrapped(&keys, width, &Indent::default());
-        Self { what, keys, short }
+        let top = asked.top;
+        Self {
+            what,
+            keys,
+            short,
+            top,
+        }
     }
 
     fn rows(&self) -> usize {
         self.what.len() + self.keys.len()
     }
 
-    /// With too few rows, its beginning, its end and how it is answered: what matters may stand anywhere.
+    /// With too few rows, its beginning, its end and how it is answered, as what matters may stand anywhere; or the part of
+    /// it that is looked at.
     fn within(&self, rows: u16, (width, theme): (u16, &Theme)) -> Vec<Line<'static>> {
         let rows = usize::from(rows);
         if self.rows() <= rows {
@@ -295,18 +317,29 @@ impl Asking {
             false => vec![truncated(&Line::styled(self.short, theme.accent), width)],
         };
         let room = rows.saturating_sub(keys.len()).max(1);
-        let is_cut = self.what.len() > room && room > 1;
-        let shown = room - usize::from(is_cut);
-        let last = if is_cut { shown / 2 } else { 0 };
-        let note = is_cut.then(|| {
-            let left = self.what.len() - shown;
-            let note = format!("  … {left} more lines: a larger window shows them");
-            truncated(&Line::styled(note, theme.faint), width)
-        });
-        let first = self.what.iter().take(shown - last).cloned();
-        let last = self.what.iter().skip(self.what.len() - last).cloned();
-        let what = first.chain(note).chain(last);
-        what.chain(keys).take(rows).collect()
+        let note = |text: String| truncated(&Line::styled(text, theme.faint), width);
+        let all = self.what.len();
+        if all <= room || room == 1 {
+            let first = self.what.iter().take(room).cloned();
+            return first.chain(keys).take(rows).collect();
+        }
+        let shown = room - 1;
+        let what: Vec<Line<'static>> = match self.top.min(all - shown) {
+            0 => {
+                let left = all - shown;
+                let between = note(format!("  … {left} more lines: PageDown shows them"));
+                let first = self.what.iter().take(shown - shown / 2).cloned();
+                let last = self.what.iter().skip(all - shown / 2).cloned();
+                first.chain([between]).chain(last).collect()
+            }
+            top => {
+                let end = top + shown;
+                let place = note(format!("  lines {} to {end} of {all}", top + 1));
+                let part = self.what.iter().skip(top).take(shown).cloned();
+                part.chain([place]).collect()
+            }
+        };
+        what.into_iter().chain(keys).take(rows).collect()
     }
 }
 

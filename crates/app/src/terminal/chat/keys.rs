@@ -5,7 +5,11 @@ use crate::terminal::loader::Doing;
 use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use outlast_agent::tools::Answer;
 
+/// What lists the sessions.
+const SESSIONS: &str = "/sessions ";
 const LEAVE_HINT: &str = "Ctrl-C once more leaves";
+/// By so many lines one moves through a long question.
+const QUESTION_STEP: usize = 5;
 const ESCAPE: &str = "\u{1b}";
 
 impl Chat {
@@ -40,10 +44,14 @@ impl Chat {
             _ if self.scrolls(key) => {}
             _ => {
                 self.editor.key(key);
+                let text = self.editor.text();
                 self.choices = match self.editor.is_looking_back() {
                     true => Choices::default(),
-                    false => Choices::of(&self.editor.text(), &self.known),
+                    false => Choices::of(&text, &self.known),
                 };
+                if text == SESSIONS {
+                    self.want(Want::ListSessions);
+                }
             }
         }
     }
@@ -167,12 +175,21 @@ impl Chat {
     fn complete(&mut self, text: &str) {
         self.editor.set(text);
         self.choices = Choices::of(text, &self.known);
-        if text == "/sessions " {
+        if text == SESSIONS {
             self.want(Want::ListSessions);
         }
     }
 
+    /// Whether the key moves what is shown: the question, if there is one.
     fn scrolls(&mut self, key: KeyEvent) -> bool {
+        if let Some(asked) = &mut self.question {
+            match key.code {
+                KeyCode::PageUp => asked.top = asked.top.saturating_sub(QUESTION_STEP),
+                KeyCode::PageDown => asked.top = asked.top.saturating_add(QUESTION_STEP),
+                _ => return false,
+            }
+            return true;
+        }
         let page = isize::try_from(self.transcript.height().saturating_sub(1).max(1)).unwrap_or(1);
         match (key.code, key.modifiers) {
             (KeyCode::PageUp, _) => self.transcript.scroll(-page),

@@ -152,11 +152,20 @@ fn is_answered(turn: &Ended) -> bool {
     turn.seal == Seal::Completed
 }
 
+/// A remedy as it is typed here.
+fn in_a_chat(remedy: String) -> String {
+    match remedy.contains("--policy overnight") {
+        true => "a more patient policy waits longer: /policy overnight, then /retry".to_owned(),
+        false => remedy,
+    }
+}
+
 fn outcome(ended: Result<Option<Ended>, Error>, policy: Option<Policy>) -> Outcome {
     match ended {
         Ok(None) => Outcome::default(),
         Ok(Some(ended)) => {
             let (problem, remedy) = screen::afterword(&ended, policy.as_ref());
+            let remedy = remedy.map(in_a_chat);
             Outcome {
                 is_cut_short: !is_answered(&ended),
                 problem,

@@ -10,7 +10,7 @@ use crate::terminal::chat::{self, Chat, Input};
 use crate::terminal::status::Status;
 use crate::terminal::transcript::Tone;
 use outlast_agent::Session;
-use outlast_engine::size;
+use outlast_kernel::event::Seal;
 use outlast_server::host::{Host, Model, Opened};
 use std::path::Path;
 use std::sync::Arc;
@@ -157,7 +157,10 @@ impl Driver {
                 policy: policy
                     .map(|policy| policy.name.to_string())
                     .unwrap_or_default(),
-                context: size::of_messages(&session.messages()),
+                context: match session.message_count() {
+                    0 => 0,
+                    _ => session.tokens(),
+                },
                 window: setup.traits.window,
                 cost: setup.price.map(|price| price.of(session.snapshot().usage)),
                 retries_off: !session.auto_retry_enabled(),
@@ -175,8 +178,10 @@ impl Driver {
     }
 
     /// Gives everything back, and says how to go on. A turn that runs is left to be carried on.
-    pub(in crate::terminal) async fn leave(&mut self, signal: Option<Signal>) -> Option<String> {
-        let host = self.host.take()?;
+    pub(in crate::terminal) async fn leave(&mut self, signal: Option<Signal>) -> Left {
+        let Some(host) = self.host.take() else {
+            return Left::default();
+        };
         if let Some(signal) = signal {
             host.signalled(signal);
         }
@@ -190,31 +195,49 @@ impl Driver {
             run.abort();
             tokio::time::timeout(TIME_TO_LEAVE, run).await.ok();
         }
-        let says = match &joined {
+        let mut left = match &joined {
             Some(joined) => left(joined, is_running).await,
-            None => None,
+            None => Left::default(),
         };
+        // That it is not written down was asked for.
+        left.is_lost &= !self.choice.no_session;
         host.finish(&interrupt::signals()).await;
-        says
+        left
     }
 }
 
-/// Closes a session, and says how to go on with it.
-async fn left(joined: &Joined, is_running: bool) -> Option<String> {
+/// What is left of a session.
+#[derive(Default)]
+pub(in crate::terminal) struct Left {
+    /// How to go on with it.
+    pub(in crate::terminal) says: Option<String>,
+    /// What is wrong with it.
+    pub(in crate::terminal) warning: Option<String>,
+    /// Whether something of it is not written down.
+    pub(in crate::terminal) is_lost: bool,
+}
+
+/// Closes a session.
+async fn left(joined: &Joined, is_running: bool) -> Left {
     let session = &joined.session;
     let (id, is_kept) = (session.id(), session.is_kept());
     let has_turns = session.turn_count() > 0;
+    let mut left = Left {
+        is_lost: has_turns && !is_kept,
+        ..Left::default()
+    };
     if is_running && is_kept {
-        return Some(format!(
-            "Left in the middle: `outlast --session {id}` carries it on."
+        let says = format!("Left in the middle: `outlast --session {id}` carries it on.");
+        left.says = Some(says);
+    } else if let Err(error) = session.close().await {
+        let warning = format!("warning: the session is not written down to its end: {error}");
+        (left.warning, left.is_lost) = (Some(warning), true);
+    } else if is_kept && has_turns {
+        left.says = Some(format!(
+            "`outlast --session {id}` goes on with this session."
         ));
     }
-    if let Err(error) = session.close().await {
-        return Some(format!(
-            "warning: the session is not written down to its end: {error}"
-        ));
-    }
-    (is_kept && has_turns).then(|| format!("`outlast --session {id}` goes on with this session."))
+    left
 }
 
 /// The folder, with a short name for the user's own.
@@ -236,7 +259,15 @@ fn name(model: &Model) -> String {
 
 fn greeting(session: &Session, model: &Model) -> Option<String> {
     if session.message_count() > 0 {
-        return None;
+        let how = match session
+            .last_seal()
+            .filter(|_| session.unfinished_turn().is_none())?
+        {
+            Seal::Completed => return None,
+            Seal::Error => "failed",
+            Seal::Aborted => "was interrupted",
+        };
+        return Some(format!("The last turn {how}; /retry tries it again."));
     }
     let scripted = match model.provider.as_str() {
         "mock" => {
