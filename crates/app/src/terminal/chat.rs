@@ -153,6 +153,8 @@ pub(crate) struct Asked {
     pub(crate) is_armed: bool,
     /// Its first line on the screen, once somebody looks through it.
     pub(crate) top: usize,
+    /// How many of its lines are on the screen.
+    pub(crate) page: usize,
 }
 
 /// What is remembered of a turn while it runs.
@@ -209,6 +211,7 @@ impl Chat {
                     question,
                     is_armed: false,
                     top: 0,
+                    page: 1,
                 });
                 self.want(Want::ArmSoon(self.questions));
             }

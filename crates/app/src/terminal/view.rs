@@ -29,10 +29,12 @@ pub(crate) fn draw(frame: &mut Frame<'_>, chat: &mut Chat, (theme, now): (&Theme
     if area.is_empty() {
         return;
     }
-    let above = Above::of(chat, area, (theme, now));
+    let mut above = Above::of(chat, area, (theme, now));
     let rows = Rows::of(chat, &above, area);
-    if let (Some(asked), Some(asking)) = (&mut chat.question, &above.question) {
-        asked.top = asked.top.min(asking.what.len());
+    if let (Some(asked), Some(asking)) = (&mut chat.question, &mut above.question) {
+        asked.page = asking.shown(rows.question);
+        asked.top = asked.top.min(asking.what.len().saturating_sub(asked.page));
+        asking.top = asked.top;
     }
     let lines = chat
         .transcript
@@ -305,6 +307,16 @@ impl Asking {
         self.what.len() + self.keys.len()
     }
 
+    /// How many lines of it are shown with too few rows, beside a note and how it is answered.
+    fn shown(&self, rows: u16) -> usize {
+        let rows = usize::from(rows);
+        let keys = match rows > self.keys.len() + 1 {
+            true => self.keys.len(),
+            false => 1,
+        };
+        rows.saturating_sub(keys + 1).max(1)
+    }
+
     /// With too few rows, its beginning, its end and how it is answered, as what matters may stand anywhere; or the part of
     /// it that is looked at.
     fn within(&self, rows: u16, (width, theme): (u16, &Theme)) -> Vec<Line<'static>> {
@@ -324,7 +336,7 @@ impl Asking {
             return first.chain(keys).take(rows).collect();
         }
         let shown = room - 1;
-        let what: Vec<Line<'static>> = match self.top.min(all - shown) {
+        let what: Vec<Line<'static>> = match self.top {
             0 => {
                 let left = all - shown;
                 let between = note(format!("  … {left} more lines: PageDown shows them"));

@@ -419,6 +419,32 @@ fn all_of_what_is_asked_about_can_be_read_on_a_narrow_screen() {
 }
 
 #[test]
+fn a_question_that_does_not_fit_can_be_looked_through() {
+    let Input::Asked(mut asked) = question() else {
+        panic!("it is a question");
+    };
+    let content: Vec<String> = (1..=60).map(|number| format!("row {number}.")).collect();
+    asked.arguments = serde_json::json!({ "content": content.join("\n") });
+    let mut chat = idle();
+    chat.take(Input::Asked(asked), NOW);
+    let mut seen = frame_of(&mut chat, (60, 14));
+    assert!(seen.contains("row 60.") && !seen.contains("row 30."));
+    for _ in 0..40 {
+        chat.take(key(KeyCode::PageDown), NOW);
+        seen.push_str(&frame_of(&mut chat, (60, 14)));
+    }
+    for row in &content {
+        assert!(seen.contains(row), "{row}");
+    }
+    // However far somebody went, the way back is not longer than the question.
+    for _ in 0..20 {
+        chat.take(key(KeyCode::PageUp), NOW);
+        seen = frame_of(&mut chat, (60, 14));
+    }
+    assert!(seen.contains("row 1.") && seen.contains("run it?"));
+}
+
+#[test]
 fn a_countdown_is_drawn_from_the_time_that_is() {
     let mut chat = retrying();
     chat.take(event(held(1)), NOW);

@@ -8,8 +8,6 @@ use outlast_agent::tools::Answer;
 /// What lists the sessions.
 const SESSIONS: &str = "/sessions ";
 const LEAVE_HINT: &str = "Ctrl-C once more leaves";
-/// By so many lines one moves through a long question.
-const QUESTION_STEP: usize = 5;
 const ESCAPE: &str = "\u{1b}";
 
 impl Chat {
@@ -184,8 +182,10 @@ impl Chat {
     fn scrolls(&mut self, key: KeyEvent) -> bool {
         if let Some(asked) = &mut self.question {
             match key.code {
-                KeyCode::PageUp => asked.top = asked.top.saturating_sub(QUESTION_STEP),
-                KeyCode::PageDown => asked.top = asked.top.saturating_add(QUESTION_STEP),
+                KeyCode::PageUp => asked.top = asked.top.saturating_sub(asked.page),
+                // At first its end is there as well, and less of its beginning.
+                KeyCode::PageDown if asked.top == 0 => asked.top = 1,
+                KeyCode::PageDown => asked.top = asked.top.saturating_add(asked.page),
                 _ => return false,
             }
             return true;
