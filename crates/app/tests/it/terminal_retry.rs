@@ -137,7 +137,7 @@ fn when_all_retries_fail_the_last_error_is_told() {
     let pane = Pane::chat(&outlast, &["--model", "overloaded:9"]);
     pane.is_ready();
     pane.say("Say hello");
-    let failed = pane.sees("(`outlast policy list` shows all)");
+    let failed = pane.sees("/policy overnight, then /retry");
     assert!(failed.contains("\nRetry failed after 3 attempts: Overloaded\n"));
     insta::assert_snapshot!("exhausted", pane.shown(&failed));
     // It goes on all the same.
