@@ -28,10 +28,13 @@ pub(super) struct Keeper {
 }
 
 impl Keeper {
-    /// Looks until the gateway ends.
-    pub(super) async fn run(mut self, stop: CancellationToken) {
-        let mut hang_up = HangUp::new();
-        let mut known = state(&self.files);
+    /// Listens and looks from here on, until the gateway ends.
+    pub(super) fn watch(self, stop: CancellationToken) -> impl Future<Output = ()> + Send {
+        let (hang_up, known) = (HangUp::new(), state(&self.files));
+        self.run(stop, (hang_up, known))
+    }
+
+    async fn run(mut self, stop: CancellationToken, (mut hang_up, mut known): (HangUp, State)) {
         loop {
             tokio::select! {
                 () = stop.cancelled() => return,

@@ -43,7 +43,6 @@ async fn serve(
     let mut signals = interrupt::signals_but_hang_up();
     let (log, traces) = Traces::beside(log::sink(arguments.log)?, &settings[0])?;
     let started = start(&settings, For::Everyone, clock, log.clone()).await?;
-    print(&greeting(started.running.address, &settings[0].gateway))?;
     let keeper = Keeper {
         flags: arguments.overrides(),
         files,
@@ -52,7 +51,9 @@ async fn serve(
         workshop: started.workshop,
         log,
     };
-    tokio::spawn(keeper.run(started.stop.clone()));
+    tokio::spawn(keeper.watch(started.stop.clone()));
+    // Whoever reads it may change the settings at once.
+    print(&greeting(started.running.address, &settings[0].gateway))?;
     let mut serving = started.serving;
     tokio::select! {
         _ = signals.next() => started.stop.cancel(),
