@@ -153,6 +153,8 @@ mod tests {
         assert_eq!(read("/usr/bin/env is missing"), None);
         assert_eq!(read("say /help"), None);
         assert_eq!(read("/"), None);
+        assert_eq!(read("/tmp is full"), None);
+        assert!(matches!(read("/nope"), Some(Err(_))));
         let error = read("/modle gpt").unwrap().unwrap_err();
         assert_eq!(
             error,

@@ -1,6 +1,7 @@
 //! What keys mean, in every state, with and without a draft.
 
 use super::*;
+use crate::terminal::transcript::Kind;
 
 type State = fn() -> Chat;
 
@@ -254,4 +255,45 @@ fn a_line_means_what_its_keys_would() {
         let wants = state().take(line(typed), NOW);
         assert_eq!(wants, Vec::from_iter(expected), "{typed:?}");
     }
+}
+
+#[test]
+fn a_model_is_the_one_that_was_typed_unless_somebody_went_through_the_list() {
+    let chat = || {
+        let mut chat = idle();
+        let mut there = joined();
+        there.models = vec!["mock:ok-mini".to_owned()];
+        chat.take(Input::Joined(Box::new(there)), NOW);
+        chat.write("/model ok");
+        chat
+    };
+    let enter = || key(KeyCode::Enter);
+    assert_eq!(chat().take_all([enter()]), [Want::Model("ok".to_owned())]);
+    let chosen = chat().take_all([key(KeyCode::Down), enter()]);
+    assert_eq!(chosen, [Want::Model("mock:ok-mini".to_owned())]);
+}
+
+#[test]
+fn what_was_complained_of_before_there_was_a_session_is_still_there() {
+    let mut chat = Chat::new();
+    let warning = "warning: it cannot be written down".to_owned();
+    chat.take(Input::Notice(Tone::Warning, warning.clone()), NOW);
+    chat.take(Input::Joined(Box::new(joined())), NOW);
+    let is_it = |kind: &Kind| matches!(kind, Kind::Notice { text, .. } if *text == warning);
+    let notices = chat.transcript.settled_from(0);
+    assert_eq!(notices.filter(|(_, kind, _)| is_it(kind)).count(), 1);
+}
+
+#[test]
+fn a_summary_is_not_what_the_user_said() {
+    let mark = "[Summary of the conversation so far, in place of its messages]\nThe parser.";
+    let mut there = joined();
+    there.messages = vec![Message::user(mark)];
+    let mut chat = Chat::new();
+    chat.take(Input::Joined(Box::new(there)), NOW);
+    let mut blocks = chat.transcript.settled_from(0);
+    assert!(blocks.all(|(_, kind, _)| !matches!(kind, Kind::User(_))));
+    drop(blocks);
+    chat.take_all([key(KeyCode::Up)]);
+    assert!(chat.editor.is_empty());
 }
