@@ -17,7 +17,6 @@ pub mod client;
 pub mod control;
 mod ends;
 mod failing;
-pub mod guard;
 pub mod holds;
 mod inspect;
 mod keep;
@@ -40,7 +39,7 @@ pub use shared::Limits;
 pub use upstreams::{Upstream, Upstreams};
 
 use alarms::Alarms;
-use guard::{ClientKeys, Names, Reach, Token};
+use crate::guard::{ClientKeys, Names, Reach, Token};
 use holds::Holds;
 use log::{Event, Sink, What};
 use metrics::Metrics;

@@ -2,6 +2,7 @@
 #![warn(missing_docs)]
 
 pub mod gateway;
+pub mod guard;
 pub mod host;
 pub mod lines;
 pub mod native;

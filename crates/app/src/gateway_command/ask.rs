@@ -6,7 +6,7 @@ use futures_util::StreamExt;
 use outlast_engine::Transport;
 use outlast_engine::transport::{Http, HttpSettings, Method, Request};
 use outlast_kernel::text;
-use outlast_server::gateway::guard::Token;
+use outlast_server::guard::Token;
 use serde_json::{Value, json};
 use std::path::Path;
 use std::time::Duration;

@@ -7,7 +7,7 @@ use crate::exit::Usage;
 use crate::{complain, home, knowledge};
 use outlast_engine::knowledge::Notice;
 use outlast_engine::{CancellationToken, Clock};
-use outlast_server::gateway::guard::{ClientKeys, Names, Token, TokenError};
+use outlast_server::guard::{ClientKeys, Names, Token, TokenError};
 use outlast_server::gateway::log::Sink;
 use outlast_server::gateway::{Gateway, Handle, Setup};
 use std::collections::HashMap;
@@ -63,7 +63,7 @@ pub(super) async fn start(
         knowledge,
         holds_file: holds_file(whom, gateway.listen).map(|file| home.join(file)),
         spool: spool(gateway, &home),
-        names: Names::new(gateway.names.clone(), gateway.origins.clone()),
+        names: Names::new("gateway", gateway.names.clone(), gateway.origins.clone()),
         client_keys: token
             .as_ref()
             .map(|token| ClientKeys::new(gateway.client_keys.clone(), token)),

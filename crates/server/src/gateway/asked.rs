@@ -1,7 +1,7 @@
 //! What a client asks: its request, and what it says about itself.
 
 use super::client::{self, Form, Profile};
-use super::guard::ClientKeys;
+use crate::guard::ClientKeys;
 use super::holds::{self, Identity, Making};
 use super::route::{Kind, Route};
 use super::spool::Body;

@@ -8,7 +8,7 @@ mod status;
 
 pub use status::{About, Account, AccountState, Gate, Status, Upstream, Waiting};
 
-use super::guard::{self, Reach, Refused, Token};
+use crate::guard::{self, Reach, Refused, Token};
 use super::metrics::{self, Metrics};
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method, header};

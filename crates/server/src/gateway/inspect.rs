@@ -1,7 +1,7 @@
 //! What a gateway that runs shows of itself, and what it can be told.
 
 use super::control::{About, Account, AccountState, Gate, Inspect, Upstream, Waiting};
-use super::guard::{Reach, Token};
+use crate::guard::{Reach, Token};
 use super::metrics::Metrics;
 use super::shared::Shared;
 use outlast_dialect::Dialect;

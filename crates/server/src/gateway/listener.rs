@@ -3,7 +3,7 @@
 use super::asked::Asked;
 use super::call::Call;
 use super::control;
-use super::guard::{self, Reach, Refused};
+use crate::guard::{self, Reach, Refused};
 use super::log::{Event, What};
 use super::receive::{self, Received, Unreadable};
 use super::reply::Reply;

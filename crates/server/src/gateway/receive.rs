@@ -5,7 +5,7 @@
 //! to end without an end, and may not keep the buffers of a connection that is being read.
 //! Invariant: everything that is read is bounded in size and time.
 
-use super::guard::Refused;
+use crate::guard::Refused;
 use super::shared::Shared;
 use super::socket::Socket;
 use super::spool::{Body, Coming};

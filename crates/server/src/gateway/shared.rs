@@ -1,7 +1,7 @@
 //! What all requests of a gateway have in common.
 
 use super::alarms::Alarms;
-use super::guard::{ClientKeys, Names, Reach, Token};
+use crate::guard::{ClientKeys, Names, Reach, Token};
 use super::holds::Holds;
 use super::log::Sink;
 use super::metrics::Metrics;

@@ -6,7 +6,7 @@ use outlast_engine::provider::Timeouts;
 use outlast_engine::transport::{Forwarder, HttpSettings};
 use outlast_engine::{CancellationToken, Clock};
 use outlast_kernel::policy::Policy;
-use outlast_server::gateway::guard::Names;
+use outlast_server::guard::Names;
 use outlast_server::gateway::{Gateway, Limits, Setup, Upstream, Upstreams};
 use serde_json::{Value, json};
 use std::net::SocketAddr;
@@ -139,7 +139,7 @@ fn setup(provider: SocketAddr, clock: Arc<dyn Clock>) -> Setup {
         clock,
         holds_file: None,
         spool: None,
-        names: Names::default(),
+        names: Names::new("gateway", [], []),
         token: None,
         client_keys: None,
         log: Arc::new(()),

@@ -10,7 +10,7 @@ use outlast_engine::transport::{Forwarder, HttpSettings};
 use outlast_engine::{BoxFuture, CancellationToken, Clock};
 use outlast_kernel::policy::Policy;
 use outlast_mock::{Options, Server};
-use outlast_server::gateway::guard::{Names, Token};
+use outlast_server::guard::{Names, Token};
 use outlast_server::gateway::{Gateway, Limits, Setup, Upstream, Upstreams};
 use serde_json::Value;
 use std::net::SocketAddr;
@@ -223,7 +223,7 @@ impl Rig {
             clock: self.clock.clone(),
             holds_file: kept("gateway.db"),
             spool: kept("spool"),
-            names: Names::default(),
+            names: Names::new("gateway", [], []),
             token: Some(self.token.clone()),
             client_keys: None,
             log: Arc::new(()),

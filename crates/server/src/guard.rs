@@ -3,7 +3,7 @@
 //! A browser is the danger of a server on loopback: a page from anywhere can have it send requests. It cannot choose
 //! what stands in `Host`, `Origin` and `Sec-Fetch-Site`, so these are checked on every request, whatever it asks for.
 //! Invariant: a name that was not configured is refused, so a page that lets its own name resolve to us gets nowhere.
-//! Not here: what is behind the token (see `control`), and which requests use stored accounts (see the call).
+//! Not here: what is behind the token, and which requests of a gateway use stored accounts.
 
 mod secret;
 
@@ -42,19 +42,23 @@ impl Reach {
 
 /// By which names we may be reached, and which pages may ask, beside those that are always right: addresses, `localhost`
 /// and pages of our own.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Names {
+    section: &'static str,
     hosts: Vec<String>,
     origins: Vec<String>,
 }
 
 impl Names {
-    /// Host names without a port, and origins as browsers write them (`https://example.com`).
+    /// Host names without a port, and origins as browsers write them (`https://example.com`); and the section of the
+    /// settings in which they are set, for whoever is refused.
     pub fn new(
+        section: &'static str,
         hosts: impl IntoIterator<Item = String>,
         origins: impl IntoIterator<Item = String>,
     ) -> Self {
         Self {
+            section,
             hosts: hosts.into_iter().collect(),
             origins: origins.into_iter().collect(),
         }
@@ -84,23 +88,27 @@ pub enum Refused {
     NoHost,
     /// It is for a name that is not ours.
     #[error(
-        "`{host}` is not a name of this gateway; reach it by its address or as localhost, or add the name to gateway.names"
+        "`{host}` is not a name of this server; reach it by its address or as localhost, or add the name to {section}.names"
     )]
     Host {
+        /// Where names are set.
+        section: &'static str,
         /// The name.
         host: String,
     },
     /// It comes from a page that is not ours.
-    #[error("pages of `{origin}` may not use this gateway; add it to gateway.origins to let them")]
+    #[error("pages of `{origin}` may not use this server; add it to {section}.origins to let them")]
     Origin {
+        /// Where origins are set.
+        section: &'static str,
         /// Where the page is from.
         origin: String,
     },
     /// A browser says that it comes from a page of another site.
-    #[error("pages of other sites may not use this gateway")]
+    #[error("pages of other sites may not use this server")]
     CrossSite,
     /// It lacks the token.
-    #[error("this needs the gateway's token, as `Authorization: Bearer …` or `x-outlast-token`")]
+    #[error("this needs the token, as `Authorization: Bearer …` or `x-outlast-token`")]
     Token,
     /// It lacks a key of a client.
     #[error(
@@ -176,6 +184,7 @@ fn known<'a>(authority: &'a str, names: &Names) -> Result<Place<'a>, Refused> {
         return Ok(place);
     }
     Err(Refused::Host {
+        section: names.section,
         host: repeated(place.host),
     })
 }
@@ -187,6 +196,7 @@ fn check_pages(headers: &HeaderMap, host: &Place<'_>, names: &Names) -> Result<(
         is_configured = names.has_origin(&origin);
         if !is_configured && !is_own_page(&origin, host) {
             return Err(Refused::Origin {
+                section: names.section,
                 origin: repeated(&origin),
             });
         }

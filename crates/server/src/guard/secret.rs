@@ -1,4 +1,4 @@
-//! The token of those who steer the gateway, and the keys of clients that come from elsewhere.
+//! The token of those who steer a server, and the keys of clients that come from elsewhere.
 //!
 //! Invariants: neither is ever printed; comparing takes the same time wherever the difference is; the token is read by
 //! nobody but the user, and one that others could have read is made anew.
@@ -11,8 +11,8 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use subtle::{Choice, ConstantTimeEq};
 
-/// Where the token is, within the home folder.
-const TOKEN_FILE: &str = "gateway.token";
+/// Where the gateway's token is, within the home folder.
+const GATEWAY_FILE: &str = "gateway.token";
 /// The token on a request whose `Authorization` is for somebody else.
 const TOKEN_HEADER: &str = "x-outlast-token";
 const KEY_HEADER: &str = "x-api-key";
@@ -23,7 +23,7 @@ const TOKEN_BYTES: usize = 32;
 #[non_exhaustive]
 pub enum TokenError {
     /// Its file cannot be read or written.
-    #[error("cannot keep the gateway's token in {path}: {why}")]
+    #[error("cannot keep the token in {path}: {why}")]
     File {
         /// The file.
         path: PathBuf,
@@ -40,25 +40,29 @@ pub enum TokenError {
 pub struct Token(SecretString);
 
 impl Token {
-    /// The token that is kept in that folder; it is made when there is none. Two that come at once get the same.
+    /// The gateway's token, which is kept in that folder.
     pub fn kept_in(home: &Path) -> Result<Self, TokenError> {
-        let path = home.join(TOKEN_FILE);
+        Self::kept_at(&home.join(GATEWAY_FILE))
+    }
+
+    /// The token in that file; it is made when there is none. Two that come at once get the same.
+    pub fn kept_at(path: &Path) -> Result<Self, TokenError> {
         let failed = |why| TokenError::File {
-            path: path.clone(),
+            path: path.to_owned(),
             why,
         };
-        if let Some(kept) = read(&path).map_err(failed)? {
+        if let Some(kept) = read(path).map_err(failed)? {
             return Ok(kept);
         }
         let fresh = random()?;
-        keep(&path, &fresh).map_err(failed)?;
-        let kept = read(&path).map_err(failed)?;
+        keep(path, &fresh).map_err(failed)?;
+        let kept = read(path).map_err(failed)?;
         kept.ok_or_else(|| failed(io::ErrorKind::InvalidData.into()))
     }
 
     /// The token that a gateway has left in that folder, for those who want to ask it something.
     pub fn left_in(home: &Path) -> Result<Option<Self>, TokenError> {
-        let path = home.join(TOKEN_FILE);
+        let path = home.join(GATEWAY_FILE);
         read(&path).map_err(|why| TokenError::File { path, why })
     }
 

@@ -15,6 +15,7 @@ fn headers(all: &[(&'static str, &str)]) -> HeaderMap {
 
 fn names() -> Names {
     Names::new(
+        "gateway",
         ["agents.example".to_owned()],
         ["https://page.example".to_owned()],
     )
