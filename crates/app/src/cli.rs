@@ -8,6 +8,7 @@ mod manual;
 mod mock;
 mod run;
 mod runs;
+mod serve;
 mod sessions;
 mod settings;
 mod simulate;
@@ -22,6 +23,7 @@ pub(crate) use manual::{CompletionsArguments, ManArguments};
 pub(crate) use mock::MockArguments;
 pub(crate) use run::RunArguments;
 pub(crate) use runs::{ReportFormat, RunsArguments, RunsCommand, ShowArguments};
+pub(crate) use serve::ServerArguments;
 pub(crate) use sessions::{ExportFormat, ResumeArguments, RpcArguments, SessionsCommand};
 pub(crate) use settings::{
     AccountsArguments, ConfigCommand, DoctorArguments, PolicyCommand, TrustArguments,
@@ -102,6 +104,12 @@ pub(crate) enum Command {
     Gateway(Box<GatewayArguments>),
     /// Be driven by another program over stdin and stdout: commands in, events out
     Rpc(RpcArguments),
+    /// Serve sessions over HTTP and WebSocket, and a page for the browser
+    #[command(
+        mut_arg("policy", |policy| policy.help("The retry policy of sessions that choose none; see `outlast policy list` [default: overnight]")),
+        mut_arg("after_content", |it| it.help("What becomes of an answer that breaks off: fail, retract (ask anew) or continue [default: fail]"))
+    )]
+    Serve(Box<ServerArguments>),
     /// Run a pipeline: steps of models, commands and agent programs, from a YAML file
     #[command(mut_arg("policy", |policy| policy.help("The retry policy of steps that have no `retry` [default: standard]")))]
     Run(Box<RunArguments>),

@@ -22,6 +22,8 @@ mod places;
 mod problem;
 mod recovery;
 pub(crate) mod schema;
+mod serve;
+mod serve_table;
 mod servers;
 pub(crate) mod settings;
 #[cfg(test)]
@@ -39,6 +41,7 @@ pub(crate) use gateway::{GatewaySettings, Spool, Upstream};
 pub(crate) use key::{Key, nearest};
 pub(crate) use layers::{Found, Layers, Origin, Trust};
 pub(crate) use problem::Problems;
+pub(crate) use serve::ServeSettings;
 #[cfg(all(unix, feature = "mcp"))]
 pub(crate) use servers::ServerSettings;
 pub(crate) use settings::{LimitSettings, Provider, Settings};
@@ -97,6 +100,17 @@ pub(crate) fn load_in_silence(
     flags: &[(&str, impl AsRef<str>)],
 ) -> anyhow::Result<Settings> {
     let layers = gather_in(Some(folder), flags)?.without_problems()?;
+    Ok(Settings::of(&layers)?)
+}
+
+/// The settings that count in that folder for a server, which goes by its own policy where none is set.
+pub(crate) fn load_for_server(
+    folder: &Path,
+    flags: &[(&str, impl AsRef<str>)],
+) -> anyhow::Result<Settings> {
+    let mut layers = gather_in(Some(folder), flags)?.without_problems()?;
+    layers.stand_in("retry.policy", "serve.policy");
+    layers.stand_in("after_content", "serve.after_content");
     Ok(Settings::of(&layers)?)
 }
 

@@ -41,6 +41,7 @@ mod run_view;
 mod runs_command;
 mod runtime;
 mod screen;
+mod serve_command;
 mod servers;
 mod session_host;
 mod sessions_command;
@@ -118,6 +119,7 @@ fn run(arguments: cli::Arguments) -> anyhow::Result<Exit> {
         cli::Command::Gateway(arguments) => gateway_command::run(*arguments),
         cli::Command::Rpc(arguments) if arguments.schema => rpc_command::schema(),
         cli::Command::Rpc(arguments) => rpc_command::run(arguments.mode, &arguments.choice),
+        cli::Command::Serve(arguments) => serve_command::run(&arguments),
         cli::Command::Run(arguments) => run_command::run(&arguments),
         cli::Command::Resume(arguments) => resume_command::run(&arguments),
         cli::Command::Sessions(command) => sessions_command::run(command),

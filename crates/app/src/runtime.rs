@@ -44,3 +44,28 @@ fn survive_the_file_limit() -> Option<tokio::signal::unix::Signal> {
 
 #[cfg(not(target_os = "linux"))]
 fn survive_the_file_limit() {}
+
+/// Whoever waits or watches has a connection. As many as the system lets us have.
+#[cfg(unix)]
+pub(crate) fn raise_file_limit() {
+    use nix::sys::resource::{Resource, getrlimit, setrlimit};
+    if let Ok((_, hard)) = getrlimit(Resource::RLIMIT_NOFILE) {
+        setrlimit(Resource::RLIMIT_NOFILE, hard, hard).ok();
+    }
+}
+
+#[cfg(not(unix))]
+pub(crate) fn raise_file_limit() {}
+
+/// How many connections there is room for: whoever waits takes one descriptor, whoever is served two.
+#[cfg(unix)]
+pub(crate) fn most_connections() -> usize {
+    use nix::sys::resource::{Resource, getrlimit};
+    let files = getrlimit(Resource::RLIMIT_NOFILE).map_or(u64::MAX, |(soft, _)| soft);
+    usize::try_from(files / 4 * 3).unwrap_or(usize::MAX)
+}
+
+#[cfg(not(unix))]
+pub(crate) fn most_connections() -> usize {
+    usize::MAX
+}

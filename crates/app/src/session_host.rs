@@ -1,4 +1,5 @@
-//! Where the sessions of `outlast rpc` and of the chat come from: the settings, the folder, and what was chosen since.
+//! Where the sessions of `outlast rpc`, of the chat and of `outlast serve` come from: the settings, the folder, and what
+//! was chosen since.
 
 use crate::assemble::{Attendance, Parts};
 use crate::cli::SessionChoice;
@@ -17,7 +18,7 @@ use outlast_engine::knowledge::Knowledge;
 use outlast_engine::{BoxFuture, Clock};
 use outlast_kernel::budget::Limits;
 use outlast_kernel::policy::Policy;
-use outlast_server::host::{Host, Model, Opened};
+use outlast_server::host::{Card, Host, Model, Opened};
 use outlast_store::Journal;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -27,7 +28,17 @@ use std::time::Duration;
 /// How long hooks are waited for after a signal: clients give us a second for everything.
 const AFTER_SIGNAL: Duration = Duration::from_millis(400);
 
+/// By which door somebody comes: it says what counts where nothing is set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Door {
+    /// Somebody sits in front of it.
+    Attended,
+    /// A server that goes on by itself.
+    Server,
+}
+
 pub(crate) struct SessionHost {
+    door: Door,
     clock: Arc<dyn Clock>,
     attendance: Attendance,
     knowledge: Knowledge,
@@ -81,6 +92,7 @@ impl SessionHost {
             }
         };
         Ok(Self {
+            door: Door::Attended,
             knowledge: knowledge::open(home, &clock).await,
             clock,
             attendance,
@@ -92,6 +104,52 @@ impl SessionHost {
             hooks: Mutex::default(),
             signalled: Mutex::default(),
         })
+    }
+
+    /// One more of a server, for a session for which that was said.
+    pub(crate) fn beside(&self, said: &Options) -> Self {
+        Self {
+            door: Door::Server,
+            clock: Arc::clone(&self.clock),
+            attendance: self.attendance.clone(),
+            knowledge: self.knowledge.clone(),
+            journal: self.journal.clone(),
+            typed: self.typed.clone().with(said),
+            chosen: Mutex::default(),
+            chosen_policy: Mutex::default(),
+            in_use: Mutex::default(),
+            hooks: Mutex::default(),
+            signalled: Mutex::default(),
+        }
+    }
+
+    /// What a session in that folder would be made of: the one that this was typed for before, or a new one.
+    pub(crate) fn look(&self, folder: &Path, earlier: Option<Options>) -> anyhow::Result<Card> {
+        let options = match earlier {
+            Some(earlier) => self.typed.clone().after(earlier),
+            None => self.typed.clone(),
+        };
+        let mut in_use = InUse::default();
+        let parts = self.parts(folder, options, &mut in_use)?;
+        Ok(Card {
+            model: parts.card(in_use.options.base_url.as_deref()),
+            models: in_use.models,
+            policy: parts.settings.retry.policy.name.to_string(),
+        })
+    }
+
+    /// A new session of that name and title.
+    pub(crate) async fn begin_named(
+        &self,
+        folder: &Path,
+        name: (&str, &str),
+    ) -> anyhow::Result<Opened> {
+        self.make(folder, From::Name(name)).await
+    }
+
+    /// What is known of providers.
+    pub(crate) const fn knowledge(&self) -> &Knowledge {
+        &self.knowledge
     }
 
     /// Takes note of why the process ends.
@@ -135,7 +193,7 @@ impl SessionHost {
         self.reopen(&id).await
     }
 
-    async fn reopen(&self, name: &str) -> anyhow::Result<Opened> {
+    pub(crate) async fn reopen(&self, name: &str) -> anyhow::Result<Opened> {
         let journal = self.journal.as_ref();
         let journal = journal.context("sessions are not written down here")?;
         let summary = journal::find(journal, name).await?;
@@ -149,7 +207,7 @@ impl SessionHost {
     async fn make(&self, folder: &Path, from: From<'_>) -> anyhow::Result<Opened> {
         let (typed, chosen) = match &from {
             From::Session(_, earlier) => (self.typed.clone().after(earlier.clone()), None),
-            From::Nothing | From::Copy(..) => {
+            From::Nothing | From::Name(_) | From::Copy(..) => {
                 let policy = lock(&self.chosen_policy).clone();
                 let policy = Options::said([("retry.policy", policy)]);
                 (self.typed.clone().with(&policy), lock(&self.chosen).clone())
@@ -179,12 +237,16 @@ impl SessionHost {
         let session = self.session(folder, (from, setup)).await?;
         self.listen(&session, hooks);
         *lock(&self.in_use) = in_use;
+        let session = Arc::new(session);
         Ok(Opened { session, model })
     }
 
     /// What a session in that folder is made of with these options; what is to be known of it is noted.
     fn parts(&self, folder: &Path, options: Options, in_use: &mut InUse) -> anyhow::Result<Parts> {
-        let settings = config::load_in(Some(folder), &options.overrides())?;
+        let settings = match self.door {
+            Door::Attended => config::load_in(Some(folder), &options.overrides())?,
+            Door::Server => config::load_for_server(folder, &options.overrides())?,
+        };
         let parts = Parts::new(settings, &options, self.clock.clone())?;
         in_use.options = options;
         in_use.options.pin(&parts.settings, parts.model());
@@ -212,15 +274,21 @@ impl SessionHost {
         Ok(match (from, journal) {
             (From::Copy(session, before), _) => session.fork(journal, before, setup).await?,
             (From::Session(id, _), Some(journal)) => Session::open(journal, id, setup).await?,
-            (From::Nothing, Some(journal)) => {
+            (from @ (From::Nothing | From::Name(_)), Some(journal)) => {
                 let folder = folder.to_string_lossy();
-                let begun = Session::begin(journal, (&folder, ""), setup.clone()).await;
+                let begun = match from {
+                    From::Name((id, title)) => {
+                        let about = (&*folder, title);
+                        Session::begin_as(journal, id.to_owned(), about, setup.clone()).await
+                    }
+                    _ => Session::begin(journal, (&folder, ""), setup.clone()).await,
+                };
                 begun.unwrap_or_else(|error| {
                     unwritten(&error.to_string());
                     Session::in_memory(setup)
                 })
             }
-            (From::Nothing | From::Session(..), None) => Session::in_memory(setup),
+            (From::Nothing | From::Name(_) | From::Session(..), None) => Session::in_memory(setup),
         })
     }
 
@@ -306,6 +374,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// What a session begins with.
 enum From<'a> {
     Nothing,
+    /// Nothing but an id and a title.
+    Name((&'a str, &'a str)),
     /// Its own entries, and what was typed for its last prompt.
     Session(&'a str, Options),
     /// The entries of another one, up to a number.
@@ -366,6 +436,14 @@ impl Host for SessionHost {
         wanted: (&'a str, &'a str),
     ) -> BoxFuture<'a, Result<Option<(Setup, Model)>, String>> {
         Box::pin(async move { self.choose_model(&now, wanted).map_err(said) })
+    }
+
+    fn choose_policy(&self, now: &Setup, name: &str) -> Result<Setup, String> {
+        Self::choose_policy(self, now, name).map_err(said)
+    }
+
+    fn policy(&self) -> Option<Policy> {
+        Self::policy(self)
     }
 
     fn limits(&self) -> Limits {

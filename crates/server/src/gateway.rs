@@ -38,8 +38,8 @@ mod waiting;
 pub use shared::Limits;
 pub use upstreams::{Upstream, Upstreams};
 
-use alarms::Alarms;
 use crate::guard::{ClientKeys, Names, Reach, Token};
+use alarms::Alarms;
 use holds::Holds;
 use log::{Event, Sink, What};
 use metrics::Metrics;

@@ -73,6 +73,11 @@ impl Names {
         is_address || is("localhost") || self.hosts.iter().any(|name| is(name))
     }
 
+    /// Whether that is the origin of pages elsewhere that may ask.
+    pub fn has_origin_of(&self, header: &HeaderValue) -> bool {
+        header.to_str().is_ok_and(|origin| self.has_origin(origin))
+    }
+
     fn has_origin(&self, origin: &str) -> bool {
         let is = |known: &String| origin.eq_ignore_ascii_case(known);
         self.origins.iter().any(is)

@@ -1,10 +1,14 @@
 //! What a server needs of the program that it is part of: sessions, and the models that can be chosen.
+//!
+//! A [`Host`] is behind one session at a time, a [`House`] behind any number of them.
 
 use outlast_agent::Session;
 use outlast_agent::session::Setup;
 use outlast_agent::tools::shell::Shell;
-use outlast_engine::BoxFuture;
+use outlast_engine::{BoxFuture, Clock};
 use outlast_kernel::budget::Limits;
+use outlast_kernel::policy::Policy;
+use outlast_store::Journal;
 use serde::Serialize;
 use serde_json::Value;
 use std::path::PathBuf;
@@ -35,6 +39,12 @@ pub trait Host: Send + Sync {
         wanted: (&'a str, &'a str),
     ) -> BoxFuture<'a, Result<Option<(Setup, Model)>, String>>;
 
+    /// What the session is made of when it retries by that policy.
+    fn choose_policy(&self, now: &Setup, name: &str) -> Result<Setup, String>;
+
+    /// The policy by which the session in use retries.
+    fn policy(&self) -> Option<Policy>;
+
     /// What a prompt may spend that begins now.
     fn limits(&self) -> Limits;
 
@@ -57,10 +67,91 @@ pub trait Host: Send + Sync {
     fn warn(&self, warning: &str);
 }
 
+/// Where the sessions of a server come from that has many.
+pub trait House: Send + Sync {
+    /// Where they are written down, if they are.
+    fn journal(&self) -> Option<&Journal>;
+
+    /// The clock that they go by.
+    fn clock(&self) -> Arc<dyn Clock>;
+
+    /// Where a session works that is not told where.
+    fn folder(&self) -> PathBuf;
+
+    /// What a session would be made of that is not open: the one of that name, or a new one.
+    fn look<'a>(
+        &'a self,
+        name: Option<&'a str>,
+        wishes: &'a Wishes,
+    ) -> BoxFuture<'a, Result<Card, HouseError>>;
+
+    /// The session of that name, open: as its last prompt left it, with what is wished since. One that nothing was ever
+    /// said in is begun.
+    fn open<'a>(
+        &'a self,
+        name: &'a str,
+        wishes: &'a Wishes,
+    ) -> BoxFuture<'a, Result<(Opened, Arc<dyn Host>), HouseError>>;
+}
+
+/// What somebody wants of a session; what they do not say is as the settings have it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Wishes {
+    /// Where it works.
+    pub folder: Option<PathBuf>,
+    /// What it is about.
+    pub title: Option<String>,
+    /// Who answers.
+    pub provider: Option<String>,
+    /// Which model is asked.
+    pub model: Option<String>,
+    /// The retry policy.
+    pub policy: Option<String>,
+    /// What becomes of an answer that breaks off.
+    pub after_content: Option<String>,
+}
+
+/// What a session is made of, as clients are told.
+#[derive(Clone, Debug)]
+pub struct Card {
+    /// The model that is asked.
+    pub model: Model,
+    /// The models that can be chosen.
+    pub models: Vec<Model>,
+    /// The retry policy.
+    pub policy: String,
+}
+
+/// Why there is no such session.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum HouseError {
+    /// There is none of that name.
+    #[error("there is no session {name}")]
+    Unknown {
+        /// The name.
+        name: String,
+    },
+    /// Another process leads it.
+    #[error(
+        "session {name} is in use by another process; it can be gone on with when that has left it"
+    )]
+    InUse {
+        /// The name.
+        name: String,
+    },
+    /// What is wished for, or set, cannot be had.
+    #[error("{0}")]
+    Wrong(String),
+    /// It could not be opened.
+    #[error("{0}")]
+    Failed(String),
+}
+
 /// A session, and the model that it asks.
 pub struct Opened {
     /// The session.
-    pub session: Session,
+    pub session: Arc<Session>,
     /// The model.
     pub model: Model,
 }

@@ -4,10 +4,14 @@
 pub mod gateway;
 pub mod guard;
 pub mod host;
+pub mod http;
 pub mod lines;
 pub mod native;
 pub mod outbox;
 pub mod pi_rpc;
+pub mod replay;
 pub mod rpc;
 pub mod schema;
+pub mod sessions;
+pub mod turn_stream;
 pub mod voice;

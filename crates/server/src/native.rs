@@ -11,11 +11,13 @@
 //! Not here: what events look like (`kernel::event`), and the document that says so (`schema`).
 
 mod follow;
+pub(crate) mod kept;
 mod log;
 mod snapshot;
 
 pub use follow::{Follow, FollowError, Followed};
-pub use log::{NativeLog, Stale};
+pub use kept::Stale;
+pub use log::NativeLog;
 pub use snapshot::{HeldView, RetryView, SnapshotView, WaitingView};
 
 use crate::voice::{Lines, Voice};

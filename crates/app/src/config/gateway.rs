@@ -127,7 +127,7 @@ impl GatewaySettings {
     }
 }
 
-fn texts(layers: &Layers, path: &str) -> Vec<String> {
+pub(super) fn texts(layers: &Layers, path: &str) -> Vec<String> {
     match layers.value(path) {
         Some(Value::List(texts)) => texts.clone(),
         _ => Vec::new(),
@@ -141,7 +141,7 @@ fn secrets(layers: &Layers, path: &str) -> Vec<Secret> {
     }
 }
 
-fn count(layers: &Layers, path: &str) -> Option<u32> {
+pub(super) fn count(layers: &Layers, path: &str) -> Option<u32> {
     match layers.value(path) {
         Some(Value::Count(count)) => Some(*count),
         _ => None,

@@ -103,6 +103,15 @@ impl Layers {
         layers
     }
 
+    /// Has a setting count for another one that nobody has set.
+    pub(crate) fn stand_in(&mut self, path: &str, other: &str) {
+        let found = |path: &str| self.effective.get(&Key::of(path));
+        let is_set = found(path).is_some_and(|found| found.origin != Origin::Default);
+        if let Some(other) = found(other).cloned().filter(|_| !is_set) {
+            self.effective.insert(Key::of(path), other);
+        }
+    }
+
     pub(crate) fn user(&mut self, file: &Path, entries: Entries) {
         for (key, entry) in entries {
             let (file, line) = (file.to_owned(), entry.line);

@@ -7,6 +7,7 @@ use super::hooks;
 use super::key::Key;
 use super::layers::{Found, Layers, key_variable};
 use super::recovery::{self, Recovery};
+use super::serve::ServeSettings;
 use super::servers::{self, ServerSettings};
 use super::table::SETTINGS;
 use super::value::{ProxyUrl, Value};
@@ -67,6 +68,7 @@ pub(crate) struct Settings {
     /// Of all providers, by name.
     pub(crate) accounts: Vec<AccountSettings>,
     pub(crate) gateway: GatewaySettings,
+    pub(crate) serve: ServeSettings,
 }
 
 #[derive(Clone, Debug)]
@@ -215,6 +217,7 @@ impl Settings {
                 .and_then(file),
             accounts: accounts::all(layers)?,
             gateway: GatewaySettings::of(layers, timeouts(layers, None))?,
+            serve: ServeSettings::of(layers),
         })
     }
 }

@@ -2,11 +2,12 @@
 //!
 //! Reading, checking, origins, secrets, trust, variables of the environment and the JSON Schema all come from it.
 //! Invariant: a setting that can send a request or a key elsewhere is `restricted`; one that holds a key is `secret`.
-//! Not here: the rows of the gateway (see `gateway_table`), what a value must look like (see `value`) and what the settings amount to (see `settings`).
+//! Not here: the rows of the servers (see `gateway_table`, `serve_table`), what a value must look like (see `value`) and what the settings amount to (see `settings`).
 
 pub(crate) use super::free::Free;
 use super::gateway_table::GATEWAY;
 pub(crate) use super::kind::Kind;
+use super::serve_table::SERVE;
 use outlast_agent::hooks::Moment;
 use outlast_kernel::fallback::Condition;
 use outlast_kernel::models::ContinueBy;
@@ -133,15 +134,19 @@ const fn variable_of(provider: &'static str, name: &'static str) -> Variable {
 }
 
 /// All of them.
-pub(crate) const SETTINGS: &[Setting] = &joined::<{ COMMON.len() + GATEWAY.len() }>();
+pub(crate) const SETTINGS: &[Setting] = &joined::<{ COMMON.len() + GATEWAY.len() + SERVE.len() }>();
 
 const fn joined<const LENGTH: usize>() -> [Setting; LENGTH] {
     let mut all = [COMMON[0]; LENGTH];
     let mut index = 0;
     while index < LENGTH {
-        all[index] = match index < COMMON.len() {
-            true => COMMON[index],
-            false => GATEWAY[index - COMMON.len()],
+        let (gateway, serve) = (COMMON.len(), COMMON.len() + GATEWAY.len());
+        all[index] = if index < gateway {
+            COMMON[index]
+        } else if index < serve {
+            GATEWAY[index - gateway]
+        } else {
+            SERVE[index - serve]
         };
         index += 1;
     }

@@ -5,7 +5,7 @@
 
 use crate::config::{self, GatewaySettings, Provider, Settings, Spool, url};
 use crate::exit::Usage;
-use crate::reach;
+use crate::{reach, runtime};
 use outlast_dialect::Dialect;
 use outlast_engine::accounts::Accounts;
 use outlast_engine::knowledge::Knowledge;
@@ -155,24 +155,11 @@ pub(super) fn limits(settings: &GatewaySettings) -> Limits {
     let whole = |number: u32| usize::try_from(number).unwrap_or(usize::MAX);
     Limits {
         body: usize::try_from(settings.limits.max_body).unwrap_or(usize::MAX),
-        connections: whole(settings.limits.max_connections).min(most_connections()),
+        connections: whole(settings.limits.max_connections).min(runtime::most_connections()),
         waiting: whole(settings.limits.max_waiting),
         drain: settings.limits.drain,
         ..Limits::default()
     }
-}
-
-/// How many connections there is room for: whoever waits takes one descriptor, whoever is served two.
-#[cfg(unix)]
-fn most_connections() -> usize {
-    use nix::sys::resource::{Resource, getrlimit};
-    let files = getrlimit(Resource::RLIMIT_NOFILE).map_or(u64::MAX, |(soft, _)| soft);
-    usize::try_from(files / 4 * 3).unwrap_or(usize::MAX)
-}
-
-#[cfg(not(unix))]
-fn most_connections() -> usize {
-    usize::MAX
 }
 
 /// Where the bodies of requests are that wait.

@@ -9,7 +9,7 @@ use crate::cli::ServeArguments;
 use crate::config::{self, Settings, Warn};
 use crate::exit::Exit;
 use crate::output::print;
-use crate::{complain, interrupt, settings};
+use crate::{complain, interrupt, runtime, settings};
 use outlast_engine::Clock;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -26,12 +26,12 @@ pub(super) fn run(arguments: &ServeArguments) -> anyhow::Result<Exit> {
             "warning: other machines can reach this gateway; keys and prompts come to it unencrypted",
         );
     }
-    raise_file_limit();
-    let runtime = tokio::runtime::Builder::new_multi_thread()
+    runtime::raise_file_limit();
+    let threads = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()?;
-    let served = runtime.block_on(serve(arguments, (settings, files), clock));
-    runtime.shutdown_timeout(LONGEST_END);
+    let served = threads.block_on(serve(arguments, (settings, files), clock));
+    threads.shutdown_timeout(LONGEST_END);
     served
 }
 
@@ -63,15 +63,3 @@ async fn serve(
     traces.end().await;
     Ok(Exit::Success)
 }
-
-/// Each request that waits is a connection. As many as the system lets us have.
-#[cfg(unix)]
-fn raise_file_limit() {
-    use nix::sys::resource::{Resource, getrlimit, setrlimit};
-    if let Ok((_, hard)) = getrlimit(Resource::RLIMIT_NOFILE) {
-        setrlimit(Resource::RLIMIT_NOFILE, hard, hard).ok();
-    }
-}
-
-#[cfg(not(unix))]
-fn raise_file_limit() {}

@@ -1,11 +1,11 @@
 //! What a client asks: its request, and what it says about itself.
 
 use super::client::{self, Form, Profile};
-use crate::guard::ClientKeys;
 use super::holds::{self, Identity, Making};
 use super::route::{Kind, Route};
 use super::spool::Body;
 use super::upstreams::Upstreams;
+use crate::guard::ClientKeys;
 use bytes::Bytes;
 use http::header::{self, HeaderName};
 use http::{HeaderMap, HeaderValue, Method};

@@ -8,8 +8,8 @@ mod status;
 
 pub use status::{About, Account, AccountState, Gate, Status, Upstream, Waiting};
 
-use crate::guard::{self, Reach, Refused, Token};
 use super::metrics::{self, Metrics};
+use crate::guard::{self, Reach, Refused, Token};
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method, header};
 use serde::Deserialize;

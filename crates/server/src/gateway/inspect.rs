@@ -1,9 +1,9 @@
 //! What a gateway that runs shows of itself, and what it can be told.
 
 use super::control::{About, Account, AccountState, Gate, Inspect, Upstream, Waiting};
-use crate::guard::{Reach, Token};
 use super::metrics::Metrics;
 use super::shared::Shared;
+use crate::guard::{Reach, Token};
 use outlast_dialect::Dialect;
 
 impl Inspect for Shared {

@@ -3,13 +3,13 @@
 use super::asked::Asked;
 use super::call::Call;
 use super::control;
-use crate::guard::{self, Reach, Refused};
 use super::log::{Event, What};
 use super::receive::{self, Received, Unreadable};
 use super::reply::Reply;
 use super::shared::Shared;
 use super::socket::Socket;
 use super::upstreams::Upstreams;
+use crate::guard::{self, Reach, Refused};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use std::sync::Arc;

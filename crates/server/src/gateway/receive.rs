@@ -5,10 +5,10 @@
 //! to end without an end, and may not keep the buffers of a connection that is being read.
 //! Invariant: everything that is read is bounded in size and time.
 
-use crate::guard::Refused;
 use super::shared::Shared;
 use super::socket::Socket;
 use super::spool::{Body, Coming};
+use crate::guard::Refused;
 use bytes::Bytes;
 use http::request::Parts;
 use http_body_util::{BodyExt, Empty};

@@ -1,12 +1,12 @@
 //! What all requests of a gateway have in common.
 
 use super::alarms::Alarms;
-use crate::guard::{ClientKeys, Names, Reach, Token};
 use super::holds::Holds;
 use super::log::Sink;
 use super::metrics::Metrics;
 use super::spool::Spool;
 use super::upstreams::Upstreams;
+use crate::guard::{ClientKeys, Names, Reach, Token};
 use outlast_engine::desk::Desk;
 use outlast_engine::{CancellationToken, Clock};
 use outlast_kernel::Timestamp;

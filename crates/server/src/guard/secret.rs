@@ -72,7 +72,15 @@ impl Token {
         is_any(brought, std::slice::from_ref(&self.0))
     }
 
-    /// The token itself, to be sent to the gateway.
+    /// Whether that is it.
+    pub fn is(&self, brought: &str) -> bool {
+        is_any(
+            std::iter::once(brought.as_bytes()),
+            std::slice::from_ref(&self.0),
+        )
+    }
+
+    /// The token itself, to be sent to the server.
     pub fn reveal(&self) -> &str {
         self.0.expose_secret()
     }

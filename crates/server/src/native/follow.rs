@@ -1,6 +1,6 @@
 //! What a client asks to hear.
 
-use super::log::Stale;
+use super::kept::Stale;
 use outlast_kernel::event::Body;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -1,8 +1,9 @@
 //! What is kept, for how long, and who hears it.
 #![allow(clippy::unwrap_used, reason = "a test may stop at once")]
 
-use super::{Follow, MOST_BYTES, MOST_EVENTS, NativeLog, Stale};
+use super::{Follow, NativeLog, Stale};
 use crate::native::FollowError;
+use crate::native::kept::{MOST_BYTES, MOST_EVENTS};
 use outlast_kernel::Timestamp;
 use outlast_kernel::event::{Body, Event, VERSION};
 use serde_json::json;
@@ -172,7 +173,7 @@ fn a_follow_that_is_refused_changes_nothing() {
 fn nothing_comes_between_a_follow_and_the_events_that_it_asks_for() {
     let log = log_of(2);
     // Whoever else has something to say waits for the same lock.
-    let others_wait = || log.kept.try_lock().is_err();
+    let others_wait = || log.heard.try_lock().is_err();
     let (mut while_followed, mut while_pushed) = (false, false);
     log.follow(follow(&json!({ "after": 0 })), |_, _| {
         while_followed = others_wait()

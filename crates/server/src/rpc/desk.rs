@@ -88,7 +88,6 @@ impl Desk {
     /// Goes on with another session. What was switched stays as it was switched.
     pub(super) fn take_over(&self, opened: Opened) -> Option<Arc<Session>> {
         let Opened { session, model } = opened;
-        let session = Arc::new(session);
         if let Some(log) = &self.log {
             log.begin(session.id(), session.snapshot().events);
         }

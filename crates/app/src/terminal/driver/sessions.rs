@@ -112,7 +112,6 @@ impl Driver {
         let listening = session.subscribe(move |event| {
             sender.send(Message::Event(event.clone())).ok();
         });
-        let session = Arc::new(session);
         let joined = self.introduction(&session, &model);
         self.session = Some(Joined {
             session: Arc::clone(&session),

@@ -1,0 +1,196 @@
+//! Where the sessions of a server come from: each has a host of its own.
+
+use crate::assemble::Attendance;
+use crate::cli::SessionChoice;
+use crate::exit::Usage;
+use crate::interrupt::{Signal, Signals};
+use crate::options::Options;
+use crate::resume_command;
+use crate::session_host::SessionHost;
+use outlast_agent::session;
+use outlast_engine::{BoxFuture, Clock};
+use outlast_kernel::text;
+use outlast_server::host::{Card, Host, House, HouseError, Opened, Wishes};
+use outlast_store::Journal;
+use outlast_store::journal::Summary;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+pub(super) struct ServeHouse {
+    /// What is the same for all; it has no session of its own.
+    common: SessionHost,
+    clock: Arc<dyn Clock>,
+    folder: PathBuf,
+    hosts: Mutex<Vec<Weak<SessionHost>>>,
+}
+
+impl ServeHouse {
+    pub(super) async fn new(
+        choice: &SessionChoice,
+        clock: Arc<dyn Clock>,
+        folder: PathBuf,
+    ) -> anyhow::Result<Self> {
+        let attendance = Attendance::Unattended;
+        Ok(Self {
+            common: SessionHost::new(choice, Arc::clone(&clock), attendance).await?,
+            clock,
+            folder,
+            hosts: Mutex::default(),
+        })
+    }
+
+    fn hosts(&self) -> Vec<Arc<SessionHost>> {
+        let mut hosts = self.hosts.lock().unwrap_or_else(PoisonError::into_inner);
+        hosts.retain(|host| host.strong_count() > 0);
+        hosts.iter().filter_map(Weak::upgrade).collect()
+    }
+
+    /// Takes note of why the process ends.
+    pub(super) fn signalled(&self, signal: Signal) {
+        for host in self.hosts() {
+            host.signalled(signal);
+        }
+    }
+
+    /// Waits for hooks to be done, for a bounded time.
+    pub(super) async fn finish(&self, signals: &Signals) {
+        for host in self.hosts() {
+            host.finish(signals).await;
+        }
+    }
+
+    /// A host for a session with these wishes.
+    fn host(&self, wishes: &Wishes) -> SessionHost {
+        let said = [
+            ("provider", wishes.provider.clone()),
+            ("model", wishes.model.clone()),
+            ("retry.policy", wishes.policy.clone()),
+            ("after_content", wishes.after_content.clone()),
+        ];
+        self.common.beside(&Options::said(said))
+    }
+
+    /// Where a session works: where it began, or where it is wished.
+    fn folder_of(&self, known: Option<&Summary>, wishes: &Wishes) -> Result<PathBuf, HouseError> {
+        let folder = match (known, &wishes.folder) {
+            (Some(known), _) => PathBuf::from(&known.directory),
+            (None, Some(wished)) => self.folder.join(wished),
+            (None, None) => self.folder.clone(),
+        };
+        // A session may have no folder; then its models have no tools.
+        if folder.as_os_str().is_empty() || folder.is_dir() {
+            return Ok(folder);
+        }
+        let shown = text::plain(&folder.to_string_lossy()).into_owned();
+        Err(HouseError::Wrong(format!("there is no folder {shown}")))
+    }
+
+    async fn known(&self, name: &str) -> Result<Option<(Summary, Options)>, HouseError> {
+        let failed = |error: &dyn std::fmt::Display| HouseError::Failed(error.to_string());
+        let Some(journal) = self.common.journal() else {
+            return Ok(None);
+        };
+        let summary = match journal.summary(name).await {
+            Ok(summary) if summary.id == name => summary,
+            Ok(_) | Err(outlast_store::Error::NoSuchSession { .. }) => return Ok(None),
+            Err(error) => return Err(failed(&error)),
+        };
+        let earlier = resume_command::options(journal, name).await;
+        let earlier = earlier.map_err(|error| failed(&error))?;
+        Ok(Some((summary, earlier)))
+    }
+
+    async fn look_for(&self, name: Option<&str>, wishes: &Wishes) -> Result<Card, HouseError> {
+        let known = match name {
+            Some(name) => self.known(name).await?,
+            None => None,
+        };
+        let (summary, earlier) = known.unzip();
+        let host = self.host(wishes);
+        // What is known of a session does not depend on whether its folder is still there.
+        let folder = match &summary {
+            Some(summary) => PathBuf::from(&summary.directory),
+            None => self.folder_of(None, wishes)?,
+        };
+        host.look(&folder, earlier).map_err(|error| wrong(&error))
+    }
+
+    async fn open_session(
+        &self,
+        name: &str,
+        wishes: &Wishes,
+    ) -> Result<(Opened, Arc<dyn Host>), HouseError> {
+        let known = self.known(name).await?;
+        let host = Arc::new(self.host(wishes));
+        let folder = self.folder_of(known.as_ref().map(|(known, _)| known), wishes)?;
+        let opened = match known {
+            Some(_) => host.reopen(name).await,
+            None => {
+                let title = wishes.title.as_deref().unwrap_or_default();
+                host.begin_named(&folder, (name, title)).await
+            }
+        };
+        let opened = opened.map_err(|error| because(name, &error))?;
+        let mut hosts = self.hosts.lock().unwrap_or_else(PoisonError::into_inner);
+        hosts.push(Arc::downgrade(&host));
+        Ok((opened, host))
+    }
+
+    pub(super) fn common(&self) -> &SessionHost {
+        &self.common
+    }
+
+    pub(super) fn at(&self) -> &Path {
+        &self.folder
+    }
+}
+
+fn wrong(error: &anyhow::Error) -> HouseError {
+    HouseError::Wrong(crate::exit::reason(error))
+}
+
+/// Why a session could not be opened.
+fn because(name: &str, error: &anyhow::Error) -> HouseError {
+    let name = name.to_owned();
+    let store = match error.downcast_ref::<session::Error>() {
+        Some(session::Error::Store(error)) => Some(error),
+        _ => error.downcast_ref::<outlast_store::Error>(),
+    };
+    match store {
+        Some(outlast_store::Error::InUse { .. }) => HouseError::InUse { name },
+        Some(outlast_store::Error::NoSuchSession { .. }) => HouseError::Unknown { name },
+        Some(error) => HouseError::Failed(error.to_string()),
+        None if error.is::<Usage>() => wrong(error),
+        None => HouseError::Failed(crate::exit::reason(error)),
+    }
+}
+
+impl House for ServeHouse {
+    fn journal(&self) -> Option<&Journal> {
+        self.common.journal()
+    }
+
+    fn clock(&self) -> Arc<dyn Clock> {
+        Arc::clone(&self.clock)
+    }
+
+    fn folder(&self) -> PathBuf {
+        self.folder.clone()
+    }
+
+    fn look<'a>(
+        &'a self,
+        name: Option<&'a str>,
+        wishes: &'a Wishes,
+    ) -> BoxFuture<'a, Result<Card, HouseError>> {
+        Box::pin(self.look_for(name, wishes))
+    }
+
+    fn open<'a>(
+        &'a self,
+        name: &'a str,
+        wishes: &'a Wishes,
+    ) -> BoxFuture<'a, Result<(Opened, Arc<dyn Host>), HouseError>> {
+        Box::pin(self.open_session(name, wishes))
+    }
+}

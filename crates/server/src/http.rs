@@ -1,0 +1,207 @@
+//! Sessions over HTTP and WebSocket, for programs and for a browser.
+//!
+//! ```text
+//! connection -> gatekeeper (names, pages, token, rate) -> router (api) -> sessions, socket
+//!                                                                         following: events out
+//! ```
+//!
+//! Invariants: every error is a problem with a word for programs; nothing is answered before the gatekeeper has looked at
+//! it; a client that hangs up ends nothing.
+
+mod api;
+mod extract;
+mod following;
+mod gatekeeper;
+mod problem;
+mod rate;
+mod sessions;
+mod shared;
+mod socket;
+mod streams;
+
+pub use following::Dialect;
+pub use problem::Problem;
+pub use shared::Limits;
+
+use crate::guard::{Names, Token};
+use crate::sessions::Sessions;
+use api::Api;
+use axum::Router;
+use axum::extract::State;
+use axum::routing::get;
+use gatekeeper::Peer;
+use http::{HeaderMap, Request, StatusCode, header};
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::{Service, service_fn};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use outlast_engine::CancellationToken;
+use rate::Rates;
+use serde_json::{Value, json};
+use shared::Shared;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+use tokio_util::task::TaskTracker;
+
+/// The most that a head may have.
+const LONGEST_HEAD: usize = 64 << 10;
+/// How long a machine without room for a connection is left alone.
+const BREATH: Duration = Duration::from_millis(100);
+/// Answers that are under way when the server ends have so long.
+const LAST_ANSWERS: Duration = Duration::from_millis(500);
+
+/// What a server is made of.
+pub struct Setup {
+    /// Where it listens.
+    pub listen: SocketAddr,
+    /// The sessions that it serves.
+    pub sessions: Arc<Sessions>,
+    /// By which names it may be reached, and which pages may ask.
+    pub names: Names,
+    /// What everything but the page itself needs, if anything.
+    pub token: Option<Token>,
+    /// How much of everything there may be.
+    pub limits: Limits,
+}
+
+/// An address that cannot be listened on.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "cannot listen on {address}: {source}; choose another with --listen, port 0 takes any that is free"
+)]
+pub struct ListenError {
+    address: SocketAddr,
+    source: std::io::Error,
+}
+
+/// A server that listens and does not answer yet.
+pub struct HttpServer {
+    listener: TcpListener,
+    address: SocketAddr,
+    shared: Arc<Shared>,
+    router: Router,
+}
+
+impl HttpServer {
+    /// Listens.
+    pub async fn bind(setup: Setup) -> Result<Self, ListenError> {
+        let failed = |source| ListenError {
+            address: setup.listen,
+            source,
+        };
+        let listener = TcpListener::bind(setup.listen).await.map_err(failed)?;
+        let address = listener.local_addr().map_err(failed)?;
+        let mut api = routes();
+        let shared = Arc::new(Shared {
+            sessions: setup.sessions,
+            names: setup.names,
+            token: setup.token,
+            limits: setup.limits,
+            rates: Rates::new(setup.limits.requests),
+            document: api.document().to_string(),
+        });
+        let check = axum::middleware::from_fn_with_state(Arc::clone(&shared), gatekeeper::check);
+        let router = api
+            .router
+            .route("/api/ws", get(socket::upgrade))
+            .route("/api/openapi.json", get(openapi))
+            .route("/healthz", get(health))
+            .fallback(nothing_here)
+            .method_not_allowed_fallback(not_by_that_method)
+            .layer(check)
+            .with_state(Arc::clone(&shared));
+        Ok(Self {
+            listener,
+            address,
+            shared,
+            router,
+        })
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Answers until it is told to stop.
+    pub async fn serve(self, stop: CancellationToken) {
+        let places = Arc::new(Semaphore::new(self.shared.limits.connections));
+        let connections = TaskTracker::new();
+        loop {
+            let accepted = tokio::select! {
+                () = stop.cancelled() => break,
+                accepted = self.listener.accept() => accepted,
+            };
+            let Ok((stream, peer)) = accepted else {
+                tokio::time::sleep(BREATH).await;
+                continue;
+            };
+            // Whoever comes when there is no room is not kept waiting.
+            let Ok(place) = Arc::clone(&places).try_acquire_owned() else {
+                continue;
+            };
+            let serving = connection(stream, (peer, self.router.clone()), self.shared.limits);
+            connections.spawn(stop.clone().run_until_cancelled_owned(async move {
+                serving.await;
+                drop(place);
+            }));
+        }
+        connections.close();
+        tokio::time::timeout(LAST_ANSWERS, connections.wait())
+            .await
+            .ok();
+    }
+}
+
+fn routes() -> Api {
+    let mut api = Api::new();
+    sessions::add_to(&mut api);
+    api
+}
+
+/// The document that describes what can be asked for.
+pub fn document() -> Value {
+    routes().document()
+}
+
+/// Answers the requests of one connection.
+async fn connection(stream: TcpStream, (peer, router): (SocketAddr, Router), limits: Limits) {
+    stream.set_nodelay(true).ok();
+    let peer = Peer(peer.ip().to_canonical());
+    let router = TowerToHyperService::new(router);
+    let service = service_fn(move |mut request: Request<Incoming>| {
+        request.extensions_mut().insert(peer);
+        router.call(request)
+    });
+    let serving = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(limits.head_time)
+        .max_buf_size(LONGEST_HEAD)
+        .serve_connection(TokioIo::new(stream), service)
+        .with_upgrades();
+    // How a connection ends is its client's business.
+    serving.await.ok();
+}
+
+async fn health() -> axum::Json<Value> {
+    axum::Json(json!({ "status": "ok", "version": env!("CARGO_PKG_VERSION") }))
+}
+
+async fn openapi(State(shared): State<Arc<Shared>>) -> (HeaderMap, String) {
+    let kind = http::HeaderValue::from_static("application/json");
+    let headers = HeaderMap::from_iter([(header::CONTENT_TYPE, kind)]);
+    (headers, shared.document.clone())
+}
+
+async fn nothing_here() -> Problem {
+    Problem::unknown("there is nothing here; /api/openapi.json says what there is")
+}
+
+async fn not_by_that_method() -> Problem {
+    let detail = "this is asked for by another method; /api/openapi.json says by which";
+    Problem::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", detail)
+}

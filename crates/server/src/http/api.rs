@@ -1,0 +1,201 @@
+//! The routes, and the document that describes them: each is added once, with both.
+
+use super::problem;
+use super::shared::Shared;
+use axum::Router;
+use axum::routing::MethodRouter;
+use http::Method;
+use schemars::JsonSchema;
+use schemars::generate::{SchemaGenerator, SchemaSettings};
+use serde_json::{Map, Value, json};
+use std::sync::Arc;
+
+/// Where the schemas of the document are.
+const SCHEMAS: &str = "/components/schemas";
+
+/// The routes of a server and their description.
+pub(super) struct Api {
+    pub(super) router: Router<Arc<Shared>>,
+    paths: Map<String, Value>,
+    generator: SchemaGenerator,
+}
+
+/// One thing that can be asked for.
+pub(super) struct Operation {
+    method: Method,
+    path: String,
+    value: Value,
+    /// What needs the generator of schemas, which belongs to the whole document.
+    parts: Vec<Part>,
+}
+
+type Part = Box<dyn FnOnce(&mut SchemaGenerator, &mut Value)>;
+
+impl Operation {
+    pub(super) fn get(path: &str, id: &str, about: &str) -> Self {
+        Self::new(Method::GET, path, (id, about))
+    }
+
+    pub(super) fn post(path: &str, id: &str, about: &str) -> Self {
+        Self::new(Method::POST, path, (id, about))
+    }
+
+    pub(super) fn patch(path: &str, id: &str, about: &str) -> Self {
+        Self::new(Method::PATCH, path, (id, about))
+    }
+
+    fn new(method: Method, path: &str, (id, about): (&str, &str)) -> Self {
+        let names = path.split('/').filter_map(|part| part.strip_prefix('{'));
+        let names = names.filter_map(|part| part.strip_suffix('}'));
+        let parameters: Vec<Value> = names
+            .map(|name| json!({ "name": name, "in": "path", "required": true, "schema": { "type": "string" } }))
+            .collect();
+        Self {
+            method,
+            path: path.to_owned(),
+            value: json!({ "operationId": id, "summary": about, "parameters": parameters, "responses": {} }),
+            parts: Vec::new(),
+        }
+    }
+
+    fn with(mut self, part: impl FnOnce(&mut SchemaGenerator, &mut Value) + 'static) -> Self {
+        self.parts.push(Box::new(part));
+        self
+    }
+
+    /// What can stand in its query.
+    pub(super) fn query<T: JsonSchema>(self) -> Self {
+        self.with(|generator, operation| {
+            let schema = T::json_schema(generator).to_value();
+            let fields = schema["properties"]
+                .as_object()
+                .cloned()
+                .unwrap_or_default();
+            for (name, mut field) in fields {
+                let about = field["description"].take();
+                field
+                    .as_object_mut()
+                    .map(|field| field.remove("description"));
+                let parameter =
+                    json!({ "name": name, "in": "query", "description": about, "schema": field });
+                if let Some(all) = operation["parameters"].as_array_mut() {
+                    all.push(parameter);
+                }
+            }
+        })
+    }
+
+    /// What its body is.
+    pub(super) fn body<T: JsonSchema + 'static>(self) -> Self {
+        self.with(|generator, operation| {
+            let schema = generator.subschema_for::<T>();
+            let required = is_demanding(generator, schema.as_value());
+            operation["requestBody"] =
+                json!({ "required": required, "content": { "application/json": { "schema": schema } } });
+        })
+    }
+
+    fn answer<T: JsonSchema + 'static>(self, status: &'static str, about: &'static str) -> Self {
+        self.with(move |generator, operation| {
+            let schema = generator.subschema_for::<T>();
+            operation["responses"][status] =
+                json!({ "description": about, "content": { "application/json": { "schema": schema } } });
+        })
+    }
+
+    /// What it is answered with.
+    pub(super) fn answers<T: JsonSchema + 'static>(self) -> Self {
+        self.answer::<T>("200", "It.")
+    }
+
+    /// What it is answered with when something is made.
+    pub(super) fn made<T: JsonSchema + 'static>(self) -> Self {
+        self.answer::<T>("201", "It was made.")
+    }
+
+    /// What it is answered with when something is begun.
+    pub(super) fn accepted<T: JsonSchema + 'static>(self) -> Self {
+        self.answer::<T>("202", "It is taken.")
+    }
+
+    /// That it is answered with nothing.
+    pub(super) fn empty(mut self) -> Self {
+        self.value["responses"]["204"] = json!({ "description": "It is done." });
+        self
+    }
+
+    /// That it is answered with what happens, for as long as it does.
+    pub(super) fn streams(mut self) -> Self {
+        let text = json!({ "schema": { "type": "string" } });
+        self.value["responses"]["200"] = json!({
+            "description": "What happens, one line or one event each.",
+            "content": { "application/x-ndjson": text, "text/event-stream": text },
+        });
+        self
+    }
+}
+
+/// Whether a body must have something in it.
+fn is_demanding(generator: &SchemaGenerator, schema: &Value) -> bool {
+    let name = schema["$ref"]
+        .as_str()
+        .and_then(|path| path.rsplit('/').next());
+    let definition = name.and_then(|name| generator.definitions().get(name));
+    let required = definition.and_then(|definition| definition["required"].as_array());
+    required.is_some_and(|required| !required.is_empty())
+}
+
+impl Api {
+    pub(super) fn new() -> Self {
+        let settings = SchemaSettings::draft2020_12();
+        let generator = settings
+            .with(|settings| settings.definitions_path = SCHEMAS.into())
+            .into_generator();
+        Self {
+            router: Router::new(),
+            paths: Map::new(),
+            generator,
+        }
+    }
+
+    /// Adds a route and what it does.
+    pub(super) fn add(&mut self, operation: Operation, handler: MethodRouter<Arc<Shared>>) {
+        let Operation {
+            method,
+            path,
+            mut value,
+            parts,
+        } = operation;
+        for part in parts {
+            part(&mut self.generator, &mut value);
+        }
+        let problem = self.generator.subschema_for::<problem::Problem>();
+        value["responses"]["default"] = json!({
+            "description": "A problem.",
+            "content": { problem::CONTENT_TYPE: { "schema": problem } },
+        });
+        let methods = self.paths.entry(path.clone()).or_insert_with(|| json!({}));
+        methods[method.as_str().to_ascii_lowercase()] = value;
+        self.router = std::mem::take(&mut self.router).route(&path, handler);
+    }
+
+    /// The document.
+    pub(super) fn document(&mut self) -> Value {
+        let schemas = self.generator.take_definitions(true);
+        json!({
+            "openapi": "3.1.0",
+            "info": {
+                "title": "Outlast",
+                "version": env!("CARGO_PKG_VERSION"),
+                "description": "Sessions, runs and gateways over HTTP. See docs/serve.md for the streams and the WebSocket.",
+                "license": { "name": "Apache-2.0 OR MIT", "identifier": "Apache-2.0 OR MIT" },
+            },
+            "security": [{}, { "token": [] }],
+            "paths": self.paths,
+            "components": {
+                "schemas": schemas,
+                "securitySchemes": { "token": { "type": "http", "scheme": "bearer" } },
+            },
+        })
+    }
+}

@@ -1,0 +1,101 @@
+//! What a request brings: its path, its query and its body, or a problem that says what is wrong with them.
+
+use super::problem::Problem;
+use super::shared::Shared;
+use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
+use http::request::Parts;
+use http::{StatusCode, header};
+use http_body_util::{BodyExt, LengthLimitError, Limited};
+use serde::de::DeserializeOwned;
+use std::sync::Arc;
+
+/// The last part of a path that is a name.
+pub(super) struct Name(pub(super) String);
+
+impl<S: Send + Sync> FromRequestParts<S> for Name {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        let path = Path::<String>::from_request_parts(parts, state).await;
+        let Path(name) = path.map_err(|error| Problem::unknown(error.body_text()))?;
+        Ok(Self(name))
+    }
+}
+
+/// A query. What it does not know is refused: it may have been meant to say something.
+pub(super) struct Asked<T>(pub(super) T);
+
+impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Asked<T> {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
+        let query = Query::<T>::try_from_uri(&parts.uri);
+        let Query(asked) = query.map_err(|error| Problem::unreadable(error.body_text()))?;
+        Ok(Self(asked))
+    }
+}
+
+/// A body of JSON. None at all is an empty object.
+pub(super) struct Body<T>(pub(super) T);
+
+impl<T: DeserializeOwned> FromRequest<Arc<Shared>> for Body<T> {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, shared: &Arc<Shared>) -> Result<Self, Problem> {
+        let kind = request.headers().get(header::CONTENT_TYPE);
+        let is_json = kind.is_some_and(|kind| is_json(kind.as_bytes()));
+        let limited = Limited::new(request.into_body(), shared.limits.body);
+        let reading = tokio::time::timeout(shared.limits.body_time, limited.collect());
+        let Ok(read) = reading.await else {
+            let detail = "the request took too long to come";
+            return Err(Problem::new(StatusCode::REQUEST_TIMEOUT, "timeout", detail));
+        };
+        let bytes = read.map_err(|error| unread(&*error))?.to_bytes();
+        if bytes.trim_ascii().is_empty() {
+            return read_json(b"{}").map(Self);
+        }
+        // A page of another site can have a browser send anything else without asking first.
+        if !is_json {
+            let detail = "the body is JSON: say so with `content-type: application/json`";
+            let status = StatusCode::UNSUPPORTED_MEDIA_TYPE;
+            return Err(Problem::new(status, "unsupported_media_type", detail));
+        }
+        read_json(&bytes).map(Self)
+    }
+}
+
+fn is_json(kind: &[u8]) -> bool {
+    let kind = kind.split(|b| *b == b';').next().unwrap_or_default();
+    kind.trim_ascii().eq_ignore_ascii_case(b"application/json")
+}
+
+fn unread(error: &(dyn std::error::Error + 'static)) -> Problem {
+    if error.is::<LengthLimitError>() {
+        let detail = "the body is longer than serve.max_body allows";
+        let status = StatusCode::PAYLOAD_TOO_LARGE;
+        return Problem::new(status, "request_too_large", detail);
+    }
+    Problem::unreadable("the body could not be read to its end")
+}
+
+/// Reads JSON; what is wrong is named with its place.
+pub(super) fn read_json<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
+    let mut reader = serde_json::Deserializer::from_slice(bytes);
+    let read = serde_path_to_error::deserialize(&mut reader);
+    let value = read.map_err(|error| {
+        let (path, inner) = (error.path().to_string(), error.into_inner());
+        let place = if path == "." {
+            String::new()
+        } else {
+            format!("{path}: ")
+        };
+        let detail = format!("{place}{inner}");
+        match inner.is_data() {
+            true => Problem::wrong(detail),
+            false => Problem::unreadable(detail),
+        }
+    })?;
+    let end = reader.end();
+    end.map_err(|error| Problem::unreadable(error.to_string()))?;
+    Ok(value)
+}

@@ -1,0 +1,125 @@
+//! Who is let in: checked before anything else is looked at, for every request.
+//!
+//! Invariant: nothing under `/api` is answered to a page of another site, to a name that is not ours, or, where a token
+//! is needed, without it. The page's own files hold no data.
+
+use super::problem::Problem;
+use super::shared::Shared;
+use crate::guard::{self, Refused, Token};
+use axum::extract::{Request, State};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use http::header::{self, HeaderName};
+use http::{HeaderMap, HeaderValue, Method, StatusCode};
+use std::net::IpAddr;
+use std::sync::Arc;
+
+/// A browser cannot set a header for a WebSocket; it can name a protocol.
+const TOKEN_PROTOCOL: &str = "outlast.token.";
+const METHODS: HeaderValue = HeaderValue::from_static("GET, POST, PATCH");
+const HEADERS: HeaderValue =
+    HeaderValue::from_static("authorization, content-type, last-event-id, x-outlast-token");
+
+/// Where a request comes from.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Peer(pub(super) IpAddr);
+
+pub(super) async fn check(
+    State(shared): State<Arc<Shared>>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let origin = match shared.let_in(&request) {
+        Ok(origin) => origin,
+        Err(problem) => return guarded(problem.into_response(), None),
+    };
+    if request.method() == Method::OPTIONS && origin.is_some() {
+        return guarded(preflight(), origin);
+    }
+    guarded(next.run(request).await, origin)
+}
+
+impl Shared {
+    /// Checks a request. The answer is the page of another site that may ask, if it comes from one.
+    fn let_in(&self, request: &Request) -> Result<Option<HeaderValue>, Problem> {
+        let headers = request.headers();
+        guard::check(headers, request.uri(), &self.names)?;
+        if let Some(Peer(address)) = request.extensions().get::<Peer>() {
+            self.take_place(*address)?;
+        }
+        let origin = headers.get(header::ORIGIN);
+        let origin = origin
+            .filter(|origin| self.names.has_origin_of(origin))
+            .cloned();
+        let is_preflight = request.method() == Method::OPTIONS && origin.is_some();
+        let is_data = request.uri().path().starts_with("/api");
+        match &self.token {
+            Some(token) if is_data && !is_preflight && !brings(headers, token) => {
+                Err(Refused::Token.into())
+            }
+            _ => Ok(origin),
+        }
+    }
+
+    /// Takes note that an address asks for something.
+    pub(super) fn take_place(&self, address: IpAddr) -> Result<(), Problem> {
+        self.rates.take(address).map_err(|wait| {
+            let seconds = wait.as_secs() + 1;
+            let status = StatusCode::TOO_MANY_REQUESTS;
+            let detail = format!("too many requests from {address}; come back in {seconds} s");
+            Problem::new(status, "too_many_requests", detail)
+                .with(header::RETRY_AFTER, HeaderValue::from(seconds))
+        })
+    }
+}
+
+/// Whether a request brings the token: in a header, or as the name of a protocol.
+fn brings(headers: &HeaderMap, token: &Token) -> bool {
+    let protocols = headers.get_all(header::SEC_WEBSOCKET_PROTOCOL).iter();
+    let protocols = protocols.filter_map(|names| names.to_str().ok());
+    let mut named = protocols
+        .flat_map(|names| names.split(','))
+        .filter_map(|name| name.trim().strip_prefix(TOKEN_PROTOCOL));
+    token.is_in(headers) || named.any(|brought| token.is(brought))
+}
+
+/// The protocol of a WebSocket that was chosen to bring the token, which must be confirmed.
+pub(super) fn token_protocol(headers: &HeaderMap) -> Option<String> {
+    let names = headers.get(header::SEC_WEBSOCKET_PROTOCOL)?.to_str().ok()?;
+    let mut names = names.split(',').map(str::trim);
+    let named = names.find(|name| name.starts_with(TOKEN_PROTOCOL))?;
+    Some(named.to_owned())
+}
+
+fn preflight() -> Response {
+    let mut response = StatusCode::NO_CONTENT.into_response();
+    let headers = response.headers_mut();
+    headers.insert(header::ACCESS_CONTROL_ALLOW_METHODS, METHODS);
+    headers.insert(header::ACCESS_CONTROL_ALLOW_HEADERS, HEADERS);
+    response
+}
+
+/// What keeps an answer from being used by others than those who asked.
+fn guarded(mut response: Response, origin: Option<HeaderValue>) -> Response {
+    let headers = response.headers_mut();
+    let fixed: [(HeaderName, &str); 2] = [
+        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        (header::REFERRER_POLICY, "no-referrer"),
+    ];
+    for (name, value) in fixed {
+        headers.insert(name, HeaderValue::from_static(value));
+    }
+    let policy = HeaderName::from_static("cross-origin-resource-policy");
+    let no_store = HeaderValue::from_static("no-store");
+    headers.entry(header::CACHE_CONTROL).or_insert(no_store);
+    match origin {
+        Some(origin) => {
+            headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
+            headers.insert(header::VARY, HeaderValue::from_static("origin"));
+        }
+        None => {
+            headers.insert(policy, HeaderValue::from_static("same-origin"));
+        }
+    }
+    response
+}

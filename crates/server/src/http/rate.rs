@@ -1,0 +1,99 @@
+//! How often one address may ask.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// How many addresses are remembered; whoever has not asked for longest is forgotten first.
+const MOST_ADDRESSES: usize = 10_000;
+/// How many seconds' worth may come at once.
+const BURST: u32 = 5;
+
+/// A bucket for each address, which fills up with time.
+pub(super) struct Rates {
+    per_second: u32,
+    buckets: Mutex<HashMap<IpAddr, Bucket>>,
+}
+
+struct Bucket {
+    left: f64,
+    at: Instant,
+}
+
+impl Rates {
+    pub(super) fn new(per_second: u32) -> Self {
+        Self {
+            per_second: per_second.max(1),
+            buckets: Mutex::default(),
+        }
+    }
+
+    /// Takes a place for a request; the error is how long there is none.
+    pub(super) fn take(&self, address: IpAddr) -> Result<(), Duration> {
+        let now = Instant::now();
+        let (rate, most) = (
+            f64::from(self.per_second),
+            f64::from(self.per_second * BURST),
+        );
+        let mut buckets = self.buckets.lock().unwrap_or_else(PoisonError::into_inner);
+        if buckets.len() >= MOST_ADDRESSES && !buckets.contains_key(&address) {
+            // A bucket that is full again is as good as none.
+            buckets.retain(|_, bucket| bucket.fill(now, (rate, most)) < most);
+            if buckets.len() >= MOST_ADDRESSES {
+                buckets.clear();
+            }
+        }
+        let fresh = Bucket {
+            left: most,
+            at: now,
+        };
+        let bucket = buckets.entry(address).or_insert(fresh);
+        if bucket.fill(now, (rate, most)) < 1.0 {
+            return Err(Duration::from_secs_f64((1.0 - bucket.left) / rate));
+        }
+        bucket.left -= 1.0;
+        Ok(())
+    }
+}
+
+impl Bucket {
+    fn fill(&mut self, now: Instant, (rate, most): (f64, f64)) -> f64 {
+        let passed = now.saturating_duration_since(self.at).as_secs_f64();
+        (self.left, self.at) = ((self.left + passed * rate).min(most), now);
+        self.left
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::Ipv4Addr;
+
+    #[tokio::test(start_paused = true)]
+    async fn an_address_that_asks_too_often_has_to_wait_and_others_do_not() {
+        let rates = Rates::new(10);
+        let [one, other] = [1, 2].map(|last| IpAddr::from(Ipv4Addr::new(192, 0, 2, last)));
+        for _ in 0..50 {
+            assert_eq!(rates.take(one), Ok(()));
+        }
+        let wait = rates.take(one).unwrap_err();
+        assert!(wait <= Duration::from_millis(100), "{wait:?}");
+        assert_eq!(rates.take(other), Ok(()));
+        tokio::time::advance(wait + Duration::from_millis(1)).await;
+        assert_eq!(rates.take(one), Ok(()));
+        assert!(rates.take(one).is_err());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn however_many_ask_they_cost_a_bounded_amount() {
+        let rates = Rates::new(10);
+        for number in 0..30_000_u32 {
+            rates
+                .take(IpAddr::from(Ipv4Addr::from_bits(number)))
+                .unwrap();
+        }
+        assert!(rates.buckets.lock().unwrap().len() <= MOST_ADDRESSES);
+    }
+}

@@ -1,0 +1,296 @@
+//! Any number of sessions over one WebSocket: requests in, replies and `chat.delta` envelopes out.
+//!
+//! Invariants: a subscription that is not read holds up itself and nothing else; what a client asks is done while it
+//! does not read; everything that it may send or subscribe to is bounded.
+
+use super::following::{Dialect, Following, Next};
+use super::gatekeeper::{self, Peer};
+use super::problem::Problem;
+use super::sessions::{Disposition, Prompt, obey};
+use super::shared::Shared;
+use crate::sessions::Place;
+use axum::Extension;
+use axum::extract::State;
+use axum::extract::ws::rejection::WebSocketUpgradeRejection;
+use axum::extract::ws::{CloseFrame, Message, WebSocket, WebSocketUpgrade, close_code};
+use axum::response::Response;
+use futures_util::stream::{SplitSink, SplitStream};
+use futures_util::{SinkExt, StreamExt};
+use http::{HeaderMap, StatusCode};
+use serde::{Deserialize, Serialize};
+use serde_json::value::{RawValue, to_raw_value};
+use serde_json::{Value, json};
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::mpsc;
+use tokio_util::task::AbortOnDropHandle;
+
+/// How many sessions one socket may follow.
+const MOST_FOLLOWED: usize = 256;
+/// How many frames wait to be sent.
+const WAITING: usize = 16;
+/// How often it is asked whether the other side is still there, and for how long it may be silent.
+const PING: Duration = Duration::from_secs(30);
+const LONGEST_SILENCE: Duration = Duration::from_secs(100);
+/// What is read at a time: requests are short.
+const READ_BUFFER: usize = 4 << 10;
+
+/// What a client may ask.
+#[derive(Debug, Deserialize)]
+struct Request {
+    #[serde(rename = "type")]
+    kind: String,
+    #[serde(default)]
+    id: Value,
+    #[serde(rename = "conversationId", default)]
+    conversation: String,
+    after: Option<String>,
+    #[serde(default)]
+    dialect: Dialect,
+    text: Option<String>,
+    #[serde(default)]
+    images: Value,
+    deliver: Option<String>,
+}
+
+#[derive(Serialize)]
+#[serde(tag = "type")]
+enum Frame<'a> {
+    #[serde(rename = "chat.delta", rename_all = "camelCase")]
+    Delta {
+        conversation_id: &'a str,
+        place: String,
+        seq: u64,
+        event: &'a RawValue,
+    },
+    #[serde(rename = "chat.snapshot", rename_all = "camelCase")]
+    Snapshot {
+        conversation_id: &'a str,
+        place: &'a str,
+        seq: u64,
+        snapshot: &'a RawValue,
+    },
+    /// Nothing more comes of a subscription.
+    #[serde(rename = "chat.ended", rename_all = "camelCase")]
+    Ended {
+        conversation_id: &'a str,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        problem: Option<Problem>,
+    },
+}
+
+pub(super) async fn upgrade(
+    State(shared): State<Arc<Shared>>,
+    peer: Option<Extension<Peer>>,
+    headers: HeaderMap,
+    upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
+) -> Result<Response, Problem> {
+    let upgrade = upgrade.map_err(|error| {
+        let detail = format!("this is a WebSocket: {}", error.body_text());
+        Problem::new(StatusCode::UPGRADE_REQUIRED, "upgrade_required", detail)
+    })?;
+    let limit = shared.limits.body;
+    let upgrade = upgrade
+        .max_message_size(limit)
+        .max_frame_size(limit)
+        .read_buffer_size(READ_BUFFER)
+        .write_buffer_size(0);
+    let upgrade = match gatekeeper::token_protocol(&headers) {
+        Some(protocol) => upgrade.protocols([protocol]),
+        None => upgrade,
+    };
+    let peer = peer.map(|Extension(peer)| peer);
+    Ok(upgrade.on_upgrade(move |socket| Box::pin(talk(shared, socket, peer))))
+}
+
+async fn talk(shared: Arc<Shared>, socket: WebSocket, peer: Option<Peer>) {
+    let (sink, stream) = socket.split();
+    let (out, waiting) = mpsc::channel(WAITING);
+    let stop = shared.sessions.stopping().clone();
+    let client = Client {
+        shared,
+        out,
+        peer,
+        followed: HashMap::new(),
+    };
+    let mut writing = AbortOnDropHandle::new(tokio::spawn(write(sink, waiting)));
+    let ended = tokio::select! {
+        () = Box::pin(client.read(stream)) => None,
+        _ = &mut writing => return,
+        () = stop.cancelled() => Some(()),
+    };
+    // What was said is written, then it is closed: the client comes back when the server does.
+    if ended.is_some() {
+        tokio::time::timeout(Duration::from_millis(200), writing)
+            .await
+            .ok();
+    }
+}
+
+/// Writes what is to be said until nothing more is.
+async fn write(mut sink: SplitSink<WebSocket, Message>, mut waiting: mpsc::Receiver<Message>) {
+    while let Some(message) = waiting.recv().await {
+        if sink.send(message).await.is_err() {
+            return;
+        }
+    }
+    let close = CloseFrame {
+        code: close_code::AWAY,
+        reason: "".into(),
+    };
+    sink.send(Message::Close(Some(close))).await.ok();
+}
+
+struct Client {
+    shared: Arc<Shared>,
+    out: mpsc::Sender<Message>,
+    peer: Option<Peer>,
+    followed: HashMap<String, AbortOnDropHandle<()>>,
+}
+
+impl Client {
+    async fn read(mut self, mut stream: SplitStream<WebSocket>) {
+        let mut silent_since = tokio::time::Instant::now();
+        loop {
+            let message = match tokio::time::timeout(PING, stream.next()).await {
+                Ok(Some(Ok(message))) => message,
+                Ok(None | Some(Err(_))) => return,
+                Err(_) if silent_since.elapsed() > LONGEST_SILENCE => return,
+                Err(_) => {
+                    // One that is not taken is not needed: much else waits.
+                    self.out.try_send(Message::Ping(bytes::Bytes::new())).ok();
+                    continue;
+                }
+            };
+            silent_since = tokio::time::Instant::now();
+            match message {
+                Message::Text(text) => {
+                    let reply = self.answer(text.as_bytes()).await;
+                    if self
+                        .out
+                        .send(Message::text(reply.to_string()))
+                        .await
+                        .is_err()
+                    {
+                        return;
+                    }
+                }
+                Message::Binary(_) => {
+                    let problem = Problem::unreadable("requests are texts of JSON");
+                    let reply = refusal(&Value::Null, &problem).to_string();
+                    if self.out.send(Message::text(reply)).await.is_err() {
+                        return;
+                    }
+                }
+                Message::Close(_) => return,
+                Message::Ping(_) | Message::Pong(_) => {}
+            }
+        }
+    }
+
+    async fn answer(&mut self, text: &[u8]) -> Value {
+        if let Some(Peer(address)) = self.peer
+            && let Err(problem) = self.shared.take_place(address)
+        {
+            return refusal(&Value::Null, &problem);
+        }
+        let request: Request = match super::extract::read_json(text) {
+            Ok(request) => request,
+            Err(problem) => return refusal(&Value::Null, &problem),
+        };
+        let id = request.id.clone();
+        match self.done(request).await {
+            Ok(data) => json!({ "type": "reply", "id": id, "ok": true, "data": data }),
+            Err(problem) => refusal(&id, &problem),
+        }
+    }
+
+    async fn done(&mut self, request: Request) -> Result<Value, Problem> {
+        if request.kind == "chat.unsubscribe" {
+            self.followed.remove(&request.conversation);
+            return Ok(Value::Null);
+        }
+        let room = self.shared.sessions.room(&request.conversation).await?;
+        match request.kind.as_str() {
+            "chat.subscribe" => {
+                self.subscribe(&request, room)?;
+                Ok(Value::Null)
+            }
+            "chat.send" => {
+                let said = json!({
+                    "text": request.text.unwrap_or_default(),
+                    "images": match request.images { Value::Null => json!([]), images => images },
+                    "deliver": request.deliver,
+                });
+                let said: Prompt = super::extract::read_json(said.to_string().as_bytes())?;
+                let disposition = said.say(&room).await?;
+                Ok(json!(Disposition { disposition }))
+            }
+            order @ ("chat.abort" | "chat.abort_retry" | "chat.retry_now" | "chat.resume") => {
+                obey(&room, order.trim_start_matches("chat.")).await?;
+                Ok(Value::Null)
+            }
+            kind => Err(Problem::unreadable(format!("there is no request `{kind}`"))),
+        }
+    }
+
+    fn subscribe(
+        &mut self,
+        request: &Request,
+        room: Arc<crate::sessions::Room>,
+    ) -> Result<(), Problem> {
+        let id = room.id().to_owned();
+        if self.followed.len() >= MOST_FOLLOWED && !self.followed.contains_key(&id) {
+            let detail = format!("one socket follows at most {MOST_FOLLOWED} sessions");
+            return Err(Problem::conflict("too_many_subscriptions", detail));
+        }
+        let after = request.after.as_deref().map(str::parse::<Place>);
+        let after = after.transpose();
+        let after = after.map_err(|error| Problem::unreadable(format!("after: {error}")))?;
+        let stop = self.shared.sessions.stopping().clone();
+        let following = Following::new(room, request.dialect, after, stop);
+        let task = tokio::spawn(follow(following, id.clone(), self.out.clone()));
+        self.followed.insert(id, AbortOnDropHandle::new(task));
+        Ok(())
+    }
+}
+
+fn refusal(id: &Value, problem: &Problem) -> Value {
+    json!({ "type": "reply", "id": id, "ok": false, "problem": problem })
+}
+
+/// Says what happens in a room until the client has enough.
+async fn follow(mut following: Following, conversation_id: String, out: mpsc::Sender<Message>) {
+    let say = |frame: &Frame<'_>| Message::text(serde_json::to_string(frame).unwrap_or_default());
+    let conversation_id = &*conversation_id;
+    while let Some(next) = following.next().await {
+        let message = match next {
+            Ok(Next::Beat) => continue,
+            Ok(Next::Event(place, event)) => say(&Frame::Delta {
+                conversation_id,
+                place: place.to_string(),
+                seq: place.seq,
+                event: &event,
+            }),
+            Ok(Next::Snapshot(snapshot)) => {
+                let Ok(whole) = to_raw_value(&snapshot) else {
+                    return;
+                };
+                say(&Frame::Snapshot {
+                    conversation_id,
+                    place: &snapshot.place,
+                    seq: snapshot.seq,
+                    snapshot: &whole,
+                })
+            }
+            Err(error) => say(&Frame::Ended {
+                conversation_id,
+                problem: Some(error.into()),
+            }),
+        };
+        if out.send(message).await.is_err() {
+            return;
+        }
+    }
+}

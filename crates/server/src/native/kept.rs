@@ -1,0 +1,87 @@
+//! The last events of a session.
+//!
+//! Invariants: they are of one session and have no gap between them or before what comes next; they have at most
+//! `MOST_EVENTS` and `MOST_BYTES`.
+
+use crate::voice::written;
+use outlast_kernel::event::Event;
+use std::collections::VecDeque;
+
+/// How many events are kept.
+pub(super) const MOST_EVENTS: usize = 4_096;
+
+/// How many bytes they have, as they are written.
+pub(super) const MOST_BYTES: usize = 4 << 20;
+
+/// Events after that number are not kept any more, or were never there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "events after number {after} are not kept (the oldest is number {oldest}, the last was number {newest}): take a \
+     snapshot and follow from its number"
+)]
+pub struct Stale {
+    /// What was asked for.
+    pub after: u64,
+    /// The oldest number that is kept; the next one that comes when none is.
+    pub oldest: u64,
+    /// The last number that there was.
+    pub newest: u64,
+}
+
+/// The last events.
+#[derive(Debug, Default)]
+pub(crate) struct Kept {
+    session_id: String,
+    newest: u64,
+    /// Each with how many bytes it has.
+    events: VecDeque<(Event, usize)>,
+    bytes: usize,
+}
+
+impl Kept {
+    /// The number of the last event that there was.
+    pub(crate) const fn newest(&self) -> u64 {
+        self.newest
+    }
+
+    /// Keeps none. From here on events are those of that session, after that number.
+    pub(crate) fn forget(&mut self, session_id: &str, newest: u64) {
+        session_id.clone_into(&mut self.session_id);
+        self.newest = newest;
+        self.events = VecDeque::new();
+        self.bytes = 0;
+    }
+
+    pub(crate) fn push(&mut self, event: &Event) {
+        if event.session_id != self.session_id || event.seq != self.newest + 1 {
+            self.forget(&event.session_id, event.seq);
+        }
+        self.newest = event.seq;
+        let bytes = written(event);
+        self.bytes += bytes;
+        self.events.push_back((event.clone(), bytes));
+        while self.events.len() > MOST_EVENTS || self.bytes > MOST_BYTES {
+            let Some((_, bytes)) = self.events.pop_front() else {
+                break;
+            };
+            self.bytes -= bytes;
+        }
+    }
+
+    /// The events after that number.
+    pub(crate) fn since(&self, after: u64) -> Result<impl Iterator<Item = &Event>, Stale> {
+        let oldest = match self.events.front() {
+            Some((event, _)) => event.seq,
+            None => self.newest.saturating_add(1),
+        };
+        if after.saturating_add(1) < oldest || after > self.newest {
+            return Err(Stale {
+                after,
+                oldest,
+                newest: self.newest,
+            });
+        }
+        let events = self.events.iter().map(|(event, _)| event);
+        Ok(events.filter(move |event| event.seq > after))
+    }
+}

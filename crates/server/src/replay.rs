@@ -1,0 +1,216 @@
+//! What was written down of a session, told again as events: whoever comes late shows it with the code that shows live
+//! events.
+//!
+//! Invariants: what these events say is what those said who told of it the first time, pieces of one text put together;
+//! what was taken back is left out, and so is what passes (waits, gates, starts of attempts).
+
+use outlast_agent::compaction::is_summary;
+use outlast_agent::session::read;
+use outlast_dialect::{Message, Part};
+use outlast_engine::journal::{Entry, ModelSwitch, Problem};
+use outlast_kernel::Timestamp;
+use outlast_kernel::event::{Body, Event, Seal, StopReason, Usage, VERSION};
+use outlast_kernel::fallback::Left;
+use outlast_store::journal::Stored;
+
+/// Tells the entries of a session again, in order. One that cannot be read is said to be so.
+pub fn tell<'a>(session_id: &str, entries: impl IntoIterator<Item = &'a Stored>) -> Vec<Event> {
+    let mut replay = Replay {
+        session_id: session_id.to_owned(),
+        ..Replay::default()
+    };
+    for stored in entries {
+        replay.time = stored.line.time;
+        match read(session_id, stored) {
+            Ok(entry) => replay.take(entry),
+            Err(error) => replay.say(Body::Warning {
+                message: error.to_string(),
+            }),
+        }
+    }
+    // The turn is not settled; what its last call had said by then stands, until it is asked for anew.
+    replay.events
+}
+
+#[derive(Default)]
+struct Replay {
+    session_id: String,
+    turn_id: String,
+    time: Timestamp,
+    events: Vec<Event>,
+    /// Where the turn's beginning is, until it is known who answers.
+    start: Option<usize>,
+    /// What an attempt had said when it failed, and its code: whether it stands is seen by what comes next.
+    failed: Option<(Message, Option<String>)>,
+    stop: Option<StopReason>,
+    /// What was said last; a turn that tries another one again is about the same.
+    said: String,
+    says_nothing_new: bool,
+}
+
+impl Replay {
+    fn say(&mut self, body: Body) {
+        self.events.push(Event {
+            v: VERSION,
+            seq: 0,
+            time: self.time,
+            session_id: self.session_id.clone(),
+            turn_id: self.turn_id.clone(),
+            attempt_id: None,
+            body,
+        });
+    }
+
+    fn take(&mut self, entry: Entry) {
+        let begins = matches!(entry, Entry::Prompt { .. } | Entry::Said { .. });
+        if !begins && std::mem::take(&mut self.says_nothing_new) {
+            let text = self.said.clone();
+            self.say(Body::Input { text });
+        }
+        match entry {
+            Entry::Prompt {
+                turn_id, message, ..
+            } => {
+                (self.turn_id, self.stop, self.failed) = (turn_id, None, None);
+                self.start = Some(self.events.len());
+                self.say(Body::Start {
+                    provider: String::new(),
+                    model: String::new(),
+                });
+                self.says_nothing_new = message.is_none();
+                message.iter().for_each(|message| self.input(message));
+            }
+            Entry::Said {
+                messages,
+                note: false,
+                ..
+            } => messages.iter().for_each(|message| self.input(message)),
+            // It is asked for anew, or its beginning is part of the whole.
+            Entry::AttemptStarted { .. } => self.failed = None,
+            Entry::AttemptFailed {
+                judged, message, ..
+            } => {
+                let code = judged.and_then(|judged| judged.failure.public_code());
+                self.failed = Some((message, code));
+            }
+            Entry::Switched {
+                model: Some(switch),
+                ..
+            } => self.switched(switch),
+            Entry::Message {
+                message,
+                stop_reason,
+                usage,
+                model,
+            } => self.answer(message, (stop_reason, usage), model),
+            Entry::ToolFinished {
+                id,
+                output,
+                is_error,
+                ..
+            } => self.say(Body::ToolResult {
+                id,
+                output,
+                is_error,
+            }),
+            compacted @ Entry::Compacted { .. } => self.compacted(compacted),
+            Entry::Settled { seal, error, .. } => self.settled(seal, error),
+            _ => {}
+        }
+    }
+
+    fn input(&mut self, message: &Message) {
+        let text = message.text();
+        self.says_nothing_new = false;
+        self.said.clone_from(&text);
+        self.say(Body::Input { text });
+    }
+
+    fn parts(&mut self, message: Message) {
+        for part in message.parts {
+            match part {
+                Part::Text { text } if !text.is_empty() => self.say(Body::TextDelta { text }),
+                Part::Reasoning(reasoning) if !reasoning.text.is_empty() => {
+                    let text = reasoning.text;
+                    self.say(Body::ReasoningDelta { text });
+                }
+                Part::ToolCall(call) => self.say(Body::ToolCall(call)),
+                _ => {}
+            }
+        }
+    }
+
+    fn answer(&mut self, message: Message, (stop, usage): (StopReason, Usage), model: String) {
+        self.failed = None;
+        if let Some(start) = self.start.take()
+            && let Some(Body::Start { model: asked, .. }) =
+                self.events.get_mut(start).map(|event| &mut event.body)
+        {
+            asked.clone_from(&model);
+        }
+        self.parts(message);
+        self.say(Body::Usage(usage));
+        self.stop = Some(stop);
+        self.say(Body::StepComplete {
+            model,
+            stop_reason: stop,
+        });
+    }
+
+    fn switched(&mut self, switch: ModelSwitch) {
+        let until = match switch.left {
+            Some(Left::Until { until }) => Some(until),
+            _ => None,
+        };
+        self.say(Body::ModelSwitched {
+            from: switch.from,
+            to: switch.to,
+            cause: None,
+            until,
+        });
+    }
+
+    fn compacted(&mut self, entry: Entry) {
+        let Entry::Compacted {
+            reason,
+            messages,
+            before,
+            after,
+            ..
+        } = entry
+        else {
+            return;
+        };
+        let summary = messages.first().filter(|first| is_summary(first));
+        self.say(Body::AutoCompactionEnded {
+            reason,
+            before,
+            after,
+            will_retry: false,
+            summary: summary.map(Message::text),
+            error: None,
+        });
+    }
+
+    fn settled(&mut self, seal: Seal, error: Option<Problem>) {
+        let failed = self.failed.take();
+        let code = failed.as_ref().and_then(|(_, code)| code.clone());
+        if let Some((message, _)) = failed {
+            self.parts(message);
+        }
+        if let Some(problem) = error {
+            self.say(Body::Error {
+                class: problem.cause.class(),
+                cause: problem.cause,
+                message: problem.message,
+                code,
+                reason: problem.reason,
+            });
+        }
+        if seal == Seal::Completed {
+            let stop_reason = self.stop.unwrap_or(StopReason::EndTurn);
+            self.say(Body::Done { stop_reason });
+        }
+        self.say(Body::Sealed { status: seal });
+    }
+}

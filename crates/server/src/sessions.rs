@@ -1,0 +1,272 @@
+//! The sessions of a server: any number of them, each led in a room of its own.
+//!
+//! ```text
+//! Sessions -> Room: who watches -> Record: the last events, the turn under way
+//!                   who leads   -> a session, driven by the commands of `rpc`, open while it is needed
+//! ```
+//!
+//! Invariants: a room outlives those who watch it as long as something runs in it; a session that nobody needs is given
+//! back, so that other programs can have it; nobody who watches, however slowly, holds up a turn.
+
+mod lead;
+mod record;
+mod room;
+mod snapshot;
+mod view;
+
+pub use room::{Deliver, Heard, Place, PlaceError, Room, Said, Settings};
+pub use view::{
+    ModelView, QueueMode, SessionList, SessionRow, SessionView, SettingsView, SnapshotView, State,
+    Told,
+};
+
+use crate::host::{House, HouseError, Wishes};
+use outlast_agent::session::read;
+use outlast_engine::CancellationToken;
+use outlast_engine::journal::Entry;
+use outlast_kernel::text;
+use outlast_store::Journal;
+use outlast_store::journal::{Page, State as Owned, Summary};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio_util::task::TaskTracker;
+
+/// How often it is looked for sessions that nobody needs.
+const EVERY: Duration = Duration::from_secs(10);
+/// How many sessions may be there in which nothing was said yet.
+const MOST_NEW: usize = 10_000;
+/// The most of a first prompt that stands for a title, in bytes.
+const LONGEST_TITLE: usize = 120;
+/// What is left when the server ends has so long to be left well.
+const GOODBYE: Duration = Duration::from_secs(2);
+
+/// Something that cannot be done with a session.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// It cannot be had.
+    #[error(transparent)]
+    House(#[from] HouseError),
+    /// As things are, this is not done.
+    #[error("{0}")]
+    Refused(String),
+    /// There are too many.
+    #[error(
+        "there are {MOST_NEW} sessions in which nothing was said; say something in one of them"
+    )]
+    TooMany,
+    /// What is written down cannot be read.
+    #[error("{0}")]
+    Unreadable(String),
+}
+
+/// All sessions of a server.
+pub struct Sessions {
+    house: Arc<dyn House>,
+    rooms: Mutex<HashMap<String, Arc<Room>>>,
+    stop: CancellationToken,
+    tasks: TaskTracker,
+}
+
+impl Sessions {
+    /// Those of that house.
+    pub fn new(house: Arc<dyn House>) -> Arc<Self> {
+        Arc::new(Self {
+            house,
+            rooms: Mutex::default(),
+            stop: CancellationToken::new(),
+            tasks: TaskTracker::new(),
+        })
+    }
+
+    fn rooms(&self) -> MutexGuard<'_, HashMap<String, Arc<Room>>> {
+        self.rooms.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The house that they are from.
+    pub fn house(&self) -> &Arc<dyn House> {
+        &self.house
+    }
+
+    /// Begins one.
+    pub async fn create(&self, wishes: Wishes) -> Result<Arc<Room>, Error> {
+        let card = self.house.look(None, &wishes).await?;
+        let id = uuid::Uuid::now_v7().to_string();
+        let room = self.make(id, Some(wishes));
+        room.know(card);
+        let mut rooms = self.rooms();
+        if rooms.values().filter(|room| room.is_new()).count() >= MOST_NEW {
+            return Err(Error::TooMany);
+        }
+        rooms.insert(room.id().to_owned(), Arc::clone(&room));
+        Ok(room)
+    }
+
+    fn make(&self, id: String, new: Option<Wishes>) -> Arc<Room> {
+        let parts = (Arc::clone(&self.house), self.tasks.clone());
+        Arc::new(Room::new(id, new, parts, self.stop.child_token()))
+    }
+
+    /// The room of the session of that name, or of the only one whose name begins so.
+    pub async fn room(&self, name: &str) -> Result<Arc<Room>, Error> {
+        if let Some(room) = self.rooms().get(name) {
+            return Ok(Arc::clone(room));
+        }
+        let unknown = || HouseError::Unknown {
+            name: text::bounded(&text::plain(name), LONGEST_TITLE).into_owned(),
+        };
+        let is_id = |b: u8| b.is_ascii_hexdigit() || b == b'-';
+        if name.is_empty() || name.len() > 64 || !name.bytes().all(is_id) {
+            return Err(unknown().into());
+        }
+        let journal = self.house.journal().ok_or_else(unknown)?;
+        let summary = match journal.summary(name).await {
+            Ok(summary) => summary,
+            Err(outlast_store::Error::NoSuchSession { .. }) => return Err(unknown().into()),
+            Err(error @ outlast_store::Error::Ambiguous { .. }) => {
+                return Err(Error::Refused(error.to_string()));
+            }
+            Err(error) => return Err(Error::Unreadable(error.to_string())),
+        };
+        let mut rooms = self.rooms();
+        let room = rooms.entry(summary.id.clone());
+        let room = room.or_insert_with(|| self.make(summary.id, None));
+        Ok(Arc::clone(room))
+    }
+
+    /// A page of them, the newest first: those before that one.
+    pub async fn list(&self, limit: usize, before: Option<&str>) -> Result<SessionList, Error> {
+        let mut rows = self.new_rows();
+        if let Some(journal) = self.house.journal() {
+            let kept = journal.sessions().await;
+            let kept = kept.map_err(|error| Error::Unreadable(error.to_string()))?;
+            rows.extend(kept.into_iter().map(|summary| self.row(summary)));
+        }
+        let start = match before {
+            None => 0,
+            Some(id) => match rows.iter().position(|row| row.id == id) {
+                Some(place) => place + 1,
+                None => rows.len(),
+            },
+        };
+        let more = rows.len() > start + limit;
+        let mut sessions: Vec<SessionRow> = rows.into_iter().skip(start).take(limit).collect();
+        if let Some(journal) = self.house.journal() {
+            for row in sessions.iter_mut().filter(|row| row.title.is_empty()) {
+                row.title = first_words(journal, &row.id).await;
+            }
+        }
+        let now = self.house.clock().now();
+        Ok(SessionList {
+            now,
+            sessions,
+            more,
+        })
+    }
+
+    fn new_rows(&self) -> Vec<SessionRow> {
+        let rooms: Vec<Arc<Room>> = self.rooms().values().cloned().collect();
+        let new = rooms.iter().filter(|room| room.is_new());
+        let mut rows: Vec<SessionRow> = new.map(|room| room.new_row()).collect();
+        rows.sort_by(|one, other| other.id.cmp(&one.id));
+        rows
+    }
+
+    fn row(&self, summary: Summary) -> SessionRow {
+        let room = self.rooms().get(&summary.id).cloned();
+        let led = room.and_then(|room| room.led_state());
+        let state = led.unwrap_or(match (summary.state, summary.open_turn) {
+            (Owned::InUse, _) => State::Elsewhere,
+            (_, Some(_)) => State::Unfinished,
+            (Owned::Free | Owned::Abandoned, None) => State::Idle,
+        });
+        SessionRow {
+            id: summary.id,
+            title: one_line(&summary.title),
+            directory: summary.directory,
+            created: summary.created,
+            changed: summary.changed,
+            turns: summary.turns,
+            state,
+        }
+    }
+
+    /// Carries on the turns that earlier processes left, each in its folder. Says of which it could not be begun, and why.
+    pub async fn carry_on(&self) -> Vec<(String, Error)> {
+        let Some(journal) = self.house.journal() else {
+            return Vec::new();
+        };
+        let Ok(unfinished) = journal.unfinished().await else {
+            return Vec::new();
+        };
+        let mut failed = Vec::new();
+        let left = unfinished.into_iter();
+        for summary in left.filter(|summary| summary.state != Owned::InUse) {
+            let resumed = match self.room(&summary.id).await {
+                Ok(room) => room.resume().await,
+                Err(error) => Err(error),
+            };
+            if let Err(error) = resumed {
+                failed.push((summary.id, error));
+            }
+        }
+        failed
+    }
+
+    /// Gives back what nobody needs, until the server ends.
+    pub async fn keep_house(&self) {
+        loop {
+            tokio::select! {
+                () = self.stop.cancelled() => return,
+                () = tokio::time::sleep(EVERY) => {}
+            }
+            let rooms: Vec<Arc<Room>> = self.rooms().values().cloned().collect();
+            for room in rooms {
+                room.close_if_idle().await;
+            }
+            // Ours is the only hold on those that nobody watches.
+            self.rooms()
+                .retain(|_, room| Arc::strong_count(room) > 1 || !room.can_be_forgotten());
+        }
+    }
+
+    /// Lets go of all of them. Turns that run are left as they are, to be carried on.
+    pub async fn leave(&self) {
+        self.stop.cancel();
+        self.tasks.close();
+        tokio::time::timeout(GOODBYE, self.tasks.wait()).await.ok();
+    }
+
+    /// Cancelled when the server ends.
+    pub fn stopping(&self) -> &CancellationToken {
+        &self.stop
+    }
+}
+
+/// The beginning of the first prompt of a session; nothing when that cannot be read.
+async fn first_words(journal: &Journal, id: &str) -> String {
+    let page = Page {
+        after: 0,
+        limit: 3,
+        kinds: Some(&["prompt", "said"]),
+    };
+    let entries = journal.read(id, page).await.unwrap_or_default();
+    let mut said = entries.iter().filter_map(|stored| match read(id, stored) {
+        Ok(Entry::Prompt {
+            message: Some(message),
+            ..
+        }) => Some(message.text()),
+        Ok(Entry::Said { messages, .. }) => messages.first().map(outlast_dialect::Message::text),
+        _ => None,
+    });
+    one_line(&said.next().unwrap_or_default())
+}
+
+/// A text from outside as a title.
+fn one_line(title: &str) -> String {
+    let start = text::bounded(title, 4 * LONGEST_TITLE);
+    let words = text::plain(&start);
+    let words: Vec<&str> = words.split_whitespace().collect();
+    text::bounded(&words.join(" "), LONGEST_TITLE).into_owned()
+}

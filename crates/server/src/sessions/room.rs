@@ -1,0 +1,257 @@
+//! A room: a session, those who watch it, and whoever leads it while something is to be done.
+
+use super::record::Record;
+use super::view::{QueueMode, State};
+use super::{SessionRow, lead::Lead};
+use crate::host::{Card, House, Wishes};
+use crate::native::Stale;
+use outlast_agent::Session;
+use outlast_engine::CancellationToken;
+use outlast_kernel::Timestamp;
+use outlast_kernel::event::Event;
+use serde_json::Value;
+use std::fmt;
+use std::str::FromStr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tokio::sync::watch;
+use tokio::time::Instant;
+use tokio_util::task::TaskTracker;
+
+/// A session in a server.
+pub struct Room {
+    id: String,
+    /// Distinguishes the numbers of this room from those of earlier ones.
+    log: u32,
+    pub(super) house: Arc<dyn House>,
+    pub(super) tasks: TaskTracker,
+    pub(super) stop: CancellationToken,
+    record: Mutex<Record>,
+    /// The number of the last event.
+    news: watch::Sender<u64>,
+    pub(super) lead: Mutex<Option<Lead>>,
+    /// One at a time opens or closes the session.
+    pub(super) door: tokio::sync::Mutex<()>,
+    is_new: AtomicBool,
+    created: Timestamp,
+    pub(super) wanted: Mutex<Wanted>,
+    used: Mutex<Instant>,
+}
+
+/// What was asked for, and what is known of a session that is not open.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Wanted {
+    pub(super) wishes: Wishes,
+    pub(super) switches: Switches,
+    pub(super) card: Option<Card>,
+}
+
+/// What can be switched while a session is open; the room keeps it when it is not.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Switches {
+    pub(super) auto_retry: Option<bool>,
+    pub(super) auto_compaction: Option<bool>,
+    pub(super) steering_mode: Option<QueueMode>,
+    pub(super) follow_up_mode: Option<QueueMode>,
+}
+
+/// How a session is to be led; what is not said stays as it is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Settings {
+    /// What it is about.
+    pub title: Option<String>,
+    /// Who answers, and which model is asked.
+    pub model: Option<(String, String)>,
+    /// The retry policy.
+    pub policy: Option<String>,
+    /// Whether failures are retried.
+    pub auto_retry: Option<bool>,
+    /// Whether the conversation is made smaller by itself.
+    pub auto_compaction: Option<bool>,
+    /// How many messages that wait are said at once, of those for the turn that runs.
+    pub steering_mode: Option<QueueMode>,
+    /// The same for those that follow.
+    pub follow_up_mode: Option<QueueMode>,
+}
+
+/// Something to be said to the model.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Said {
+    /// The text.
+    pub text: String,
+    /// Pictures, as the protocol of `rpc` has them.
+    pub images: Vec<Value>,
+}
+
+/// When something is said while a turn runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Deliver {
+    /// With the next call of that turn.
+    Steer,
+    /// After it.
+    FollowUp,
+}
+
+/// How far somebody has come in a room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// Which numbers are meant.
+    pub log: u32,
+    /// The number of the last event that was heard.
+    pub seq: u64,
+}
+
+/// A place that cannot be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a place is what a snapshot or an event came with, such as `1f2e3d4c-17`")]
+pub struct PlaceError;
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:08x}-{}", self.log, self.seq)
+    }
+}
+
+impl FromStr for Place {
+    type Err = PlaceError;
+
+    fn from_str(text: &str) -> Result<Self, PlaceError> {
+        let (log, seq) = text.split_once('-').ok_or(PlaceError)?;
+        let log = u32::from_str_radix(log, 16).map_err(|_| PlaceError)?;
+        let seq = seq.parse().map_err(|_| PlaceError)?;
+        Ok(Self { log, seq })
+    }
+}
+
+/// What comes after a place.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Heard {
+    /// These events, perhaps none.
+    Events(Vec<Event>),
+    /// They are not known any more: take a snapshot.
+    Stale,
+}
+
+impl Room {
+    pub(super) fn new(
+        id: String,
+        new: Option<Wishes>,
+        (house, tasks): (Arc<dyn House>, TaskTracker),
+        stop: CancellationToken,
+    ) -> Self {
+        Self {
+            id,
+            log: fastrand::u32(..),
+            created: house.clock().now(),
+            house,
+            tasks,
+            stop,
+            record: Mutex::default(),
+            news: watch::Sender::new(0),
+            lead: Mutex::default(),
+            door: tokio::sync::Mutex::default(),
+            is_new: AtomicBool::new(new.is_some()),
+            wanted: Mutex::new(Wanted {
+                wishes: new.unwrap_or_default(),
+                ..Wanted::default()
+            }),
+            used: Mutex::new(Instant::now()),
+        }
+    }
+
+    /// The session's id.
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// Whether nothing was said in it yet.
+    pub fn is_new(&self) -> bool {
+        self.is_new.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn know(&self, card: Card) {
+        lock(&self.wanted).card = Some(card);
+    }
+
+    pub(super) fn new_row(&self) -> SessionRow {
+        let wishes = lock(&self.wanted).wishes.clone();
+        let folder = wishes.folder.unwrap_or_else(|| self.house.folder());
+        SessionRow {
+            id: self.id.clone(),
+            title: wishes.title.unwrap_or_default(),
+            directory: folder.to_string_lossy().into_owned(),
+            created: self.created,
+            changed: self.created,
+            turns: 0,
+            state: State::New,
+        }
+    }
+
+    // --- Watching ---
+
+    /// The place that everything up to now leads to.
+    pub fn place(&self) -> Place {
+        self.at(self.record().newest())
+    }
+
+    pub(super) const fn at(&self, seq: u64) -> Place {
+        Place { log: self.log, seq }
+    }
+
+    /// The place of an event of this room.
+    pub const fn place_of(&self, event: &Event) -> Place {
+        self.at(event.seq)
+    }
+
+    /// What has come after a place.
+    pub fn since(&self, place: Place) -> Heard {
+        if place.log != self.log {
+            return Heard::Stale;
+        }
+        match self.record().since(place.seq) {
+            Ok(events) => Heard::Events(events),
+            Err(Stale { .. }) => Heard::Stale,
+        }
+    }
+
+    /// Wakes whenever something happens; its value is the number of the last event.
+    pub fn news(&self) -> watch::Receiver<u64> {
+        self.news.subscribe()
+    }
+
+    pub(super) fn record(&self) -> MutexGuard<'_, Record> {
+        lock(&self.record)
+    }
+
+    /// Takes note of what happens in the session.
+    pub(super) fn hear(&self, event: &Event, session: &Session) {
+        self.touch();
+        let turns = session.turn_count();
+        let newest = {
+            let mut record = self.record();
+            record.hear(event, turns);
+            record.newest()
+        };
+        if matches!(event.body, outlast_kernel::event::Body::Input { .. }) {
+            self.is_new.store(false, Ordering::Relaxed);
+        }
+        self.news.send_replace(newest);
+    }
+
+    /// Wakes those who watch although nothing was said: what they know may have changed.
+    pub(super) fn stir(&self) {
+        self.news.send_modify(|_| {});
+    }
+
+    pub(super) fn touch(&self) {
+        *lock(&self.used) = Instant::now();
+    }
+
+    pub(super) fn idle_since(&self) -> Instant {
+        *lock(&self.used)
+    }
+}
+
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,228 @@
+//! The turn stream: what clients of a turn are told, in names of their own. A thin translation of native events.
+//!
+//! Invariants: `provider-retry` is said once for each retry, before its wait, and counts from 0; a client that knows
+//! only this vocabulary never has to take anything back, unless the session was told to retract.
+//! Not here: what happens that this vocabulary has no word for (gates, other models, compaction); the native dialect has.
+
+use outlast_kernel::event::{Body, Event, Seal, StopReason, Usage};
+use outlast_kernel::verdict::{Cause, Class};
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::Value;
+
+/// One thing that happened, and in which turn.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct TurnEvent {
+    /// What happened.
+    #[serde(flatten)]
+    pub what: What,
+    /// The session.
+    pub conversation_id: String,
+    /// The turn.
+    pub turn_id: String,
+}
+
+/// What happened.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[serde(
+    tag = "type",
+    rename_all = "kebab-case",
+    rename_all_fields = "camelCase"
+)]
+pub enum What {
+    /// A turn begins.
+    Start {
+        /// Who is called, where that is known.
+        #[serde(skip_serializing_if = "String::is_empty")]
+        provider: String,
+        /// What is asked for, where that is known.
+        #[serde(skip_serializing_if = "String::is_empty")]
+        model: String,
+    },
+    /// What the user said.
+    Input {
+        /// The text.
+        text: String,
+    },
+    /// A piece of the answer.
+    TextDelta {
+        /// The piece.
+        delta: String,
+    },
+    /// A piece of the model's reasoning.
+    ReasoningDelta {
+        /// The piece.
+        delta: String,
+    },
+    /// The model wants a tool to run.
+    ToolCall {
+        /// The call's id.
+        tool_call_id: String,
+        /// The tool's name.
+        tool_name: String,
+        /// The arguments; as text when they are no JSON.
+        input: Value,
+    },
+    /// What came of a tool call.
+    ToolResult {
+        /// The call's id.
+        tool_call_id: String,
+        /// What the tool said.
+        output: String,
+        /// Whether it failed, or was not run.
+        is_error: bool,
+    },
+    /// What the call has used so far.
+    Usage(Used),
+    /// One call of the turn ended well.
+    StepComplete {
+        /// The model that answered.
+        model: String,
+        /// Why it stopped.
+        finish_reason: StopReason,
+    },
+    /// A retry will happen. It is transient: no part of the conversation.
+    ProviderRetry {
+        /// Its number, from 0.
+        attempt: u32,
+        /// The wait until then, in milliseconds.
+        delay_ms: u64,
+        /// The provider's message.
+        message: String,
+        /// The HTTP status or the provider's code.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        code: Option<String>,
+    },
+    /// What that attempt said does not count. Only in sessions that were told to retract.
+    Retracted {
+        /// Its number within the turn, from 1.
+        attempt: u32,
+    },
+    /// The turn's error, said once.
+    Error {
+        /// The provider's message.
+        message: String,
+        /// The HTTP status or the provider's code.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        code: Option<String>,
+        /// What may be done about it.
+        class: Class,
+        /// What went wrong.
+        cause: Cause,
+        /// Why nothing more was tried.
+        reason: String,
+    },
+    /// The turn's answer is complete.
+    Done {
+        /// Why the model stopped.
+        finish_reason: StopReason,
+    },
+    /// The turn is over; nothing follows.
+    Sealed {
+        /// How it ended.
+        status: Seal,
+    },
+}
+
+/// Tokens used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Used {
+    /// Read, those from the cache not counted.
+    pub input_tokens: u64,
+    /// Written.
+    pub output_tokens: u64,
+    /// Read from the cache.
+    pub cache_read_tokens: u64,
+    /// Written to the cache.
+    pub cache_write_tokens: u64,
+}
+
+impl TurnEvent {
+    /// What this vocabulary says of an event, if anything.
+    pub fn of(event: &Event) -> Option<Self> {
+        Some(Self {
+            what: What::of(&event.body)?,
+            conversation_id: event.session_id.clone(),
+            turn_id: event.turn_id.clone(),
+        })
+    }
+}
+
+impl What {
+    fn of(body: &Body) -> Option<Self> {
+        Some(match body.clone() {
+            Body::Start { provider, model } => Self::Start { provider, model },
+            Body::Input { text } => Self::Input { text },
+            Body::TextDelta { text: delta } => Self::TextDelta { delta },
+            Body::ReasoningDelta { text: delta } => Self::ReasoningDelta { delta },
+            Body::ToolCall(call) => Self::ToolCall {
+                tool_call_id: call.id,
+                tool_name: call.name,
+                input: serde_json::from_str(&call.arguments)
+                    .unwrap_or(Value::String(call.arguments)),
+            },
+            Body::ToolResult {
+                id,
+                output,
+                is_error,
+            } => Self::ToolResult {
+                tool_call_id: id,
+                output,
+                is_error,
+            },
+            Body::Usage(usage) => Self::Usage(usage.into()),
+            Body::StepComplete { model, stop_reason } => Self::StepComplete {
+                model,
+                finish_reason: stop_reason,
+            },
+            Body::RetryScheduled {
+                attempt,
+                delay_ms,
+                message,
+                code,
+                ..
+            } => Self::ProviderRetry {
+                attempt: attempt.saturating_sub(1),
+                delay_ms,
+                message,
+                code,
+            },
+            Body::Retracted { attempt } => Self::Retracted { attempt },
+            Body::Error {
+                class,
+                cause,
+                message,
+                code,
+                reason,
+            } => Self::Error {
+                message,
+                code,
+                class,
+                cause,
+                reason,
+            },
+            Body::Done { stop_reason } => Self::Done {
+                finish_reason: stop_reason,
+            },
+            Body::Sealed { status } => Self::Sealed { status },
+            _ => return None,
+        })
+    }
+}
+
+impl From<Usage> for Used {
+    fn from(usage: Usage) -> Self {
+        Self {
+            input_tokens: usage.input,
+            output_tokens: usage.output,
+            cache_read_tokens: usage.cache_read,
+            cache_write_tokens: usage.cache_write,
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "turn_stream_tests.rs"]
+mod tests;
