@@ -32,6 +32,7 @@ mod route;
 mod shared;
 mod socket;
 mod spool;
+pub mod traffic;
 mod upstreams;
 mod waiting;
 
@@ -53,6 +54,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use tokio::net::TcpListener;
 use tokio::sync::{Notify, watch};
+use traffic::Traffic;
 
 /// What a gateway is made of.
 pub struct Setup {
@@ -119,6 +121,7 @@ impl Gateway {
             desk: Desk::new(setup.knowledge, Arc::clone(&clock)),
             holds: Holds::open(setup.holds_file, Arc::clone(&clock), setup.notices).await,
             metrics: Metrics::new(&client_names),
+            traffic: Traffic::new(clock.now()),
             log: setup.log,
             guard: Guard {
                 names: setup.names,

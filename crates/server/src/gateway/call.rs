@@ -16,6 +16,7 @@ use super::metrics::Counted;
 use super::reply::Reply;
 use super::shared::Shared;
 use super::socket::Socket;
+use super::traffic::{Begun, Ticket};
 use super::upstreams::Upstreams;
 use super::waiting::Admitted;
 use outlast_engine::accounts::Chosen;
@@ -33,6 +34,8 @@ use std::time::Duration;
 /// A request that is being answered.
 pub(super) struct Call {
     pub(super) shared: Arc<Shared>,
+    /// By which it is known to those who watch.
+    ticket: Ticket,
     pub(super) upstreams: Arc<Upstreams>,
     pub(super) asked: Asked,
     pub(super) reply: Reply,
@@ -108,8 +111,17 @@ impl Call {
         };
         let mut state = State::new(rules, Prompt::new(Limits::default()));
         step(&mut state, Event::Started);
+        let ticket = shared.traffic.begun(&Begun {
+            id: &asked.id,
+            at: asked.begun,
+            client: asked.profile.name,
+            dialect: asked.asks_a_model().then(|| asked.dialect()),
+            model: &asked.model,
+            path: asked.path(),
+        });
         Box::new(Self {
             shared,
+            ticket,
             upstreams,
             asked,
             reply,
@@ -176,14 +188,14 @@ impl Call {
     /// Makes one attempt while the client is kept.
     async fn attempt(&mut self) -> Result<Result<Answer, Box<Failed>>, End> {
         self.trouble.attempts += 1;
+        let shared = Arc::clone(&self.shared);
+        let traffic = &shared.traffic;
+        traffic.tried(self.ticket, self.trouble.attempts, shared.now());
         let dialect = Some(self.asked.dialect());
         if self.trouble.attempts > 1 {
-            self.shared.metrics.retry(dialect);
+            shared.metrics.retry(dialect);
         }
-        self.shared
-            .metrics
-            .sent_upstream(self.asked.body.len() as u64);
-        let shared = Arc::clone(&self.shared);
+        shared.metrics.sent_upstream(self.asked.body.len() as u64);
         let upstreams = Arc::clone(&self.upstreams);
         let attempt = Attempt {
             asked: &self.asked,
@@ -249,8 +261,10 @@ pub(super) fn happened<'a>(
 
 impl Call {
     pub(super) fn say(&self, what: What<'_>) {
+        let at = self.shared.now();
+        self.shared.traffic.note(self.ticket, at, &what);
         self.shared.log.say(&Said {
-            at: self.shared.now(),
+            at,
             request: Some(&self.asked.id),
             what,
         });

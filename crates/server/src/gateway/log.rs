@@ -12,6 +12,7 @@ use outlast_dialect::Dialect;
 use outlast_kernel::Timestamp;
 use outlast_kernel::text;
 use outlast_kernel::verdict::Cause;
+use schemars::JsonSchema;
 use serde::{Serialize, Serializer};
 use std::borrow::Cow;
 use std::net::SocketAddr;
@@ -209,7 +210,7 @@ pub struct Record<'a> {
 }
 
 /// How a request ended that was taken.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
     /// With the provider's answer.

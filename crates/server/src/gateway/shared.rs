@@ -5,6 +5,7 @@ use super::holds::Holds;
 use super::log::Sink;
 use super::metrics::Metrics;
 use super::spool::Spool;
+use super::traffic::Traffic;
 use super::upstreams::Upstreams;
 use crate::guard::{ClientKeys, Names, Reach, Token};
 use outlast_engine::desk::Desk;
@@ -66,6 +67,7 @@ pub(super) struct Shared {
     pub(super) desk: Desk,
     pub(super) holds: Holds,
     pub(super) metrics: Metrics,
+    pub(super) traffic: Traffic,
     pub(super) log: Arc<dyn Sink>,
     pub(super) guard: Guard,
     pub(super) limits: Limits,

@@ -5,10 +5,12 @@
 use crate::gateway::metrics::Counters;
 use outlast_kernel::Timestamp;
 use outlast_kernel::verdict::Cause;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Everything that `status` shows.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "GatewayStatus")]
 pub struct Status {
     /// Which program.
     pub version: String,
@@ -26,7 +28,7 @@ pub struct Status {
 }
 
 /// The gateway itself.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct About {
     /// What time it is there, so that whoever reads can count down.
     pub now: Timestamp,
@@ -41,7 +43,7 @@ pub struct About {
 }
 
 /// Where requests of a dialect go.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Upstream {
     /// The name of the dialect.
     pub dialect: String,
@@ -54,7 +56,7 @@ pub struct Upstream {
 }
 
 /// An account.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Account {
     /// Its name.
     pub name: String,
@@ -74,7 +76,7 @@ pub struct Account {
 }
 
 /// Whether an account may be used.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum AccountState {
     /// Nothing is known against it.
@@ -84,7 +86,7 @@ pub enum AccountState {
 }
 
 /// A gate that is not closed.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Gate {
     /// What it is before: a provider, an account and a model.
     pub name: String,
@@ -99,7 +101,7 @@ pub struct Gate {
 }
 
 /// A request that waits.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Waiting {
     /// Its id, by which it can be retried or cancelled.
     pub id: String,
