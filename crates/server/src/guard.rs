@@ -9,8 +9,9 @@ mod secret;
 
 pub use secret::{ClientKeys, Token, TokenError};
 
+use crate::problem::Problem;
 use http::header::{HOST, HeaderName, ORIGIN};
-use http::{HeaderMap, HeaderValue, Uri};
+use http::{HeaderMap, HeaderValue, StatusCode, Uri};
 use outlast_kernel::text;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -124,11 +125,11 @@ pub enum Refused {
 
 impl Refused {
     /// The status that says so.
-    pub fn status(&self) -> u16 {
+    pub fn status(&self) -> StatusCode {
         match self {
-            Self::NoHost => 400,
-            Self::Host { .. } | Self::Origin { .. } | Self::CrossSite => 403,
-            Self::Token | Self::ClientKey => 401,
+            Self::NoHost => StatusCode::BAD_REQUEST,
+            Self::Host { .. } | Self::Origin { .. } | Self::CrossSite => StatusCode::FORBIDDEN,
+            Self::Token | Self::ClientKey => StatusCode::UNAUTHORIZED,
         }
     }
 
@@ -143,16 +144,11 @@ impl Refused {
             Self::ClientKey => "client_key_required",
         }
     }
+}
 
-    /// What `WWW-Authenticate` says, which a 401 must have.
-    pub fn challenge(&self) -> Option<HeaderValue> {
-        let bearer = HeaderValue::from_static("Bearer realm=\"outlast\"");
-        (self.status() == 401).then_some(bearer)
-    }
-
-    /// The body of the refusal, in JSON.
-    pub fn body(&self) -> String {
-        problem(self.kind(), &self.to_string())
+impl From<&Refused> for Problem {
+    fn from(refused: &Refused) -> Self {
+        Self::new(refused.status(), refused.kind(), refused.to_string())
     }
 }
 
@@ -160,6 +156,13 @@ impl Refused {
 pub fn problem(kind: &str, message: &str) -> String {
     let error = serde_json::json!({ "type": kind, "code": kind, "message": message });
     serde_json::json!({ "type": "error", "error": error }).to_string()
+}
+
+/// Whether a person goes to a page, by a link or by typing its address: what comes is shown by itself, and no page of
+/// somebody else's can read it, put it into a frame or reach into its window.
+pub fn is_navigation(headers: &HeaderMap) -> bool {
+    let is = |name: &str, expected: &str| headers.get(name).is_some_and(|said| said == expected);
+    is("sec-fetch-mode", "navigate") && is("sec-fetch-dest", "document")
 }
 
 /// Checks that a request is meant for us, and that no page of somebody else's has sent it.

@@ -11,6 +11,7 @@ pub mod outbox;
 pub mod page;
 pub mod pi_rpc;
 pub mod policies;
+pub mod problem;
 pub mod replay;
 pub mod rpc;
 pub mod schema;

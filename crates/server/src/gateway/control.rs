@@ -1,37 +1,37 @@
 //! What a person, or a program that watches, may ask of a gateway that runs.
 //!
 //! Pure but for what [`Inspect`] does: a request goes in, an answer comes out. Invariant: nothing is shown and nothing
-//! is done without the token, but for whether the gateway is well, and its numbers where only this machine can ask.
+//! is done without the token, but for whether the gateway is well, the files of the page, which hold no data, and the
+//! numbers where only this machine can ask.
 //! Not here: the check of Host and Origin, which comes before (see `guard`), and sockets.
 
+pub mod api;
 mod status;
+mod steer;
 
 pub use status::{About, Account, AccountState, Gate, Status, Upstream, Waiting};
 
 use super::metrics::{self, Metrics};
 use crate::guard::{self, Reach, Refused, Token};
+use super::traffic::Traffic;
+use crate::page;
+use crate::problem::Problem;
+use bytes::Bytes;
 use http::request::Parts;
-use http::{HeaderMap, HeaderValue, Method, header};
-use serde::Deserialize;
+use http::{HeaderValue, Method, StatusCode, header};
+use serde::Serialize;
 use serde_json::json;
+use std::net::SocketAddr;
 
 /// Where everything of our own is but `/metrics` and `/healthz`.
 const ROOT: &str = "/_outlast";
+/// Where the page is: its files are named from there.
+const PAGE: &str = "/_outlast/";
 /// The most that is read of a body, in bytes.
 pub const BODY_LIMIT: usize = 16 * 1024;
 
 /// What is answered.
-#[derive(Clone, Debug)]
-pub struct Response {
-    /// The status.
-    pub status: u16,
-    /// What the body is.
-    pub content_type: &'static str,
-    /// Headers beside the content type.
-    pub headers: HeaderMap,
-    /// The body.
-    pub body: String,
-}
+pub type Response = http::Response<Bytes>;
 
 /// What the gateway knows and can do; asked in the course of an answer, so it must not take long.
 pub trait Inspect {
@@ -41,8 +41,14 @@ pub trait Inspect {
     /// Who can come at all.
     fn reach(&self) -> Reach;
 
+    /// Where it listens.
+    fn address(&self) -> SocketAddr;
+
     /// The numbers.
     fn metrics(&self) -> &Metrics;
+
+    /// The last requests.
+    fn traffic(&self) -> &Traffic;
 
     /// The gateway itself.
     fn about(&self) -> About;
@@ -73,33 +79,70 @@ pub fn is_ours(path: &str) -> bool {
     below || matches!(path, "/metrics" | "/healthz")
 }
 
-/// Answers a request for one of our own paths.
+/// Whether a request is for the page itself, which shows nothing until it is given the token.
+pub fn is_page(asked: &Parts) -> bool {
+    let is_read = matches!(asked.method, Method::GET | Method::HEAD);
+    is_read && matches!(asked.uri.path(), ROOT | PAGE)
+}
+
+/// Answers a request for one of our own paths. The body is there for HEAD, too: whoever writes it knows which.
 pub fn answer(gateway: &dyn Inspect, asked: &Parts, body: &[u8]) -> Response {
-    let Some(endpoint) = Endpoint::at(asked.uri.path()) else {
-        let message = format!("there is nothing here; see {ROOT}/status");
-        return Response::problem(404, "not_found", &message);
+    let path = asked.uri.path();
+    let answered = if let Some(rest) = path.strip_prefix(api::ROOT) {
+        api::answer(gateway, (asked, rest), body)
+    } else if let Some(endpoint) = Endpoint::at(path) {
+        endpoint.answer(gateway, asked, body)
+    } else {
+        page(asked)
     };
-    if !endpoint.takes(&asked.method) {
-        return endpoint.not_by_that_method();
+    answered.unwrap_or_else(|problem| refusal(path, &problem))
+}
+
+/// How somebody who asked for that path is told what is wrong: the page reads problems, all others what clients of
+/// providers read.
+pub fn refusal(path: &str, problem: &Problem) -> Response {
+    if path.starts_with(api::ROOT) {
+        return problem.response();
     }
-    let is_known = |token: &Token| token.is_in(&asked.headers);
-    if endpoint.needs_token(gateway.reach()) && !gateway.token().is_some_and(is_known) {
-        return Response::refused(&Refused::Token);
-    }
-    if body.len() > BODY_LIMIT {
-        return Response::problem(
-            413,
-            "request_too_large",
-            "this takes little more than an id",
-        );
-    }
-    let answered = endpoint.answer(body, gateway);
-    let mut response = answered.unwrap_or_else(|problem| *problem);
-    if asked.method == Method::HEAD {
-        response.body.clear();
-    }
+    let body = guard::problem(problem.code, &problem.detail);
+    let mut response = made(problem.status, "application/json", body);
+    problem.add_headers(response.headers_mut());
     response
 }
+
+// --- what is asked first ---
+
+/// The methods of what only shows something, and of what does something.
+const SHOWS: &str = "GET, HEAD";
+const DOES: &str = "POST";
+
+fn check_method(asked: &Parts, allowed: &'static str) -> Result<(), Problem> {
+    if allowed.split(", ").any(|method| asked.method == method) {
+        return Ok(());
+    }
+    let message = format!("this is asked for by {allowed}");
+    let status = StatusCode::METHOD_NOT_ALLOWED;
+    Err(Problem::new(status, "method_not_allowed", message).allowing(allowed))
+}
+
+fn check_token(gateway: &dyn Inspect, asked: &Parts) -> Result<(), Problem> {
+    let is_known = |token: &Token| token.is_in(&asked.headers);
+    match gateway.token().is_some_and(is_known) {
+        true => Ok(()),
+        false => Err(Problem::from(&Refused::Token)),
+    }
+}
+
+fn check_body(body: &[u8]) -> Result<(), Problem> {
+    if body.len() <= BODY_LIMIT {
+        return Ok(());
+    }
+    let message = "this takes little more than an id";
+    let status = StatusCode::PAYLOAD_TOO_LARGE;
+    Err(Problem::new(status, "request_too_large", message))
+}
+
+// --- the endpoints of commands and scrapers ---
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Endpoint {
@@ -127,28 +170,11 @@ impl Endpoint {
         })
     }
 
-    fn only_reads(self) -> bool {
-        matches!(self, Self::Health | Self::Metrics | Self::Status)
-    }
-
-    fn takes(self, method: &Method) -> bool {
-        if self.only_reads() {
-            return method == Method::GET || method == Method::HEAD;
+    fn allowed(self) -> &'static str {
+        match self {
+            Self::Health | Self::Metrics | Self::Status => SHOWS,
+            Self::RetryNow | Self::Cancel | Self::Reload => DOES,
         }
-        method == Method::POST
-    }
-
-    fn not_by_that_method(self) -> Response {
-        let allowed = if self.only_reads() {
-            "GET, HEAD"
-        } else {
-            "POST"
-        };
-        let message = format!("this is asked for by {allowed}");
-        let mut reply = Response::problem(405, "method_not_allowed", &message);
-        let allowed = HeaderValue::from_static(allowed);
-        reply.headers.insert(header::ALLOW, allowed);
-        reply
     }
 
     fn needs_token(self, reach: Reach) -> bool {
@@ -159,66 +185,61 @@ impl Endpoint {
         }
     }
 
-    fn answer(self, body: &[u8], gateway: &dyn Inspect) -> Result<Response, Box<Response>> {
+    fn answer(self, gateway: &dyn Inspect, asked: &Parts, body: &[u8]) -> Answered {
+        check_method(asked, self.allowed())?;
+        if self.needs_token(gateway.reach()) {
+            check_token(gateway, asked)?;
+        }
+        check_body(body)?;
         match self {
-            Self::Health => Ok(health(gateway)),
+            Self::Health => health(gateway),
             Self::Metrics => Ok(numbers(gateway)),
-            Self::Status => show(gateway),
-            Self::RetryNow => retry_now(body, gateway),
-            Self::Cancel => cancel(body, gateway),
-            Self::Reload => reload(gateway),
+            Self::Status => json(&status(gateway)),
+            Self::RetryNow => json(&steer::retry_now(body, gateway)?),
+            Self::Cancel => json(&steer::cancel(body, gateway)?),
+            Self::Reload => json(&steer::reload(gateway)?),
         }
-    }
-}
-
-impl Response {
-    fn new(status: u16, content_type: &'static str, body: String) -> Self {
-        let no_store = HeaderValue::from_static("no-store");
-        Self {
-            status,
-            content_type,
-            headers: HeaderMap::from_iter([(header::CACHE_CONTROL, no_store)]),
-            body,
-        }
-    }
-
-    fn json(status: u16, body: &serde_json::Value) -> Self {
-        Self::new(status, "application/json", body.to_string())
-    }
-
-    /// A refusal or a mistake of whoever asks.
-    pub fn problem(status: u16, kind: &str, message: &str) -> Self {
-        let body = guard::problem(kind, message);
-        Self::new(status, "application/json", body)
-    }
-
-    /// What somebody is told who may not ask.
-    pub fn refused(refused: &Refused) -> Self {
-        let mut reply = Self::problem(refused.status(), refused.kind(), &refused.to_string());
-        if let Some(challenge) = refused.challenge() {
-            reply.headers.insert(header::WWW_AUTHENTICATE, challenge);
-        }
-        reply
     }
 }
 
 // --- what is shown ---
+
+type Answered = Result<Response, Problem>;
+
+fn made(status: StatusCode, content_type: &'static str, body: impl Into<Bytes>) -> Response {
+    let mut response = Response::new(body.into());
+    *response.status_mut() = status;
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    response
+}
+
+fn json(what: &impl Serialize) -> Answered {
+    let body = serde_json::to_string(what).map_err(|error| {
+        let status = StatusCode::INTERNAL_SERVER_ERROR;
+        Problem::new(status, "internal", error.to_string())
+    })?;
+    Ok(made(StatusCode::OK, "application/json", body))
+}
 
 fn version() -> String {
     env!("CARGO_PKG_VERSION").to_owned()
 }
 
 /// Whoever spreads requests over several gateways sends no more to one that is about to end.
-fn health(gateway: &dyn Inspect) -> Response {
+fn health(gateway: &dyn Inspect) -> Answered {
     let about = gateway.about();
     let (status, word) = if about.draining {
-        (503, "draining")
+        (StatusCode::SERVICE_UNAVAILABLE, "draining")
     } else {
-        (200, "ok")
+        (StatusCode::OK, "ok")
     };
     let since = about.listening_since;
-    let body = json!({ "status": word, "version": version(), "listening_since": since });
-    Response::json(status, &body)
+    let mut response =
+        json(&json!({ "status": word, "version": version(), "listening_since": since }))?;
+    *response.status_mut() = status;
+    Ok(response)
 }
 
 fn numbers(gateway: &dyn Inspect) -> Response {
@@ -226,72 +247,38 @@ fn numbers(gateway: &dyn Inspect) -> Response {
     let is_blocked = |account: &&Account| account.state == AccountState::Blocked;
     let blocked = accounts.iter().filter(is_blocked).count();
     gateway.metrics().accounts_blocked(blocked);
-    Response::new(200, metrics::CONTENT_TYPE, gateway.metrics().text())
+    let text = gateway.metrics().text();
+    made(StatusCode::OK, metrics::CONTENT_TYPE, text)
 }
 
-fn show(gateway: &dyn Inspect) -> Result<Response, Box<Response>> {
-    let status = Status {
+fn status(gateway: &dyn Inspect) -> Status {
+    Status {
         version: version(),
         about: gateway.about(),
         accounts: gateway.accounts(),
         gates: gateway.gates(),
         waiting: gateway.waiting(),
         counters: gateway.metrics().counters(),
-    };
-    let body = serde_json::to_string(&status)
-        .map_err(|error| Box::new(Response::problem(500, "internal", &error.to_string())))?;
-    Ok(Response::new(200, "application/json", body))
-}
-
-// --- what is done ---
-
-/// Which request is meant. A word that is not known could have been meant to say so, and is refused.
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Meant {
-    id: Option<String>,
-}
-
-fn meant(body: &[u8]) -> Result<Option<String>, Box<Response>> {
-    if body.trim_ascii().is_empty() {
-        return Ok(None);
     }
-    let read = serde_json::from_slice::<Meant>(body);
-    read.map(|meant| meant.id).map_err(|error| {
-        let message = format!("the body is {{\"id\": \"…\"}} or empty: {error}");
-        Box::new(Response::problem(400, "invalid_request", &message))
-    })
 }
 
-fn no_such_request() -> Response {
-    let message = "no request of that id waits";
-    Response::problem(404, "no_such_request", message)
-}
-
-fn retry_now(body: &[u8], gateway: &dyn Inspect) -> Result<Response, Box<Response>> {
-    let id = meant(body)?;
-    let retried = gateway.retry_now(id.as_deref());
-    if id.is_some() && retried == 0 {
-        return Err(Box::new(no_such_request()));
+/// A file of the page. From its folder's name without a slash, files would be looked for in the wrong place.
+fn page(asked: &Parts) -> Answered {
+    let path = asked.uri.path();
+    let file = path.strip_prefix(PAGE).and_then(page::file);
+    if file.is_none() && path != ROOT {
+        let message = format!("there is nothing here; the page is at {PAGE}");
+        return Err(Problem::new(StatusCode::NOT_FOUND, "not_found", message));
     }
-    Ok(Response::json(200, &json!({ "retried": retried })))
-}
-
-fn cancel(body: &[u8], gateway: &dyn Inspect) -> Result<Response, Box<Response>> {
-    let Some(id) = meant(body)? else {
-        let message = "which one is to be cancelled: {\"id\": \"…\"}";
-        return Err(Box::new(Response::problem(400, "invalid_request", message)));
-    };
-    if !gateway.cancel(&id) {
-        return Err(Box::new(no_such_request()));
+    check_method(asked, SHOWS)?;
+    if let Some(file) = file {
+        return Ok(file.response(&asked.headers));
     }
-    Ok(Response::json(200, &json!({ "cancelled": id })))
-}
-
-fn reload(gateway: &dyn Inspect) -> Result<Response, Box<Response>> {
-    let wrong = |message: String| Box::new(Response::problem(422, "settings", &message));
-    gateway.reload().map_err(wrong)?;
-    Ok(Response::json(200, &json!({ "reloaded": true })))
+    let mut moved = Response::new(Bytes::new());
+    *moved.status_mut() = StatusCode::TEMPORARY_REDIRECT;
+    let place = HeaderValue::from_static(PAGE);
+    moved.headers_mut().insert(header::LOCATION, place);
+    Ok(moved)
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! Tests of what is shown and done, and for whom.
 
 use super::*;
+use http::HeaderMap;
 use outlast_kernel::Timestamp;
 use outlast_kernel::verdict::Cause;
 use serde_json::Value;
@@ -8,13 +9,23 @@ use std::cell::{Cell, RefCell};
 
 const WAITS: &str = "r-1";
 
-struct Pretended {
+/// A gateway that is not one.
+pub(super) struct Pretended {
     token: Token,
     metrics: Metrics,
+    pub(super) traffic: Traffic,
     reach: Cell<Reach>,
     draining: Cell<bool>,
     broken: Cell<bool>,
-    done: RefCell<Vec<String>>,
+    pub(super) done: RefCell<Vec<String>>,
+}
+
+/// What it answers.
+pub(super) struct Got {
+    pub(super) status: u16,
+    pub(super) content_type: String,
+    pub(super) headers: HeaderMap,
+    pub(super) body: String,
 }
 
 impl Pretended {
@@ -23,7 +34,7 @@ impl Pretended {
     }
 }
 
-fn at(seconds: u64) -> Timestamp {
+pub(super) fn at(seconds: u64) -> Timestamp {
     Timestamp::from_millis((1_794_715_200 + seconds) * 1000)
 }
 
@@ -34,6 +45,14 @@ impl Inspect for Pretended {
 
     fn reach(&self) -> Reach {
         self.reach.get()
+    }
+
+    fn address(&self) -> SocketAddr {
+        "127.0.0.1:8080".parse().unwrap()
+    }
+
+    fn traffic(&self) -> &Traffic {
+        &self.traffic
     }
 
     fn metrics(&self) -> &Metrics {
@@ -116,11 +135,12 @@ impl Inspect for Pretended {
 }
 
 impl Pretended {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         let home = tempfile::tempdir().unwrap();
         Self {
             token: Token::kept_in(home.path()).unwrap(),
             metrics: Metrics::new(&["claude-code"]),
+            traffic: Traffic::new(at(0)),
             reach: Cell::new(Reach::Loopback),
             draining: Cell::default(),
             broken: Cell::default(),
@@ -128,7 +148,7 @@ impl Pretended {
         }
     }
 
-    fn send(&self, with_token: bool, line: &str, body: &str) -> Response {
+    pub(super) fn send(&self, with_token: bool, line: &str, body: &str) -> Got {
         let (method, path) = line.split_once(' ').unwrap();
         assert!(is_ours(path));
         let mut request = http::Request::builder().method(method).uri(path);
@@ -136,20 +156,28 @@ impl Pretended {
             request = request.header("x-outlast-token", self.token.reveal());
         }
         let (parts, ()) = request.body(()).unwrap().into_parts();
-        answer(self, &parts, body.as_bytes())
+        let (parts, body) = answer(self, &parts, body.as_bytes()).into_parts();
+        let content_type = parts.headers.get("content-type");
+        Got {
+            status: parts.status.as_u16(),
+            content_type: content_type
+                .map_or_else(String::new, |form| form.to_str().unwrap().to_owned()),
+            headers: parts.headers,
+            body: String::from_utf8(body.into()).unwrap(),
+        }
     }
 
-    fn get(&self, path: &str) -> Response {
+    pub(super) fn get(&self, path: &str) -> Got {
         self.send(true, &format!("GET {path}"), "")
     }
 
-    fn post(&self, path: &str, body: &str) -> (u16, Value) {
+    pub(super) fn post(&self, path: &str, body: &str) -> (u16, Value) {
         let reply = self.send(true, &format!("POST {path}"), body);
         (reply.status, serde_json::from_str(&reply.body).unwrap())
     }
 }
 
-fn json_of(reply: &Response) -> Value {
+fn json_of(reply: &Got) -> Value {
     assert_eq!(reply.content_type, "application/json");
     serde_json::from_str(&reply.body).unwrap()
 }
@@ -296,8 +324,9 @@ fn settings_that_are_wrong_are_named_by_a_reload() {
 fn other_paths_and_methods_are_said_to_be_wrong() {
     let bench = Pretended::new();
     for path in [
-        "/_outlast",
-        "/_outlast/",
+        "/_outlast/app.js/",
+        "/_outlast/../app.js",
+        "/_outlast/api",
         "/_outlast/status/",
         "/_outlast/healthz",
     ] {
@@ -313,6 +342,49 @@ fn other_paths_and_methods_are_said_to_be_wrong() {
     assert_eq!(reply.headers["allow"], "POST");
     let long = " ".repeat(BODY_LIMIT + 1);
     assert_eq!(bench.post("/_outlast/retry-now", &long).0, 413);
-    let head = bench.send(false, "HEAD /healthz", "");
-    assert_eq!((head.status, head.body.as_str()), (200, ""));
+    assert_eq!(bench.send(false, "HEAD /healthz", "").status, 200);
+}
+
+#[test]
+fn the_page_is_for_everybody_and_says_nothing() {
+    let bench = Pretended::new();
+    bench.reach.set(Reach::Beyond);
+    let page = bench.send(false, "GET /_outlast/", "");
+    assert_eq!(
+        (page.status, page.content_type.as_str()),
+        (200, "text/html; charset=utf-8")
+    );
+    assert!(page.headers.contains_key("content-security-policy"));
+    let script = bench.send(false, "HEAD /_outlast/app.js", "");
+    assert_eq!(
+        (script.status, script.content_type.as_str()),
+        (200, "text/javascript; charset=utf-8")
+    );
+    let moved = bench.send(false, "GET /_outlast", "");
+    assert_eq!(moved.status, 307);
+    assert_eq!(moved.headers["location"], "/_outlast/");
+    for path in ["/_outlast", "/_outlast/", "/_outlast/app.js"] {
+        let reply = bench.send(true, &format!("POST {path}"), "");
+        assert_eq!(reply.status, 405, "{path}");
+        assert_eq!(reply.headers["allow"], "GET, HEAD");
+    }
+}
+
+#[test]
+fn only_the_page_itself_is_gone_to() {
+    let is = |line: &str| {
+        let (method, path) = line.split_once(' ').unwrap();
+        let request = http::Request::builder().method(method).uri(path);
+        is_page(&request.body(()).unwrap().into_parts().0)
+    };
+    assert!(is("GET /_outlast") && is("GET /_outlast/") && is("HEAD /_outlast/?x"));
+    for line in [
+        "POST /_outlast/",
+        "GET /_outlast/app.js",
+        "GET /_outlast/api/about",
+        "GET /_outlast/status",
+        "GET /",
+    ] {
+        assert!(!is(line), "{line}");
+    }
 }

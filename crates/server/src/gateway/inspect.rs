@@ -4,7 +4,9 @@ use super::control::{About, Account, AccountState, Gate, Inspect, Upstream, Wait
 use super::metrics::Metrics;
 use super::shared::Shared;
 use crate::guard::{Reach, Token};
+use super::traffic::Traffic;
 use outlast_dialect::Dialect;
+use std::net::SocketAddr;
 
 impl Inspect for Shared {
     fn token(&self) -> Option<&Token> {
@@ -15,8 +17,16 @@ impl Inspect for Shared {
         self.guard.reach
     }
 
+    fn address(&self) -> SocketAddr {
+        self.address
+    }
+
     fn metrics(&self) -> &Metrics {
         &self.metrics
+    }
+
+    fn traffic(&self) -> &Traffic {
+        &self.traffic
     }
 
     fn about(&self) -> About {

@@ -10,8 +10,8 @@ use super::shared::Shared;
 use super::socket::Socket;
 use super::upstreams::Upstreams;
 use crate::guard::{self, Reach, Refused};
-use bytes::Bytes;
-use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
+use crate::problem::Problem;
+use http::{HeaderMap, Method, StatusCode, header};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
@@ -117,27 +117,22 @@ async fn accept(
     socket: Socket,
 ) -> Result<Box<Call>, Option<Socket>> {
     let Received { parts, body } = received;
+    let path = parts.uri.path();
     let mut reply = Reply::new(socket, &parts);
     if shared.stopping.is_cancelled() {
         reply.close_afterwards();
     }
     let body = match body {
         Ok(body) => body,
-        Err(problem) => return Err(unreadable(shared, reply, problem).await),
+        Err(problem) => {
+            reply.cut_short();
+            return Err(refuse(shared, reply, path, problem.into()).await);
+        }
     };
-    if wants_websocket(&parts.headers) {
-        let message = "this gateway speaks HTTP only; send the request as a POST";
-        return Err(refuse(shared, reply, (426, "upgrade_required"), message).await);
+    if let Err(problem) = check(&parts) {
+        return Err(refuse(shared, reply, path, problem).await);
     }
-    if parts.method == Method::CONNECT {
-        let message = "this is a gateway to providers, not a proxy; set it as the base URL";
-        return Err(refuse(shared, reply, (405, "method_not_allowed"), message).await);
-    }
-    if climbs(parts.uri.path()) {
-        let message = "a path may not climb with `..`: it would leave the provider's address";
-        return Err(refuse(shared, reply, (400, "invalid_request_error"), message).await);
-    }
-    if control::is_ours(parts.uri.path()) {
+    if control::is_ours(path) {
         let Ok(bytes) = body.bytes().await else {
             return Err(None);
         };
@@ -152,8 +147,7 @@ async fn accept(
             _ => asked,
         },
         Err(problem) => {
-            let problem = problem.to_string();
-            return Err(refuse(shared, reply, (400, "invalid_request_error"), &problem).await);
+            return Err(refuse(shared, reply, "", invalid(problem.to_string())).await);
         }
     };
     Ok(Call::new(Arc::clone(shared), upstreams, asked, reply))
@@ -162,7 +156,12 @@ async fn accept(
 impl Shared {
     /// Whether a request may ask at all.
     pub(super) fn check(&self, parts: &http::request::Parts) -> Result<(), Refused> {
-        guard::check(&parts.headers, &parts.uri, &self.guard.names)?;
+        match guard::check(&parts.headers, &parts.uri, &self.guard.names) {
+            // A link on a page of somebody else's may lead to ours.
+            Err(Refused::CrossSite)
+                if control::is_page(parts) && guard::is_navigation(&parts.headers) => {}
+            checked => checked?,
+        }
         if control::is_ours(parts.uri.path()) || !self.demands_key(&self.upstreams()) {
             return Ok(());
         }
@@ -195,75 +194,69 @@ fn wants_websocket(headers: &HeaderMap) -> bool {
     upgrade.is_some_and(|upgrade| upgrade.as_bytes().eq_ignore_ascii_case(b"websocket"))
 }
 
-async fn unreadable(shared: &Shared, mut reply: Reply, problem: Unreadable) -> Option<Socket> {
-    reply.cut_short();
-    let (status, kind, message) = match problem {
-        Unreadable::Refused(refused) => return turn_down(shared, reply, &refused).await,
-        Unreadable::TooLarge => (
-            413,
-            "request_too_large",
-            "the request is longer than gateway.max_body allows",
-        ),
-        Unreadable::TooSlow => (408, "timeout_error", "the request took too long to come"),
-        Unreadable::Broken => (
-            400,
-            "invalid_request_error",
-            "the request could not be read to its end",
-        ),
-    };
-    refuse(shared, reply, (status, kind), message).await
-}
-
-async fn turn_down(shared: &Shared, reply: Reply, refused: &Refused) -> Option<Socket> {
-    shared.note_refusal(refused.status(), refused.kind(), &refused.to_string());
-    let mut headers = json();
-    if let Some(challenge) = refused.challenge() {
-        headers.insert(header::WWW_AUTHENTICATE, challenge);
+/// What no request may ask, wherever it goes.
+fn check(parts: &http::request::Parts) -> Result<(), Problem> {
+    if wants_websocket(&parts.headers) {
+        let message = "this gateway speaks HTTP only; send the request as a POST";
+        let status = StatusCode::UPGRADE_REQUIRED;
+        return Err(Problem::new(status, "upgrade_required", message));
     }
-    let status = StatusCode::from_u16(refused.status()).unwrap_or(StatusCode::FORBIDDEN);
-    let body = Bytes::from(refused.body());
-    reply.whole(status, &headers, body).await.ok()?
+    if parts.method == Method::CONNECT {
+        let message = "this is a gateway to providers, not a proxy; set it as the base URL";
+        let status = StatusCode::METHOD_NOT_ALLOWED;
+        return Err(Problem::new(status, "method_not_allowed", message));
+    }
+    if climbs(parts.uri.path()) {
+        let message = "a path may not climb with `..`: it would leave the provider's address";
+        return Err(invalid(message));
+    }
+    Ok(())
 }
 
-async fn refuse(
-    shared: &Shared,
-    reply: Reply,
-    (status, kind): (u16, &'static str),
-    message: &str,
-) -> Option<Socket> {
-    shared.note_refusal(status, kind, message);
-    let status = StatusCode::from_u16(status).unwrap_or(StatusCode::BAD_REQUEST);
-    let body = Bytes::from(guard::problem(kind, message));
-    reply.whole(status, &json(), body).await.ok()?
+fn invalid(message: impl Into<String>) -> Problem {
+    Problem::new(StatusCode::BAD_REQUEST, "invalid_request_error", message)
+}
+
+impl From<Unreadable> for Problem {
+    fn from(unreadable: Unreadable) -> Self {
+        match unreadable {
+            Unreadable::Refused(refused) => Self::from(&refused),
+            Unreadable::TooLarge => Self::new(
+                StatusCode::PAYLOAD_TOO_LARGE,
+                "request_too_large",
+                "the request is longer than gateway.max_body allows",
+            ),
+            Unreadable::TooSlow => Self::new(
+                StatusCode::REQUEST_TIMEOUT,
+                "timeout_error",
+                "the request took too long to come",
+            ),
+            Unreadable::Broken => invalid("the request could not be read to its end"),
+        }
+    }
+}
+
+/// Says why a request for that path is not taken.
+async fn refuse(shared: &Shared, reply: Reply, path: &str, problem: Problem) -> Option<Socket> {
+    shared.note_refusal(&problem);
+    send(reply, control::refusal(path, &problem)).await
 }
 
 async fn send(reply: Reply, answered: control::Response) -> Option<Socket> {
-    let mut headers = HeaderMap::new();
-    let form = HeaderValue::from_static(answered.content_type);
-    headers.insert(header::CONTENT_TYPE, form);
-    headers.extend(answered.headers);
-    let status = StatusCode::from_u16(answered.status).unwrap_or(StatusCode::OK);
-    reply
-        .whole(status, &headers, answered.body.into())
-        .await
-        .ok()?
-}
-
-fn json() -> HeaderMap {
-    let form = HeaderValue::from_static("application/json");
-    HeaderMap::from_iter([(header::CONTENT_TYPE, form)])
+    let (parts, body) = answered.into_parts();
+    reply.whole(parts.status, &parts.headers, body).await.ok()?
 }
 
 impl Shared {
-    fn note_refusal(&self, status: u16, kind: &'static str, message: &str) {
-        self.metrics.refused(kind);
+    fn note_refusal(&self, problem: &Problem) {
+        self.metrics.refused(problem.code);
         self.log.say(&Event {
             at: self.now(),
             request: None,
             what: What::Refused {
-                status,
-                kind,
-                message,
+                status: problem.status.as_u16(),
+                kind: problem.code,
+                message: &problem.detail,
             },
         });
     }

@@ -1,0 +1,191 @@
+//! What the page asks a gateway: what it is, what came through it, what waits there, and that a wait is to end.
+//!
+//! The paths and answers are those of `outlast serve` (docs/serve.md), as far as a gateway knows of them, so that one
+//! page serves both. Invariant: nothing is shown and nothing is done without the token.
+
+use super::{
+    Account, Answered, DOES, Gate, Inspect, SHOWS, Status, check_body, check_method, check_token,
+    json, status, steer, version,
+};
+use crate::policies::{self, PolicyView};
+use crate::problem::Problem;
+use http::StatusCode;
+use http::request::Parts;
+use outlast_kernel::Timestamp;
+use schemars::JsonSchema;
+use serde::Serialize;
+
+/// What stands before the path of each endpoint.
+pub(super) const ROOT: &str = "/_outlast/api/";
+/// What the page shows of a gateway.
+const VIEWS: [&str; 3] = ["gateway", "providers", "policies"];
+
+/// The server that the page came from.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[schemars(rename = "About")]
+pub struct AboutView {
+    /// Which program.
+    pub version: String,
+    /// What time it is there.
+    pub now: Timestamp,
+    /// What the page can show.
+    pub views: Vec<&'static str>,
+}
+
+/// The gateways that are known.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct Gateways {
+    /// What time it is there.
+    pub now: Timestamp,
+    /// Each of them.
+    pub gateways: Vec<GatewayView>,
+}
+
+/// A gateway.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Gateway")]
+pub struct GatewayView {
+    /// The port that it listens on, by which it is named.
+    pub port: u16,
+    /// Where it listens.
+    pub address: String,
+    /// Everything that it shows of itself.
+    pub status: Status,
+}
+
+/// What is known of providers.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct Knowledge {
+    /// What time it is there.
+    pub now: Timestamp,
+    /// The accounts that are configured.
+    pub accounts: Vec<Account>,
+    /// The gates that are not closed.
+    pub gates: Vec<Gate>,
+}
+
+/// The retry policies.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct Policies {
+    /// Each of them.
+    pub policies: Vec<PolicyView>,
+}
+
+/// Answers a request for one of these paths.
+pub(super) fn answer(
+    gateway: &dyn Inspect,
+    (asked, path): (&Parts, &str),
+    body: &[u8],
+) -> Answered {
+    let endpoint = Endpoint::at(path)?;
+    check_method(asked, endpoint.allowed())?;
+    check_token(gateway, asked)?;
+    check_body(body)?;
+    let about = gateway.about();
+    let now = about.now;
+    match endpoint {
+        Endpoint::About => json(&AboutView {
+            version: version(),
+            now,
+            views: VIEWS.into(),
+        }),
+        Endpoint::Gateways => json(&Gateways {
+            now,
+            gateways: vec![GatewayView {
+                port: gateway.address().port(),
+                address: about.address,
+                status: status(gateway),
+            }],
+        }),
+        Endpoint::Knowledge => json(&Knowledge {
+            now,
+            accounts: gateway.accounts(),
+            gates: gateway.gates(),
+        }),
+        Endpoint::Policies => json(&Policies {
+            policies: policies::all(),
+        }),
+        Endpoint::Of(port, what) => {
+            is_meant(gateway, port)?;
+            match what {
+                What::Traffic => json(&gateway.traffic().since(after(asked)?, now)),
+                What::RetryNow => json(&steer::retry_now(body, gateway)?),
+                What::Cancel => json(&steer::cancel(body, gateway)?),
+            }
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Endpoint<'a> {
+    About,
+    Gateways,
+    Knowledge,
+    Policies,
+    /// Of the gateway on that port.
+    Of(&'a str, What),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum What {
+    Traffic,
+    RetryNow,
+    Cancel,
+}
+
+impl<'a> Endpoint<'a> {
+    fn at(path: &'a str) -> Result<Self, Problem> {
+        let parts: Vec<&str> = path.splitn(4, '/').collect();
+        Ok(match *parts {
+            ["about"] => Self::About,
+            ["gateways"] => Self::Gateways,
+            ["knowledge"] => Self::Knowledge,
+            ["policies"] => Self::Policies,
+            ["gateways", port, "traffic"] => Self::Of(port, What::Traffic),
+            ["gateways", port, "retry_now"] => Self::Of(port, What::RetryNow),
+            ["gateways", port, "cancel"] => Self::Of(port, What::Cancel),
+            _ => {
+                let detail = "there is nothing here; docs/gateway.md lists what is";
+                return Err(Problem::new(StatusCode::NOT_FOUND, "not_found", detail));
+            }
+        })
+    }
+
+    fn allowed(self) -> &'static str {
+        match self {
+            Self::Of(_, What::RetryNow | What::Cancel) => DOES,
+            _ => SHOWS,
+        }
+    }
+}
+
+/// A gateway knows of itself only.
+fn is_meant(gateway: &dyn Inspect, port: &str) -> Result<(), Problem> {
+    let own = gateway.address().port();
+    if port.parse() == Ok(own) {
+        return Ok(());
+    }
+    let detail = format!("this gateway is {own}, and knows of no other");
+    Err(Problem::new(
+        StatusCode::NOT_FOUND,
+        "no_such_gateway",
+        detail,
+    ))
+}
+
+/// The number after which changes are asked for; without one, all are.
+fn after(asked: &Parts) -> Result<u64, Problem> {
+    let pairs = asked.uri.query().unwrap_or_default().split('&');
+    let mut values = pairs.filter_map(|pair| pair.strip_prefix("after="));
+    let Some(value) = values.next() else {
+        return Ok(0);
+    };
+    value.parse().map_err(|_| {
+        let detail = "`after` is the number that an earlier answer has as `seq`";
+        Problem::new(StatusCode::BAD_REQUEST, "invalid_request", detail)
+    })
+}
+
+#[cfg(test)]
+#[path = "api_tests.rs"]
+mod tests;

@@ -1,0 +1,158 @@
+//! Tests of what the page is told, and of what it can do.
+
+use super::super::tests::{Got, Pretended, at};
+use super::super::{BODY_LIMIT, Inspect};
+use crate::gateway::traffic::Begun;
+use serde_json::{Value, json};
+
+const ALL: [&str; 7] = [
+    "GET /_outlast/api/about",
+    "GET /_outlast/api/gateways",
+    "GET /_outlast/api/knowledge",
+    "GET /_outlast/api/policies",
+    "GET /_outlast/api/gateways/8080/traffic",
+    "POST /_outlast/api/gateways/8080/retry_now",
+    "POST /_outlast/api/gateways/8080/cancel",
+];
+
+/// What is answered well.
+fn shown(bench: &Pretended, path: &str) -> Value {
+    let reply = bench.get(&format!("/_outlast/api/{path}"));
+    assert_eq!(
+        (reply.status, reply.content_type.as_str()),
+        (200, "application/json")
+    );
+    assert_eq!(reply.headers["cache-control"], "no-store");
+    serde_json::from_str(&reply.body).unwrap()
+}
+
+/// The code of a problem, and its status.
+fn problem(reply: &Got) -> (u16, String) {
+    assert_eq!(reply.content_type, "application/problem+json");
+    let body: Value = serde_json::from_str(&reply.body).unwrap();
+    assert_eq!(body["type"], "about:blank");
+    assert_eq!(body["status"], reply.status);
+    assert!(!body["title"].as_str().unwrap().is_empty());
+    assert!(!body["detail"].as_str().unwrap().is_empty());
+    (reply.status, body["code"].as_str().unwrap().to_owned())
+}
+
+#[test]
+fn nothing_is_shown_or_done_without_the_token() {
+    let bench = Pretended::new();
+    for line in ALL {
+        let reply = bench.send(false, line, "{\"id\":\"r-1\"}");
+        assert_eq!(
+            problem(&reply),
+            (401, "token_required".to_owned()),
+            "{line}"
+        );
+        assert_eq!(
+            reply.headers["www-authenticate"],
+            "Bearer realm=\"outlast\""
+        );
+        let reply = bench.send(true, line, "{\"id\":\"r-1\"}");
+        assert_eq!(reply.status, 200, "{line}");
+    }
+    assert_eq!(*bench.done.borrow(), ["retry Some(\"r-1\")", "cancel r-1"]);
+}
+
+#[test]
+fn it_says_what_can_be_shown_and_what_is_known() {
+    let bench = Pretended::new();
+    let version = env!("CARGO_PKG_VERSION");
+    let views = ["gateway", "providers", "policies"];
+    assert_eq!(
+        shown(&bench, "about"),
+        json!({ "version": version, "now": at(60), "views": views })
+    );
+    let knowledge = json!({ "now": at(60), "accounts": bench.accounts(), "gates": bench.gates() });
+    assert_eq!(shown(&bench, "knowledge"), knowledge);
+    let status: Value = serde_json::from_str(&bench.get("/_outlast/status").body).unwrap();
+    let gateway = json!({ "port": 8080, "address": "127.0.0.1:8080", "status": status });
+    let gateways = json!({ "now": at(60), "gateways": [gateway] });
+    assert_eq!(shown(&bench, "gateways"), gateways);
+    let policies = &shown(&bench, "policies")["policies"];
+    assert_eq!(policies.as_array().unwrap().len(), 7);
+    assert_eq!(policies[1]["delays_ms"], json!([1000, 2000]));
+}
+
+#[test]
+fn traffic_is_that_after_a_number() {
+    let bench = Pretended::new();
+    let begin = |id: &str| {
+        bench.traffic.begun(&Begun {
+            id,
+            at: at(1),
+            client: "codex",
+            dialect: None,
+            model: "",
+            path: "/v1/models",
+        });
+    };
+    begin("r-1");
+    let all = shown(&bench, "gateways/8080/traffic");
+    assert_eq!(
+        (&all["now"], &all["requests"][0]["id"]),
+        (&json!(at(60)), &json!("r-1"))
+    );
+    begin("r-2");
+    let later = shown(
+        &bench,
+        &format!("gateways/8080/traffic?x=1&after={}", all["seq"]),
+    );
+    assert_eq!(later["requests"].as_array().unwrap().len(), 1);
+    assert_eq!(later["requests"][0]["id"], "r-2");
+    for wrong in ["after=", "after=-1", "after=x"] {
+        let reply = bench.get(&format!("/_outlast/api/gateways/8080/traffic?{wrong}"));
+        assert_eq!(
+            problem(&reply),
+            (400, "invalid_request".to_owned()),
+            "{wrong}"
+        );
+    }
+}
+
+#[test]
+fn what_is_wrong_is_a_problem() {
+    let bench = Pretended::new();
+    let code = |line: &str, body: &str| problem(&bench.send(true, line, body));
+    let coded = |status: u16, code: &str| (status, code.to_owned());
+    let gone = "{\"id\":\"r-9\"}";
+    for what in ["retry_now", "cancel"] {
+        let line = format!("POST /_outlast/api/gateways/8080/{what}");
+        assert_eq!(code(&line, gone), coded(404, "no_such_request"));
+        assert_eq!(code(&line, "{\"di\":1}"), coded(400, "invalid_request"));
+        let long = " ".repeat(BODY_LIMIT + 1);
+        assert_eq!(code(&line, &long), coded(413, "request_too_large"));
+        let other = line.replace("8080", "8081");
+        assert_eq!(code(&other, gone), coded(404, "no_such_gateway"));
+        let by_get = line.replace("POST", "GET");
+        assert_eq!(code(&by_get, ""), coded(405, "method_not_allowed"));
+    }
+    let cancel = "POST /_outlast/api/gateways/8080/cancel";
+    assert_eq!(code(cancel, ""), coded(400, "invalid_request"));
+    let traffic = "GET /_outlast/api/gateways/8081/traffic";
+    assert_eq!(code(traffic, ""), coded(404, "no_such_gateway"));
+    for path in [
+        "",
+        "x",
+        "about/",
+        "gateways/8080",
+        "gateways/8080/traffic/x",
+        "../status",
+    ] {
+        let line = format!("GET /_outlast/api/{path}");
+        assert_eq!(code(&line, ""), coded(404, "not_found"), "{path}");
+    }
+    let posted = bench.send(true, "POST /_outlast/api/about", "");
+    assert_eq!(posted.headers["allow"], "GET, HEAD");
+}
+
+#[test]
+fn all_that_wait_can_be_retried() {
+    let bench = Pretended::new();
+    let (status, said) = bench.post("/_outlast/api/gateways/8080/retry_now", "");
+    assert_eq!((status, said), (200, json!({ "retried": 1 })));
+    assert_eq!(*bench.done.borrow(), ["retry None"]);
+}

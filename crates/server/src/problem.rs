@@ -1,0 +1,124 @@
+//! An error as it is told to whoever asked over HTTP: a problem (RFC 9457).
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
+use schemars::JsonSchema;
+use serde::Serialize;
+
+/// What a problem is to those who read headers.
+pub const CONTENT_TYPE: &str = "application/problem+json";
+
+/// Why something was not done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// The status that says so.
+    pub status: StatusCode,
+    /// One word for programs.
+    pub code: &'static str,
+    /// The same for people: what is wrong and what to do.
+    pub detail: String,
+    /// The methods by which it would be answered.
+    allowed: Option<&'static str>,
+}
+
+/// A problem as it is written.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Problem")]
+pub struct Written<'a> {
+    /// Always `about:blank`: what it is about is said by the status and the code.
+    #[serde(rename = "type")]
+    kind: &'static str,
+    /// The status in words.
+    title: &'static str,
+    /// The status.
+    status: u16,
+    /// What is wrong and what to do.
+    detail: &'a str,
+    /// One word for programs.
+    code: &'static str,
+}
+
+impl Problem {
+    /// A problem of that status and code.
+    pub fn new(status: StatusCode, code: &'static str, detail: impl Into<String>) -> Self {
+        Self {
+            status,
+            code,
+            detail: detail.into(),
+            allowed: None,
+        }
+    }
+
+    /// The same, where these methods are the right ones, as `Allow` names them.
+    pub fn allowing(mut self, methods: &'static str) -> Self {
+        self.allowed = Some(methods);
+        self
+    }
+
+    /// As it is written.
+    pub fn written(&self) -> Written<'_> {
+        Written {
+            kind: "about:blank",
+            title: self.status.canonical_reason().unwrap_or("Unknown"),
+            status: self.status.as_u16(),
+            detail: &self.detail,
+            code: self.code,
+        }
+    }
+
+    /// The whole answer.
+    pub fn response(&self) -> Response<Bytes> {
+        // Texts and numbers are always written.
+        let body = serde_json::to_vec(&self.written()).unwrap_or_default();
+        let mut response = Response::new(body.into());
+        *response.status_mut() = self.status;
+        let headers = response.headers_mut();
+        let form = HeaderValue::from_static(CONTENT_TYPE);
+        headers.insert(header::CONTENT_TYPE, form);
+        let no_store = HeaderValue::from_static("no-store");
+        headers.insert(header::CACHE_CONTROL, no_store);
+        self.add_headers(headers);
+        response
+    }
+
+    /// What a 401 and a 405 must say: in which way to come back.
+    pub fn add_headers(&self, headers: &mut HeaderMap) {
+        if self.status == StatusCode::UNAUTHORIZED {
+            let bearer = HeaderValue::from_static("Bearer realm=\"outlast\"");
+            headers.insert(header::WWW_AUTHENTICATE, bearer);
+        }
+        if let Some(methods) = self.allowed {
+            headers.insert(header::ALLOW, HeaderValue::from_static(methods));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    #[test]
+    fn a_problem_says_what_it_is_in_words_and_for_programs() {
+        let problem = Problem::new(StatusCode::NOT_FOUND, "no_such_request", "it is gone");
+        let response = problem.response();
+        assert_eq!(response.status(), 404);
+        assert_eq!(
+            response.headers()["content-type"],
+            "application/problem+json"
+        );
+        assert_eq!(response.headers()["cache-control"], "no-store");
+        assert!(!response.headers().contains_key("www-authenticate"));
+        let body: Value = serde_json::from_slice(response.body()).unwrap();
+        let expected = json!({
+            "type": "about:blank", "title": "Not Found", "status": 404,
+            "detail": "it is gone", "code": "no_such_request",
+        });
+        assert_eq!(body, expected);
+        let problem = Problem::new(StatusCode::UNAUTHORIZED, "token_required", "no");
+        let response = problem.allowing("GET").response();
+        assert_eq!(response.headers()["allow"], "GET");
+        let challenge = &response.headers()["www-authenticate"];
+        assert_eq!(challenge, "Bearer realm=\"outlast\"");
+    }
+}
