@@ -15,6 +15,7 @@ mod raw;
 mod responses;
 mod rig;
 mod upstream;
+mod watched;
 mod wire;
 
 use outlast_dialect::Dialect;

@@ -151,10 +151,15 @@ impl Rig {
         requests.filter(by_gateway).cloned().collect()
     }
 
+    /// A request for one of the gateway's own endpoints, with its token.
+    pub(super) fn own(&self, method: &str, path: &str) -> Ask {
+        let ask = Ask::plain(method, path);
+        ask.with("authorization", format!("Bearer {}", self.token.reveal()))
+    }
+
     /// The requests that the gateway holds, and those whose clients have left.
     pub(super) async fn held(&self) -> Vec<Value> {
-        let ask = Ask::plain("GET", "/_outlast/status");
-        let ask = ask.with("authorization", format!("Bearer {}", self.token.reveal()));
+        let ask = self.own("GET", "/_outlast/status");
         let status = self.ask(&ask).await.json();
         status["waiting"].as_array().unwrap().clone()
     }

@@ -1,0 +1,235 @@
+//! The page of a gateway: who gets it, who gets data, and what the timeline shows.
+
+use super::rig::{Plan, Rig, limited};
+use super::wire::{Answer, Ask, CLIENT_KEY, Client};
+use outlast_dialect::Dialect;
+use serde_json::{Value, json};
+
+const API: &str = "/_outlast/api/";
+const ABOUT: &str = "/_outlast/api/about";
+
+/// What a browser says of a request: how whoever asks is related to us, in which way, and for what.
+fn as_browser(ask: Ask, [site, mode, dest]: [&str; 3]) -> Ask {
+    ask.with("sec-fetch-site", site)
+        .with("sec-fetch-mode", mode)
+        .with("sec-fetch-dest", dest)
+}
+
+const LINK: [&str; 3] = ["cross-site", "navigate", "document"];
+const FRAME: [&str; 3] = ["cross-site", "navigate", "iframe"];
+const SCRIPT: [&str; 3] = ["cross-site", "no-cors", "script"];
+const FETCH: [&str; 3] = ["cross-site", "cors", "empty"];
+const NEIGHBOUR: [&str; 3] = ["same-site", "cors", "empty"];
+const OWN: [&str; 3] = ["same-origin", "cors", "empty"];
+
+impl Rig {
+    fn port(&self) -> u16 {
+        self.gateway.port()
+    }
+
+    async fn traffic(&self, after: u64) -> Value {
+        let path = format!("{API}gateways/{}/traffic?after={after}", self.port());
+        self.ask(&self.own("GET", &path)).await.json()
+    }
+
+    /// What the gateway says to that, by the page.
+    async fn tell(&self, what: &str, body: &Value) -> Answer {
+        let mut ask = self.own("POST", &format!("{API}gateways/{}/{what}", self.port()));
+        ask.body = body.to_string().into_bytes();
+        let origin = format!("http://{}", self.gateway);
+        self.ask(&as_browser(ask, OWN).with("origin", origin)).await
+    }
+
+    /// The one request that there is, once it is like that.
+    async fn once(&self, is_so: impl Fn(&Value) -> bool) -> Value {
+        let mut seq = 0;
+        loop {
+            let changed = self.traffic(seq).await;
+            seq = changed["seq"].as_u64().unwrap();
+            let requests = changed["requests"].as_array().unwrap();
+            assert!(requests.len() <= 1, "{requests:?}");
+            if let Some(request) = requests.iter().find(|one| is_so(one)) {
+                return request.clone();
+            }
+            tokio::task::yield_now().await;
+        }
+    }
+}
+
+fn code(answer: &Answer) -> (u16, String) {
+    let form = answer.header("content-type");
+    assert_eq!(form, Some("application/problem+json"), "{answer:?}");
+    let code = answer.json()["code"].as_str().unwrap().to_owned();
+    (answer.status, code)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_page_is_for_everybody_who_goes_to_it() {
+    limited(async {
+        let rig = Plan::new("ok", 1).start().await;
+        let get = |path: &str| Ask::plain("GET", path);
+        let page = rig.ask(&get("/_outlast/")).await;
+        assert_eq!(page.status, 200);
+        assert_eq!(
+            page.header("content-type"),
+            Some("text/html; charset=utf-8")
+        );
+        let policy = page.header("content-security-policy").unwrap();
+        assert!(
+            policy.starts_with("default-src 'none'; script-src 'self'"),
+            "{policy}"
+        );
+        let head = rig.ask(&Ask::plain("HEAD", "/_outlast/")).await;
+        assert_eq!((head.status, head.body.len()), (200, 0));
+        assert_eq!(head.header("content-length"), page.header("content-length"));
+        let etag = page.header("etag").unwrap();
+        let again = rig
+            .ask(&get("/_outlast/").with("if-none-match", etag))
+            .await;
+        assert_eq!((again.status, again.body.len()), (304, 0));
+        let moved = rig.ask(&get("/_outlast")).await;
+        assert_eq!(
+            (moved.status, moved.header("location")),
+            (307, Some("/_outlast/"))
+        );
+        for path in ["/_outlast", "/_outlast/"] {
+            let linked = rig.ask(&as_browser(get(path), LINK)).await;
+            assert!(matches!(linked.status, 200 | 307), "{linked:?}");
+            let elsewhere = as_browser(get(path), LINK).with("origin", "https://a.example");
+            assert_eq!(rig.ask(&elsewhere).await.status, 403);
+            for foreign in [FRAME, SCRIPT, FETCH, NEIGHBOUR] {
+                let answer = rig.ask(&as_browser(get(path), foreign)).await;
+                assert_eq!(answer.status, 403, "{foreign:?}");
+            }
+        }
+        let script = get("/_outlast/app.js");
+        assert_eq!(rig.ask(&as_browser(script.clone(), OWN)).await.status, 200);
+        assert_eq!(rig.ask(&as_browser(script, LINK)).await.status, 403);
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn data_is_for_those_with_the_token_and_for_no_page_of_others() {
+    limited(async {
+        let rig = Plan::new("ok", 1).start().await;
+        let refused = |status: u16, code: &str| (status, code.to_owned());
+        assert_eq!(rig.ask(&rig.own("GET", ABOUT)).await.status, 200);
+        let own = as_browser(rig.own("GET", ABOUT), OWN);
+        assert_eq!(rig.ask(&own).await.status, 200);
+        let stranger = as_browser(Ask::plain("GET", ABOUT), OWN);
+        let answer = rig.ask(&stranger).await;
+        assert_eq!(code(&answer), refused(401, "token_required"));
+        assert!(answer.header("www-authenticate").is_some());
+        // Whoever has got hold of the token is still the page of another site.
+        for foreign in [LINK, FRAME, SCRIPT, FETCH, NEIGHBOUR] {
+            let answer = rig.ask(&as_browser(rig.own("GET", ABOUT), foreign)).await;
+            assert_eq!(code(&answer), refused(403, "cross_site"), "{foreign:?}");
+        }
+        let elsewhere = rig.own("GET", ABOUT).with("origin", "https://a.example");
+        assert_eq!(
+            code(&rig.ask(&elsewhere).await),
+            refused(403, "unknown_origin")
+        );
+        let old = as_browser(rig.own("GET", "/_outlast/status"), LINK);
+        let answer = rig.ask(&old).await;
+        assert_eq!(answer.json()["error"]["type"], "cross_site", "{answer:?}");
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_timeline_shows_every_attempt_and_the_end() {
+    limited(async {
+        let rig = Plan::new("overloaded:2", 200).start().await;
+        let ask = Ask::new(Dialect::Anthropic, true);
+        let answer = rig
+            .ask(&ask.saying("x-outlast-client", "claude-code"))
+            .await;
+        assert_eq!(answer.status, 200, "{answer:?}");
+        let request = rig.once(|request| !request["ended"].is_null()).await;
+        let id = answer.header("x-outlast-request-id").unwrap();
+        assert_eq!(request["id"], id);
+        let expected = json!(["anthropic", "m-000", "/v1/messages", "answered", 200]);
+        let shown = ["dialect", "model", "path", "outcome", "status"].map(|name| &request[name]);
+        assert_eq!(json!(shown), expected);
+        let attempts = request["attempts"].as_array().unwrap();
+        let counts: Vec<_> = attempts.iter().map(|one| one["attempt"].clone()).collect();
+        assert_eq!(counts, [1, 2, 3]);
+        let time = |one: &Value, name: &str| one[name].as_str().unwrap_or_default().to_owned();
+        for failed in &attempts[..2] {
+            assert_eq!(
+                (&failed["cause"], &failed["status"]),
+                (&json!("overloaded"), &json!(529))
+            );
+            assert!(
+                failed["message"].as_str().unwrap().contains("verloaded"),
+                "{failed}"
+            );
+            let times = ["began", "failed_at", "wake"].map(|name| time(failed, name));
+            assert!(times.is_sorted() && !times[0].is_empty(), "{times:?}");
+        }
+        assert!(time(&attempts[2], "began") >= time(&attempts[1], "failed_at"));
+        assert!(attempts[2]["failed_at"].is_null());
+        // Nothing of what was asked, and with what.
+        let all = rig.traffic(0).await.to_string();
+        assert!(
+            !all.contains(CLIENT_KEY) && !all.contains("Say hello"),
+            "{all}"
+        );
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whoever_watches_sees_a_wait_and_ends_it() {
+    limited(async {
+        let rig = Plan::new("outage:90000", 1).start().await;
+        let client = Client::asking(rig.gateway, &Ask::new(Dialect::OpenaiChat, false)).await;
+        let waits = |request: &Value| {
+            let last = request["attempts"].as_array().unwrap().last();
+            last.is_some_and(|last| !last["wake"].is_null())
+        };
+        let waiting = rig.once(waits).await;
+        let id = json!({ "id": waiting["id"] });
+        let gateways = rig
+            .ask(&rig.own("GET", &format!("{API}gateways")))
+            .await
+            .json();
+        assert_eq!(gateways["gateways"][0]["port"], rig.port());
+        let status = &gateways["gateways"][0]["status"];
+        assert_eq!(status["waiting"][0]["id"], waiting["id"]);
+        let retried = rig.tell("retry_now", &id).await.json();
+        assert_eq!(retried, json!({ "retried": 1 }));
+        rig.once(|one| one["attempts"].as_array().unwrap().len() == 2 && waits(one))
+            .await;
+        assert_eq!(rig.tell("cancel", &id).await.status, 200);
+        assert_eq!(client.answer().await.status, 503);
+        let ended = rig.once(|request| !request["ended"].is_null()).await;
+        assert_eq!(
+            (&ended["outcome"], &ended["status"]),
+            (&json!("cancelled"), &json!(503))
+        );
+        let gone = rig.tell("cancel", &id).await;
+        assert_eq!(code(&gone), (404, "no_such_request".to_owned()));
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn only_the_last_requests_are_kept() {
+    limited(async {
+        let rig = Plan::new("ok", 1).start().await;
+        let ask = Ask::new(Dialect::OpenaiChat, false);
+        for _ in 0..510 {
+            rig.ask(&ask).await;
+        }
+        let last = rig.ask(&ask).await;
+        let kept = rig.traffic(0).await;
+        let kept = kept["requests"].as_array().unwrap();
+        assert_eq!(kept.len(), 500);
+        let id = last.header("x-outlast-request-id").unwrap();
+        assert_eq!(kept[499]["id"], id);
+    })
+    .await;
+}
