@@ -16,6 +16,7 @@ use crate::{complain, config, home, interrupt, knowledge, runtime, settings};
 use files::Files;
 use outlast_agent::pipeline::definition::Pipeline;
 use outlast_agent::pipeline::entry::{Begun, Outcome};
+use outlast_agent::pipeline::home::RUNS;
 use outlast_agent::pipeline::host::Means;
 use outlast_agent::pipeline::runner::Runner;
 use outlast_agent::pipeline::{file, history, plan};
@@ -77,7 +78,7 @@ pub(crate) fn run(arguments: &RunArguments) -> anyhow::Result<Exit> {
 
 /// Runs of pipelines are carried on by their own command: they have commands to run.
 pub(crate) fn say_unfinished() -> anyhow::Result<()> {
-    let Some(runs) = Journal::open_existing(&home::path()?.join(files::RUNS))? else {
+    let Some(runs) = Journal::open_existing(&home::path()?.join(RUNS))? else {
         return Ok(());
     };
     let unfinished = runtime::run(async { Ok(runs.unfinished().await?) })?;
@@ -219,7 +220,11 @@ async fn take_over(name: &str, runs: &Journal) -> anyhow::Result<Option<Hold>> {
     for _ in 0..TRIES {
         let left = match name {
             "" => runs.unfinished().await?,
-            name => vec![runs.summary(name).await.map_err(said)?],
+            name => vec![
+                runs.summary(name)
+                    .await
+                    .map_err(|error| said(error.into()))?,
+            ],
         };
         if left.is_empty() {
             return Ok(None);

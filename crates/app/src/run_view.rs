@@ -9,13 +9,15 @@ mod news;
 mod painter;
 mod words;
 
-pub(crate) use live::{Asked, Countdown, LiveStep};
+pub(crate) use live::{Countdown, LiveStep};
 pub(crate) use painter::{Painter, stderr_size, stdout_size};
 pub(crate) use words::{cut, one_line, whole, width};
 
 use crate::progress::time_of_day;
+use live::asked_words;
 use outlast_agent::pipeline::definition::Pipeline;
 use outlast_agent::pipeline::entry::Outcome;
+use outlast_agent::pipeline::standing;
 use outlast_agent::pipeline::state::{Ended, Phase, Run, StepState};
 use outlast_kernel::Timestamp;
 use std::collections::BTreeMap;
@@ -43,18 +45,11 @@ pub(crate) fn planned(pipeline: &Pipeline) -> Vec<Planned> {
 
 /// The steps of a run whose pipeline is not at hand: those that have begun, in that order.
 pub(crate) fn begun(run: &Run) -> Vec<Planned> {
-    let first = |step: &StepState| step.visits.first().map(|visit| visit.started);
-    let mut steps: Vec<_> = run
-        .steps
-        .iter()
-        .map(|(id, step)| (first(step).is_none(), first(step), id))
-        .collect();
-    steps.sort();
-    let step = |(_, _, id): (bool, Option<Timestamp>, &String)| Planned {
-        id: id.clone(),
+    let step = |id: &str| Planned {
+        id: id.to_owned(),
         max_attempts: None,
     };
-    steps.into_iter().map(step).collect()
+    standing::order(run).into_iter().map(step).collect()
 }
 
 /// Whether a process is at work on a run.
@@ -181,7 +176,7 @@ impl View<'_> {
         let left = whole(until.since(self.now));
         let clock = time_of_day(until, self.now);
         match self.live.get(id).and_then(|live| live.asked.as_ref()) {
-            Some(asked) => format!("asks: {} ({left} left, until {clock})", asked.words()),
+            Some(asked) => format!("asks: {} ({left} left, until {clock})", asked_words(asked)),
             None => format!("waits until {clock} ({left} left)"),
         }
     }

@@ -1,6 +1,7 @@
 use super::painter::Size;
 use super::*;
 use outlast_agent::pipeline::entry::Entry;
+use outlast_agent::pipeline::standing::Question;
 use outlast_kernel::event::Body;
 use outlast_kernel::verdict::Cause;
 use serde_json::Value;
@@ -79,7 +80,7 @@ fn told<'a>(
 fn every_state_of_a_step_has_its_words() {
     let run = run_of(&entries());
     let mut live: BTreeMap<String, LiveStep> = BTreeMap::new();
-    live.entry("approve".to_owned()).or_default().asked = Some(Asked {
+    live.entry("approve".to_owned()).or_default().asked = Some(Question {
         message: "Ship it?".to_owned(),
         choices: vec!["y".to_owned(), "n".to_owned()],
     });

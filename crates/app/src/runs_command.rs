@@ -15,9 +15,10 @@ use crate::exit::{Exit, Usage};
 use crate::notice::notice;
 use crate::output::print;
 use crate::sessions_command::age_of;
-use crate::settings;
 use crate::working::Working;
-use find::Home;
+use crate::{home, settings};
+use find::find_or_newest;
+use outlast_agent::pipeline::home::Home;
 use outlast_agent::pipeline::report;
 use outlast_engine::Clock;
 use outlast_engine::clock::WallClock;
@@ -38,14 +39,17 @@ pub(crate) fn run(arguments: RunsArguments) -> anyhow::Result<Exit> {
         age_of(age)?;
     }
     let clock = settings::clock()?;
-    let Some(home) = Home::open()? else {
-        return nothing(&command);
-    };
+    let home = Home::new(&home::path()?);
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
-    let _working = working(&command);
-    runtime.block_on(carry_out(&home, command, &clock))
+    runtime.block_on(async {
+        if home.runs().await?.is_none() {
+            return nothing(&command);
+        }
+        let _working = working(&command);
+        carry_out(&home, command, &clock).await
+    })
 }
 
 /// What is said when it takes long. Whoever watches a run sees that.
@@ -80,10 +84,13 @@ async fn carry_out(home: &Home, command: RunsCommand, clock: &WallClock) -> anyh
             step::output(home, (&run, &step), name.as_deref()).await
         }
         RunsCommand::Approve { run, step, choice } => {
-            letters::approve(home, &run, (step, choice)).await
+            let told = home.answer(&run, step.as_deref(), choice.as_deref());
+            letters::say(told.await)
         }
-        RunsCommand::RetryNow { run, step } => letters::retry_now(home, &run, step).await,
-        RunsCommand::Cancel { run } => letters::cancel(home, &run).await,
+        RunsCommand::RetryNow { run, step } => {
+            letters::say(home.retry_now(&run, step.as_deref()).await)
+        }
+        RunsCommand::Cancel { run } => letters::say(home.cancel(&run).await),
     }
 }
 
@@ -92,7 +99,7 @@ async fn report(
     name: Option<&str>,
     (format, clock): (ReportFormat, &WallClock),
 ) -> anyhow::Result<Exit> {
-    let id = home.find_or_newest(name).await?.id;
+    let id = find_or_newest(home, name).await?.id;
     let (run, _) = home.read(&id).await?;
     let document = match format {
         ReportFormat::Markdown => report::markdown,

@@ -77,6 +77,11 @@ impl Journal {
             .transpose()
     }
 
+    /// Whether its file is still the one at that path; what is asked of it fails when it is not.
+    pub fn is_in_place(&self) -> bool {
+        self.place.check().is_ok()
+    }
+
     fn with(path: &Path, connection: Connection) -> Result<Self, Error> {
         let (path, identity) = (path.to_owned(), database::identity(path));
         Ok(Self {

@@ -103,8 +103,19 @@ pub async fn add_waits(run: &mut Run, steps: &Journal) -> Result<(), Error> {
     Ok(())
 }
 
-/// What a session waits for just now, as far as it is written down, and the number of the retry that follows.
-pub async fn waiting(steps: &Journal, session: &str) -> Result<Option<(Span, u32)>, Error> {
+/// What a session waits for just now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Waiting {
+    /// The wait.
+    pub span: Span,
+    /// The number of the retry that follows.
+    pub retry: u32,
+    /// What the provider said, where that was written down.
+    pub message: Option<String>,
+}
+
+/// What a session waits for just now, as far as it is written down.
+pub async fn waiting(steps: &Journal, session: &str) -> Result<Option<Waiting>, Error> {
     let last = async |kind| match steps.last(session, kind).await {
         Err(outlast_store::Error::NoSuchSession { .. }) => Ok(None),
         last => last,
@@ -123,14 +134,27 @@ pub async fn waiting(steps: &Journal, session: &str) -> Result<Option<(Span, u32
     else {
         return Ok(None);
     };
-    let wait = Span {
-        since,
-        until,
-        ended: None,
-        cause: Some(cause),
+    if ended.max(settled) > begun.seq {
+        return Ok(None);
+    }
+    let failed = last("attempt_failed").await?;
+    let failed = failed.map(|failed| session::read(session, &failed));
+    let message = match failed.transpose()? {
+        Some(journal::Entry::AttemptFailed { judged, .. }) => {
+            judged.map(|judged| judged.failure.message)
+        }
+        _ => None,
     };
-    let is_over = ended.max(settled) > begun.seq;
-    Ok((!is_over).then_some((wait, spent.chain.retries())))
+    Ok(Some(Waiting {
+        span: Span {
+            since,
+            until,
+            ended: None,
+            cause: Some(cause),
+        },
+        retry: spent.chain.retries(),
+        message,
+    }))
 }
 
 /// What a session has waited for; nothing when it is gone.

@@ -1,8 +1,10 @@
 use super::super::entry::{Begun, Next, Outcome, Problem};
 use super::*;
+use outlast_dialect::Message;
 use outlast_engine::journal::Spent;
 use outlast_kernel::budget::Cost;
 use outlast_kernel::event::Usage;
+use outlast_kernel::failure::{Failure, Judged};
 use outlast_kernel::verdict::Cause;
 use outlast_store::journal::{Line, NewSession};
 use std::time::Duration;
@@ -111,6 +113,18 @@ fn scheduled(since: u64, until: u64) -> journal::Entry {
 fn wait_ended() -> journal::Entry {
     let spent = Spent::default();
     journal::Entry::WaitEnded { spent }
+}
+
+fn attempt_failed(message: &str) -> journal::Entry {
+    let failure = Failure::http("mock", 529, message, START);
+    journal::Entry::AttemptFailed {
+        attempt: 1,
+        judged: Some(Judged::clone(&Judged::new(failure))),
+        message: Message::user(""),
+        usage: Usage::default(),
+        kept: false,
+        place: None,
+    }
 }
 
 /// A run of one step, whose second attempt succeeds.
@@ -251,11 +265,13 @@ async fn a_wait_that_has_not_ended_is_found() {
     let session = [
         (2, scheduled(2, 5)),
         (5, wait_ended()),
+        (6, attempt_failed("come back later")),
         (6, scheduled(6, 9)),
     ];
     write_session(&home, &session).await;
-    let (wait, _) = waiting(&home.steps, SESSION).await.unwrap().unwrap();
-    assert_eq!((wait.since, wait.until), (at(6), at(9)));
+    let found = waiting(&home.steps, SESSION).await.unwrap().unwrap();
+    assert_eq!((found.span.since, found.span.until), (at(6), at(9)));
+    assert_eq!(found.message.as_deref(), Some("come back later"));
 }
 
 #[tokio::test]

@@ -13,11 +13,10 @@ mod text;
 mod timeline;
 mod trouble;
 
-use super::file;
+use super::standing;
 use super::state::Run;
 use account::Account;
 use outlast_kernel::Timestamp;
-use std::path::Path;
 
 /// The run of that id, as Markdown, with its timeline as a picture inside.
 pub fn markdown(run: &Run, id: &str, now: Timestamp) -> String {
@@ -48,9 +47,8 @@ struct Whole {
 impl Whole {
     fn of(run: &Run) -> Self {
         let mut run = run.clone();
-        let pipeline = file::read(&run.begun.source, Path::new(&run.begun.file));
         // Without it there is less to tell, and nothing wrong.
-        let steps = pipeline.map_or_else(|_| Vec::new(), |pipeline| pipeline.steps);
+        let steps = standing::pipeline(&run).map_or_else(Vec::new, |pipeline| pipeline.steps);
         let order: Vec<String> = steps.into_iter().map(|step| step.id).collect();
         for step in &order {
             run.steps.entry(step.clone()).or_default();

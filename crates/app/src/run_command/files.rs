@@ -1,6 +1,7 @@
 //! Where runs are kept in our folder.
 
 use crate::complain;
+use outlast_agent::pipeline::home::{ARTIFACTS, MAIL, RUNS, SCRATCH, STEPS};
 use outlast_agent::pipeline::host::{Host, Means};
 use outlast_agent::pipeline::mailbox::Mailbox;
 use outlast_engine::Clock;
@@ -8,17 +9,6 @@ use outlast_store::Journal;
 use outlast_store::artifacts::Artifacts;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-
-/// Runs, one journal each.
-pub(crate) const RUNS: &str = "runs.db";
-/// The sessions of their steps.
-pub(crate) const STEPS: &str = "steps.db";
-/// What steps have made.
-pub(crate) const ARTIFACTS: &str = "artifacts";
-/// Letters to runs.
-pub(crate) const MAIL: &str = "mail";
-/// Files of attempts under way.
-pub(crate) const SCRATCH: &str = "scratch";
 
 pub(crate) struct Files {
     pub(crate) runs: Journal,

@@ -1,6 +1,7 @@
 //! What is known of a step only while it runs: what it waits for just now, what was heard of it last, what it asks.
 
 use super::words::{Left, one_line};
+use outlast_agent::pipeline::standing::Question;
 use outlast_kernel::Timestamp;
 use outlast_kernel::event::Body;
 use outlast_kernel::verdict::Cause;
@@ -13,7 +14,7 @@ pub(crate) struct LiveStep {
     /// What was heard of it last.
     pub(crate) last: Option<String>,
     /// What a person is asked.
-    pub(crate) asked: Option<Asked>,
+    pub(crate) asked: Option<Question>,
     /// The model that its turn began with.
     pub(crate) first_model: String,
 }
@@ -48,20 +49,12 @@ impl Countdown {
     }
 }
 
-/// What a person is asked.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Asked {
-    pub(crate) message: String,
-    pub(crate) choices: Vec<String>,
-}
-
-impl Asked {
-    pub(super) fn words(&self) -> String {
-        let message = one_line(&self.message);
-        match self.choices.is_empty() {
-            true => message,
-            false => format!("{message} [{}]", one_line(&self.choices.join(", "))),
-        }
+/// What a person is asked, on one line.
+pub(super) fn asked_words(asked: &Question) -> String {
+    let message = one_line(&asked.message);
+    match asked.choices.is_empty() {
+        true => message,
+        false => format!("{message} [{}]", one_line(&asked.choices.join(", "))),
     }
 }
 

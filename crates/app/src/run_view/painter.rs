@@ -3,13 +3,14 @@
 //!
 //! Invariant: what is painted is no larger than the terminal, so that all of it can be taken back.
 
-use super::live::{Asked, Countdown, LiveStep};
+use super::live::{Countdown, LiveStep};
 use super::news::News;
 use super::words::{cut, one_line};
 use super::{Planned, Process, View};
 use crate::notice;
 use crate::progress::news;
 use outlast_agent::pipeline::entry::Entry;
+use outlast_agent::pipeline::standing::Question;
 use outlast_agent::pipeline::state::Run;
 use outlast_kernel::event::Body;
 use outlast_kernel::{Timestamp, text};
@@ -114,7 +115,7 @@ impl<Out: Write> Painter<Out> {
                 choices,
                 ..
             } => {
-                self.live_step(step).asked = Some(Asked {
+                self.live_step(step).asked = Some(Question {
                     message: message.clone(),
                     choices: choices.clone(),
                 });

@@ -1,12 +1,12 @@
 //! Removing runs for good, with the sessions of their steps and with what no other run has made.
 
-use super::find::{Home, said};
-use crate::exit::Exit;
+use super::find::said;
+use crate::exit::{Exit, Usage};
 use crate::notice::notice;
-use crate::run_command::files::{ARTIFACTS, MAIL, SCRATCH};
 use crate::sessions_command::age_of;
 use crate::settings;
 use outlast_agent::pipeline::history;
+use outlast_agent::pipeline::home::{ARTIFACTS, Home, MAIL, SCRATCH};
 use outlast_agent::pipeline::mailbox::Mailbox;
 use outlast_engine::Clock;
 use outlast_store::journal::{State, Summary};
@@ -22,7 +22,7 @@ pub(super) async fn delete(home: &Home, names: &[String]) -> anyhow::Result<Exit
     // All are found before the first one is gone.
     let mut found = Vec::new();
     for name in names {
-        found.push(home.find(name).await?);
+        found.push(home.find(name).await.map_err(said)?);
     }
     for run in &found {
         remove(home, run).await?;
@@ -40,7 +40,7 @@ pub(super) async fn delete_older(home: &Home, age: &str) -> anyhow::Result<Exit>
         let is_over = run.open_turn.is_none() && run.state != State::InUse;
         is_over && now.since(run.changed) > age
     };
-    let runs = home.runs.sessions().await?;
+    let runs = home.all().await?;
     let old: Vec<&Summary> = runs.iter().filter(is_old).collect();
     for run in &old {
         remove(home, run).await?;
@@ -53,11 +53,13 @@ pub(super) async fn delete_older(home: &Home, age: &str) -> anyhow::Result<Exit>
 /// Sessions first: what is left of a run that was not removed to the end can be removed again.
 async fn remove(home: &Home, run: &Summary) -> anyhow::Result<()> {
     if run.state == State::InUse {
-        let session = run.id.clone();
-        return Err(said(Error::InUse { session }));
+        return Err(at_work(&run.id).into());
     }
-    let mentions = history::mentions(&home.runs, &run.id).await?;
-    if let Some(steps) = &home.steps {
+    let Some(runs) = home.runs().await? else {
+        return Ok(());
+    };
+    let mentions = history::mentions(&runs, &run.id).await?;
+    if let Some(steps) = &home.steps().await? {
         for session in mentions.sessions {
             match steps.delete(&session).await {
                 Err(Error::NoSuchSession { .. }) => {}
@@ -65,28 +67,40 @@ async fn remove(home: &Home, run: &Summary) -> anyhow::Result<()> {
             }
         }
     }
-    home.runs.delete(&run.id).await.map_err(said)?;
+    match runs.delete(&run.id).await {
+        Err(Error::InUse { session }) => return Err(at_work(&session).into()),
+        deleted => deleted.map_err(|error| said(error.into()))?,
+    }
     // Nobody will read what is left of its letters and of its attempts' files.
-    drop(Mailbox::new(&home.folder.join(MAIL)).take(&run.id));
-    std::fs::remove_dir_all(home.folder.join(SCRATCH).join(&run.id)).ok();
+    drop(Mailbox::new(&home.folder().join(MAIL)).take(&run.id));
+    std::fs::remove_dir_all(home.folder().join(SCRATCH).join(&run.id)).ok();
     Ok(())
+}
+
+fn at_work(run: &str) -> Usage {
+    Usage(format!(
+        "run {run} is at work; `outlast runs cancel {run}` ends it"
+    ))
 }
 
 /// Has the files forget what was deleted, and removes what nobody has made any more.
 async fn tidy(home: &Home) -> anyhow::Result<()> {
-    home.runs.forget_deleted().await?;
-    if let Some(steps) = &home.steps {
+    let Some(runs) = home.runs().await? else {
+        return Ok(());
+    };
+    runs.forget_deleted().await?;
+    if let Some(steps) = &home.steps().await? {
         steps.forget_deleted().await?;
     }
-    let folder = home.folder.join(ARTIFACTS);
-    let runs = home.runs.sessions().await?;
+    let folder = home.folder().join(ARTIFACTS);
+    let all = runs.sessions().await?;
     // Whoever is at work may have made something that is not written down yet.
-    if !folder.exists() || runs.iter().any(|run| run.state == State::InUse) {
+    if !folder.exists() || all.iter().any(|run| run.state == State::InUse) {
         return Ok(());
     }
     let mut used = HashSet::new();
-    for run in &runs {
-        let mentions = history::mentions(&home.runs, &run.id).await?;
+    for run in &all {
+        let mentions = history::mentions(&runs, &run.id).await?;
         // Of what cannot be read nobody knows what it needs.
         if !mentions.is_whole {
             return Ok(());

@@ -1,19 +1,18 @@
 //! All runs, in a line each.
 
 use super::NO_RUNS;
-use super::find::Home;
 use crate::exit::Exit;
 use crate::notice::notice;
 use crate::output::{print, safe_json};
-use outlast_agent::pipeline::entry::{Entry, Outcome};
+use outlast_agent::pipeline::home::Home;
 use outlast_kernel::text;
-use outlast_store::journal::{State, Summary};
+use outlast_store::journal::Summary;
 use serde_json::{Value, json};
 
 pub(super) async fn list(home: &Home, json: bool) -> anyhow::Result<Exit> {
     let mut runs = Vec::new();
-    for run in home.runs.sessions().await? {
-        let standing = standing(home, &run).await?;
+    for run in home.all().await? {
+        let standing = home.standing(&run).await?.word();
         runs.push((run, standing));
     }
     if json {
@@ -27,27 +26,6 @@ pub(super) async fn list(home: &Home, json: bool) -> anyhow::Result<Exit> {
     }
     let lines: String = runs.iter().map(line).collect();
     print(&text::plain(&lines))
-}
-
-/// How a run stands, in a word.
-async fn standing(home: &Home, run: &Summary) -> anyhow::Result<&'static str> {
-    match (run.state, run.open_turn) {
-        (State::InUse, _) => return Ok("running"),
-        (_, Some(_)) => return Ok("unfinished"),
-        _ => {}
-    }
-    let Some(last) = home.runs.last(&run.id, "settled").await? else {
-        return Ok("empty");
-    };
-    Ok(match serde_json::from_str(&last.line.body) {
-        Ok(Entry::RunEnded { outcome, .. }) => match outcome {
-            Outcome::Completed | Outcome::Continued => "completed",
-            Outcome::Canceled => "cancelled",
-            Outcome::Failed | Outcome::Skipped => "failed",
-        },
-        // A later version has written it.
-        _ => "finished",
-    })
 }
 
 fn row((run, standing): &(Summary, &'static str)) -> Value {

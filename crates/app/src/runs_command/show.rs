@@ -1,25 +1,24 @@
 //! Where a run stands, and how it got there.
 
-use super::find::Home;
+use super::find::find_or_newest;
 use super::{step, watch};
 use crate::cli::ShowArguments;
 use crate::exit::Exit;
 use crate::output::{print, safe_json};
-use crate::run_view::{self, Asked, Countdown, LiveStep, Planned, Process, View};
+use crate::run_view::{self, Countdown, LiveStep, Planned, Process, View};
 use outlast_agent::pipeline::entry::{Entry, Next};
-use outlast_agent::pipeline::file;
-use outlast_agent::pipeline::history::{self, Written};
-use outlast_agent::pipeline::state::{Attempt, Phase, Run, Visit};
+use outlast_agent::pipeline::history::Written;
+use outlast_agent::pipeline::home::Home;
+use outlast_agent::pipeline::standing;
+use outlast_agent::pipeline::state::{Attempt, Phase, Run, StepState, Visit};
 use outlast_engine::Clock;
 use outlast_kernel::time::Span;
 use outlast_kernel::{Timestamp, text};
-use outlast_store::Journal;
 use outlast_store::journal::{State, Summary};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::io::IsTerminal;
-use std::path::Path;
 
 /// The most that is told of the attempts of a step.
 const MOST_ATTEMPTS: usize = 20;
@@ -31,7 +30,7 @@ pub(super) async fn show(
     arguments: &ShowArguments,
     clock: &dyn Clock,
 ) -> anyhow::Result<Exit> {
-    let summary = home.find_or_newest(arguments.run.as_deref()).await?;
+    let summary = find_or_newest(home, arguments.run.as_deref()).await?;
     if let Some(id) = &arguments.step {
         return step::show(home, &summary.id, id).await;
     }
@@ -96,10 +95,9 @@ pub(super) fn json_lines(run_id: &str, entries: &[Written]) -> anyhow::Result<St
 
 /// The steps of a run, in order: those of its pipeline, or what is known of them when that cannot be read any more.
 pub(super) fn plan(run: &Run) -> Vec<Planned> {
-    let pipeline = file::read(&run.begun.source, Path::new(&run.begun.file));
-    match pipeline {
-        Ok(pipeline) => run_view::planned(&pipeline),
-        Err(_) => run_view::begun(run),
+    match standing::pipeline(run) {
+        Some(pipeline) => run_view::planned(&pipeline),
+        None => run_view::begun(run),
     }
 }
 
@@ -113,11 +111,11 @@ pub(super) async fn live(
     for (id, step) in &run.steps {
         let found = match step.phase {
             Phase::Working => LiveStep {
-                retry: waiting(home.steps.as_ref(), step.attempt()).await?,
+                retry: waiting(home, step).await?,
                 ..LiveStep::default()
             },
             Phase::AtGate { .. } => LiveStep {
-                asked: asked(id, entries),
+                asked: standing::asked(id, entries),
                 ..LiveStep::default()
             },
             _ => continue,
@@ -127,38 +125,14 @@ pub(super) async fn live(
     Ok(live)
 }
 
-/// What the session of an attempt waits for.
-pub(super) async fn waiting(
-    steps: Option<&Journal>,
-    attempt: Option<&Attempt>,
-) -> anyhow::Result<Option<Countdown>> {
-    let session = attempt.and_then(|attempt| attempt.session.as_ref());
-    let (Some(steps), Some(session)) = (steps, session) else {
-        return Ok(None);
-    };
-    let waiting = history::waiting(steps, session).await?;
-    Ok(waiting.map(|(wait, retry)| Countdown {
-        cause: wait.cause,
-        until: wait.until,
-        retry: Some((retry, None)),
+/// What the session of a step waits for.
+pub(super) async fn waiting(home: &Home, step: &StepState) -> anyhow::Result<Option<Countdown>> {
+    let waiting = home.waiting(step).await?;
+    Ok(waiting.map(|waiting| Countdown {
+        cause: waiting.span.cause,
+        until: waiting.span.until,
+        retry: Some((waiting.retry, None)),
     }))
-}
-
-/// What a step that is at its gate asks; nothing when it waits for a time.
-pub(super) fn asked(step: &str, entries: &[Written]) -> Option<Asked> {
-    let asked = |(_, _, entry): &Written| match entry {
-        Entry::GateOpened {
-            step: at,
-            message,
-            choices,
-            ..
-        } if at == step => Some(message.clone().map(|message| Asked {
-            message,
-            choices: choices.clone(),
-        })),
-        _ => None,
-    };
-    entries.iter().rev().find_map(asked).flatten()
 }
 
 /// What the run is, where it stands, and what went wrong so far.
@@ -261,7 +235,7 @@ fn failed(visit: u32, attempt: &Attempt) -> Option<String> {
 }
 
 /// A text from outside may not look like a line of ours.
-pub(super) fn one_line(text: &str) -> String {
+fn one_line(text: &str) -> String {
     let text = text::bounded(text, LONGEST_MESSAGE);
     let words: Vec<&str> = text.split_whitespace().collect();
     words.join(" ")

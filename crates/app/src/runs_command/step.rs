@@ -1,11 +1,11 @@
 //! What was said and done in a step.
 
-use super::find::Home;
+use super::find::find_or_newest;
 use crate::exit::{Exit, Usage};
 use crate::output::print;
-use crate::run_command::files::ARTIFACTS;
 use crate::sessions_command;
 use outlast_agent::pipeline::definition::OUTPUT;
+use outlast_agent::pipeline::home::{ARTIFACTS, Home};
 use outlast_agent::pipeline::state::{Run, StepState};
 use outlast_agent::transcript::{Format, Head};
 use outlast_kernel::text;
@@ -19,7 +19,7 @@ pub(super) async fn show(home: &Home, run_id: &str, id: &str) -> anyhow::Result<
     };
     print(&attempts(step))?;
     let sessions = sessions(step);
-    if let Some(steps) = &home.steps {
+    if let Some(steps) = &home.steps().await? {
         for session in &sessions {
             // One whose process died before it was begun is not there.
             if let Ok(summary) = steps.summary(session).await {
@@ -30,7 +30,7 @@ pub(super) async fn show(home: &Home, run_id: &str, id: &str) -> anyhow::Result<
     }
     match step.artifacts.get(OUTPUT) {
         Some(artifact) if sessions.is_empty() => {
-            let output = Artifacts::open(&home.folder.join(ARTIFACTS))?.get(&artifact.hash)?;
+            let output = Artifacts::open(&home.folder().join(ARTIFACTS))?.get(&artifact.hash)?;
             print(&text::plain(&String::from_utf8_lossy(&output)))
         }
         _ => Ok(Exit::Success),
@@ -70,7 +70,7 @@ pub(super) async fn output(
     (run, id): (&str, &str),
     name: Option<&str>,
 ) -> anyhow::Result<Exit> {
-    let run_id = home.find_or_newest(Some(run)).await?.id;
+    let run_id = find_or_newest(home, Some(run)).await?.id;
     let (run, _) = home.read(&run_id).await?;
     let Some(step) = run.steps.get(id) else {
         return Err(Usage(unknown(&run, id)).into());
@@ -84,7 +84,7 @@ pub(super) async fn output(
         };
         return Err(Usage(format!("step {id} has no output `{name}`; {made}")).into());
     };
-    let bytes = Artifacts::open(&home.folder.join(ARTIFACTS))?.get(&artifact.hash)?;
+    let bytes = Artifacts::open(&home.folder().join(ARTIFACTS))?.get(&artifact.hash)?;
     let mut stdout = std::io::stdout();
     if stdout.is_terminal() {
         return print(&text::plain(&String::from_utf8_lossy(&bytes)));

@@ -1,12 +1,12 @@
 //! Following a run that another process is at work on, by what it writes down.
 
-use super::find::Home;
 use super::show::{document, json_lines, live, plan, process, waiting};
 use crate::exit::Exit;
 use crate::output::print;
 use crate::run_view::{Painter, Process, stdout_size};
 use outlast_agent::pipeline::entry::Outcome;
-use outlast_agent::pipeline::history::{self, Written};
+use outlast_agent::pipeline::history::Written;
+use outlast_agent::pipeline::home::Home;
 use outlast_agent::pipeline::state::{Ended, Phase, Run};
 use outlast_engine::Clock;
 use outlast_store::journal::Summary;
@@ -35,8 +35,8 @@ pub(super) async fn watch(
     loop {
         let id = watched.summary.id.as_str();
         // Asked before it is read: what a process has written before it left is then read.
-        let process = process(&home.runs.summary(id).await?);
-        let new = history::read_after(&home.runs, id, after).await?;
+        let process = process(&home.find(id).await?);
+        let new = home.read_after(id, after).await?;
         for (seq, time, entry) in &new {
             after = *seq;
             watched.run.apply(*time, entry);
@@ -99,7 +99,7 @@ async fn wait_for_providers(
 ) -> anyhow::Result<()> {
     for (id, step) in &run.steps {
         if step.phase == Phase::Working {
-            let countdown = waiting(home.steps.as_ref(), step.attempt()).await?;
+            let countdown = waiting(home, step).await?;
             painter.waits(id, countdown);
         }
     }

@@ -1,0 +1,206 @@
+use super::super::entry::{Begun, Entry, Outcome};
+use super::super::mailbox::{Letter, Mailbox};
+use super::*;
+use outlast_kernel::Timestamp;
+use outlast_store::journal::{Hold, Line, NewSession};
+use std::fs;
+use std::time::Duration;
+use tempfile::TempDir;
+
+const START: Timestamp = Timestamp::from_millis(1_800_000_000_000);
+const FIRST: &str = "01900000-0000-7000-8000-000000000001";
+const SECOND: &str = "01900000-0000-7000-8000-000000000002";
+
+fn folder() -> TempDir {
+    tempfile::tempdir().unwrap()
+}
+
+/// Writes entries of a run into the folder, and keeps hold of it.
+async fn begin(folder: &Path, id: &str, entries: &[Entry]) -> (Journal, Hold) {
+    let runs = Journal::open(&folder.join(RUNS)).unwrap().journal;
+    let new = NewSession {
+        id: id.to_owned(),
+        directory: "/project".to_owned(),
+        title: "implement".to_owned(),
+        now: START,
+    };
+    let hold = runs.begin(new).await.unwrap();
+    let line = |entry: &Entry| Line {
+        turn: 1,
+        kind: entry.kind().to_owned(),
+        time: START,
+        body: serde_json::to_string(entry).unwrap(),
+    };
+    let lines = entries.iter().map(line).collect();
+    runs.append(&hold, lines).await.unwrap();
+    (runs, hold)
+}
+
+async fn write(folder: &Path, id: &str, entries: &[Entry]) {
+    let (runs, hold) = begin(folder, id, entries).await;
+    runs.release(hold).await.unwrap();
+}
+
+fn started() -> Entry {
+    Entry::RunStarted(Box::default())
+}
+
+fn gate(step: &str, message: Option<&str>) -> [Entry; 2] {
+    let (step, visit) = (step.to_owned(), 1);
+    let opened = Entry::GateOpened {
+        step: step.clone(),
+        visit,
+        message: message.map(str::to_owned),
+        choices: ["y: Go on", "n: Stop"].map(str::to_owned).to_vec(),
+        until: START + Duration::from_secs(60),
+    };
+    [Entry::StepStarted { step, visit }, opened]
+}
+
+fn at_gates() -> Vec<Entry> {
+    let gates = [
+        gate("ship", Some("Ship it?")),
+        gate("name", Some("Name it?")),
+        gate("cool", None),
+    ];
+    std::iter::once(started())
+        .chain(gates.into_iter().flatten())
+        .collect()
+}
+
+fn letters(folder: &Path) -> Vec<Letter> {
+    let letters = Mailbox::new(&folder.join(MAIL)).take(FIRST).unwrap();
+    letters.into_iter().map(Result::unwrap).collect()
+}
+
+#[tokio::test]
+async fn looking_makes_nothing_and_a_run_that_begins_later_is_found() {
+    let folder = folder();
+    let home = Home::new(folder.path());
+    assert!(home.all().await.unwrap().is_empty());
+    let missing = home.find("0190").await.unwrap_err();
+    assert_eq!(missing.to_string(), "there is no run 0190");
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+    write(folder.path(), FIRST, &[started()]).await;
+    let found = home.find("0190").await.unwrap();
+    assert_eq!(found.id, FIRST);
+    assert_eq!(home.standing(&found).await.unwrap(), Standing::Unfinished);
+}
+
+#[tokio::test]
+async fn a_file_that_takes_the_place_of_another_is_read() {
+    let folder = folder();
+    let home = Home::new(folder.path());
+    write(folder.path(), FIRST, &[started()]).await;
+    assert_eq!(home.all().await.unwrap()[0].id, FIRST);
+    for file in [RUNS, "runs.db-wal", "runs.db-shm"] {
+        fs::remove_file(folder.path().join(file)).ok();
+    }
+    assert!(home.all().await.unwrap().is_empty());
+    write(folder.path(), SECOND, &[started()]).await;
+    assert_eq!(home.all().await.unwrap()[0].id, SECOND);
+}
+
+#[tokio::test]
+async fn a_damaged_file_is_named_and_left_alone() {
+    let folder = folder();
+    let (file, rubbish) = (folder.path().join(RUNS), "this is no database ".repeat(500));
+    fs::write(&file, &rubbish).unwrap();
+    let error = Home::new(folder.path()).all().await.unwrap_err();
+    assert!(matches!(error, Error::Unreadable { .. }), "{error:?}");
+    let said = format!("the runs in {} cannot be read", file.display());
+    assert!(error.to_string().starts_with(&said), "{error}");
+    assert_eq!(fs::read_to_string(&file).unwrap(), rubbish);
+}
+
+#[tokio::test]
+async fn a_run_is_told_what_it_can_be_told() {
+    let folder = folder();
+    let home = Home::new(folder.path());
+    let (_runs, _hold) = begin(folder.path(), FIRST, &at_gates()).await;
+    let told = Told {
+        run: FIRST.to_owned(),
+        is_at_work: true,
+    };
+    let answered = home.answer("0190", Some("ship"), Some("n")).await.unwrap();
+    assert_eq!(answered, told);
+    assert_eq!(home.retry_now(FIRST, Some("cool")).await.unwrap(), told);
+    assert_eq!(home.cancel(FIRST).await.unwrap(), told);
+    let text = |text: &str| Some(text.to_owned());
+    let expected = [
+        Letter::Answer {
+            step: text("ship"),
+            choice: text("n"),
+        },
+        Letter::RetryNow { step: text("cool") },
+        Letter::Cancel {},
+    ];
+    assert_eq!(letters(folder.path()), expected);
+}
+
+#[tokio::test]
+async fn what_means_nothing_to_a_run_is_refused() {
+    let folder = folder();
+    let home = Home::new(folder.path());
+    write(folder.path(), FIRST, &at_gates()).await;
+    let over = Entry::RunEnded {
+        outcome: Outcome::Failed,
+        reason: None,
+    };
+    write(folder.path(), SECOND, &[started(), over]).await;
+    let long = "a\u{1b}[31m".repeat(1000);
+    let refused = [
+        home.answer(FIRST, None, None).await,
+        home.answer(FIRST, Some("cool"), None).await,
+        home.answer(FIRST, Some("ship"), Some("x")).await,
+        home.answer(FIRST, Some("ship"), Some("y: Go on")).await,
+        home.retry_now(FIRST, Some("plan")).await,
+        home.cancel(SECOND).await,
+        home.cancel("0190").await,
+        home.cancel("").await,
+    ];
+    let said: Vec<String> = refused
+        .into_iter()
+        .map(|told| told.unwrap_err().to_string())
+        .collect();
+    let expected = [
+        "several steps ask; name one of: name, ship",
+        "step cool asks nothing",
+        "`x` is no answer to ship; there are: y: Go on, n: Stop",
+        "`y: Go on` is no answer to ship; there are: y: Go on, n: Stop",
+        "step plan is not under way",
+        "run 01900000-0000-7000-8000-000000000002 is over",
+        "2 runs begin with `0190`; give more of the name",
+        "the name of a run is empty",
+    ];
+    assert_eq!(said, expected);
+    let repeated = home.retry_now(FIRST, Some(&long)).await.unwrap_err();
+    let repeated = repeated.to_string();
+    assert!(
+        repeated.len() < 100 && !repeated.contains('\u{1b}'),
+        "{repeated:?}"
+    );
+    assert!(!folder.path().join(MAIL).exists());
+    // Nobody is there to be told; whoever comes is.
+    let told = home.answer(FIRST, Some("ship"), None).await.unwrap();
+    assert!(!told.is_at_work);
+    assert_eq!(letters(folder.path()).len(), 1);
+}
+
+#[tokio::test]
+async fn steps_of_a_run_without_its_pipeline_come_in_the_order_in_which_they_began() {
+    let visited = |step: &str| Entry::StepStarted {
+        step: step.to_owned(),
+        visit: 1,
+    };
+    let begun = Begun {
+        source: "no pipeline".to_owned(),
+        ..Begun::default()
+    };
+    let mut run = Run::default();
+    run.apply(START, &Entry::RunStarted(Box::new(begun)));
+    run.apply(START + Duration::from_secs(1), &visited("b"));
+    run.apply(START + Duration::from_secs(2), &visited("a"));
+    assert!(standing::pipeline(&run).is_none());
+    assert_eq!(standing::order(&run), ["b", "a"]);
+}
