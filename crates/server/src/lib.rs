@@ -14,6 +14,7 @@ pub mod policies;
 pub mod problem;
 pub mod replay;
 pub mod rpc;
+pub mod runs;
 pub mod schema;
 pub mod sessions;
 pub mod turn_stream;
