@@ -17,6 +17,7 @@ mod graph;
 pub mod history;
 pub mod home;
 pub mod host;
+pub mod inputs;
 mod leftover;
 pub mod mailbox;
 pub mod plan;

@@ -19,7 +19,7 @@ use outlast_agent::pipeline::entry::{Begun, Outcome};
 use outlast_agent::pipeline::home::RUNS;
 use outlast_agent::pipeline::host::Means;
 use outlast_agent::pipeline::runner::Runner;
-use outlast_agent::pipeline::{file, history, plan};
+use outlast_agent::pipeline::{file, history, inputs, plan};
 use outlast_engine::Clock;
 use outlast_kernel::policy::Policy;
 use outlast_store::Journal;
@@ -29,11 +29,15 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
+use watch::Telling;
 
 pub(crate) fn run(arguments: &RunArguments) -> anyhow::Result<Exit> {
     if arguments.schema {
         std::io::stdout().write_all(file::SCHEMA.as_bytes())?;
         return Ok(Exit::Success);
+    }
+    if arguments.detached {
+        leave_session();
     }
     if let Some(name) = &arguments.resume {
         return carry_out(arguments, |files, host| Box::pin(resume(name, files, host)));
@@ -68,12 +72,19 @@ pub(crate) fn run(arguments: &RunArguments) -> anyhow::Result<Exit> {
             .into_owned(),
         folder: folder(arguments)?.to_string_lossy().into_owned(),
         source,
-        inputs: inputs(&pipeline, &arguments.inputs)?,
+        inputs: given(&pipeline, &arguments.inputs)?,
         options: serde_json::to_value(typed(arguments))?,
     };
     carry_out(arguments, |files, host| {
         Box::pin(begin(pipeline, begun, files, host))
     })
+}
+
+/// Whoever has started us may go, and the terminal with it.
+fn leave_session() {
+    // A process that leads its group has left already.
+    #[cfg(unix)]
+    nix::unistd::setsid().ok();
 }
 
 /// Runs of pipelines are carried on by their own command: they have commands to run.
@@ -116,12 +127,17 @@ fn carry_out<'a>(
     };
     let files = Files::open(&door.home)?;
     let clock = Arc::clone(&door.clock);
+    let telling = match (arguments.detached, arguments.json) {
+        (true, _) => Telling::Id,
+        (false, true) => Telling::Json,
+        (false, false) => Telling::People,
+    };
     runtime::run(async {
         let signals = interrupt::signals();
         let Some(runner) = begin(files, door).await? else {
             return Ok(Exit::Success);
         };
-        Box::pin(watch::watch(runner, arguments.json, (clock, signals))).await
+        Box::pin(watch::watch(runner, telling, (clock, signals))).await
     })
 }
 
@@ -137,7 +153,8 @@ fn typed(arguments: &RunArguments) -> Options {
     options
 }
 
-fn read(path: &Path) -> anyhow::Result<String> {
+/// The text of a pipeline's file.
+pub(crate) fn read(path: &Path) -> anyhow::Result<String> {
     use std::io::Read;
     let failed = |error| {
         Usage(format!(
@@ -163,41 +180,18 @@ fn folder(arguments: &RunArguments) -> anyhow::Result<PathBuf> {
 }
 
 /// What the run is given: what was typed, else what the pipeline says.
-fn inputs(pipeline: &Pipeline, typed: &[String]) -> Result<BTreeMap<String, String>, Usage> {
-    let mut inputs: BTreeMap<String, String> = BTreeMap::new();
-    let known = || {
-        pipeline
-            .inputs
-            .keys()
-            .cloned()
-            .collect::<Vec<_>>()
-            .join(", ")
-    };
+fn given(pipeline: &Pipeline, typed: &[String]) -> Result<BTreeMap<String, String>, Usage> {
+    let mut said = BTreeMap::new();
     for pair in typed {
         let Some((name, value)) = pair.split_once('=') else {
             return Err(Usage(format!("--input {pair}: expected NAME=VALUE")));
         };
-        if !pipeline.inputs.contains_key(name) {
-            let remedy = match pipeline.inputs.is_empty() {
-                true => "it has none".to_owned(),
-                false => format!("there are {}", known()),
-            };
-            return Err(Usage(format!(
-                "the pipeline has no input `{name}`; {remedy}"
-            )));
-        }
-        inputs.insert(name.to_owned(), value.to_owned());
+        said.insert(name.to_owned(), value.to_owned());
     }
-    for (name, input) in &pipeline.inputs {
-        match (&input.default, inputs.contains_key(name)) {
-            (_, true) => {}
-            (Some(default), false) => drop(inputs.insert(name.clone(), default.clone())),
-            (None, false) => {
-                return Err(Usage(format!("the pipeline needs --input {name}=…")));
-            }
-        }
-    }
-    Ok(inputs)
+    inputs::given(pipeline, said).map_err(|error| match error {
+        inputs::Error::Missing { name } => Usage(format!("the pipeline needs --input {name}=…")),
+        error => Usage(error.to_string()),
+    })
 }
 
 async fn begin(

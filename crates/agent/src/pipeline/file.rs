@@ -117,7 +117,7 @@ pub fn read(source: &str, place: &Path) -> Result<Pipeline, Faults> {
 }
 
 /// A word from the file as it can be shown: short, on one line, without what looks like a key.
-fn shown(word: &str) -> String {
+pub(super) fn shown(word: &str) -> String {
     let clean = text::plain(word);
     let clean = text::bounded(&clean, 4 * MOST_SHOWN);
     text::bounded(&text::without_secrets(&clean), MOST_SHOWN).replace(['\n', '\t'], " ")

@@ -61,6 +61,10 @@ pub(crate) struct RunArguments {
     #[arg(long)]
     pub(crate) json: bool,
 
+    /// Print the id of the run and nothing else, and outlive whoever has started it: for a server
+    #[arg(long, hide = true, conflicts_with_all = ["resume", "check", "plan", "schema", "json"])]
+    pub(crate) detached: bool,
+
     /// Print the JSON Schema of the file and leave
     #[arg(long)]
     pub(crate) schema: bool,

@@ -26,6 +26,17 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// What the events of a run look like.
 const VERSION: u32 = 1;
 
+/// What is told of a run while it goes on, and to whom.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Telling {
+    /// What happens, to whoever watches.
+    People,
+    /// Everything, as lines of JSON.
+    Json,
+    /// Its id, once it is written down. Who hears it may be gone at any time.
+    Id,
+}
+
 /// How watching ended.
 enum End {
     Ended(Ended),
@@ -36,12 +47,12 @@ enum End {
 /// Carries a run out to its end, or until a signal says otherwise.
 pub(super) async fn watch(
     mut runner: Runner,
-    json: bool,
+    telling: Telling,
     (clock, signals): (Arc<dyn Clock>, Signals),
 ) -> anyhow::Result<Exit> {
     let id = runner.id().to_owned();
     let resumes = || format!("`outlast run --resume {id}` carries on where it stopped");
-    let view = Arc::new(Mutex::new(View::new(&runner, json)));
+    let view = Arc::new(Mutex::new(View::new(&runner, telling)));
     let end = follow(&mut runner, &view, (clock, signals)).await;
     lock(&view).painter.clear();
     match end.with_context(resumes)? {
@@ -50,7 +61,7 @@ pub(super) async fn watch(
             Ok(exit)
         }
         End::Ended(ended) => {
-            let exit = finish(&runner, &ended, json)?;
+            let exit = finish(&runner, &ended, telling)?;
             runner.close().await?;
             Ok(exit)
         }
@@ -87,8 +98,8 @@ async fn follow(
 }
 
 /// Says how it ended, and what came of it.
-fn finish(runner: &Runner, ended: &Ended, json: bool) -> anyhow::Result<Exit> {
-    if !json {
+fn finish(runner: &Runner, ended: &Ended, telling: Telling) -> anyhow::Result<Exit> {
+    if telling == Telling::People {
         outputs::print(runner)?;
     }
     Ok(match ended.outcome {
@@ -117,26 +128,26 @@ struct View {
     painter: Painter<std::io::Stderr>,
     answers: Option<Answers>,
     run_id: String,
-    json: bool,
+    telling: Telling,
     lost_stdout: Option<std::io::Error>,
 }
 
 impl View {
-    fn new(runner: &Runner, json: bool) -> Self {
+    fn new(runner: &Runner, telling: Telling) -> Self {
         let stderr = std::io::stderr();
         let size = stderr.is_terminal().then_some(stderr_size as fn() -> _);
         let mut painter = Painter::new(stderr, size, runner.id());
-        if notice::is_quiet() {
+        if notice::is_quiet() || telling == Telling::Id {
             painter = painter.quietly();
         }
         painter.plan(planned(runner.pipeline()));
         painter.begin(runner.state());
-        let is_attended = !json && Terminal::is_attended();
+        let is_attended = telling == Telling::People && Terminal::is_attended();
         Self {
             painter,
             answers: is_attended.then(|| Answers::new(runner.letters())),
             run_id: runner.id().to_owned(),
-            json,
+            telling,
             lost_stdout: None,
         }
     }
@@ -150,8 +161,10 @@ impl View {
     }
 
     fn said(&mut self, said: &Said<'_>) {
-        if self.json {
-            return self.write(said);
+        match self.telling {
+            Telling::People => {}
+            Telling::Json => return self.write(said),
+            Telling::Id => return self.announce(said),
         }
         match said {
             Said::Entry { time, entry, .. } => {
@@ -161,6 +174,15 @@ impl View {
                 }
             }
             Said::Live { step, time, body } => self.painter.event(step, body, *time),
+        }
+    }
+
+    /// Says the id with the first thing that is written down.
+    fn announce(&self, said: &Said<'_>) {
+        if matches!(said, Said::Entry { seq: 1, .. }) {
+            let mut stdout = std::io::stdout().lock();
+            let said = writeln!(stdout, "{}", self.run_id);
+            said.and_then(|()| stdout.flush()).ok();
         }
     }
 

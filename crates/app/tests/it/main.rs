@@ -89,6 +89,8 @@ mod run_policies;
 #[cfg(unix)]
 mod run_watchdog;
 mod runs;
+#[cfg(unix)]
+mod runs_served;
 mod sessions;
 mod shared;
 mod simulate;

@@ -217,7 +217,7 @@ impl Outlast {
         noted.lines().map(str::to_owned).collect()
     }
 
-    fn with_path(&self, arguments: &[&str]) -> Command {
+    pub(crate) fn with_path(&self, arguments: &[&str]) -> Command {
         let mut command = self.command(arguments);
         command.env("PATH", std::env::var_os("PATH").unwrap_or_default());
         command

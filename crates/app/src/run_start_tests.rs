@@ -1,0 +1,172 @@
+use super::*;
+use std::collections::BTreeMap;
+use std::fs;
+use tempfile::TempDir;
+
+const PIPELINE: &str = "inputs: {topic: , tone: calm}\nsteps: [{id: a, command: 'true'}]\n";
+
+fn folder(source: &str) -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("pipeline.yaml"), source).unwrap();
+    folder
+}
+
+fn wanted(inputs: &[(&str, &str)]) -> WantedRun {
+    let owned = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
+    WantedRun {
+        file: "pipeline.yaml".into(),
+        directory: None,
+        inputs: inputs.iter().map(owned).collect::<BTreeMap<_, _>>(),
+    }
+}
+
+fn shell(script: &str) -> Command {
+    let mut command = Command::new("sh");
+    command.args(["-c", script]);
+    command
+}
+
+#[test]
+fn what_is_wrong_with_a_file_comes_with_line_and_column() {
+    let folder = folder("steps:\n  - {id: a, comand: ls}\n");
+    let error = check(folder.path(), wanted(&[])).unwrap_err();
+    let StartError::Faults(faults) = error else {
+        panic!("{error:?}");
+    };
+    let first = &faults.list[0];
+    assert_eq!((first.line, first.column), (2, 13), "{faults}");
+    assert!(first.message.contains("did you mean `command`"), "{faults}");
+}
+
+#[test]
+fn what_cannot_be_run_is_refused() {
+    let folder = folder(PIPELINE);
+    let long = "x".repeat(LONGEST_INPUT + 1);
+    let table = [
+        (wanted(&[]), "the pipeline needs the input `topic`"),
+        (
+            wanted(&[("topic", "birds"), ("tpoic", "b")]),
+            "the pipeline has no input `tpoic`; there are tone, topic",
+        ),
+        (
+            wanted(&[("topic", &long)]),
+            "the input `topic` is not a text of at most 100000 bytes",
+        ),
+        (
+            wanted(&[("topic", "a\0b")]),
+            "the input `topic` is not a text of at most 100000 bytes",
+        ),
+        (
+            WantedRun {
+                file: "other.yaml".into(),
+                ..wanted(&[])
+            },
+            "there is no file ",
+        ),
+        (
+            WantedRun {
+                file: "/dev/zero".into(),
+                ..wanted(&[])
+            },
+            "there is no file /dev/zero",
+        ),
+        (
+            WantedRun {
+                directory: Some("nowhere".into()),
+                ..wanted(&[])
+            },
+            "there is no folder ",
+        ),
+    ];
+    for (wanted, expected) in table {
+        let error = check(folder.path(), wanted).unwrap_err();
+        let said = error.to_string();
+        assert!(
+            matches!(error, StartError::Refused { .. }) && said.starts_with(expected),
+            "{said}"
+        );
+    }
+}
+
+#[test]
+fn a_run_is_given_its_file_its_folder_and_its_inputs() {
+    let folder = folder(PIPELINE);
+    fs::create_dir(folder.path().join("work")).unwrap();
+    let wanted = WantedRun {
+        file: "../pipeline.yaml".into(),
+        directory: Some("work".into()),
+        ..wanted(&[("topic", "--allow=bash = x")])
+    };
+    let checked = check(folder.path(), wanted).unwrap();
+    let root = folder.path().canonicalize().unwrap();
+    assert_eq!(checked.folder, root.join("work"));
+    let file = root.join("work/../pipeline.yaml").into_os_string();
+    let expected = ["run", "--detached", "--input=topic=--allow=bash = x"].map(OsString::from);
+    let expected: Vec<OsString> = expected.into_iter().chain([file]).collect();
+    assert_eq!(arguments(&checked), expected);
+}
+
+#[tokio::test]
+async fn a_process_is_left_to_itself_once_it_has_said_its_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let (pipe, done) = (folder.path().join("pipe"), folder.path().join("done"));
+    // It goes on only once it is let, and has something to say that nobody hears.
+    let script = format!(
+        "mkfifo {0}; echo some-id; trap '' PIPE; read line < {0}; echo x; echo x >&2; echo x > {1}",
+        pipe.display(),
+        done.display()
+    );
+    let id = announced(shell(&script), PATIENCE).await.unwrap();
+    assert_eq!(id, "some-id");
+    fs::write(&pipe, "go\n").unwrap();
+    let is_done = async {
+        while !done.exists() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, is_done).await.unwrap();
+}
+
+#[tokio::test]
+async fn what_a_process_says_before_its_run_begins_is_why_it_does_not() {
+    let table = [
+        ("echo 'error: no such model' >&2; exit 2", "no such model"),
+        (
+            "echo 'error: the disk is full' >&2; exit 1",
+            "the run could not be begun: the disk is full",
+        ),
+        (
+            "kill -9 $$",
+            "the run could not be begun: its process ended with signal: 9 (SIGKILL)",
+        ),
+        ("printf half; echo 'error: halved' >&2; exit 2", "halved"),
+    ];
+    for (script, expected) in table {
+        let error = announced(shell(script), PATIENCE).await.unwrap_err();
+        assert_eq!(error.to_string(), expected);
+    }
+    // Much of it does not hold the process up, and little of it is kept.
+    let much = "yes error | head -c 1000000 >&2; exit 2";
+    let error = announced(shell(much), PATIENCE).await.unwrap_err();
+    assert!(error.to_string().len() <= text::MESSAGE_LIMIT);
+}
+
+#[tokio::test]
+async fn a_process_that_says_nothing_is_not_waited_for_for_ever() {
+    let patience = Duration::from_millis(50);
+    let error = announced(shell("exec sleep 600"), patience).await;
+    let error = error.unwrap_err();
+    assert!(matches!(error, StartError::Failed { .. }), "{error}");
+}
+
+#[tokio::test]
+async fn a_program_that_is_gone_is_said() {
+    let folder = folder(PIPELINE);
+    let starter = RunStarter {
+        program: folder.path().join("gone"),
+        folder: folder.path().to_owned(),
+    };
+    let error = starter.start(wanted(&[("topic", "x")])).await.unwrap_err();
+    assert!(matches!(error, StartError::Failed { .. }), "{error}");
+    assert!(RunStarter::new(folder.path()).is_ok());
+}

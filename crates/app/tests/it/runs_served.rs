@@ -1,0 +1,131 @@
+//! Runs as a server begins them and tells of them: processes of the real binary, seen by their files.
+
+use crate::mock_server::wait_for;
+use crate::run_driver::{FILE, signal};
+use crate::support::Outlast;
+use outlast_server::runs::{PhaseView, RunView, Runs, StateView};
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Child, Stdio};
+use tokio::runtime::Runtime;
+
+fn show(outlast: &Outlast, id: &str) -> RunView {
+    let runs = Runs::new(&outlast.home());
+    Runtime::new().unwrap().block_on(runs.show(id)).unwrap()
+}
+
+/// Begins a run as a server does, and hears its id.
+fn begin(outlast: &Outlast, source: &str) -> (Child, String) {
+    outlast.write(FILE, source);
+    let mut command = outlast.with_path(&["run", "--detached", "--input=name=world", FILE]);
+    let mut child = command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    let mut stdout = BufReader::new(child.stdout.take().unwrap());
+    stdout.read_line(&mut line).unwrap();
+    if line.is_empty() {
+        let mut stderr = child.stderr.take().unwrap();
+        stderr.read_to_string(&mut line).unwrap();
+        panic!("{line}");
+    }
+    // Whoever has started it goes.
+    drop((stdout, child.stderr.take()));
+    (child, line.trim_end().to_owned())
+}
+
+const SLOW: &str = "inputs: {name: }
+steps:
+  - {id: wait, command: 'until test -e go; do sleep 0.05; done; echo waited'}
+  - {id: write, needs: [wait], inputs: {name: inputs.name}, command: 'echo $INPUT_NAME > written'}
+";
+
+#[test]
+fn a_run_outlives_the_server_that_has_begun_it() {
+    let outlast = Outlast::in_real_time();
+    let (mut child, id) = begin(&outlast, SLOW);
+    // It is written down before its id is said.
+    let view = show(&outlast, &id);
+    assert_eq!((view.state, view.steps.len()), (StateView::Running, 2));
+    #[cfg(target_os = "linux")]
+    {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", child.id())).unwrap();
+        let (_, fields) = stat.rsplit_once(") ").unwrap();
+        let session = fields.split(' ').nth(3).unwrap();
+        assert_eq!(session, child.id().to_string(), "a session of its own");
+    }
+    outlast.write("go", "");
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+    assert_eq!(outlast.notes("written"), ["world"]);
+    assert_eq!(show(&outlast, &id).state, StateView::Completed);
+}
+
+#[test]
+fn a_run_that_was_killed_is_told_as_unfinished() {
+    let outlast = Outlast::in_real_time();
+    let (mut child, id) = begin(&outlast, SLOW);
+    wait_for("the first step", || {
+        show(&outlast, &id).steps[0].phase == PhaseView::Working
+    });
+    signal("-KILL", &child);
+    child.wait().unwrap();
+    let view = show(&outlast, &id);
+    assert_eq!(
+        (view.state, view.ended, view.outcome),
+        (StateView::Unfinished, None, None)
+    );
+    let phases: Vec<PhaseView> = view.steps.iter().map(|step| step.phase).collect();
+    assert_eq!(phases, [PhaseView::Interrupted, PhaseView::Idle]);
+    assert_eq!(view.steps[0].attempts[0].ended, None);
+    // The command that it left ends with its next process, or by itself.
+    outlast.write("go", "");
+    assert_eq!(outlast.resume(&[&id]).code, 0);
+    assert_eq!(show(&outlast, &id).state, StateView::Completed);
+}
+
+#[test]
+fn what_the_turn_of_a_step_waits_for_is_told_until_it_is_told_to_go_on() {
+    let outlast = Outlast::in_real_time();
+    let source = "inputs: {name: }
+steps:
+  - {id: ask, prompt: hi, model: 'overloaded:1', retry: {base_delay: 1h, max_delay: 1h}}
+";
+    let (mut child, id) = begin(&outlast, source);
+    wait_for("the wait of its turn", || {
+        show(&outlast, &id).steps[0].waiting.is_some()
+    });
+    let step = show(&outlast, &id).steps.remove(0);
+    assert_eq!(step.phase, PhaseView::Waiting);
+    let waiting = step.waiting.unwrap();
+    let cause = waiting.cause.map(|cause| cause.to_string());
+    assert_eq!(
+        (cause.as_deref(), waiting.attempt),
+        (Some("overloaded"), Some(2))
+    );
+    assert!(waiting.until.since(step.attempts[0].began).as_secs() > 3000);
+    assert!(!waiting.message.unwrap().is_empty());
+    let (runs, runtime) = (Runs::new(&outlast.home()), Runtime::new().unwrap());
+    // It begins to wait a moment after that is written down.
+    wait_for("its end", || {
+        runtime.block_on(runs.retry_now(&id, Some("ask"))).ok();
+        child.try_wait().unwrap().is_some()
+    });
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+    assert_eq!(show(&outlast, &id).state, StateView::Completed);
+}
+
+#[test]
+fn a_run_that_cannot_begin_says_why_and_is_not_written_down() {
+    let outlast = Outlast::new();
+    outlast.write(FILE, "steps: [{id: a, prompt: hi, provider: nobody}]\n");
+    let ran = outlast.run(&["run", "--detached", FILE]);
+    assert_eq!((ran.code, ran.stdout.as_str()), (2, ""), "{}", ran.stderr);
+    assert!(
+        ran.stderr.starts_with("error: ") && ran.stderr.contains("nobody"),
+        "{}",
+        ran.stderr
+    );
+    assert_eq!(outlast.run(&["runs", "--json"]).stdout, "[]\n");
+}
