@@ -9,21 +9,25 @@
 //! it; a client that hangs up ends nothing.
 
 mod api;
+mod around;
 mod extract;
 mod following;
 mod gatekeeper;
-mod problem;
+mod problems;
 mod rate;
+mod runs;
 mod sessions;
 mod shared;
 mod socket;
 mod streams;
 
+pub use around::{Around, Question};
 pub use following::Dialect;
-pub use problem::Problem;
 pub use shared::Limits;
 
 use crate::guard::{Names, Token};
+use crate::problem::Problem;
+use crate::runs::{Runs, StartRun};
 use crate::sessions::Sessions;
 use api::Api;
 use axum::Router;
@@ -38,7 +42,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use outlast_engine::CancellationToken;
 use rate::Rates;
-use serde_json::{Value, json};
+use serde_json::Value;
 use shared::Shared;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -60,6 +64,10 @@ pub struct Setup {
     pub listen: SocketAddr,
     /// The sessions that it serves.
     pub sessions: Arc<Sessions>,
+    /// The runs that it tells of, and who begins them.
+    pub runs: (Runs, Arc<dyn StartRun>),
+    /// What is around them.
+    pub around: Arc<dyn Around>,
     /// By which names it may be reached, and which pages may ask.
     pub names: Names,
     /// What everything but the page itself needs, if anything.
@@ -98,6 +106,9 @@ impl HttpServer {
         let mut api = routes();
         let shared = Arc::new(Shared {
             sessions: setup.sessions,
+            runs: setup.runs.0,
+            starts: setup.runs.1,
+            around: setup.around,
             names: setup.names,
             token: setup.token,
             limits: setup.limits,
@@ -109,8 +120,8 @@ impl HttpServer {
             .router
             .route("/api/ws", get(socket::upgrade))
             .route("/api/openapi.json", get(openapi))
-            .route("/healthz", get(health))
-            .fallback(nothing_here)
+            .route("/healthz", get(around::health))
+            .fallback(around::other)
             .method_not_allowed_fallback(not_by_that_method)
             .layer(check)
             .with_state(Arc::clone(&shared));
@@ -160,6 +171,8 @@ impl HttpServer {
 fn routes() -> Api {
     let mut api = Api::new();
     sessions::add_to(&mut api);
+    runs::add_to(&mut api);
+    around::add_to(&mut api);
     api
 }
 
@@ -187,18 +200,10 @@ async fn connection(stream: TcpStream, (peer, router): (SocketAddr, Router), lim
     serving.await.ok();
 }
 
-async fn health() -> axum::Json<Value> {
-    axum::Json(json!({ "status": "ok", "version": env!("CARGO_PKG_VERSION") }))
-}
-
 async fn openapi(State(shared): State<Arc<Shared>>) -> (HeaderMap, String) {
     let kind = http::HeaderValue::from_static("application/json");
     let headers = HeaderMap::from_iter([(header::CONTENT_TYPE, kind)]);
     (headers, shared.document.clone())
-}
-
-async fn nothing_here() -> Problem {
-    Problem::unknown("there is nothing here; /api/openapi.json says what there is")
 }
 
 async fn not_by_that_method() -> Problem {

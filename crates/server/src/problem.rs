@@ -2,11 +2,15 @@
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
+use outlast_kernel::text;
 use schemars::JsonSchema;
 use serde::Serialize;
 
 /// What a problem is to those who read headers.
 pub const CONTENT_TYPE: &str = "application/problem+json";
+
+/// The most of a detail that is told, in bytes.
+const LONGEST: usize = 4 << 10;
 
 /// Why something was not done.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,6 +23,8 @@ pub struct Problem {
     pub detail: String,
     /// The methods by which it would be answered.
     allowed: Option<&'static str>,
+    /// In how many seconds it is worth coming back.
+    retry_after: Option<u64>,
 }
 
 /// A problem as it is written.
@@ -39,14 +45,23 @@ pub struct Written<'a> {
 }
 
 impl Problem {
-    /// A problem of that status and code.
-    pub fn new(status: StatusCode, code: &'static str, detail: impl Into<String>) -> Self {
+    /// A problem of that status and code. What is told may have come from outside.
+    pub fn new(status: StatusCode, code: &'static str, detail: impl AsRef<str>) -> Self {
+        let detail = text::plain(detail.as_ref());
         Self {
             status,
             code,
-            detail: detail.into(),
+            detail: text::bounded(&detail, LONGEST).into_owned(),
             allowed: None,
+            retry_after: None,
         }
+    }
+
+    /// The same, for whoever comes back in so many seconds.
+    #[must_use]
+    pub const fn after(mut self, seconds: u64) -> Self {
+        self.retry_after = Some(seconds);
+        self
     }
 
     /// The same, where these methods are the right ones, as `Allow` names them.
@@ -86,6 +101,9 @@ impl Problem {
         if self.status == StatusCode::UNAUTHORIZED {
             let bearer = HeaderValue::from_static("Bearer realm=\"outlast\"");
             headers.insert(header::WWW_AUTHENTICATE, bearer);
+        }
+        if let Some(seconds) = self.retry_after {
+            headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
         }
         if let Some(methods) = self.allowed {
             headers.insert(header::ALLOW, HeaderValue::from_static(methods));

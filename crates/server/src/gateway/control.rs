@@ -12,8 +12,8 @@ mod steer;
 pub use status::{About, Account, AccountState, Gate, Status, Upstream, Waiting};
 
 use super::metrics::{self, Metrics};
-use crate::guard::{self, Reach, Refused, Token};
 use super::traffic::Traffic;
+use crate::guard::{self, Reach, Refused, Token};
 use crate::page;
 use crate::problem::Problem;
 use bytes::Bytes;

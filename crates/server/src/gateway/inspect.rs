@@ -3,8 +3,8 @@
 use super::control::{About, Account, AccountState, Gate, Inspect, Upstream, Waiting};
 use super::metrics::Metrics;
 use super::shared::Shared;
-use crate::guard::{Reach, Token};
 use super::traffic::Traffic;
+use crate::guard::{Reach, Token};
 use outlast_dialect::Dialect;
 use std::net::SocketAddr;
 

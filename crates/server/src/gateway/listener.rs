@@ -213,8 +213,12 @@ fn check(parts: &http::request::Parts) -> Result<(), Problem> {
     Ok(())
 }
 
-fn invalid(message: impl Into<String>) -> Problem {
-    Problem::new(StatusCode::BAD_REQUEST, "invalid_request_error", message)
+fn invalid(message: impl AsRef<str>) -> Problem {
+    Problem::new(
+        StatusCode::BAD_REQUEST,
+        "invalid_request_error",
+        message.as_ref(),
+    )
 }
 
 impl From<Unreadable> for Problem {

@@ -1,7 +1,7 @@
 //! The routes, and the document that describes them: each is added once, with both.
 
-use super::problem;
 use super::shared::Shared;
+use crate::problem;
 use axum::Router;
 use axum::routing::MethodRouter;
 use http::Method;
@@ -169,7 +169,7 @@ impl Api {
         for part in parts {
             part(&mut self.generator, &mut value);
         }
-        let problem = self.generator.subschema_for::<problem::Problem>();
+        let problem = self.generator.subschema_for::<problem::Written<'_>>();
         value["responses"]["default"] = json!({
             "description": "A problem.",
             "content": { problem::CONTENT_TYPE: { "schema": problem } },

@@ -1,7 +1,7 @@
 //! What a request brings: its path, its query and its body, or a problem that says what is wrong with them.
 
-use super::problem::Problem;
 use super::shared::Shared;
+use crate::problem::Problem;
 use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
 use http::request::Parts;
 use http::{StatusCode, header};

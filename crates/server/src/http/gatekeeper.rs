@@ -3,9 +3,10 @@
 //! Invariant: nothing under `/api` is answered to a page of another site, to a name that is not ours, or, where a token
 //! is needed, without it. The page's own files hold no data.
 
-use super::problem::Problem;
 use super::shared::Shared;
 use crate::guard::{self, Refused, Token};
+use crate::page;
+use crate::problem::Problem;
 use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
@@ -43,7 +44,12 @@ impl Shared {
     /// Checks a request. The answer is the page of another site that may ask, if it comes from one.
     fn let_in(&self, request: &Request) -> Result<Option<HeaderValue>, Problem> {
         let headers = request.headers();
-        guard::check(headers, request.uri(), &self.names)?;
+        let path = request.uri().path();
+        match guard::check(headers, request.uri(), &self.names) {
+            // A link to the page is followed; it holds nothing of anybody.
+            Err(Refused::CrossSite) if is_page(path) && guard::is_navigation(headers) => {}
+            checked => checked?,
+        }
         if let Some(Peer(address)) = request.extensions().get::<Peer>() {
             self.take_place(*address)?;
         }
@@ -52,7 +58,7 @@ impl Shared {
             .filter(|origin| self.names.has_origin_of(origin))
             .cloned();
         let is_preflight = request.method() == Method::OPTIONS && origin.is_some();
-        let is_data = request.uri().path().starts_with("/api");
+        let is_data = path == "/api" || path.starts_with("/api/");
         match &self.token {
             Some(token) if is_data && !is_preflight && !brings(headers, token) => {
                 Err(Refused::Token.into())
@@ -67,10 +73,14 @@ impl Shared {
             let seconds = wait.as_secs() + 1;
             let status = StatusCode::TOO_MANY_REQUESTS;
             let detail = format!("too many requests from {address}; come back in {seconds} s");
-            Problem::new(status, "too_many_requests", detail)
-                .with(header::RETRY_AFTER, HeaderValue::from(seconds))
+            Problem::new(status, "too_many_requests", detail).after(seconds)
         })
     }
+}
+
+fn is_page(path: &str) -> bool {
+    path.strip_prefix('/')
+        .is_some_and(|path| page::file(path).is_some())
 }
 
 /// Whether a request brings the token: in a header, or as the name of a protocol.

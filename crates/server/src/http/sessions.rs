@@ -3,10 +3,10 @@
 use super::api::{Api, Operation};
 use super::extract::{Asked, Body, Name};
 use super::following::{Dialect, Following, Until};
-use super::problem::Problem;
 use super::shared::Shared;
 use super::streams::{self, Form};
 use crate::host::Wishes;
+use crate::problem::Problem;
 use crate::sessions::{
     Deliver, Heard, ModelView, Place, QueueMode, Room, Said, SessionList, SessionView, Settings,
     SettingsView, SnapshotView,

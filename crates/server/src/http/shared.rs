@@ -1,7 +1,9 @@
 //! What every request of a server needs.
 
+use super::around::Around;
 use super::rate::Rates;
 use crate::guard::{Names, Token};
+use crate::runs::{Runs, StartRun};
 use crate::sessions::Sessions;
 use std::sync::Arc;
 use std::time::Duration;
@@ -35,6 +37,9 @@ impl Default for Limits {
 
 pub(super) struct Shared {
     pub(super) sessions: Arc<Sessions>,
+    pub(super) runs: Runs,
+    pub(super) starts: Arc<dyn StartRun>,
+    pub(super) around: Arc<dyn Around>,
     pub(super) names: Names,
     /// What everything but the page itself needs, if anything.
     pub(super) token: Option<Token>,

@@ -5,9 +5,9 @@
 
 use super::following::{Dialect, Following, Next};
 use super::gatekeeper::{self, Peer};
-use super::problem::Problem;
 use super::sessions::{Disposition, Prompt, obey};
 use super::shared::Shared;
+use crate::problem::{self, Problem};
 use crate::sessions::Place;
 use axum::Extension;
 use axum::extract::State;
@@ -75,8 +75,7 @@ enum Frame<'a> {
     #[serde(rename = "chat.ended", rename_all = "camelCase")]
     Ended {
         conversation_id: &'a str,
-        #[serde(skip_serializing_if = "Option::is_none")]
-        problem: Option<Problem>,
+        problem: problem::Written<'a>,
     },
 }
 
@@ -257,7 +256,7 @@ impl Client {
 }
 
 fn refusal(id: &Value, problem: &Problem) -> Value {
-    json!({ "type": "reply", "id": id, "ok": false, "problem": problem })
+    json!({ "type": "reply", "id": id, "ok": false, "problem": problem.written() })
 }
 
 /// Says what happens in a room until the client has enough.
@@ -284,10 +283,13 @@ async fn follow(mut following: Following, conversation_id: String, out: mpsc::Se
                     snapshot: &whole,
                 })
             }
-            Err(error) => say(&Frame::Ended {
-                conversation_id,
-                problem: Some(error.into()),
-            }),
+            Err(error) => {
+                let problem = Problem::from(error);
+                say(&Frame::Ended {
+                    conversation_id,
+                    problem: problem.written(),
+                })
+            }
         };
         if out.send(message).await.is_err() {
             return;

@@ -1,0 +1,180 @@
+//! Runs of pipelines, as they are asked for.
+
+use super::api::{Api, Operation};
+use super::extract::{Asked, Body, Name};
+use super::shared::Shared;
+use crate::problem::Problem;
+use crate::runs::{Error, RunRow, RunView, StartError, ToldView, WantedRun};
+use axum::Json;
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use http::{HeaderValue, StatusCode, header};
+use outlast_kernel::Timestamp;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+
+/// How many runs are listed unless more are asked for.
+const USUAL: usize = 50;
+
+type Server = State<Arc<Shared>>;
+type Answer<T> = Result<Json<T>, Problem>;
+
+pub(super) fn add_to(api: &mut Api) {
+    let list = Operation::get(
+        "/api/runs",
+        "list_runs",
+        "Runs of pipelines, the newest first",
+    );
+    api.add(
+        list.query::<ListQuery>().answers::<RunList>(),
+        get(list_runs),
+    );
+    let start = Operation::post("/api/runs", "start_run", "Runs a pipeline");
+    api.add(start.body::<WantedRun>().made::<Begun>(), post(start_run));
+    let about = "A run: its steps, what they need, their attempts, waits and questions";
+    let show = Operation::get("/api/runs/{id}", "show_run", about);
+    api.add(show.answers::<RunAnswer>(), get(show_run));
+    let about = "Has a run try again at once what it waits to try again";
+    let retry = Operation::post("/api/runs/{id}/retry_now", "run_retry_now", about);
+    api.add(
+        retry.body::<StepMeant>().answers::<ToldView>(),
+        post(retry_now),
+    );
+    let cancel = Operation::post("/api/runs/{id}/cancel", "cancel_run", "Ends a run");
+    api.add(cancel.answers::<ToldView>(), post(cancel_run));
+    let answer = Operation::post(
+        "/api/runs/{id}/answer",
+        "answer_run",
+        "Answers what a run asks",
+    );
+    api.add(
+        answer.body::<Choice>().answers::<ToldView>(),
+        post(answer_run),
+    );
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct ListQuery {
+    /// How many at most.
+    limit: Option<usize>,
+}
+
+/// Runs, the newest first.
+#[derive(Debug, Serialize, JsonSchema)]
+struct RunList {
+    /// The server's clock.
+    now: Timestamp,
+    /// They.
+    runs: Vec<RunRow>,
+}
+
+async fn list_runs(State(shared): Server, Asked(asked): Asked<ListQuery>) -> Answer<RunList> {
+    let limit = asked.limit.unwrap_or(USUAL).max(1);
+    Ok(Json(RunList {
+        runs: shared.runs.list(limit).await?,
+        now: shared.sessions.house().clock().now(),
+    }))
+}
+
+/// A run.
+#[derive(Debug, Serialize, JsonSchema)]
+struct RunAnswer {
+    /// The server's clock.
+    now: Timestamp,
+    /// It.
+    run: RunView,
+}
+
+async fn show_run(State(shared): Server, Name(id): Name) -> Answer<RunAnswer> {
+    Ok(Json(RunAnswer {
+        run: shared.runs.show(&id).await?,
+        now: shared.sessions.house().clock().now(),
+    }))
+}
+
+/// A run that was begun.
+#[derive(Debug, Serialize, JsonSchema)]
+struct Begun {
+    /// Its id.
+    id: String,
+}
+
+async fn start_run(
+    State(shared): Server,
+    Body(wanted): Body<WantedRun>,
+) -> Result<Response, Problem> {
+    let id = shared.starts.start(wanted).await?;
+    let location = HeaderValue::try_from(format!("/api/runs/{id}"));
+    let location = location.map_err(|error| Problem::wrong(error.to_string()))?;
+    let begun = Json(Begun { id });
+    Ok((StatusCode::CREATED, [(header::LOCATION, location)], begun).into_response())
+}
+
+/// Which step is meant.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct StepMeant {
+    /// The step; without it all that wait.
+    step: Option<String>,
+}
+
+async fn retry_now(
+    State(shared): Server,
+    Name(id): Name,
+    Body(meant): Body<StepMeant>,
+) -> Answer<ToldView> {
+    Ok(Json(
+        shared.runs.retry_now(&id, meant.step.as_deref()).await?,
+    ))
+}
+
+async fn cancel_run(State(shared): Server, Name(id): Name) -> Answer<ToldView> {
+    Ok(Json(shared.runs.cancel(&id).await?))
+}
+
+/// An answer.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Choice {
+    /// The step that asks; without it the only one that does.
+    step: Option<String>,
+    /// What is chosen; without it the first choice.
+    choice: Option<String>,
+}
+
+async fn answer_run(
+    State(shared): Server,
+    Name(id): Name,
+    Body(answer): Body<Choice>,
+) -> Answer<ToldView> {
+    let (step, choice) = (answer.step.as_deref(), answer.choice.as_deref());
+    Ok(Json(shared.runs.answer(&id, step, choice).await?))
+}
+
+impl From<Error> for Problem {
+    fn from(error: Error) -> Self {
+        let detail = error.to_string();
+        match error {
+            Error::NoName | Error::NotFound { .. } => Self::unknown(detail),
+            Error::Ambiguous { .. } => Self::conflict("ambiguous", detail),
+            Error::Over { .. } => Self::conflict("over", detail),
+            Error::NotUnderWay { .. } => Self::conflict("not_under_way", detail),
+            Error::NothingAsked { .. } => Self::conflict("nothing_asked", detail),
+            Error::SeveralAsk { .. } | Error::UnknownChoice { .. } => Self::wrong(detail),
+            _ => Self::unavailable("unavailable", detail),
+        }
+    }
+}
+
+impl From<StartError> for Problem {
+    fn from(error: StartError) -> Self {
+        let detail = error.to_string();
+        match error {
+            StartError::Faults(_) | StartError::Refused { .. } => Self::wrong(detail),
+            _ => Self::unavailable("unavailable", detail),
+        }
+    }
+}
