@@ -15,6 +15,7 @@ use std::sync::LazyLock;
 const HTML: &str = "text/html; charset=utf-8";
 const CSS: &str = "text/css; charset=utf-8";
 const SCRIPT: &str = "text/javascript; charset=utf-8";
+const SVG: &str = "image/svg+xml";
 
 /// The page itself.
 const INDEX: &str = "index.html";
@@ -22,8 +23,55 @@ const INDEX: &str = "index.html";
 /// Every file: its name within `web/`, what it is, and its bytes.
 const TABLE: &[(&str, &str, &[u8])] = &[
     (INDEX, HTML, include_bytes!("../../../web/index.html")),
+    ("api.js", SCRIPT, include_bytes!("../../../web/api.js")),
+    ("bubbles.js", SCRIPT, include_bytes!("../../../web/bubbles.js")),
+    ("causes.js", SCRIPT, include_bytes!("../../../web/causes.js")),
+    ("chart.js", SCRIPT, include_bytes!("../../../web/chart.js")),
+    ("charts.css", CSS, include_bytes!("../../../web/charts.css")),
+    ("clock.js", SCRIPT, include_bytes!("../../../web/clock.js")),
+    ("composer.js", SCRIPT, include_bytes!("../../../web/composer.js")),
+    ("dialog.js", SCRIPT, include_bytes!("../../../web/dialog.js")),
+    ("dom.js", SCRIPT, include_bytes!("../../../web/dom.js")),
+    ("follow.js", SCRIPT, include_bytes!("../../../web/follow.js")),
+    ("gateway-view.js", SCRIPT, include_bytes!("../../../web/gateway-view.js")),
+    ("icon.svg", SVG, include_bytes!("../../../web/icon.svg")),
+    ("icons.js", SCRIPT, include_bytes!("../../../web/icons.js")),
+    ("keep.js", SCRIPT, include_bytes!("../../../web/keep.js")),
+    ("keys.js", SCRIPT, include_bytes!("../../../web/keys.js")),
+    ("main.js", SCRIPT, include_bytes!("../../../web/main.js")),
+    ("markdown-inline.js", SCRIPT, include_bytes!("../../../web/markdown-inline.js")),
+    ("markdown-view.js", SCRIPT, include_bytes!("../../../web/markdown-view.js")),
+    ("markdown.js", SCRIPT, include_bytes!("../../../web/markdown.js")),
+    ("notes.js", SCRIPT, include_bytes!("../../../web/notes.js")),
+    ("page.js", SCRIPT, include_bytes!("../../../web/page.js")),
+    ("parts.css", CSS, include_bytes!("../../../web/parts.css")),
+    ("policies-view.js", SCRIPT, include_bytes!("../../../web/policies-view.js")),
+    ("poll.js", SCRIPT, include_bytes!("../../../web/poll.js")),
+    ("providers-view.js", SCRIPT, include_bytes!("../../../web/providers-view.js")),
+    ("router.js", SCRIPT, include_bytes!("../../../web/router.js")),
+    ("run-graph.js", SCRIPT, include_bytes!("../../../web/run-graph.js")),
+    ("run-layout.js", SCRIPT, include_bytes!("../../../web/run-layout.js")),
+    ("run-timeline.js", SCRIPT, include_bytes!("../../../web/run-timeline.js")),
+    ("run-view.js", SCRIPT, include_bytes!("../../../web/run-view.js")),
+    ("runs-view.js", SCRIPT, include_bytes!("../../../web/runs-view.js")),
+    ("session-view.js", SCRIPT, include_bytes!("../../../web/session-view.js")),
+    ("sessions-view.js", SCRIPT, include_bytes!("../../../web/sessions-view.js")),
+    ("sessions.css", CSS, include_bytes!("../../../web/sessions.css")),
+    ("settings-panel.js", SCRIPT, include_bytes!("../../../web/settings-panel.js")),
+    ("sse.js", SCRIPT, include_bytes!("../../../web/sse.js")),
+    ("standing.js", SCRIPT, include_bytes!("../../../web/standing.js")),
+    ("states.js", SCRIPT, include_bytes!("../../../web/states.js")),
     ("style.css", CSS, include_bytes!("../../../web/style.css")),
-    ("app.js", SCRIPT, include_bytes!("../../../web/app.js")),
+    ("text.js", SCRIPT, include_bytes!("../../../web/text.js")),
+    ("theme-early.js", SCRIPT, include_bytes!("../../../web/theme-early.js")),
+    ("theme.js", SCRIPT, include_bytes!("../../../web/theme.js")),
+    ("time.js", SCRIPT, include_bytes!("../../../web/time.js")),
+    ("token.js", SCRIPT, include_bytes!("../../../web/token.js")),
+    ("traffic-timeline.js", SCRIPT, include_bytes!("../../../web/traffic-timeline.js")),
+    ("traffic.js", SCRIPT, include_bytes!("../../../web/traffic.js")),
+    ("transcript-items.js", SCRIPT, include_bytes!("../../../web/transcript-items.js")),
+    ("transcript-view.js", SCRIPT, include_bytes!("../../../web/transcript-view.js")),
+    ("transcript.js", SCRIPT, include_bytes!("../../../web/transcript.js")),
 ];
 
 /// What the page may do. Nothing that is not named here.

@@ -1,1 +1,0 @@
-document.getElementById("page").textContent = "Outlast";

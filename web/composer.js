@@ -1,0 +1,102 @@
+// Where a person writes. Enter sends, Shift+Enter begins a new line. While a turn runs, what is written goes to the model
+// as soon as it can be told something, or when it has answered.
+
+import { h, replace, setText, show } from "./dom.js";
+import { icon } from "./icons.js";
+
+const HINT = "Enter sends, Shift+Enter begins a new line";
+
+/** A composer. `say(text, deliver)` says something and returns whether that went well; `stop()` ends the turn. */
+export function composer({ say, stop }) {
+  const input = h("textarea", {
+    rows: "1",
+    id: "composer",
+    "aria-label": "Message",
+    "aria-describedby": "composer-hint",
+    placeholder: "Write a message…",
+    "data-key": "/",
+    test: "composer",
+    enterkeyhint: "send",
+  });
+  const send = h("button", { type: "submit", class: "primary send", "aria-label": "Send", test: "send" }, icon("send"));
+  const stopper = h("button", { type: "button", class: "stop", "aria-label": "Stop the turn", test: "abort" }, icon("stop"));
+  const ways = deliverWays();
+  const hint = h("p", { class: "composer-hint", id: "composer-hint" }, HINT);
+  const form = h(
+    "form",
+    { class: "composer" },
+    h("div", { class: "composer-row" }, input, stopper, send),
+    h("div", { class: "composer-foot" }, ways.element, hint),
+  );
+
+  const fit = () => {
+    input.style.height = "auto";
+    input.style.height = `${Math.min(input.scrollHeight + 2, 240)}px`;
+    // Nothing to send is no reason to lose the focus: it is said, and the button stays where it is.
+    send.setAttribute("aria-disabled", String(input.value.trim() === ""));
+  };
+  const submit = async () => {
+    const text = input.value;
+    if (text.trim() === "" || form.inert) return;
+    input.value = "";
+    fit();
+    const isSaid = await say(text, ways.element.hidden ? undefined : ways.value());
+    // What was not said is not lost.
+    if (!isSaid && input.value === "") input.value = text;
+    fit();
+  };
+  form.addEventListener("submit", (event) => {
+    event.preventDefault();
+    submit();
+  });
+  input.addEventListener("input", fit);
+  input.addEventListener("keydown", (event) => {
+    if (event.key === "Enter" && !event.shiftKey && !event.isComposing) {
+      event.preventDefault();
+      submit();
+    } else if (event.key === "Escape") {
+      input.blur();
+    }
+  });
+  stopper.addEventListener("click", stop);
+  requestAnimationFrame(fit);
+
+  return {
+    element: form,
+    focus: () => input.focus(),
+    /** Whether a turn runs, and why nothing can be said, if so. */
+    update({ isRunning, refusal }) {
+      show(ways.element, isRunning);
+      show(stopper, isRunning);
+      input.disabled = Boolean(refusal);
+      input.placeholder = isRunning ? "Say something meanwhile…" : "Write a message…";
+      setText(hint, refusal ?? HINT);
+    },
+  };
+}
+
+function deliverWays() {
+  const choice = (value, label, title, checked) => [
+    h("label", { class: "way", title }, h("input", { type: "radio", name: "deliver", value, checked }), h("span", {}, label)),
+  ];
+  const element = h(
+    "fieldset",
+    { class: "ways", hidden: true },
+    h("legend", { class: "unseen" }, "When it is said"),
+    choice("steer", "Steer", "Said with the next call of the turn that runs", true),
+    choice("follow_up", "Follow up", "Said when this turn has answered", false),
+  );
+  return { element, value: () => element.querySelector("input:checked")?.value ?? "steer" };
+}
+
+/** What waits to be said. */
+export function showQueue(element, queue) {
+  const { steering, follow_up: followUp } = queue;
+  show(element, steering.length + followUp.length > 0);
+  const row = (kind) => (text) => h("li", {}, h("span", { class: "chip" }, kind), h("span", { class: "queue-text" }, text));
+  replace(
+    element,
+    h("p", { class: "label" }, "Waits to be said"),
+    h("ul", {}, steering.map(row("steer")), followUp.map(row("follow-up"))),
+  );
+}

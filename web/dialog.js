@@ -1,0 +1,83 @@
+// Dialogs, and words that pass.
+
+import { h } from "./dom.js";
+import { icon } from "./icons.js";
+
+/** Opens a dialog; focus goes back to where it was when it is closed. */
+export function openDialog({ title, content, test, mayClose = true }) {
+  const heading = h("h2", { id: `dialog-${Date.now()}` }, title);
+  const close = mayClose && h("button", { type: "button", class: "icon-button", "aria-label": "Close" }, icon("close"));
+  const dialog = h(
+    "dialog",
+    { "aria-labelledby": heading.id, test },
+    h("div", { class: "dialog-head" }, heading, close || undefined),
+    content,
+  );
+  if (close) {
+    close.addEventListener("click", () => dialog.close());
+    // A click beside it closes it.
+    dialog.addEventListener("click", (event) => {
+      if (event.target === dialog) dialog.close();
+    });
+  } else {
+    dialog.addEventListener("cancel", (event) => event.preventDefault());
+  }
+  dialog.addEventListener("close", () => dialog.remove());
+  document.body.append(dialog);
+  dialog.showModal();
+  return dialog;
+}
+
+/** Asks a question that is answered with yes or no. */
+export function confirm(title, text, yes) {
+  return new Promise((resolve) => {
+    const content = h(
+      "form",
+      { method: "dialog", class: "stack" },
+      h("p", {}, text),
+      h(
+        "div",
+        { class: "actions" },
+        h("button", { type: "submit", value: "no" }, "Keep it"),
+        h("button", { type: "submit", value: "yes", class: "danger" }, yes),
+      ),
+    );
+    const dialog = openDialog({ title, content });
+    dialog.addEventListener("close", () => resolve(dialog.returnValue === "yes"));
+  });
+}
+
+/** Says something once to whoever has the page read aloud. */
+export function announce(text) {
+  const announcer = document.getElementById("announcer");
+  announcer.textContent = "";
+  // A change is said; the same text twice is none.
+  requestAnimationFrame(() => {
+    announcer.textContent = text;
+  });
+}
+
+/** Shows what went wrong with something that a person did. */
+export function complain(problem) {
+  if (problem?.name === "AbortError") return;
+  const text = problem?.detail ?? problem?.message ?? "Something went wrong.";
+  const close = h("button", { type: "button", class: "icon-button", "aria-label": "Dismiss" }, icon("close"));
+  const toast = h("div", { class: "toast", role: "alert" }, h("span", {}, text), close);
+  const gone = setTimeout(() => toast.remove(), 12_000);
+  close.addEventListener("click", () => {
+    clearTimeout(gone);
+    toast.remove();
+  });
+  document.getElementById("toasts").append(toast);
+}
+
+/** Does something for a person, and says so when it goes wrong. Returns whether it went well. */
+export async function attempt(act) {
+  try {
+    await act();
+    return true;
+  } catch (problem) {
+    complain(problem);
+    return false;
+  }
+}

@@ -1,0 +1,87 @@
+// The steps of a run and what they need, as a picture. Each step leads to what is known of it below.
+
+import { fitted, frame } from "./chart.js";
+import { h, svg } from "./dom.js";
+import { graphLayout, stepState } from "./run-layout.js";
+import { tone } from "./states.js";
+import { line, words } from "./text.js";
+
+const BOX = { width: 172, height: 54 };
+const GAP = { along: 56, across: 18 };
+const EDGE = 6;
+
+/** The picture; `update(run)` draws it when it is another, `choose(id)` is called with the step that is pressed. */
+export function runGraph(choose) {
+  let run;
+  let drawn;
+  const picture = frame((width) => (run ? draw(run, width, choose) : h("span")), { class: "graph", test: "run-graph" });
+  return {
+    element: picture.element,
+    update(next) {
+      run = next;
+      const key = JSON.stringify(next.steps?.map((step) => [step.id, step.needs, stepState(step), step.kind, step.attempts?.length]));
+      if (key === drawn) return;
+      drawn = key;
+      const focused = picture.element.contains(document.activeElement) ? document.activeElement.dataset.step : undefined;
+      picture.again();
+      if (focused) picture.element.querySelector(`[data-step="${CSS.escape(focused)}"]`)?.focus({ preventScroll: true });
+    },
+    close: picture.close,
+  };
+}
+
+function draw(run, width, choose) {
+  const steps = run.steps ?? [];
+  const most = width - EDGE * 2;
+  const wide = graphLayout(steps, { box: BOX, gap: GAP, isDown: false, most });
+  const isDown = !wide.fits;
+  const narrow = { width: Math.min(BOX.width, Math.max(96, most)), height: BOX.height };
+  const layout = isDown ? graphLayout(steps, { box: fitBox(steps, narrow, most), gap: GAP, isDown, most }) : wide;
+  const box = isDown ? fitBox(steps, narrow, most) : BOX;
+  const shift = Math.max(EDGE, (width - layout.width) / 2);
+  const total = Math.max(width, layout.width + EDGE * 2);
+  return svg(
+    "svg",
+    { width: total, height: layout.height + EDGE * 2, role: "group", "aria-label": `${steps.length} steps` },
+    svg("g", { transform: `translate(${isDown ? shift : EDGE} ${EDGE})` }, layout.edges.map((edge) => arrow(edge, box, isDown)), layout.nodes.map((node) => drawNode(node, box, choose))),
+  );
+}
+
+/** Boxes side by side get narrower before they get out of sight. */
+function fitBox(steps, box, most) {
+  const counts = graphLayout(steps, { box, gap: GAP, isDown: true, most });
+  if (counts.fits) return box;
+  const widest = Math.round((counts.width + GAP.across) / (box.width + GAP.across));
+  return { ...box, width: Math.max(92, Math.floor((most - (widest - 1) * GAP.across) / widest)) };
+}
+
+function arrow({ from, to }, box, isDown) {
+  const start = isDown ? [from.x + box.width / 2, from.y + box.height] : [from.x + box.width, from.y + box.height / 2];
+  const end = isDown ? [to.x + box.width / 2, to.y] : [to.x, to.y + box.height / 2];
+  const [x1, y1] = start;
+  const [x2, y2] = end;
+  const bend = isDown ? (y2 - y1) / 2 : (x2 - x1) / 2;
+  const line = isDown ? `M${x1} ${y1}C${x1} ${y1 + bend} ${x2} ${y2 - bend} ${x2} ${y2 - 6}` : `M${x1} ${y1}C${x1 + bend} ${y1} ${x2 - bend} ${y2} ${x2 - 6} ${y2}`;
+  const head = isDown ? `M${x2 - 4} ${y2 - 7}h8l-4 7Z` : `M${x2 - 7} ${y2 - 4}v8l7 -4Z`;
+  return svg("g", { class: tone(stepState(from.step)) === "good" ? "edge done" : "edge", "aria-hidden": "true" }, svg("path", { d: line }), svg("path", { d: head, class: "head" }));
+}
+
+function drawNode({ step, x, y }, box, choose) {
+  const state = stepState(step);
+  const attempts = step.attempts?.length ?? 0;
+  const more = [words(state), attempts > 1 && `${attempts} attempts`].filter(Boolean).join(", ");
+  const press = (event) => {
+    if (event.type === "keydown" && event.key !== "Enter" && event.key !== " ") return;
+    event.preventDefault();
+    choose(step.id);
+  };
+  return svg(
+    "g",
+    { class: `node tone-${tone(state)}`, transform: `translate(${x} ${y})`, tabindex: "0", role: "button", "aria-label": `Step ${line(step.id, 80)}, ${words(step.kind)}, ${more}`, "data-step": step.id, onclick: press, onkeydown: press },
+    svg("title", {}, `${line(step.id, 120)} (${words(step.kind)}): ${more}`),
+    svg("rect", { width: box.width, height: box.height, rx: 8, class: "node-box" }),
+    svg("path", { d: `M8 0h0a8 8 0 0 0 -8 8v${box.height - 16}a8 8 0 0 0 8 8h0Z`, class: "node-side", transform: "scale(.6 1)" }),
+    svg("text", { x: 14, y: 22, class: "node-name" }, fitted(line(step.id, 80), box.width - 22, 7.4)),
+    svg("text", { x: 14, y: 41, class: "node-state" }, fitted(more, box.width - 22, 6.4)),
+  );
+}

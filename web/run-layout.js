@@ -1,0 +1,97 @@
+// Where the steps of a run stand in its picture, and when they did what. Pure.
+
+import { millis } from "./time.js";
+
+/** The layers of steps: each step is one layer behind the last of those that it needs. */
+export function layers(steps) {
+  const known = new Map(steps.map((step) => [step.id, step]));
+  const depths = new Map();
+  const depth = (id, path) => {
+    if (depths.has(id)) return depths.get(id);
+    // Steps that need each other cannot be; a file that says so is drawn all the same.
+    if (path.has(id)) return 0;
+    const needs = (known.get(id)?.needs ?? []).filter((need) => known.has(need));
+    const inner = new Set(path).add(id);
+    const own = needs.length === 0 ? 0 : 1 + Math.max(...needs.map((need) => depth(need, inner)));
+    depths.set(id, own);
+    return own;
+  };
+  const rows = [];
+  for (const step of steps) {
+    const at = depth(step.id, new Set());
+    (rows[at] ??= []).push(step);
+  }
+  return ordered(rows.filter(Boolean));
+}
+
+/** Each layer ordered by where the steps stand that its own need, so that few arrows cross. */
+function ordered(rows) {
+  const places = new Map();
+  const middle = (step) => {
+    const at = (step.needs ?? []).map((need) => places.get(need)).filter((place) => place !== undefined);
+    return at.length === 0 ? 0 : at.reduce((sum, place) => sum + place, 0) / at.length;
+  };
+  return rows.map((row) => {
+    const sorted = row.map((step, index) => ({ step, index, at: middle(step) })).sort((one, other) => one.at - other.at || one.index - other.index);
+    sorted.forEach(({ step }, index) => places.set(step.id, (index + 0.5) / sorted.length));
+    return sorted.map(({ step }) => step);
+  });
+}
+
+/** The picture of steps: `{nodes: [{step, x, y}], edges: [{from, to}], width, height}`, from the left or from the top. */
+export function graphLayout(steps, { box, gap, isDown, most }) {
+  const rows = layers(steps);
+  const [along, across] = isDown ? [box.height, box.width] : [box.width, box.height];
+  const [alongGap, acrossGap] = isDown ? [gap.along * 0.6, gap.across] : [gap.along, gap.across];
+  const widest = Math.max(1, ...rows.map((row) => row.length));
+  const breadth = widest * across + (widest - 1) * acrossGap;
+  const nodes = [];
+  rows.forEach((row, depth) => {
+    const own = row.length * across + (row.length - 1) * acrossGap;
+    row.forEach((step, index) => {
+      const a = depth * (along + alongGap);
+      const b = (breadth - own) / 2 + index * (across + acrossGap);
+      nodes.push({ step, x: isDown ? b : a, y: isDown ? a : b });
+    });
+  });
+  const length = rows.length * along + Math.max(0, rows.length - 1) * alongGap;
+  const [width, height] = isDown ? [breadth, length] : [length, breadth];
+  const ids = new Map(nodes.map((node) => [node.step.id, node]));
+  const edges = nodes.flatMap((node) => (node.step.needs ?? []).filter((need) => ids.has(need)).map((need) => ({ from: ids.get(need), to: node })));
+  return { nodes, edges, width, height, fits: width <= most };
+}
+
+/** How a step stands, in one of the words that have a colour. */
+export function stepState(step) {
+  if (step.question) return "asking";
+  const phase = typeof step.phase === "string" ? step.phase : (step.phase?.name ?? "idle");
+  if (phase === "ended") return step.attempts?.at(-1)?.outcome ?? "completed";
+  return step.waiting && phase !== "waiting" ? "waiting" : phase;
+}
+
+/** The bars of a run: `{from, to, rows: [{step, bars: [{from, to, outcome, …}], waits: [{from, to, cause}]}]}`. */
+export function runBars(run, now) {
+  const began = millis(run.created) ?? now;
+  const over = millis(run.ended);
+  const end = over ?? now;
+  const rows = (run.steps ?? []).map((step) => stepBars(step, end));
+  const times = rows.flatMap(({ bars, waits }) => [...bars, ...waits].map(({ to }) => to));
+  const to = Math.max(end, over === undefined ? now + (now - began) * 0.04 : end, ...times, began + 1_000);
+  return { from: began, to, rows, isOver: over !== undefined };
+}
+
+function stepBars(step, end) {
+  const attempts = step.attempts ?? [];
+  const bars = [];
+  const waits = [];
+  attempts.forEach((attempt, at) => {
+    const from = millis(attempt.began);
+    if (from === undefined) return;
+    const ended = millis(attempt.ended);
+    bars.push({ ...attempt, from, to: Math.max(ended ?? end, from), isOpen: ended === undefined });
+    const next = millis(attempts[at + 1]?.began);
+    const until = next ?? millis(attempt.wait_until);
+    if (ended !== undefined && until !== undefined && until > ended) waits.push({ from: ended, to: until, cause: attempt.cause });
+  });
+  return { step, bars, waits };
+}

@@ -1,0 +1,139 @@
+// One run: its steps as a graph and over time, what they wait for and what they ask.
+
+import { api, part, post } from "./api.js";
+import { phrase } from "./causes.js";
+import { countdown, now, sinceThen } from "./clock.js";
+import { attempt, confirm } from "./dialog.js";
+import { button, h, replace, setText, show } from "./dom.js";
+import { icon } from "./icons.js";
+import { keepingFocus, page, section, whenOther } from "./page.js";
+import { poll } from "./poll.js";
+import { link } from "./router.js";
+import { runGraph } from "./run-graph.js";
+import { stepState } from "./run-layout.js";
+import { runTimeline } from "./run-timeline.js";
+import { stateChip } from "./states.js";
+import { line, words } from "./text.js";
+import { clockTime, millis, span } from "./time.js";
+
+/** The run of that name. */
+export function runView(id) {
+  return new RunView(id);
+}
+
+class RunView {
+  constructor(id) {
+    this.at = `runs/${part(id)}`;
+    this.retryAll = button("Retry now", { class: "primary", "data-key": "r", hidden: true, test: "run-retry" }, () => this.#do("retry_now", {}));
+    this.cancel = button("Cancel the run", { hidden: true, test: "run-cancel" }, () => this.#cancel());
+    this.chip = h("span", { class: "chip-slot" });
+    const { element, heading, body, fail, well } = page("Run", undefined, this.chip, this.retryAll, this.cancel);
+    [this.element, this.heading, this.well, this.fail] = [element, heading, well, fail];
+    heading.before(h("a", { class: "crumb", href: link("runs") }, icon("back"), "All runs"));
+    this.facts = h("p", { class: "lead" });
+    heading.after(this.facts);
+    this.error = h("div", { class: "bubble error-bubble", role: "alert", hidden: true });
+    this.graph = runGraph((step) => this.#choose(step));
+    this.timeline = runTimeline();
+    this.steps = h("ul", { class: "facts" });
+    body.append(
+      this.error,
+      section("Steps", { class: "card" }, this.graph.element),
+      section("Over time", { class: "card" }, this.timeline.element),
+      section("What each step does", { class: "card" }, this.steps),
+    );
+    this.drawHead = whenOther((run) => this.#head(run));
+    this.drawSteps = whenOther((steps) => keepingFocus(this.steps, () => replace(this.steps, steps.map((step) => this.#step(step)))));
+    this.polling = poll((signal) => this.#load(signal), 1_000, (problem) => this.fail(problem));
+  }
+
+  close() {
+    this.polling.stop();
+    this.graph.close();
+    this.timeline.close();
+  }
+
+  async #load(signal) {
+    const answer = await api(this.at, { signal });
+    const run = answer.run ?? answer;
+    const { steps = [], ...head } = run;
+    this.drawHead({ ...head, isWaiting: steps.some((step) => step.waiting) });
+    this.graph.update(run);
+    this.timeline.update(run);
+    this.drawSteps(steps);
+    this.well();
+    // A run that is over changes only when somebody takes it up again.
+    return run.ended ? 10_000 : 1_000;
+  }
+
+  #head(run) {
+    const name = line(run.pipeline, 120) || "Run";
+    document.title = `${name} · Outlast`;
+    setText(this.heading, name);
+    const created = millis(run.created);
+    const ended = millis(run.ended);
+    replace(
+      this.facts,
+      [
+        run.file && h("bdi", { class: "path" }, line(run.file, 300)),
+        run.directory && h("bdi", { class: "path" }, line(run.directory, 300)),
+        created !== undefined && h("span", {}, "begun ", sinceThen(h("span", {}), created)),
+        ended !== undefined && created !== undefined && h("span", {}, `took ${span(ended - created)}`),
+      ].filter(Boolean).map((fact) => h("span", { class: "fact-part" }, fact)),
+    );
+    replace(this.chip, stateChip(run.outcome ?? run.state));
+    show(this.retryAll, Boolean(run.isWaiting));
+    show(this.cancel, !run.ended);
+    show(this.error, Boolean(run.error));
+    if (run.error) replace(this.error, h("p", { class: "bubble-title" }, "✕ The run failed"), h("p", { class: "bubble-message" }, line(typeof run.error === "string" ? run.error : (run.error.message ?? JSON.stringify(run.error)), 2_000)));
+  }
+
+  #step(step) {
+    const state = stepState(step);
+    const attempts = step.attempts ?? [];
+    const last = attempts.findLast((one) => one.message || one.cause);
+    return h(
+      "li",
+      { class: "fact step", tabindex: "-1", "data-step-row": step.id },
+      h("div", { class: "fact-name" }, h("strong", {}, line(step.id, 120)), h("span", { class: "quiet" }, [words(step.kind), step.needs?.length > 0 && `needs ${line(step.needs.join(", "), 200)}`].filter(Boolean).join(" · "))),
+      h("div", { class: "fact-state" }, stateChip(state), attempts.length > 0 && h("span", { class: "quiet" }, `${attempts.length} ${attempts.length === 1 ? "attempt" : "attempts"}`)),
+      last && h("p", { class: "fact-more" }, last.cause && h("strong", {}, `${phrase(last.cause)}. `), line(last.message, 600)),
+      step.waiting && this.#waiting(step),
+      step.question && this.#question(step),
+    );
+  }
+
+  #waiting({ id, waiting }) {
+    const until = millis(waiting.until);
+    const which = waiting.attempt ? ` (attempt ${waiting.attempt})` : "";
+    return h(
+      "div",
+      { class: "bubble retry-bubble inline" },
+      h("p", { class: "bubble-title" }, `⚠ ${waiting.cause ? phrase(waiting.cause) : "Waits"}`, until !== undefined && [", retrying in ", countdown(h("span", { class: "countdown" }), until), "…"]),
+      waiting.message && h("p", { class: "bubble-message" }, line(waiting.message, 600)),
+      h("p", { class: "bubble-details" }, until === undefined ? "" : `at ${clockTime(until, now())}${which}`),
+      h("div", { class: "actions" }, button("Retry now", { "data-focus": `retry-${id}`, "aria-label": `Retry ${line(id, 80)} now` }, () => this.#do("retry_now", { step: id }))),
+    );
+  }
+
+  #question({ id, question }) {
+    const choices = question.choices ?? [];
+    const pick = (choice) => button(line(choice, 100), { "data-focus": `answer-${id}-${choice}`, test: "answer" }, () => this.#do("answer", { step: id, choice }));
+    return h("div", { class: "bubble ask-bubble" }, h("p", { class: "bubble-title" }, "? ", line(question.text, 2_000) || "A decision is needed"), h("div", { class: "actions" }, choices.map(pick)));
+  }
+
+  #choose(id) {
+    const row = this.steps.querySelector(`[data-step-row="${CSS.escape(id)}"]`);
+    row?.scrollIntoView({ block: "center" });
+    row?.focus({ preventScroll: true });
+  }
+
+  async #do(what, body) {
+    await attempt(() => post(`${this.at}/${what}`, body));
+    this.polling.soon();
+  }
+
+  async #cancel() {
+    if (await confirm("Cancel this run?", "Steps that run are ended. What they have done so far stays.", "Cancel the run")) await this.#do("cancel", {});
+  }
+}

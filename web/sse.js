@@ -1,0 +1,46 @@
+// Server-sent events, read from pieces of text. Pure: no connection here.
+//
+// Read by hand, because a browser's own reader can send no token.
+
+/** The longest event that is read; a longer one ends the connection. */
+const LONGEST_EVENT = 64 * 1024 * 1024;
+
+/** A reader: `push` takes a piece and returns the messages that are complete with it, as `{id, event, data}`. */
+export function sseReader() {
+  let rest = "";
+  let id;
+  let event = "";
+  let data = [];
+  let size = 0;
+  let endedWithReturn = false;
+
+  const take = (line, out) => {
+    if (line === "") {
+      if (data.length > 0) out.push({ id, event: event || "message", data: data.join("\n") });
+      [event, data, size] = ["", [], 0];
+      return;
+    }
+    if (line.startsWith(":")) return;
+    const colon = line.indexOf(":");
+    const name = colon < 0 ? line : line.slice(0, colon);
+    const value = colon < 0 ? "" : line.slice(colon + 1).replace(/^ /, "");
+    if (name === "data") data.push(value);
+    else if (name === "event") event = value;
+    else if (name === "id" && !value.includes("\0")) id = value;
+    size += value.length;
+  };
+
+  return {
+    push(piece) {
+      const out = [];
+      // A line may end with `\r`, whose `\n` comes with the next piece.
+      const text = endedWithReturn && piece.startsWith("\n") ? piece.slice(1) : piece;
+      if (piece !== "") endedWithReturn = piece.endsWith("\r");
+      const lines = (rest + text).split(/\r\n|\n|\r/);
+      rest = lines.pop() ?? "";
+      for (const line of lines) take(line, out);
+      if (rest.length + size > LONGEST_EVENT) throw new Error("an event is too long");
+      return out;
+    },
+  };
+}
