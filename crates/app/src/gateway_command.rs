@@ -10,6 +10,15 @@ mod env;
 mod greeting;
 mod launch;
 mod log;
+#[cfg_attr(
+    not(test),
+    expect(
+        dead_code,
+        reason = "for the server of sessions, which shows gateways, too"
+    )
+)]
+pub(crate) mod machine;
+mod page;
 mod place;
 mod reload;
 mod serve;
@@ -30,6 +39,7 @@ pub(crate) fn run(arguments: GatewayArguments) -> anyhow::Result<Exit> {
         }
         Some(GatewayCommand::RetryNow { id, which }) => control::retry_now(which, id.as_deref()),
         Some(GatewayCommand::Cancel { id, which }) => control::cancel(which, &id),
+        Some(GatewayCommand::Page { which }) => page::run(which),
         Some(GatewayCommand::Env {
             agent,
             which,

@@ -12,6 +12,7 @@ Examples:
   outlast gateway env codex                        # what to set for Codex
   eval \"$(outlast gateway env claude)\"             # set it in this shell
   outlast gateway status --watch                   # what waits, for what, until when
+  outlast gateway page                             # the same in a browser: where to open it
   outlast gateway retry-now                        # all that wait try again at once";
 
 const STATUS_EXAMPLES: &str = "Examples:
@@ -25,6 +26,13 @@ const RETRY_NOW_EXAMPLES: &str = "Examples:
 
 const CANCEL_EXAMPLES: &str = "Examples:
   outlast gateway cancel 3f2a";
+
+const PAGE_EXAMPLES: &str =
+    "The address holds the token that steers the gateway: it is for you alone.
+
+Examples:
+  xdg-open \"$(outlast gateway page)\"     # on macOS: open
+  outlast gateway page --port 4180";
 
 const ENV_EXAMPLES: &str = "Examples:
   eval \"$(outlast gateway env claude)\"             # sh, bash, zsh
@@ -138,6 +146,12 @@ pub(crate) enum GatewayCommand {
     Cancel {
         /// Its id, as `outlast gateway status` shows it; the beginning or the end of it is enough
         id: String,
+        #[command(flatten)]
+        which: Which,
+    },
+    /// Print the address of the page that shows the gateway in a browser
+    #[command(after_help = PAGE_EXAMPLES)]
+    Page {
         #[command(flatten)]
         which: Which,
     },

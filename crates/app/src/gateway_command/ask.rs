@@ -1,13 +1,13 @@
 //! Asking a gateway that runs, over HTTP on this machine, with its token.
 
 use super::place::Running;
-use anyhow::{Context, bail};
 use futures_util::StreamExt;
 use outlast_engine::Transport;
 use outlast_engine::transport::{Http, HttpSettings, Method, Request};
 use outlast_kernel::text;
 use outlast_server::guard::Token;
 use serde_json::{Value, json};
+use std::fmt;
 use std::path::Path;
 use std::time::Duration;
 
@@ -28,17 +28,23 @@ pub(super) enum Question<'a> {
     RetryNow(Option<&'a str>),
     /// End one that waits.
     Cancel(&'a str),
+    /// The same as its status, in the form of a page that shows several.
+    Gateways,
+    /// The last requests, those that changed after that number.
+    Traffic(u64),
 }
 
 impl Question<'_> {
-    fn request(self, token: &str) -> Request {
+    fn request(self, port: u16, token: &str) -> Request {
+        let id = |id: &str| json!({ "id": id }).to_string();
+        let get = |path: &str| (Method::Get, path.to_owned(), String::new());
+        let post = |path: &str, body| (Method::Post, path.to_owned(), body);
         let (method, path, body) = match self {
-            Self::Status => (Method::Get, "status", String::new()),
-            Self::RetryNow(None) => (Method::Post, "retry-now", "{}".to_owned()),
-            Self::RetryNow(Some(id)) => {
-                (Method::Post, "retry-now", json!({ "id": id }).to_string())
-            }
-            Self::Cancel(id) => (Method::Post, "cancel", json!({ "id": id }).to_string()),
+            Self::Status => get("status"),
+            Self::RetryNow(one) => post("retry-now", one.map_or_else(|| "{}".to_owned(), id)),
+            Self::Cancel(one) => post("cancel", id(one)),
+            Self::Gateways => get("api/gateways"),
+            Self::Traffic(after) => get(&format!("api/gateways/{port}/traffic?after={after}")),
         };
         let header = |name: &str, value: &str| (name.to_owned(), value.to_owned());
         Request {
@@ -53,45 +59,106 @@ impl Question<'_> {
     }
 }
 
+/// Why there is no answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Unanswered {
+    /// None runs on that port.
+    NoGateway(u16),
+    /// It could not be asked, and why.
+    Unreachable(String),
+    /// It was asked and will not.
+    Refused {
+        /// Where it is.
+        url: String,
+        /// The status that it answers with.
+        status: u16,
+        /// One word for why.
+        code: String,
+        /// The same in words.
+        detail: String,
+    },
+}
+
+impl fmt::Display for Unanswered {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoGateway(port) => write!(f, "no gateway runs on port {port}"),
+            Self::Unreachable(why) => f.write_str(why),
+            Self::Refused {
+                url,
+                status,
+                detail,
+                ..
+            } => write!(
+                f,
+                "the gateway at {url} answers with status {status}: {detail}"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for Unanswered {}
+
 /// Asks a gateway of this home; the answer is its JSON, or nothing where no such request waits.
 pub(super) async fn ask(
     running: &Running,
     home: &Path,
     question: Question<'_>,
 ) -> anyhow::Result<Value> {
-    let token = Token::left_in(home)?.context("there is no token of a gateway in this home")?;
+    match put(running, home, question).await {
+        Err(Unanswered::Refused { code, .. }) if code == NO_SUCH_REQUEST => Ok(Value::Null),
+        answered => Ok(answered?),
+    }
+}
+
+/// Asks a gateway of this home; the answer is its JSON.
+pub(super) async fn put(
+    running: &Running,
+    home: &Path,
+    question: Question<'_>,
+) -> Result<Value, Unanswered> {
+    let unreachable = |why: String| Unanswered::Unreachable(why);
+    let token = Token::left_in(home).map_err(|error| unreachable(error.to_string()))?;
+    let token = token
+        .ok_or_else(|| unreachable("there is no token of a gateway in this home".to_owned()))?;
     let url = running.url();
     let settings = HttpSettings {
         base_url: url.clone(),
         connect_timeout: PATIENCE,
         ..HttpSettings::default()
     };
-    let http = Http::new(&settings)?;
-    let asked = exchange(&http, question.request(token.reveal()));
-    let answer = tokio::time::timeout(PATIENCE, asked).await;
-    let answer = answer.with_context(|| format!("the gateway at {url} does not answer"))?;
-    let (status, body) = answer.with_context(|| format!("cannot ask the gateway at {url}"))?;
+    let http = Http::new(&settings).map_err(|error| unreachable(error.to_string()))?;
+    let request = question.request(running.address.port(), token.reveal());
+    let answer = tokio::time::timeout(PATIENCE, exchange(&http, request)).await;
+    let answer =
+        answer.map_err(|_| unreachable(format!("the gateway at {url} does not answer")))?;
+    let failed = |why| unreachable(format!("cannot ask the gateway at {url}: {why}"));
+    let (status, body) = answer.map_err(failed)?;
     let body: Value = serde_json::from_slice(&body).unwrap_or_default();
-    match (status, body["error"]["code"].as_str()) {
-        (200, _) => return Ok(body),
-        (404, Some(NO_SUCH_REQUEST)) => return Ok(Value::Null),
-        _ => {}
+    if status == 200 {
+        return Ok(body);
     }
-    let said = body["error"]["message"].as_str().unwrap_or_default();
-    bail!(
-        "the gateway at {url} answers with status {status}: {}",
-        text::message(said)
-    )
+    // One of both forms of errors that gateways have.
+    let said = |name: &str, other: &str| {
+        let said = body["error"][name].as_str().or(body[other].as_str());
+        text::message(said.unwrap_or_default())
+    };
+    Err(Unanswered::Refused {
+        url,
+        status,
+        code: said("code", "code"),
+        detail: said("message", "detail"),
+    })
 }
 
-async fn exchange(http: &Http, request: Request) -> anyhow::Result<(u16, Vec<u8>)> {
-    let failed = |error: outlast_engine::transport::Error| anyhow::anyhow!(error.message);
+async fn exchange(http: &Http, request: Request) -> Result<(u16, Vec<u8>), String> {
+    let failed = |error: outlast_engine::transport::Error| error.message;
     let mut response = http.send(request).await.map_err(failed)?;
     let mut body = Vec::new();
     while let Some(piece) = response.body.next().await {
         body.extend_from_slice(&piece.map_err(failed)?);
         if body.len() > MOST_BYTES {
-            bail!("its answer is too long");
+            return Err("its answer is too long".to_owned());
         }
     }
     Ok((response.status, body))

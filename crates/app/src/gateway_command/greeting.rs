@@ -33,7 +33,8 @@ pub(super) fn greeting(address: SocketAddr, settings: &GatewaySettings) -> Strin
          Point an agent at it (`outlast gateway env claude|codex|opencode|aider|pi|openai` says more):\n  \
          export ANTHROPIC_BASE_URL={url}\n  \
          export OPENAI_BASE_URL={openai_url}\n\n\
-         `outlast gateway status` shows what waits. Ctrl-C ends it when what is under way is done, after {drain} at most.\n",
+         `outlast gateway status` shows what waits, `outlast gateway page` prints the address of a page that does, too.\n\
+         Ctrl-C ends it when what is under way is done, after {drain} at most.\n",
         anthropic = to(&settings.anthropic, Dialect::Anthropic),
         openai = to(&settings.openai, Dialect::OpenaiChat),
         policy = settings.policy.name,

@@ -112,7 +112,8 @@ pub(super) fn meant(home: &Path, which: Which) -> Result<Vec<Running>, Usage> {
     }
 }
 
-fn ports(all: &[Running]) -> String {
+/// Their ports, in words.
+pub(super) fn ports(all: &[Running]) -> String {
     let ports = all.iter().map(|one| one.address.port().to_string());
     ports.collect::<Vec<_>>().join(", ")
 }

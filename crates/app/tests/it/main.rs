@@ -25,6 +25,7 @@ mod frozen_sample;
 mod gateway_cli;
 #[cfg(target_os = "linux")]
 mod gateway_kills;
+mod gateway_page;
 #[cfg(target_os = "linux")]
 mod hooks_door;
 mod interrupts;

@@ -34,7 +34,7 @@ enum Scene {
 }
 
 /// The first that an example begins with counts.
-const SCENES: [(&str, Scene); 18] = [
+const SCENES: [(&str, Scene); 19] = [
     ("outlast sessions", Scene::Session),
     (
         "outlast -p \"And now the other one\" --continue",
@@ -52,6 +52,7 @@ const SCENES: [(&str, Scene); 18] = [
     ("outlast gateway status", Scene::Gateway),
     ("outlast gateway retry-now", Scene::Gateway),
     ("outlast gateway cancel", Scene::Gateway),
+    ("outlast gateway page", Scene::Gateway),
     ("outlast gateway env", Scene::Gateway),
     ("outlast gateway run", Scene::Plain),
     ("outlast gateway", Scene::Serves),
@@ -60,7 +61,7 @@ const SCENES: [(&str, Scene); 18] = [
 
 impl Scene {
     fn of(example: &str) -> Self {
-        let inner = example.strip_prefix("eval \"$(").unwrap_or(example);
+        let inner = example.split_once("$(").map_or(example, |(_, inner)| inner);
         let found = SCENES.iter().find(|(begin, _)| inner.starts_with(begin));
         found.map_or(Self::Plain, |(_, scene)| *scene)
     }

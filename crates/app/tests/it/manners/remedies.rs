@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 const PIPELINE: &str = "steps:\n  - {id: plan, command: echo hi}\n";
 
 /// Where nothing was ever done.
-const IN_A_NEW_HOME: [&str; 17] = [
+const IN_A_NEW_HOME: [&str; 18] = [
     "sessions show",
     "sessions delete 01a1",
     "sessions delete --older-than soon",
@@ -24,6 +24,7 @@ const IN_A_NEW_HOME: [&str; 17] = [
     "gateway status",
     "gateway retry-now",
     "gateway cancel 3f2a",
+    "gateway page",
     "accounts --unblock work",
     "trust --remove --list",
 ];

@@ -112,6 +112,10 @@ impl Stage {
         );
         stage.program("codex", "#!/bin/sh\nexec test -n \"$*\"\n");
         stage.program("man", "#!/bin/sh\nexec grep -q '^.TH OUTLAST'\n");
+        stage.program(
+            "xdg-open",
+            "#!/bin/sh\nexec test \"${1#http://127.0.0.1:*/_outlast/#token=}\" != \"$1\"\n",
+        );
         stage.program("curl", CURL);
         let binary = stage.outlast.folder.path().join("bin/outlast");
         symlink(cargo_bin("outlast"), binary).unwrap();

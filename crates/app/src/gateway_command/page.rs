@@ -1,0 +1,58 @@
+//! `outlast gateway page`: where the page of a gateway is, with the token that it needs.
+
+use super::place::{self, Running};
+use crate::cli::Which;
+use crate::exit::{Exit, Usage};
+use crate::home;
+use crate::output::print;
+use anyhow::Context;
+use outlast_server::gateway::guard::Token;
+
+pub(super) fn run(which: Which) -> anyhow::Result<Exit> {
+    let home = home::path()?;
+    let running = only(place::meant(&home, which)?)?;
+    let token = Token::left_in(&home)?.context("there is no token of a gateway in this home")?;
+    // What stands behind a `#` is not sent: the page reads it, and no log does.
+    let (url, token) = (running.url(), token.reveal());
+    print(&format!("{url}/_outlast/#token={token}\n"))
+}
+
+/// The one that is meant. One that everybody can use comes before those that serve one program.
+fn only(mut found: Vec<Running>) -> Result<Running, Usage> {
+    if found.iter().any(|one| !one.for_program) {
+        found.retain(|one| !one.for_program);
+    }
+    let ports = place::ports(&found);
+    match (found.pop(), found.is_empty()) {
+        (Some(one), true) => Ok(one),
+        _ => Err(Usage(format!(
+            "several gateways run, on {ports}; name one with --port"
+        ))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::{Ipv4Addr, SocketAddr};
+
+    fn gateway(port: u16, for_program: bool) -> Running {
+        Running {
+            address: SocketAddr::from((Ipv4Addr::LOCALHOST, port)),
+            pid: 1,
+            for_program,
+        }
+    }
+
+    #[test]
+    fn one_for_everybody_comes_before_those_for_a_program() {
+        let port = |found: Vec<Running>| only(found).map(|one| one.address.port());
+        assert_eq!(port(vec![gateway(1, true)]).unwrap(), 1);
+        let beside = vec![gateway(1, true), gateway(2, false), gateway(3, true)];
+        assert_eq!(port(beside).unwrap(), 2);
+        let problem = port(vec![gateway(1, false), gateway(2, false)]).unwrap_err();
+        let expected = "several gateways run, on 1, 2; name one with --port";
+        assert_eq!(problem.0, expected);
+        assert!(port(vec![gateway(1, true), gateway(2, true)]).is_err());
+    }
+}
