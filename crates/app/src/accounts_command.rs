@@ -10,6 +10,7 @@ use outlast_kernel::account::{Block, Blocks};
 use outlast_kernel::time::Span;
 use outlast_kernel::verdict::Authority;
 use outlast_kernel::{Timestamp, text};
+use outlast_server::gateway::control::{Account, AccountState};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -46,6 +47,12 @@ pub(crate) fn run(arguments: &AccountsArguments) -> anyhow::Result<Exit> {
 /// The accounts that these settings name, a line for each.
 pub(crate) fn table(settings: &Settings, blocks: &Blocks, now: Timestamp) -> String {
     lines(&rows(settings, blocks), now)
+}
+
+/// The accounts that these settings name, as a server shows them.
+pub(crate) fn shown(settings: &Settings, blocks: &Blocks, now: Timestamp) -> Vec<Account> {
+    let rows = rows(settings, blocks);
+    rows.iter().map(|row| row.shown(now)).collect()
 }
 
 fn lines(rows: &[Row], now: Timestamp) -> String {
@@ -127,6 +134,21 @@ impl Row {
         }
         let state = lines.join("; ");
         format!("{name:<20}  {provider:<16}  {key:<28}  {state}\n")
+    }
+
+    fn shown(&self, now: Timestamp) -> Account {
+        let block = self.active(now).max_by_key(|block| block.until);
+        Account {
+            name: self.name.clone(),
+            provider: self.provider.name().to_owned(),
+            state: match block {
+                Some(_) => AccountState::Blocked,
+                None => AccountState::Free,
+            },
+            model: block.and_then(|block| block.model.clone()),
+            cause: block.map(|block| block.cause),
+            until: block.map(|block| block.until),
+        }
     }
 
     fn json(&self, now: Timestamp) -> Value {

@@ -2,6 +2,7 @@
 //!
 //! Not here: the server itself (see `outlast_server::http`).
 
+mod around;
 mod house;
 
 use crate::cli::ServerArguments;
@@ -9,6 +10,7 @@ use crate::config::{self, ServeSettings};
 use crate::exit::Exit;
 use crate::known::current_folder;
 use crate::output::print;
+use crate::run_start::RunStarter;
 use crate::{complain, home, interrupt, runtime, settings};
 use anyhow::Context;
 use house::ServeHouse;
@@ -16,7 +18,8 @@ use outlast_engine::{CancellationToken, Clock};
 use outlast_kernel::text;
 use outlast_server::guard::{Names, Token};
 use outlast_server::host::House;
-use outlast_server::http::{self, HttpServer, Limits, Setup};
+use outlast_server::http::{self, Around, HttpServer, Limits, Setup};
+use outlast_server::runs::Runs;
 use outlast_server::sessions::Sessions;
 use std::path::Path;
 use std::sync::Arc;
@@ -59,6 +62,11 @@ async fn serve(
     let server = HttpServer::bind(Setup {
         listen: settings.listen,
         sessions: Arc::clone(&sessions),
+        runs: (
+            Runs::new(&home::path()?),
+            Arc::new(RunStarter::new(folder)?),
+        ),
+        around: Arc::clone(&house) as Arc<dyn Around>,
         names: Names::new("serve", settings.names.clone(), settings.origins.clone()),
         token: token(&settings)?,
         limits: limits(&settings),

@@ -147,6 +147,11 @@ impl SessionHost {
         self.make(folder, From::Name(name)).await
     }
 
+    /// What was typed for every session.
+    pub(crate) const fn typed(&self) -> &Options {
+        &self.typed
+    }
+
     /// What is known of providers.
     pub(crate) const fn knowledge(&self) -> &Knowledge {
         &self.knowledge

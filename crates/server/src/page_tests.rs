@@ -15,7 +15,7 @@ fn names_in(folder: &Path, before: &str, names: &mut BTreeSet<String>) {
         let entry = entry.unwrap();
         let name = format!("{before}{}", entry.file_name().to_str().unwrap());
         match (entry.file_type().unwrap().is_dir(), name.as_str()) {
-            (_, "tests" | "README.md") => {}
+            (_, "tests" | "README.md" | "package.json") => {}
             (true, _) => names_in(&entry.path(), &format!("{name}/"), names),
             (false, _) => drop(names.insert(name)),
         }

@@ -1,7 +1,8 @@
 //! The gateways of this machine, for whoever shows them beside other things: those that run, what came through them, and
 //! what a person wants of requests that wait there.
 
-use super::ask::{Question, Unanswered, put};
+pub(crate) use super::ask::Unanswered;
+use super::ask::{Question, put};
 use super::place::{self, Running};
 use futures_util::future::join_all;
 use serde_json::{Value, json};

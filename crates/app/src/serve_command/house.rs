@@ -9,7 +9,7 @@ use crate::resume_command;
 use crate::session_host::SessionHost;
 use outlast_agent::session;
 use outlast_engine::{BoxFuture, Clock};
-use outlast_kernel::text;
+use outlast_kernel::{Timestamp, text};
 use outlast_server::host::{Card, Host, House, HouseError, Opened, Wishes};
 use outlast_store::Journal;
 use outlast_store::journal::Summary;
@@ -142,6 +142,10 @@ impl ServeHouse {
 
     pub(super) fn at(&self) -> &Path {
         &self.folder
+    }
+
+    pub(super) fn now(&self) -> Timestamp {
+        self.clock.now()
     }
 }
 

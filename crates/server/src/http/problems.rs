@@ -20,7 +20,7 @@ impl Problem {
     }
 
     /// There is no such thing.
-    pub(super) fn unknown(detail: impl AsRef<str>) -> Self {
+    pub fn unknown(detail: impl AsRef<str>) -> Self {
         Self::new(StatusCode::NOT_FOUND, "not_found", detail)
     }
 
@@ -30,7 +30,7 @@ impl Problem {
     }
 
     /// It cannot be done now, and perhaps later.
-    pub(super) fn unavailable(code: &'static str, detail: impl AsRef<str>) -> Self {
+    pub fn unavailable(code: &'static str, detail: impl AsRef<str>) -> Self {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, code, detail)
     }
 }

@@ -1,0 +1,67 @@
+//! What a server tells beside sessions and runs: accounts, gates, and the gateways of this machine.
+
+use super::house::ServeHouse;
+use crate::gateway_command::machine;
+use crate::gateway_command::machine::Unanswered;
+use crate::{accounts_command, config, home};
+use outlast_engine::BoxFuture;
+use outlast_kernel::Timestamp;
+use outlast_server::gateway::control::{Account, Gate};
+use outlast_server::http::{Around, Question};
+use outlast_server::problem::Problem;
+use serde_json::Value;
+
+impl ServeHouse {
+    async fn ask(&self, port: u16, question: Question) -> Result<Value, Problem> {
+        let home = home::path();
+        let unavailable =
+            |error: &dyn std::fmt::Display| Problem::unavailable("unavailable", error.to_string());
+        let home = home.map_err(|error| unavailable(&error))?;
+        let answered = match question {
+            Question::Traffic(after) => machine::traffic(&home, port, after).await,
+            Question::RetryNow(id) => machine::retry_now(&home, port, id.as_deref()).await,
+            Question::Cancel(id) => machine::cancel(&home, port, &id).await,
+        };
+        answered.map_err(|error| match &error {
+            Unanswered::NoGateway(_) | Unanswered::Refused { status: 404, .. } => {
+                Problem::unknown(error.to_string())
+            }
+            _ => unavailable(&error),
+        })
+    }
+
+    /// The gates that are not closed.
+    fn gates(&self, now: Timestamp) -> Vec<Gate> {
+        let open = self.common().knowledge().open_gates().into_iter();
+        let shown = open.map(|open| Gate {
+            name: open.name,
+            cause: open.cause,
+            until: Some(open.stated_end).filter(|end| *end > now),
+            waiting: open.waiting,
+        });
+        shown.collect()
+    }
+}
+
+impl Around for ServeHouse {
+    fn known(&self) -> Result<(Vec<Account>, Vec<Gate>), String> {
+        let settings = config::load_in_silence(self.at(), &self.common().typed().overrides());
+        let settings = settings.map_err(|error| crate::exit::reason(&error))?;
+        let (blocks, now) = (self.common().knowledge().blocks(), self.now());
+        let accounts = accounts_command::shown(&settings, &blocks, now);
+        Ok((accounts, self.gates(now)))
+    }
+
+    fn gateways(&self) -> BoxFuture<'_, Vec<Value>> {
+        Box::pin(async {
+            match home::path() {
+                Ok(home) => machine::gateways(&home).await,
+                Err(_) => Vec::new(),
+            }
+        })
+    }
+
+    fn ask_gateway(&self, port: u16, question: Question) -> BoxFuture<'_, Result<Value, Problem>> {
+        Box::pin(self.ask(port, question))
+    }
+}
