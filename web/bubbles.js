@@ -2,7 +2,7 @@
 
 import { phrase } from "./causes.js";
 import { countdown, everyMoment, now } from "./clock.js";
-import { h, setText } from "./dom.js";
+import { h, replace, setOff, setText } from "./dom.js";
 import { line } from "./text.js";
 import { clockTime, millis } from "./time.js";
 
@@ -24,19 +24,27 @@ export function waitSentence(wait) {
   return `${phrase(wait.cause)}, retrying at ${at}, ${counted(wait)}.`;
 }
 
-/** The yellow bubble about a wait. `buttons` are *Retry now* and *Cancel*. */
-export function waitBubble(wait, buttons) {
-  const isTrying = wait.kind === "trying";
-  const details = h("p", { class: "bubble-details" }, detailsOf(wait));
-  return h(
-    "div",
-    { class: `bubble retry-bubble ${wait.kind}`, role: "status", test: "retry-bubble", "data-kind": wait.kind },
-    h("p", { class: "bubble-title" }, h("span", { "aria-hidden": "true" }, "⚠ "), titleOf(wait)),
-    wait.message && h("p", { class: "bubble-message" }, line(wait.message, 600)),
-    details,
-    progress(wait),
-    h("div", { class: "actions", hidden: isTrying }, buttons),
-  );
+/**
+ * The yellow bubble about a wait, with `update(wait)` for what comes of it: it stays the same element, so that whoever
+ * has a button of it in reach keeps it. `buttons` are *Retry now* and *Cancel*.
+ */
+export function waitBubble(buttons) {
+  const body = h("div", {});
+  const actions = h("div", { class: "actions" }, buttons);
+  const element = h("div", { class: "bubble retry-bubble", role: "status", test: "retry-bubble" }, body, actions);
+  const update = (wait) => {
+    element.dataset.kind = wait.kind;
+    replace(
+      body,
+      h("p", { class: "bubble-title" }, h("span", { "aria-hidden": "true" }, "⚠ "), titleOf(wait)),
+      wait.message && h("p", { class: "bubble-message" }, line(wait.message, 600)),
+      h("p", { class: "bubble-details" }, detailsOf(wait)),
+      progress(wait),
+    );
+    // While it is tried there is nothing to hasten or to call off; the room stays.
+    for (const button of buttons) setOff(button, wait.kind === "trying");
+  };
+  return { element, update };
 }
 
 function titleOf(wait) {

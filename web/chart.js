@@ -4,16 +4,25 @@ import { h, replace, svg } from "./dom.js";
 import { axisStep, clockTime } from "./time.js";
 
 let patterns = 0;
+/** How long a picture stays as it is while it is pointed at. */
+const PATIENCE = 4_000;
 
 /**
  * A frame for a picture. `draw(width)` returns it, and is called again for another width and by `again()`. What moves or
- * has the focus in it is the business of whoever draws.
+ * has the focus in it is the business of whoever draws. `now()` does so at once.
  */
 export function frame(draw, attributes = {}) {
   const element = h("div", { ...attributes, class: `chart ${attributes.class ?? ""}` });
   let width = 0;
+  let paintedAt = 0;
   const paint = () => {
-    if (width > 0) replace(element, draw(width));
+    if (width === 0) return;
+    paintedAt = Date.now();
+    replace(element, draw(width));
+  };
+  const again = () => {
+    // What is pointed at says what it is after a moment; it is not taken away before.
+    if (!element.matches(":hover") || Date.now() - paintedAt > PATIENCE) paint();
   };
   const resizing = new ResizeObserver(([entry]) => {
     const next = Math.floor(entry.contentRect.width);
@@ -22,7 +31,7 @@ export function frame(draw, attributes = {}) {
     paint();
   });
   resizing.observe(element);
-  return { element, again: paint, close: () => resizing.disconnect() };
+  return { element, again, now: paint, close: () => resizing.disconnect() };
 }
 
 /** A pattern of slanted lines for waits, and the reference to it. */

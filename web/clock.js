@@ -46,9 +46,9 @@ export function countdown(element, until) {
   });
 }
 
-/** An element that says how long ago something was. */
-export function sinceThen(element, at) {
-  return everyMoment(element, (time) => setText(element, ago(at, time)));
+/** An element that says how long ago something was, or in other words of its time and now. */
+export function sinceThen(element, at, say = ago) {
+  return everyMoment(element, (time) => setText(element, say(at, time)));
 }
 
 function start() {

@@ -6,8 +6,11 @@ import { icon } from "./icons.js";
 
 const HINT = "Enter sends, Shift+Enter begins a new line";
 
-/** A composer. `say(text, deliver)` says something and returns whether that went well; `stop()` ends the turn. */
-export function composer({ say, stop }) {
+/** What was written and not sent yet, for each session. */
+const drafts = new Map();
+
+/** A composer. `draft` names what was written there before; `say(text, deliver)` says something and returns whether that went well; `stop()` ends the turn. */
+export function composer({ draft, say, stop }) {
   const input = h("textarea", {
     rows: "1",
     id: "composer",
@@ -17,6 +20,7 @@ export function composer({ say, stop }) {
     "data-key": "/",
     test: "composer",
     enterkeyhint: "send",
+    value: drafts.get(draft) ?? "",
   });
   const send = h("button", { type: "submit", class: "primary send", "aria-label": "Send", test: "send" }, icon("send"));
   const stopper = h("button", { type: "button", class: "stop", "aria-label": "Stop the turn", test: "abort" }, icon("stop"));
@@ -32,6 +36,8 @@ export function composer({ say, stop }) {
   const fit = () => {
     input.style.height = "auto";
     input.style.height = `${Math.min(input.scrollHeight + 2, 240)}px`;
+    if (input.value) drafts.set(draft, input.value);
+    else drafts.delete(draft);
     // Nothing to send is no reason to lose the focus: it is said, and the button stays where it is.
     send.setAttribute("aria-disabled", String(input.value.trim() === ""));
   };

@@ -63,12 +63,16 @@ export function complain(problem) {
   const text = problem?.detail ?? problem?.message ?? "Something went wrong.";
   const close = h("button", { type: "button", class: "icon-button", "aria-label": "Dismiss" }, icon("close"));
   const toast = h("div", { class: "toast", role: "alert" }, h("span", {}, text), close);
+  for (const old of document.querySelectorAll("dialog .toast")) old.remove();
   const gone = setTimeout(() => toast.remove(), 12_000);
   close.addEventListener("click", () => {
     clearTimeout(gone);
     toast.remove();
   });
-  document.getElementById("toasts").append(toast);
+  // Beside a dialog that is open nothing can be reached.
+  const dialog = document.querySelector("dialog[open]");
+  if (dialog) dialog.querySelector(".dialog-head").after(toast);
+  else document.getElementById("toasts").append(toast);
 }
 
 /** Does something for a person, and says so when it goes wrong. Returns whether it went well. */

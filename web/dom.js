@@ -64,10 +64,17 @@ export function button(label, attributes, act) {
     try {
       await act(event);
     } finally {
-      element.removeAttribute("aria-disabled");
+      setOff(element, element.dataset.off === "true");
     }
   });
   return element;
+}
+
+/** Has a button do nothing for a time. It keeps the focus, which one that is `disabled` would lose. */
+export function setOff(element, isOff) {
+  element.dataset.off = String(isOff);
+  if (isOff) element.setAttribute("aria-disabled", "true");
+  else element.removeAttribute("aria-disabled");
 }
 
 /** A small word about how something stands. */

@@ -7,8 +7,8 @@ import { attempt, confirm } from "./dialog.js";
 import { button, chip, empty, h, replace, setText, show } from "./dom.js";
 import { keepingFocus, page, section, whenOther } from "./page.js";
 import { poll } from "./poll.js";
-import { amount, line, words } from "./text.js";
-import { clockTime, millis } from "./time.js";
+import { line, words } from "./text.js";
+import { clockTime, lasting, millis } from "./time.js";
 import { learnTraffic, newTraffic } from "./traffic.js";
 import { trafficTimeline } from "./traffic-timeline.js";
 
@@ -69,9 +69,9 @@ class GatewayCard {
     this.element = h(
       "article",
       { class: "gateway" },
-      h("div", { class: "card" }, h("header", { class: "card-head" }, h("div", {}, this.heading, this.facts), this.chips), this.numbers),
+      h("div", { class: "card" }, h("header", { class: "card-head" }, this.heading, this.chips), this.facts, this.numbers),
       section("Waiting", { class: "card" }, h("div", { class: "card-corner" }, this.retryAll), this.waiting),
-      section("Last requests", { class: "card" }, this.timeline.element),
+      section("Last requests", { class: "card" }, h("div", { class: "card-corner" }, this.timeline.ways), this.timeline.element),
     );
     this.drawHead = whenOther((head) => this.#head(head));
     this.drawNumbers = whenOther((counters) => replace(this.numbers, numbers(counters)));
@@ -92,8 +92,13 @@ class GatewayCard {
 
   async learn(signal) {
     const after = this.#traffic.seq === undefined ? "" : `?after=${this.#traffic.seq}`;
-    learnTraffic(this.#traffic, await api(`gateways/${this.port}/traffic${after}`, { signal }));
-    this.timeline.again();
+    try {
+      learnTraffic(this.#traffic, await api(`gateways/${this.port}/traffic${after}`, { signal }));
+      this.timeline.again();
+    } catch (problem) {
+      // A gateway that has ended meanwhile is not in the next list.
+      if (![404, 502].includes(problem.status)) throw problem;
+    }
   }
 
   #head({ address, version, since, draining, upstreams }) {
@@ -121,7 +126,7 @@ class GatewayCard {
         { class: "fact-state" },
         chip(request.cause ? phrase(request.cause) : "Others are ahead", "tone-warn"),
         h("span", { class: "quiet" }, `attempt ${request.attempts}`, request.resent > 0 && `, sent again ${request.resent}×`, request.left && ", its client left"),
-        since !== undefined && h("span", { class: "quiet" }, "since ", sinceThen(h("span", {}), since)),
+        since !== undefined && h("span", { class: "quiet" }, sinceThen(h("span", {}), since, lasting)),
       ),
       h("div", { class: "fact-time" }, wake === undefined ? h("span", { class: "quiet" }, "next try unknown") : [h("span", {}, `next try at ${clockTime(wake, now())}`), h("span", { class: "countdown-chip" }, countdown(h("span", { class: "countdown" }), wake))]),
       h(
@@ -149,6 +154,6 @@ const COUNTED = ["connections", "in_flight", "held", "requests", "answered", "at
 
 function numbers(counters) {
   const known = COUNTED.filter((name) => counters[name] !== undefined);
-  return known.map((name) => h("div", {}, h("dt", {}, words(name)), h("dd", {}, amount(counters[name]))));
+  return known.map((name) => h("div", {}, h("dt", {}, words(name)), h("dd", {}, Number(counters[name]).toLocaleString("en"))));
 }
 

@@ -35,7 +35,7 @@ function card(policy, frames) {
   const delays = (policy.delays_ms ?? []).slice(0, 200);
   const facts = [
     delays.length === 0 ? "no retries" : `${delays.length} ${delays.length === 1 ? "retry" : "retries"}`,
-    policy.total_ms > 0 && `${span(policy.total_ms)} of waiting`,
+    policy.total_ms > 0 && `${exactSpan(policy.total_ms)} of waiting`,
     policy.cap_ms !== undefined && policy.cap_ms !== null && `at most ${exactSpan(policy.cap_ms)} each`,
     policy.budget_ms !== undefined && policy.budget_ms !== null && `budget ${span(policy.budget_ms)}`,
     policy.jitter && policy.jitter !== "none" && `jitter: ${words(typeof policy.jitter === "string" ? policy.jitter : JSON.stringify(policy.jitter))}`,
@@ -49,8 +49,16 @@ function card(policy, frames) {
   const picture = frame((width) => chart({ delays, sums, width, name: policy.name }));
   frames.push(picture);
   const rows = delays.map((delay, at) => [String(at + 1), exactSpan(delay), span(sums[at])]);
-  made.append(picture.element, asTable(`Delays of ${line(policy.name, 60)}`, ["Retry", "Delay", "Waited in all"], rows));
+  made.append(picture.element, h("p", { class: "caption" }, `Bars: the delay before each retry${isWide(delays) ? ", on a scale of ratios" : ""}. Line: waited in all.`), asTable(`Delays of ${line(policy.name, 60)}`, ["Retry", "Delay", "Waited in all"], rows));
   return made;
+}
+
+function shortest(delays) {
+  return Math.max(1, Math.min(...delays.filter((delay) => delay > 0)));
+}
+
+function isWide(delays) {
+  return Math.max(...delays) / shortest(delays) > WIDE;
 }
 
 function running(delays) {
@@ -59,8 +67,8 @@ function running(delays) {
 }
 
 function chart({ delays, sums, width, name }) {
-  const [low, high, total] = [Math.min(...delays.filter((delay) => delay > 0)), Math.max(...delays), sums.at(-1)];
-  const isLog = high / low > WIDE;
+  const [low, high, total] = [shortest(delays), Math.max(...delays), sums.at(-1)];
+  const isLog = isWide(delays);
   const bottom = HEIGHT - ROOM.bottom;
   const tall = bottom - ROOM.top;
   const share = (delay) => (isLog ? Math.log((delay || low) / low + 1) / Math.log(high / low + 1) : delay / high);

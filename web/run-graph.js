@@ -23,7 +23,7 @@ export function runGraph(choose) {
       if (key === drawn) return;
       drawn = key;
       const focused = picture.element.contains(document.activeElement) ? document.activeElement.dataset.step : undefined;
-      picture.again();
+      picture.now();
       if (focused) picture.element.querySelector(`[data-step="${CSS.escape(focused)}"]`)?.focus({ preventScroll: true });
     },
     close: picture.close,
@@ -33,26 +33,28 @@ export function runGraph(choose) {
 function draw(run, width, choose) {
   const steps = run.steps ?? [];
   const most = width - EDGE * 2;
-  const wide = graphLayout(steps, { box: BOX, gap: GAP, isDown: false, most });
-  const isDown = !wide.fits;
-  const narrow = { width: Math.min(BOX.width, Math.max(96, most)), height: BOX.height };
-  const layout = isDown ? graphLayout(steps, { box: fitBox(steps, narrow, most), gap: GAP, isDown, most }) : wide;
-  const box = isDown ? fitBox(steps, narrow, most) : BOX;
+  const { box, layout, isDown } = fit(steps, most);
   const shift = Math.max(EDGE, (width - layout.width) / 2);
   const total = Math.max(width, layout.width + EDGE * 2);
   return svg(
     "svg",
     { width: total, height: layout.height + EDGE * 2, role: "group", "aria-label": `${steps.length} steps` },
-    svg("g", { transform: `translate(${isDown ? shift : EDGE} ${EDGE})` }, layout.edges.map((edge) => arrow(edge, box, isDown)), layout.nodes.map((node) => drawNode(node, box, choose))),
+    svg("g", { transform: `translate(${shift} ${EDGE})` }, layout.edges.map((edge) => arrow(edge, box, isDown)), layout.nodes.map((node) => drawNode(node, box, choose))),
   );
 }
 
-/** Boxes side by side get narrower before they get out of sight. */
-function fitBox(steps, box, most) {
-  const counts = graphLayout(steps, { box, gap: GAP, isDown: true, most });
-  if (counts.fits) return box;
-  const widest = Math.round((counts.width + GAP.across) / (box.width + GAP.across));
-  return { ...box, width: Math.max(92, Math.floor((most - (widest - 1) * GAP.across) / widest)) };
+/** From the left when that fits, with smaller boxes if need be; else from the top, with boxes that fit side by side. */
+function fit(steps, most) {
+  for (const width of [BOX.width, 148, 128]) {
+    const [box, gap] = [{ ...BOX, width }, { ...GAP, along: width / 3 }];
+    const layout = graphLayout(steps, { box, gap, isDown: false, most });
+    if (layout.fits) return { box, layout, isDown: false };
+  }
+  const wide = graphLayout(steps, { box: BOX, gap: GAP, isDown: true, most });
+  const widest = Math.round((wide.width + GAP.across) / (BOX.width + GAP.across));
+  const side = Math.floor((most - (widest - 1) * GAP.across) / widest);
+  const box = { ...BOX, width: Math.min(BOX.width, Math.max(92, side)) };
+  return { box, layout: graphLayout(steps, { box, gap: GAP, isDown: true, most }), isDown: true };
 }
 
 function arrow({ from, to }, box, isDown) {

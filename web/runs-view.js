@@ -10,7 +10,7 @@ import { poll } from "./poll.js";
 import { link } from "./router.js";
 import { runView } from "./run-view.js";
 import { stateChip } from "./states.js";
-import { line } from "./text.js";
+import { line, shortPath } from "./text.js";
 import { millis } from "./time.js";
 
 /** The view of runs, or of the one that is named. */
@@ -94,6 +94,6 @@ function row(run) {
   return h(
     "li",
     {},
-    h("a", { class: "row", href: link("runs", run.id), test: "run-row" }, h("span", { class: "row-title" }, line(run.pipeline, 120) || "Untitled pipeline"), h("span", { class: "row-facts" }, stateChip(run.state), when, h("bdi", { class: "path" }, line(run.directory, 200)))),
+    h("a", { class: "row", href: link("runs", run.id), test: "run-row" }, h("span", { class: "row-title" }, line(run.pipeline, 120) || "Untitled pipeline"), h("span", { class: "row-facts" }, stateChip(run.state), when, h("bdi", { class: "path", title: run.directory }, shortPath(run.directory)))),
   );
 }

@@ -11,7 +11,7 @@ import { link } from "./router.js";
 import { openSettings } from "./settings-panel.js";
 import { standing, waitOf } from "./standing.js";
 import { stateChip } from "./states.js";
-import { line } from "./text.js";
+import { amount, line, shortPath } from "./text.js";
 import { apply, fromSnapshot, newTranscript, stand } from "./transcript.js";
 import { TranscriptView } from "./transcript-view.js";
 
@@ -19,7 +19,6 @@ import { TranscriptView } from "./transcript-view.js";
 const RESUMES = {
   failed: "Try again",
   unfinished: "Carry on",
-  cancelled: "Try again",
   undelivered: "Carry on",
 };
 
@@ -31,7 +30,8 @@ export function sessionView(id, changed) {
 class SessionView {
   #state = newTranscript();
   #said = "";
-  #bubble = undefined;
+  #bubble;
+  #drawn;
 
   constructor(id, changed) {
     [this.id, this.at, this.changed] = [id, `sessions/${part(id)}`, changed];
@@ -45,7 +45,7 @@ class SessionView {
     this.resume = button("Try again", { class: "resume", hidden: true, test: "resume" }, () => this.#ask("resume"));
     this.view.tail.append(this.wait, this.working, this.resume);
     this.queue = h("section", { class: "queue", "aria-label": "Queue", hidden: true, test: "queue" });
-    this.composer = composer({ say: (text, deliver) => this.#say(text, deliver), stop: () => this.#ask("abort") });
+    this.composer = composer({ draft: id, say: (text, deliver) => this.#say(text, deliver), stop: () => this.#ask("abort") });
     this.element = h("section", { class: "session", "aria-label": "Session" }, this.#head(), this.connection, this.view.element, this.queue, this.composer.element);
     this.end = follow(id, {
       snapshot: (snapshot) => this.#begin(snapshot),
@@ -76,7 +76,6 @@ class SessionView {
     this.#state = fromSnapshot(snapshot);
     this.session = snapshot.session ?? {};
     this.view.reset(this.#state);
-    this.#bubble = undefined;
     this.#paintAll();
   }
 
@@ -95,7 +94,8 @@ class SessionView {
     try {
       const answer = await api(this.at);
       this.session = answer.session ?? answer;
-      if (!this.session.turn_id) stand(this.#state, this.session);
+      // A turn that has begun meanwhile knows better.
+      if (!this.#state.running) stand(this.#state, this.session);
       this.#paintAll();
     } catch {
       // The stream says so when the server is gone.
@@ -136,15 +136,26 @@ class SessionView {
   #paintWait() {
     const wait = waitOf(this.#state);
     const drawn = JSON.stringify(wait);
-    if (drawn === this.#bubble) return;
-    this.#bubble = drawn;
-    if (!wait) return replace(this.wait);
-    const buttons = [
-      button("Retry now", { class: "primary", "data-key": "r", test: "retry-now" }, () => this.#ask("retry_now")),
-      button("Cancel", { test: "retry-cancel" }, () => this.#ask("abort_retry")),
-    ];
-    replace(this.wait, waitBubble(wait, buttons));
+    if (drawn === this.#drawn) return;
+    this.#drawn = drawn;
+    if (!wait) return this.#endWait();
+    if (!this.#bubble) {
+      this.#bubble = waitBubble([
+        button("Retry now", { class: "primary", "data-key": "r", test: "retry-now" }, () => this.#ask("retry_now")),
+        button("Cancel", { test: "retry-cancel" }, () => this.#ask("abort_retry")),
+      ]);
+      this.wait.append(this.#bubble.element);
+    }
+    this.#bubble.update(wait);
     if (wait.kind !== "trying") this.#announce(waitSentence(wait));
+  }
+
+  /** The bubble goes; focus that was in it stays near. */
+  #endWait() {
+    const hadFocus = this.wait.contains(document.activeElement);
+    this.wait.replaceChildren();
+    this.#bubble = undefined;
+    if (hadFocus) this.view.scroller.focus({ preventScroll: true });
   }
 
   #paintState() {
@@ -156,7 +167,8 @@ class SessionView {
     replace(
       this.facts,
       state.model && h("span", {}, line(state.model, 80)),
-      directory && h("span", { class: "path", title: directory }, icon("folder"), h("bdi", {}, line(directory, 300))),
+      directory && h("span", { class: "path", title: directory }, icon("folder"), h("bdi", {}, shortPath(directory))),
+      usageWords(this.session?.usage),
     );
     replace(this.chip, stateChip(word));
     const last = state.items.at(-1);
@@ -185,4 +197,11 @@ class SessionView {
     this.#said = text;
     announce(text);
   }
+}
+
+/** What all turns have used, as far as it is known. */
+function usageWords(usage) {
+  if (!usage) return undefined;
+  const read = (usage.input ?? 0) + (usage.cache_read ?? 0) + (usage.cache_write ?? 0);
+  return read > 0 && h("span", { class: "usage", title: "Tokens of all turns" }, `${amount(read)} read, ${amount(usage.output)} written`);
 }

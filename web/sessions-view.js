@@ -9,7 +9,7 @@ import { poll } from "./poll.js";
 import { link } from "./router.js";
 import { sessionView } from "./session-view.js";
 import { stateChip } from "./states.js";
-import { line } from "./text.js";
+import { line, shortPath } from "./text.js";
 import { millis } from "./time.js";
 
 const PAGE = 50;
@@ -44,7 +44,8 @@ class SessionsView {
     this.current = undefined;
     this.id = id;
     this.element.classList.toggle("has-detail", id !== undefined);
-    // One heading of the first order at a time is what counts for whoever hears the page.
+    // For whoever hears the page there is one heading of the first order at a time.
+    this.title.setAttribute("aria-level", id === undefined ? "1" : "2");
     this.title.toggleAttribute("data-focus-first", id === undefined);
     if (id === undefined) {
       document.title = "Sessions · Outlast";
@@ -148,7 +149,7 @@ function row(session) {
       "a",
       { class: "row", href: link("sessions", session.id), "data-session": session.id, test: "session-row" },
       h("span", { class: "row-title" }, title),
-      h("span", { class: "row-facts" }, stateChip(session.state), when, h("bdi", { class: "path" }, line(session.directory, 200))),
+      h("span", { class: "row-facts" }, stateChip(session.state), when, h("bdi", { class: "path", title: session.directory }, shortPath(session.directory))),
     ),
   );
 }

@@ -53,3 +53,10 @@ export function amount(number) {
   if (value < 1_000_000) return `${Math.round(value / 1_000)}k`;
   return `${(value / 1_000_000).toFixed(1)}M`;
 }
+
+/** The end of a path, which says the most. */
+export function shortPath(path) {
+  const all = line(path, 400);
+  const parts = all.split(/(?<=[/\\])/);
+  return parts.length <= 4 ? all : `…/${parts.slice(-2).join("")}`;
+}

@@ -57,6 +57,11 @@ export function ago(at, now) {
   return new Date(at).toLocaleDateString([], { year: "numeric", month: "short", day: "numeric" });
 }
 
+/** How long something lasts by now. */
+export function lasting(since, now) {
+  return `for ${span(now - since).replace(/(\d+[hd]).*/, "$1").replace(/(\d+m)\d+s/, "$1")}`;
+}
+
 /** Steps of an axis of time that fit so many labels. */
 export function axisStep(length, most) {
   const steps = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1_800, 3_600, 7_200, 14_400, 21_600, 43_200, 86_400];

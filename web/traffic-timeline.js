@@ -28,14 +28,15 @@ export function trafficTimeline(traffic, name) {
     const input = h("input", { type: "radio", name: `window-${name}`, value: String(length), checked: length === window });
     input.addEventListener("change", () => {
       window = length;
-      picture.again();
+      picture.now();
     });
     return h("label", { class: "way" }, input, h("span", {}, label));
   });
   const ways = h("fieldset", { class: "ways" }, h("legend", { class: "unseen" }, "How far back"), choices);
-  const element = h("div", { class: "timeline" }, h("div", { class: "chart-head" }, legend(), ways), picture.element, note, table);
+  const element = h("div", { class: "timeline" }, legend(), picture.element, note, table);
   return {
     element,
+    ways,
     again() {
       picture.again();
       drawTable(table, traffic, window);
