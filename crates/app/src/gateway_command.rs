@@ -10,13 +10,6 @@ mod env;
 mod greeting;
 mod launch;
 mod log;
-#[cfg_attr(
-    not(test),
-    expect(
-        dead_code,
-        reason = "for the server of sessions, which shows gateways, too"
-    )
-)]
 pub(crate) mod machine;
 mod page;
 mod place;

@@ -37,10 +37,6 @@ mod resume_command;
 mod rpc_command;
 mod run_command;
 mod run_host;
-#[cfg_attr(
-    not(test),
-    expect(dead_code, reason = "the door of the server calls `RunStarter::new`")
-)]
 mod run_start;
 mod run_view;
 mod runs_command;
