@@ -54,6 +54,6 @@ pub(super) const SERVE: &[Setting] = &[
         Kind::Count,
         "How many requests one address may make in a second, over five seconds.",
     )
-    .default("200")
+    .default("1000")
     .restricted(),
 ];

@@ -92,6 +92,7 @@ mod run_watchdog;
 mod runs;
 #[cfg(unix)]
 mod runs_served;
+mod serve_crowd;
 mod sessions;
 mod shared;
 mod simulate;

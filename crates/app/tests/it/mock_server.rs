@@ -128,7 +128,7 @@ impl Drop for MockServer {
 }
 
 /// Waits for something that must come.
-pub(crate) fn wait_for(what: &str, is_there: impl Fn() -> bool) {
+pub(crate) fn wait_for(what: &str, mut is_there: impl FnMut() -> bool) {
     const LIMIT: Duration = Duration::from_secs(20);
     let start = SystemTime::now();
     while !is_there() {

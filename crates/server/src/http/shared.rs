@@ -30,7 +30,7 @@ impl Default for Limits {
             body_time: Duration::from_secs(120),
             head_time: Duration::from_secs(15),
             connections: 4096,
-            requests: 200,
+            requests: 1000,
         }
     }
 }

@@ -29,12 +29,14 @@ use tokio_util::task::AbortOnDropHandle;
 /// How many sessions one socket may follow.
 const MOST_FOLLOWED: usize = 256;
 /// How many frames wait to be sent.
-const WAITING: usize = 16;
+const WAITING: usize = 64;
 /// How often it is asked whether the other side is still there, and for how long it may be silent.
 const PING: Duration = Duration::from_secs(30);
 const LONGEST_SILENCE: Duration = Duration::from_secs(100);
 /// What is read at a time: requests are short.
 const READ_BUFFER: usize = 4 << 10;
+/// What is written at a time.
+const WRITE_BUFFER: usize = 16 << 10;
 
 /// What a client may ask.
 #[derive(Debug, Deserialize)]
@@ -94,7 +96,7 @@ pub(super) async fn upgrade(
         .max_message_size(limit)
         .max_frame_size(limit)
         .read_buffer_size(READ_BUFFER)
-        .write_buffer_size(0);
+        .write_buffer_size(WRITE_BUFFER);
     let upgrade = match gatekeeper::token_protocol(&headers) {
         Some(protocol) => upgrade.protocols([protocol]),
         None => upgrade,
@@ -130,7 +132,12 @@ async fn talk(shared: Arc<Shared>, socket: WebSocket, peer: Option<Peer>) {
 /// Writes what is to be said until nothing more is.
 async fn write(mut sink: SplitSink<WebSocket, Message>, mut waiting: mpsc::Receiver<Message>) {
     while let Some(message) = waiting.recv().await {
-        if sink.send(message).await.is_err() {
+        let mut sent = sink.feed(message).await;
+        // What waits already goes along.
+        while let (Ok(()), Ok(message)) = (&sent, waiting.try_recv()) {
+            sent = sink.feed(message).await;
+        }
+        if sent.is_err() || sink.flush().await.is_err() {
             return;
         }
     }
