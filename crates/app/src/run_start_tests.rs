@@ -154,8 +154,9 @@ async fn what_a_process_says_before_its_run_begins_is_why_it_does_not() {
 #[tokio::test]
 async fn a_process_that_says_nothing_is_not_waited_for_for_ever() {
     let patience = Duration::from_millis(50);
-    let error = announced(shell("exec sleep 600"), patience).await;
-    let error = error.unwrap_err();
+    let announced = announced(shell("exec sleep 600"), patience);
+    let soon = tokio::time::timeout(PATIENCE / 2, announced);
+    let error = soon.await.unwrap().unwrap_err();
     assert!(matches!(error, StartError::Failed { .. }), "{error}");
 }
 

@@ -3,8 +3,8 @@
 //! [`Runs`] is what is asked, [`StartRun`] who begins a run. Invariants: looking makes no files; what is told is bounded, and
 //! has nothing in it that a terminal would obey. Not here: HTTP, and what of an error becomes which status.
 
+mod seen;
 mod start;
-mod step;
 mod view;
 
 pub use outlast_agent::pipeline::home::Error;
@@ -15,9 +15,9 @@ pub use view::{
 };
 
 use outlast_agent::pipeline::home::Home;
+use seen::Seen;
 use std::collections::BTreeMap;
 use std::path::Path;
-use step::Seen;
 
 /// The most runs that are told of at once.
 pub const MOST_RUNS: usize = 1000;

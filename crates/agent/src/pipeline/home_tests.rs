@@ -200,7 +200,8 @@ async fn steps_of_a_run_without_its_pipeline_come_in_the_order_in_which_they_beg
     let mut run = Run::default();
     run.apply(START, &Entry::RunStarted(Box::new(begun)));
     run.apply(START + Duration::from_secs(1), &visited("b"));
-    run.apply(START + Duration::from_secs(2), &visited("a"));
+    run.apply(START + Duration::from_secs(2), &visited("c"));
+    run.apply(START + Duration::from_secs(3), &visited("a"));
     assert!(standing::pipeline(&run).is_none());
-    assert_eq!(standing::order(&run), ["b", "a"]);
+    assert_eq!(standing::order(&run), ["b", "c", "a"]);
 }

@@ -1,4 +1,4 @@
-//! What is told of runs: the shape of it. How it comes about is in `step`.
+//! What is told of runs: the shape of it. How it comes about is in `seen`.
 
 use outlast_agent::pipeline::entry::Outcome;
 use outlast_agent::pipeline::home::Told;
