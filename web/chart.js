@@ -4,6 +4,7 @@ import { h, replace, svg } from "./dom.js";
 import { axisStep, clockTime } from "./time.js";
 
 let patterns = 0;
+let ruler;
 /** How long a picture stays as it is while it is pointed at. */
 const PATIENCE = 4_000;
 
@@ -68,10 +69,19 @@ function short(label, step) {
   return step >= 60_000 ? label.split(":").slice(0, 2).join(":") : label;
 }
 
-/** A text cut so that it fits about so many pixels. */
-export function fitted(text, pixels, perLetter = 6.6) {
-  const most = Math.max(3, Math.floor(pixels / perLetter));
-  return text.length <= most ? text : `${text.slice(0, most - 1)}…`;
+/** A text cut so that it fits so many pixels, in a font such as `600 13.5px`. */
+export function fitted(text, pixels, font) {
+  ruler ??= document.createElement("canvas").getContext("2d");
+  ruler.font = `${font} ${getComputedStyle(document.body).fontFamily}`;
+  const fits = (one) => ruler.measureText(one).width <= pixels;
+  if (fits(text)) return text;
+  let [low, high] = [0, text.length];
+  while (low < high) {
+    const middle = Math.ceil((low + high) / 2);
+    if (fits(`${text.slice(0, middle)}…`)) low = middle;
+    else high = middle - 1;
+  }
+  return `${text.slice(0, low)}…`;
 }
 
 /** The same as a table, for whoever cannot see the picture or wants the numbers. */

@@ -37,12 +37,12 @@ export function everyMoment(element, paint) {
   return element;
 }
 
-/** An element that counts down to a time. Whoever reads the page aloud is not told of each second. */
-export function countdown(element, until) {
+/** An element that counts down to a time, and says `over` from then on. Whoever reads the page aloud is not told of each second. */
+export function countdown(element, until, over = "0s") {
   element.setAttribute("aria-hidden", "true");
   return everyMoment(element, (time) => {
     const target = typeof until === "function" ? until(time) : until;
-    setText(element, target === undefined ? "" : left(target, time));
+    setText(element, target === undefined ? "" : target <= time ? over : left(target, time));
   });
 }
 

@@ -128,12 +128,12 @@ class GatewayCard {
         h("span", { class: "quiet" }, `attempt ${request.attempts}`, request.resent > 0 && `, sent again ${request.resent}×`, request.left && ", its client left"),
         since !== undefined && h("span", { class: "quiet" }, sinceThen(h("span", {}), since, lasting)),
       ),
-      h("div", { class: "fact-time" }, wake === undefined ? h("span", { class: "quiet" }, "next try unknown") : [h("span", {}, `next try at ${clockTime(wake, now())}`), h("span", { class: "countdown-chip" }, countdown(h("span", { class: "countdown" }), wake))]),
+      h("div", { class: "fact-time" }, wake === undefined ? h("span", { class: "quiet" }, "next try unknown") : [h("span", {}, `next try at ${clockTime(wake, now())}`), h("span", { class: "countdown-chip" }, countdown(h("span", { class: "countdown" }), wake, "now"))]),
       h(
         "div",
         { class: "actions" },
-        button("Retry now", { "data-key": "r", "data-focus": `retry-${request.id}`, test: "waiting-retry", "aria-label": `Retry ${who} now` }, () => this.#retry(request.id)),
-        button("Cancel", { "data-focus": `cancel-${request.id}`, test: "waiting-cancel", "aria-label": `Cancel ${who}` }, () => this.#cancel(request.id, who)),
+        button("Retry now", { "data-key": "r", "data-focus": `retry-${request.id}`, test: "waiting-retry", "aria-label": `Retry now: ${who}` }, () => this.#retry(request.id)),
+        button("Cancel", { "data-focus": `cancel-${request.id}`, test: "waiting-cancel", "aria-label": `Cancel: ${who}` }, () => this.#cancel(request.id, who)),
       ),
     );
   }

@@ -58,5 +58,5 @@ function gateRow(gate) {
 export function when(what, until) {
   const at = millis(until);
   if (at === undefined) return h("span", { class: "quiet" }, "time unknown");
-  return h("span", { class: "when-both" }, `${what} at ${clockTime(at, now())}`, h("span", { class: "countdown-chip" }, countdown(h("span", { class: "countdown" }), at)));
+  return h("span", { class: "when-both" }, `${what} at ${clockTime(at, now())}`, h("span", { class: "countdown-chip" }, countdown(h("span", { class: "countdown" }), at, "now")));
 }

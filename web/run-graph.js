@@ -79,11 +79,11 @@ function drawNode({ step, x, y }, box, choose) {
   };
   return svg(
     "g",
-    { class: `node tone-${tone(state)}`, transform: `translate(${x} ${y})`, tabindex: "0", role: "button", "aria-label": `Step ${line(step.id, 80)}, ${words(step.kind)}, ${more}`, "data-step": step.id, onclick: press, onkeydown: press },
-    svg("title", {}, `${line(step.id, 120)} (${words(step.kind)}): ${more}`),
+    { class: `node tone-${tone(state)}`, transform: `translate(${x} ${y})`, tabindex: "0", role: "button", "data-step": step.id, onclick: press, onkeydown: press },
+    svg("title", {}, `${line(step.id, 120)} ${more}, ${words(step.kind)}`),
     svg("rect", { width: box.width, height: box.height, rx: 8, class: "node-box" }),
     svg("path", { d: `M8 0h0a8 8 0 0 0 -8 8v${box.height - 16}a8 8 0 0 0 8 8h0Z`, class: "node-side", transform: "scale(.6 1)" }),
-    svg("text", { x: 14, y: 22, class: "node-name" }, fitted(line(step.id, 80), box.width - 22, 7.4)),
-    svg("text", { x: 14, y: 41, class: "node-state" }, fitted(more, box.width - 22, 6.4)),
+    svg("text", { x: 14, y: 22, class: "node-name" }, fitted(line(step.id, 80), box.width - 22, "600 13.5px")),
+    svg("text", { x: 14, y: 41, class: "node-state" }, fitted(more, box.width - 22, "12px")),
   );
 }

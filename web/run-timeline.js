@@ -51,7 +51,7 @@ function draw(run, width) {
 
 function drawRow({ row, x, y, names, width, fill }) {
   const { step, bars, waits } = row;
-  const label = fitted(line(step.id, 80), names ? names - 12 : width - 8, 7);
+  const label = fitted(line(step.id, 80), names ? names - 12 : width - 8, "12.5px");
   const wide = (from, to) => Math.max(3, x(to) - x(from));
   return svg(
     "g",

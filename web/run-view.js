@@ -112,7 +112,7 @@ class RunView {
       h("p", { class: "bubble-title" }, `⚠ ${waiting.cause ? phrase(waiting.cause) : "Waits"}`, until !== undefined && [", retrying in ", countdown(h("span", { class: "countdown" }), until), "…"]),
       waiting.message && h("p", { class: "bubble-message" }, line(waiting.message, 600)),
       h("p", { class: "bubble-details" }, until === undefined ? "" : `at ${clockTime(until, now())}${which}`),
-      h("div", { class: "actions" }, button("Retry now", { "data-focus": `retry-${id}`, "aria-label": `Retry ${line(id, 80)} now` }, () => this.#do("retry_now", { step: id }))),
+      h("div", { class: "actions" }, button("Retry now", { "data-focus": `retry-${id}`, "aria-label": `Retry now: ${line(id, 80)}` }, () => this.#do("retry_now", { step: id }))),
     );
   }
 

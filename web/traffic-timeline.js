@@ -76,7 +76,7 @@ function draw({ traffic, width, window, note }) {
 function drawRow({ row, x, y, names, width, fill, time }) {
   const { request, waits, failures, end } = row;
   const label = [line(request.client, 40) || "client", request.model && line(request.model, 60)].filter(Boolean).join(" · ");
-  const shown = svg("text", { x: names ? 0 : 2, y: names ? y + 4 : y - 12, class: "row-label" }, fitted(label, names ? names - 12 : width - 4));
+  const shown = svg("text", { x: names ? 0 : 2, y: names ? y + 4 : y - 12, class: "row-label" }, fitted(label, names ? names - 12 : width - 4, "12.5px"));
   const until = Math.min(time, end?.at ?? time);
   return svg(
     "g",
