@@ -159,7 +159,7 @@ fn the_page_may_do_nothing_but_what_it_is_for() {
 
 #[test]
 fn a_browser_that_has_a_file_does_not_get_it_again() {
-    let (page, script) = (file("").unwrap(), file("app.js").unwrap());
+    let (page, script) = (file("").unwrap(), file("main.js").unwrap());
     let asked = |tags: &str| {
         let tags = HeaderValue::from_str(tags).unwrap();
         let response = page.response(&HeaderMap::from_iter([(header::IF_NONE_MATCH, tags)]));

@@ -324,7 +324,7 @@ fn settings_that_are_wrong_are_named_by_a_reload() {
 fn other_paths_and_methods_are_said_to_be_wrong() {
     let bench = Pretended::new();
     for path in [
-        "/_outlast/app.js/",
+        "/_outlast/main.js/",
         "/_outlast/../app.js",
         "/_outlast/api",
         "/_outlast/status/",
@@ -355,7 +355,7 @@ fn the_page_is_for_everybody_and_says_nothing() {
         (200, "text/html; charset=utf-8")
     );
     assert!(page.headers.contains_key("content-security-policy"));
-    let script = bench.send(false, "HEAD /_outlast/app.js", "");
+    let script = bench.send(false, "HEAD /_outlast/main.js", "");
     assert_eq!(
         (script.status, script.content_type.as_str()),
         (200, "text/javascript; charset=utf-8")
@@ -363,7 +363,7 @@ fn the_page_is_for_everybody_and_says_nothing() {
     let moved = bench.send(false, "GET /_outlast", "");
     assert_eq!(moved.status, 307);
     assert_eq!(moved.headers["location"], "/_outlast/");
-    for path in ["/_outlast", "/_outlast/", "/_outlast/app.js"] {
+    for path in ["/_outlast", "/_outlast/", "/_outlast/main.js"] {
         let reply = bench.send(true, &format!("POST {path}"), "");
         assert_eq!(reply.status, 405, "{path}");
         assert_eq!(reply.headers["allow"], "GET, HEAD");
@@ -380,7 +380,7 @@ fn only_the_page_itself_is_gone_to() {
     assert!(is("GET /_outlast") && is("GET /_outlast/") && is("HEAD /_outlast/?x"));
     for line in [
         "POST /_outlast/",
-        "GET /_outlast/app.js",
+        "GET /_outlast/main.js",
         "GET /_outlast/api/about",
         "GET /_outlast/status",
         "GET /",

@@ -163,7 +163,8 @@ impl From<Error> for Problem {
             Error::Over { .. } => Self::conflict("over", detail),
             Error::NotUnderWay { .. } => Self::conflict("not_under_way", detail),
             Error::NothingAsked { .. } => Self::conflict("nothing_asked", detail),
-            Error::SeveralAsk { .. } | Error::UnknownChoice { .. } => Self::wrong(detail),
+            Error::SeveralAsk { .. } => Self::conflict("several_ask", detail),
+            Error::UnknownChoice { .. } => Self::wrong(detail),
             _ => Self::unavailable("unavailable", detail),
         }
     }
