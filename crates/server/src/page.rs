@@ -214,7 +214,7 @@ const HEADERS: [(HeaderName, &str); 6] = [
 /// One file of the page.
 #[derive(Debug)]
 pub struct File {
-    /// Its name within the page, such as `app.js`.
+    /// Its name within the page, such as `main.js`.
     pub name: &'static str,
     /// What it is.
     pub content_type: &'static str,

@@ -128,9 +128,9 @@ fn only_exact_names_are_files() {
         "/",
         "index",
         "INDEX.HTML",
-        "./app.js",
-        "app.js/",
-        "../web/app.js",
+        "./main.js",
+        "main.js/",
+        "../web/main.js",
     ] {
         assert!(file(path).is_none(), "{path}");
     }

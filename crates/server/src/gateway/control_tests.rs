@@ -325,7 +325,7 @@ fn other_paths_and_methods_are_said_to_be_wrong() {
     let bench = Pretended::new();
     for path in [
         "/_outlast/main.js/",
-        "/_outlast/../app.js",
+        "/_outlast/../main.js",
         "/_outlast/api",
         "/_outlast/status/",
         "/_outlast/healthz",

@@ -102,7 +102,7 @@ async fn the_page_is_for_everybody_who_goes_to_it() {
                 assert_eq!(answer.status, 403, "{foreign:?}");
             }
         }
-        let script = get("/_outlast/app.js");
+        let script = get("/_outlast/main.js");
         assert_eq!(rig.ask(&as_browser(script.clone(), OWN)).await.status, 200);
         assert_eq!(rig.ask(&as_browser(script, LINK)).await.status, 403);
     })
