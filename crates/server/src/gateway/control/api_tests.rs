@@ -2,7 +2,13 @@
 
 use super::super::tests::{Got, Pretended, at};
 use super::super::{BODY_LIMIT, Inspect};
-use crate::gateway::traffic::Begun;
+use super::{AboutView, Gateways, Knowledge, Policies};
+use crate::gateway::log::What;
+use crate::gateway::log::sample::record;
+use crate::gateway::traffic::{Begun, Changes};
+use outlast_kernel::verdict::Cause;
+use schemars::JsonSchema;
+use schemars::generate::SchemaSettings;
 use serde_json::{Value, json};
 
 const ALL: [&str; 7] = [
@@ -155,4 +161,49 @@ fn all_that_wait_can_be_retried() {
     let (status, said) = bench.post("/_outlast/api/gateways/8080/retry_now", "");
     assert_eq!((status, said), (200, json!({ "retried": 1 })));
     assert_eq!(*bench.done.borrow(), ["retry None"]);
+}
+
+/// What is wrong with an answer, by what is published of its type.
+fn misfits<Shown: JsonSchema>(answer: &Value) -> Vec<String> {
+    let settings = SchemaSettings::draft2020_12().for_serialize();
+    let schema = settings.into_generator().into_root_schema_for::<Shown>();
+    let schema = jsonschema::validator_for(schema.as_value()).unwrap();
+    schema
+        .iter_errors(answer)
+        .map(|error| error.to_string())
+        .collect()
+}
+
+#[test]
+fn every_answer_is_of_its_published_form() {
+    let bench = Pretended::new();
+    let begun = Begun {
+        id: "r-1",
+        at: at(1),
+        client: "codex",
+        dialect: Some(outlast_dialect::Dialect::OpenaiChat),
+        model: "m",
+        path: "/v1/chat/completions",
+    };
+    let ticket = bench.traffic.begun(&begun);
+    let failed = What::AttemptFailed {
+        cause: Cause::Overloaded,
+        attempt: 1,
+        status: Some(529),
+        account: None,
+        message: "no",
+    };
+    bench.traffic.note(ticket, at(2), &failed);
+    bench
+        .traffic
+        .note(ticket, at(3), &What::Finished(&record()));
+    let none: [String; 0] = [];
+    assert_eq!(misfits::<AboutView>(&shown(&bench, "about")), none);
+    assert_eq!(misfits::<Gateways>(&shown(&bench, "gateways")), none);
+    assert_eq!(misfits::<Knowledge>(&shown(&bench, "knowledge")), none);
+    assert_eq!(misfits::<Policies>(&shown(&bench, "policies")), none);
+    let mut traffic = shown(&bench, "gateways/8080/traffic");
+    assert_eq!(misfits::<Changes>(&traffic), none);
+    traffic["requests"][0]["outcome"] = json!("well");
+    assert_eq!(misfits::<Changes>(&traffic).len(), 1);
 }
