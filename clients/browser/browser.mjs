@@ -1,0 +1,110 @@
+// The page of `outlast serve` in a real browser, against the real program: does it show what happens, to everybody, and to nobody else?
+//
+//     npm ci --prefix FOLDER               with clients/browser/package.json and its lock file in it
+//     node clients/browser/browser.mjs OUTLAST FOLDER [PICTURES] [WORD]
+//
+// Every case has a home, a server, a provider and a context of the browser of its own; with a WORD, only those run that have
+// it in their name. Pictures of every view are left in PICTURES (target/browser), and one of every tab of a case that
+// failed. The exit status is 1 when a case failed, 2 when there was nothing to run.
+import { existsSync, mkdirSync, mkdtempSync, rmSync } from "node:fs";
+import { createRequire } from "node:module";
+import { tmpdir } from "node:os";
+import { delimiter, join, resolve } from "node:path";
+import { cases as keyboard } from "./keyboard.mjs";
+import { cases as retry } from "./retry.mjs";
+import { Stage } from "./stage.mjs";
+import { cases as strangers } from "./strangers.mjs";
+import { Tab } from "./tab.mjs";
+import { cases as views } from "./views.mjs";
+
+// They wait more than they compute.
+const AT_ONCE = 3;
+const PROGRAMS = ["chromium", "chromium-browser", "google-chrome-stable", "google-chrome"];
+
+const [outlast, packages, pictures = "target/browser", word = ""] = process.argv.slice(2);
+if (!packages || !existsSync(outlast)) {
+  console.error("usage: node clients/browser/browser.mjs OUTLAST FOLDER [PICTURES] [WORD]");
+  process.exit(2);
+}
+const need = createRequire(join(resolve(packages), "package.json"));
+const waiting = [...retry, ...views, ...keyboard, ...strangers].filter(([name]) => name.includes(word));
+const chosen = waiting.length;
+const folder = mkdtempSync(join(tmpdir(), "outlast-browser-"));
+const stages = new Set();
+let failed = 0;
+// What was started is in groups of its own, and does not hear of a Ctrl-C.
+process.on("exit", () => {
+  for (const stage of stages) stage.remove();
+  rmSync(folder, { recursive: true, force: true, maxRetries: 5 });
+});
+for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"]) process.on(signal, () => process.exit(1));
+
+if (!word) rmSync(pictures, { recursive: true, force: true });
+mkdirSync(pictures, { recursive: true });
+const browser = await launch();
+await Promise.all(Array.from({ length: Math.min(AT_ONCE, chosen) }, work));
+await browser.close();
+console.log(`browser: ${chosen - failed} passed, ${failed} failed`);
+process.exit(chosen === 0 ? 2 : failed > 0 ? 1 : 0);
+
+function launch() {
+  const places = process.env.PATH.split(delimiter).flatMap((place) => PROGRAMS.map((name) => join(place, name)));
+  const executablePath = places.find(existsSync);
+  if (!executablePath) throw new Error("there is no chromium");
+  // Nothing but the page is loaded, and root has no sandbox.
+  const args = ["--no-first-run", "--disable-background-networking", "--disable-dev-shm-usage", "--lang=en-US"];
+  if (process.getuid() === 0) args.push("--no-sandbox");
+  const env = { ...process.env, HOME: folder };
+  return need("puppeteer-core").launch({ executablePath, args, env, headless: true });
+}
+
+async function work() {
+  for (let next = waiting.shift(); next; next = waiting.shift()) {
+    // Not in one expression: another case may fail while this one runs.
+    const passed = await passes(next);
+    if (!passed) failed += 1;
+  }
+}
+
+/** Prints how the case went; whether it passed. */
+async function passes([name, body]) {
+  const began = performance.now();
+  const stage = new Stage({ outlast: resolve(outlast), folder: mkdtempSync(join(folder, "case-")) });
+  const tabs = [];
+  const open = async (options = {}) => {
+    const tab = await Tab.open({ browser, origin: stage.origin, pictures, ...options });
+    tabs.push(tab);
+    return tab;
+  };
+  stages.add(stage);
+  const took = () => `${((performance.now() - began) / 1000).toFixed(1)} s`;
+  try {
+    await body({ stage, open, need });
+    for (const tab of tabs) tab.checkQuiet();
+    console.log(`ok      ${name} (${took()})`);
+    return true;
+  } catch (error) {
+    const where = (error.stack ?? "").split("\n").find((line) => line.includes("/clients/browser/"))?.trim() ?? "";
+    const kept = await keep(name, tabs);
+    console.log(`FAILED  ${name} (${took()})\n        ${[error.message, where, ...kept, stage.told()].join("\n        ")}`);
+    return false;
+  } finally {
+    for (const tab of tabs) await tab.close().catch(() => {});
+    stage.remove();
+    stages.delete(stage);
+  }
+}
+
+/** Keeps what the tabs of a failed case show; what to look at. */
+async function keep(name, tabs) {
+  const told = [];
+  for (const [number, tab] of tabs.entries()) {
+    const file = `FAILED-${name.replaceAll(/\W+/g, "-")}-${number}`;
+    await tab.shot(file).then(
+      () => told.push(`see ${join(pictures, file)}.png`),
+      (error) => told.push(`no picture: ${error.message}`),
+    );
+    told.push(...tab.complaints.slice(0, 5));
+  }
+  return told;
+}

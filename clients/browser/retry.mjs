@@ -1,0 +1,170 @@
+// The yellow bubble: a wait that is seen, counts down, is ended by hand, and goes on whatever happens to page and server.
+import assert from "node:assert/strict";
+import { ROUTES } from "./routes.mjs";
+import { passing, until } from "./stage.mjs";
+
+const GREETING = "Hello from the scripted provider";
+// How far a countdown may be from the wake time that the server tells.
+const LEEWAY_S = 2;
+const RESTART_MS = 20_000;
+
+export const cases = [
+  ["a wait is seen before it ends, counts down, and is gone with the answer", counted],
+  ["retry now ends the wait", hurried],
+  ["a turn that is given up ends with its error", exhausted],
+  ["cancel ends the wait with the error", cancelled],
+  ["a reload in the middle of a wait shows what is left of it", reloaded],
+  ["a server that is killed in the middle of a wait goes on with it", killed],
+  ["what comes while the page is reloaded is shown once", dripped],
+  ["what is said while a turn waits is shown as queued", queued],
+];
+
+/** A session in the page, in which something was just said. */
+async function said({ stage, open }, settings) {
+  await stage.open();
+  const session = await stage.begin(settings);
+  const tab = await open();
+  await tab.goto(ROUTES.session(session));
+  await tab.send("say hello");
+  return { session, tab };
+}
+
+async function counted(scene) {
+  // The first wait is of five seconds.
+  const { session, tab } = await said(scene, { model: "overloaded:1", policy: "overnight" });
+  await tab.see("retry-bubble");
+  const { retry } = await scene.stage.get(`/api/sessions/${session}`);
+  assert.ok(retry, "the server says that it waits");
+  const first = await tab.countdown();
+  const text = await tab.text("retry-bubble");
+  assert.ok(text.includes("529"), `the code is shown: ${text}`);
+  assert.match(text, /overloaded/i, "the message is shown");
+  await tab.shot("bubble");
+  await passing(1500);
+  const second = await tab.countdown();
+  assert.ok(second < first, `it counts down: ${first} s, then ${second} s`);
+  assert.ok(second > 0, `it is seen before the wait ends: ${second} s`);
+  await tab.see("message-assistant", { text: GREETING });
+  await tab.gone("retry-bubble");
+  assert.equal(await tab.seen("error-bubble"), 0, "nothing failed");
+}
+
+async function hurried(scene) {
+  const { tab } = await said(scene, { model: "overloaded:2", policy: "overnight" });
+  await tab.see("retry-bubble");
+  // The next wait is of ten seconds.
+  await tab.click("retry-now");
+  const long = await until(async () => (await tab.seen("retry-countdown")) && (await tab.countdown()) > 6);
+  assert.ok(long, "the second wait is seen");
+  const began = performance.now();
+  await tab.click("retry-now");
+  await tab.see("message-assistant", { text: GREETING });
+  const took = performance.now() - began;
+  assert.ok(took < 5000, `it does not wait: ${took} ms`);
+  await tab.gone("retry-bubble");
+}
+
+async function exhausted(scene) {
+  const { session, tab } = await said(scene, { model: "overloaded:9", policy: "standard" });
+  await tab.see("retry-bubble");
+  const bubble = await tab.see("error-bubble");
+  assert.match(await bubble.evaluate((node) => node.innerText), /overloaded/i, "it says what was wrong");
+  await tab.gone("retry-bubble");
+  await tab.shot("error");
+  assert.equal((await scene.stage.asked()).length, 3, "so often does the policy try");
+  const { retry } = await scene.stage.get(`/api/sessions/${session}`);
+  assert.ok(!retry, "nothing waits any more");
+  await tab.page.reload();
+  await tab.see("error-bubble");
+}
+
+async function cancelled(scene) {
+  const { session, tab } = await said(scene, { model: "overloaded:9", policy: "overnight" });
+  await tab.see("retry-bubble");
+  await tab.click("retry-cancel");
+  await tab.see("error-bubble", { text: /overloaded/i });
+  await tab.gone("retry-bubble");
+  const { retry } = await scene.stage.get(`/api/sessions/${session}`);
+  assert.ok(!retry, "nothing waits any more");
+  assert.equal((await scene.stage.asked()).length, 1, "nothing was asked again");
+}
+
+async function reloaded(scene) {
+  const { session, tab } = await said(scene, { model: "rate-limited:retry-after=90" });
+  await tab.see("retry-bubble");
+  await passing(3000);
+  await tab.page.reload();
+  await tab.see("retry-bubble");
+  await checkRemaining(scene.stage, session, tab);
+  assert.equal(await tab.seen("message-user"), 1, "what was said is there once");
+  await tab.click("retry-cancel");
+  await tab.see("error-bubble");
+}
+
+async function killed(scene) {
+  const { stage } = scene;
+  const { session, tab } = await said(scene, { model: "ok+rate-limited:retry-after=14" });
+  await tab.see("message-assistant", { text: GREETING });
+  await until(async () => !(await stage.get(`/api/sessions/${session}`)).turn, 2000);
+  await tab.send("say it again");
+  await tab.see("retry-bubble");
+  const before = wakeTime(await stage.get(`/api/sessions/${session}`));
+  await stage.kill();
+  await passing(1500);
+  await stage.serve();
+  // It comes back by itself: nobody touches the page.
+  const back = await until(async () => (await tab.seen("retry-bubble")) && (await isRemaining(stage, session, tab)), RESTART_MS);
+  assert.ok(back, "the page comes back to the wait");
+  const after = wakeTime(await stage.get(`/api/sessions/${session}`));
+  assert.equal(after, before, "the wait ends when it would have ended");
+  const answered = await until(async () => (await tab.seen("message-assistant")) === 2, RESTART_MS);
+  assert.ok(answered, `it is answered: ${await tab.describe("message-assistant")}`);
+  await tab.gone("retry-bubble");
+  await once(tab, 2);
+  // While the server was away, its requests had to fail.
+  tab.forgive();
+}
+
+async function dripped(scene) {
+  const { tab } = await said(scene, { model: "drip:400" });
+  await tab.see("message-assistant", { text: /Hello/ });
+  await tab.page.reload();
+  await tab.see("message-assistant", { text: GREETING, limitMs: RESTART_MS });
+  await once(tab, 1);
+}
+
+async function queued(scene) {
+  const { tab } = await said(scene, { model: "overloaded:1", policy: "overnight" });
+  await tab.see("retry-bubble");
+  await tab.send("and then goodbye");
+  await tab.see("queue", { text: /goodbye/ });
+  await tab.click("retry-now");
+  await until(async () => (await tab.seen("message-assistant")) === 2);
+  await once(tab, 2);
+  await tab.gone("queue");
+}
+
+/** So many questions and answers are seen, each once. */
+async function once(tab, turns) {
+  // What is doubled may come late.
+  await passing(500);
+  assert.equal(await tab.seen("message-user"), turns, `questions: ${await tab.describe("message-user")}`);
+  const answers = await tab.texts("message-assistant");
+  assert.equal(answers.length, turns, `answers: ${JSON.stringify(answers)}`);
+  for (const answer of answers) assert.equal(answer.split("Hello").length - 1, 1, `it is said once: ${answer}`);
+}
+
+async function checkRemaining(stage, session, tab) {
+  const right = await isRemaining(stage, session, tab);
+  assert.ok(right, `the countdown says ${await tab.countdown()} s, the server ${JSON.stringify(await stage.get(`/api/sessions/${session}`))}`);
+}
+
+async function isRemaining(stage, session, tab) {
+  const state = await stage.get(`/api/sessions/${session}`);
+  const left = (Date.parse(wakeTime(state)) - Date.parse(state.now)) / 1000;
+  return Math.abs((await tab.countdown()) - left) <= LEEWAY_S;
+}
+
+function wakeTime({ retry }) {
+  return retry?.wake_at ?? retry?.retry_at;
+}

@@ -1,0 +1,10 @@
+// Where the page shows what.
+export const ROUTES = {
+  sessions: "/#/sessions",
+  session: (id) => `/#/sessions/${id}`,
+  gateways: "/#/gateways",
+  runs: "/#/runs",
+  run: (id) => `/#/runs/${id}`,
+  policies: "/#/policies",
+  providers: "/#/providers",
+};
