@@ -23,11 +23,12 @@ async function typed({ stage, open }) {
   await tab.page.keyboard.press("Enter");
   const main = await tab.page.evaluate(() => document.activeElement.closest("main") !== null);
   assert.ok(main, `it leads to what the page is about: ${(await focused(tab)).html}`);
-  if ((await tab.seen("composer")) === 0) {
-    await tabTo(tab, "new-session");
-    await tab.page.keyboard.press("Enter");
-    await tab.see("composer");
-  }
+  await tabTo(tab, "new-session");
+  await tab.page.keyboard.press("Enter");
+  await tab.see("new-session-dialog");
+  await tabTo(tab, "create-session");
+  await tab.page.keyboard.press("Enter");
+  await tab.see("composer");
   await tabTo(tab, "composer");
   await tab.page.keyboard.type("say hello");
   await tabTo(tab, "send");

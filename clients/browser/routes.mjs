@@ -2,7 +2,7 @@
 export const ROUTES = {
   sessions: "/#/sessions",
   session: (id) => `/#/sessions/${id}`,
-  gateways: "/#/gateways",
+  gateway: "/#/gateway",
   runs: "/#/runs",
   run: (id) => `/#/runs/${id}`,
   policies: "/#/policies",

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { inspect } from "./access.mjs";
 import { ROUTES } from "./routes.mjs";
-import { passing, until } from "./stage.mjs";
+import { until } from "./stage.mjs";
 import { secondsIn } from "./tab.mjs";
 
 // Long enough for a look in every dress.
@@ -95,7 +95,7 @@ async function gateway(scene) {
   const { stage } = scene;
   await stage.open();
   const port = await stage.hold(LONG);
-  const tab = await show(scene, ROUTES.gateways);
+  const tab = await show(scene, ROUTES.gateway);
   const row = await tab.see("waiting-row");
   const text = await row.evaluate((node) => node.innerText);
   assert.ok(secondsIn(text) > 200, `it says how long it waits: ${text}`);
@@ -105,8 +105,7 @@ async function gateway(scene) {
     return requests[0].attempts.length ?? requests[0].attempts;
   };
   const before = await attempts();
-  const button = (await row.$('[data-testid="retry-now"]')) ?? (await tab.see("retry-now"));
-  await button.click();
+  await tab.click("waiting-retry");
   assert.ok(await until(async () => (await attempts()) > before), `retry now asks again: ${before} attempts`);
   await tab.see("waiting-row");
   return tab;
@@ -145,8 +144,7 @@ async function runs(scene) {
     await new Promise((resolve) => child.on("close", resolve));
   }
   const tab = await show(scene, ROUTES.runs);
-  const text = () => tab.page.evaluate(() => document.body.innerText);
-  assert.ok(await until(async () => /good/.test(await text()) && /bad/.test(await text())), `both are listed: ${await text()}`);
+  for (const name of [/good/, /bad/]) await tab.see("run-row", { text: name });
   return tab;
 }
 
@@ -183,22 +181,19 @@ async function token(scene) {
   const word = stage.readToken();
   const tab = await open();
   await tab.goto(ROUTES.sessions);
-  const dialog = await tab.see("token-dialog");
   const type = async (text) => {
+    const dialog = await tab.see("token-dialog");
     const input = await dialog.$("input");
-    await input.click({ clickCount: 3 });
     await input.type(text);
     await tab.page.keyboard.press("Enter");
   };
   await type("wrong");
-  await passing(500);
-  await tab.see("token-dialog");
-  // Without the token it is refused, and the browser says so.
-  tab.forgive();
+  await tab.see("token-dialog", { text: /not accepted/ });
   await inspect(tab, "token-dialog", scene.need);
   await type(word);
   await tab.gone("token-dialog");
   await tab.see("new-session");
+  // Without the token it was refused, and the browser says so.
   tab.forgive();
   return tab;
 }
