@@ -5,95 +5,48 @@
 
 The description has to be valid OpenAPI and to name what docs/serve.md names. Then everything in it is asked for with made-up
 input, right and wrong, the same in every run with the same SEED: nothing may be answered with a 5xx, or other than described.
-Not asked for are the streams, which have no end; they have tests of their own. The server has a home of its own, no key,
-and a scripted provider; a 429 of its limits is no failure. The exit status is 1 when something was wrong.
+Not asked for in this way are the streams, which have no end; of some turns that end, every line is compared. The server has
+a home of its own, no key, and a scripted provider; a 429 of its limits is no failure. The exit status is 1 when something
+was wrong.
 """
 
 import json
 import os
 import pathlib
 import re
-import signal
 import subprocess
 import sys
 import tempfile
-import time
-import urllib.request
 
+from jsonschema import Draft202012Validator
 from openapi_spec_validator import validate
+from server import Server
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-STREAMS = ["/api/sessions/{id}/events", "/api/ws"]
-# The page, which is no part of the API.
-UNDESCRIBED = {("GET", "/")}
+STREAMS = ["/api/sessions/{id}/events"]
+# The page, the description itself, what answers without words, and what OpenAPI has no words for.
+UNDESCRIBED = {("GET", path) for path in ["/", "/api/openapi.json", "/healthz", "/api/ws"]}
 CHECKS = [
     "not_a_server_error",
     "status_code_conformance",
     "content_type_conformance",
     "response_headers_conformance",
     "response_schema_conformance",
+    "negative_data_rejection",
+    "missing_required_header",
+    "unsupported_method",
+    "allow_header_conformance",
 ]
 EXAMPLES = 25
-LIMIT_S = 180
-START_S = 15
-# Never answered: what waits for it waits as long as this runs.
-HELD = "overloaded:999"
-
-
-class Server:
-    """`outlast serve` in a home of its own."""
-
-    def __init__(self, outlast, folder):
-        self.folder = folder
-        for name in ["outlast", "home", "work"]:
-            (folder / name).mkdir()
-        (folder / "outlast/outlast.toml").write_text('provider = "mock"\nmodel = "ok"\n')
-        # Nothing of the person who runs this.
-        env = {"PATH": os.environ["PATH"], "HOME": str(folder / "home"), "OUTLAST_HOME": str(folder / "outlast")}
-        self.run = lambda *args: subprocess.run(
-            [outlast, *args], env=env, cwd=folder / "work", check=False, capture_output=True, timeout=60
-        )
-        self.said = folder / "said"
-        command = [outlast, "serve", "--listen", "127.0.0.1:0"]
-        with self.said.open("wb") as said:
-            self.process = subprocess.Popen(
-                command, env=env, cwd=folder / "work", stdout=said, stderr=said, start_new_session=True
-            )
-        self.origin = self.address()
-
-    def address(self):
-        for _ in range(START_S * 20):
-            found = re.search(r"listening on (http://\S+)", self.said.read_text(errors="replace"))
-            if found:
-                return found[1]
-            if self.process.poll() is not None:
-                break
-            time.sleep(0.05)
-        sys.exit(f"error: `outlast serve` did not start: {self.said.read_text(errors='replace')}")
-
-    def ask(self, method, path, body=None):
-        data = None if body is None else json.dumps(body).encode()
-        request = urllib.request.Request(self.origin + path, data, {"content-type": "application/json"}, method=method)
-        with urllib.request.urlopen(request, timeout=10) as response:
-            return json.loads(response.read() or b"null")
-
-    def furnish(self):
-        """Something to ask for: an answered session, one that waits, one that failed, and a run."""
-        sessions = []
-        for model in ["ok", HELD, "error:401,times=always"]:
-            begun = self.ask("POST", "/api/sessions", {"directory": str(self.folder / "work"), "model": model})
-            session = begun.get("id") or begun["session"]["id"]
-            self.ask("POST", f"/api/sessions/{session}/prompt", {"text": "say hello"})
-            sessions.append(session)
-        (self.folder / "work/pipeline.yaml").write_text("steps: [{id: only, command: echo done}]\n")
-        self.run("run", "pipeline.yaml")
-        runs = [run["id"] for run in self.ask("GET", "/api/runs")["runs"]]
-        return {"sessions": sessions, "runs": runs}
-
-    def end(self):
-        if self.process.poll() is None:
-            os.killpg(self.process.pid, signal.SIGKILL)
-        self.process.wait()
+LIMIT_S = 170
+# Turns of every kind, and how they end.
+TURNS = {
+    "ok:mixed": "completed",
+    "ok:reasoning": "completed",
+    "overloaded:2": "completed",
+    "drop-after:2": "completed",
+    "error:401,times=always": "error",
+}
 
 
 def described(spec):
@@ -113,25 +66,40 @@ def documented():
 
 
 def check_description(server):
-    with urllib.request.urlopen(f"{server.origin}/api/openapi.json", timeout=10) as response:
-        spec = json.loads(response.read())
+    spec = server.ask("GET", "/api/openapi.json")
     validate(spec)
     ours, theirs = documented() - UNDESCRIBED, described(spec) - UNDESCRIBED
     missing = [f"{what} {where}" for what, where in sorted(ours - theirs)]
     more = [f"{what} {where}" for what, where in sorted(theirs - ours)]
     if missing or more:
         sys.exit(f"error: docs/serve.md names {missing}, which the description does not; and does not name {more}")
-    print(f"ok      the description is valid, and names the {len(theirs)} endpoints of docs/serve.md")
+    print(f"ok      the description is valid, and names the {len(theirs)} endpoints of docs/serve.md", flush=True)
+    return spec
+
+
+def check_turns(server, spec):
+    """Every line of a turn that is answered as a stream is what the description calls an event."""
+    event = Draft202012Validator({"$ref": "#/components/schemas/TurnEvent", "components": spec["components"]})
+    for model, status in TURNS.items():
+        session = server.begin(model=model, policy="aggressive", after_content="retract")
+        body = server.send("POST", f"/api/sessions/{session}/prompt", {"text": "hello"}, "application/x-ndjson")
+        events = [json.loads(line) for line in body.splitlines()]
+        wrong = [(error.message, told) for told in events for error in event.iter_errors(told)]
+        if wrong:
+            sys.exit(f"error: a turn of `{model}` says what is not described: {wrong[0]}")
+        if events[-1].get("status") != status:
+            sys.exit(f"error: a turn of `{model}` ends with {events[-1]}")
+    print(f"ok      every line of {len(TURNS)} streams is as described", flush=True)
 
 
 def configure(server, known):
-    """Half of the ids that are asked for are there."""
+    """Half of the things that are asked for are there."""
     lines = []
-    for name, values in known.items():
-        if values:
-            lines += [f"[dictionaries.{name}]", f"values = {json.dumps(values)}"]
-            lines += ["[[operations]]", f'include-path-regex = "^/api/{name}/"']
-            lines += [f'parameters = {{ "path.id" = {{ dictionary = "{name}", probability = 0.5 }} }}']
+    for name, (parameter, values) in known.items():
+        # A description that calls a number a text is given a text.
+        lines += [f"[dictionaries.{name}]", f"values = {json.dumps(values + [str(value) for value in values])}"]
+        lines += ["[[operations]]", f'include-path-regex = "^/api/{name}/"']
+        lines += [f'parameters = {{ "path.{parameter}" = {{ dictionary = "{name}", probability = 0.5 }} }}']
     file = server.folder / "schemathesis.toml"
     file.write_text("\n".join(lines) + "\n")
     return file
@@ -148,12 +116,11 @@ def check_answers(server, config, seed):
         code = subprocess.run(command, cwd=server.folder, timeout=LIMIT_S, check=False).returncode
     except subprocess.TimeoutExpired:
         sys.exit(f"error: it was not done after {LIMIT_S} s")
+    if not server.is_well():
+        sys.exit(f"error: the server did not survive it; the seed was {seed}: {server.said()[-2000:]}")
     if code != 0:
         sys.exit(f"error: the server does not keep to its description; the seed was {seed}")
-    said = server.said.read_text(errors="replace")
-    if server.process.poll() is not None or "panicked" in said:
-        sys.exit(f"error: the server did not survive it: {said[-2000:]}")
-    server.ask("GET", "/healthz")
+    server.send("GET", "/healthz")
     print("ok      everything is answered as described")
 
 
@@ -161,13 +128,13 @@ def main():
     if len(sys.argv) < 2 or not os.path.exists(sys.argv[1]):
         print("usage: python clients/api/api.py OUTLAST [SEED]", file=sys.stderr)
         sys.exit(2)
-    outlast = os.path.abspath(sys.argv[1])
     seed = sys.argv[2] if len(sys.argv) > 2 else "1"
     with tempfile.TemporaryDirectory(prefix="outlast-api-") as folder:
-        server = Server(outlast, pathlib.Path(folder))
+        server = Server(os.path.abspath(sys.argv[1]), pathlib.Path(folder))
         try:
             known = server.furnish()
-            check_description(server)
+            spec = check_description(server)
+            check_turns(server, spec)
             check_answers(server, configure(server, known), seed)
         finally:
             server.end()

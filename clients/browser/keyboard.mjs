@@ -98,11 +98,12 @@ function focused(tab) {
   return tab.page.evaluate(() => {
     const node = document.activeElement;
     if (!node || node === document.body) return { html: "", text: "" };
+    // What it stands in may be marked in its place.
+    const around = [node, node.parentElement, node.parentElement?.parentElement].filter(Boolean);
     const marks = () => {
-      const { outline, boxShadow, borderColor, backgroundColor } = getComputedStyle(node);
-      return [outline, boxShadow, borderColor, backgroundColor].join();
+      const styles = around.map((each) => getComputedStyle(each));
+      return styles.map(({ outline, boxShadow, borderColor, backgroundColor }) => [outline, boxShadow, borderColor, backgroundColor]).join();
     };
-    const { outlineStyle, outlineWidth } = getComputedStyle(node);
     const box = node.getBoundingClientRect();
     const inSight = box.bottom > 0 && box.right > 0 && box.top < innerHeight && box.left < innerWidth;
     const withFocus = marks();
@@ -114,7 +115,7 @@ function focused(tab) {
       html: node.outerHTML.replace(/\s+/g, " ").slice(0, 160),
       text: node.innerText ?? "",
       seen: inSight && box.width > 0 && box.height > 0,
-      ring: (outlineStyle !== "none" && parseFloat(outlineWidth) >= 1) || withFocus !== without,
+      ring: withFocus !== without,
     };
   });
 }

@@ -132,7 +132,7 @@ export class Stage {
   /** Begins a session; its id. The page's own sessions retract what broke off, so do these. */
   async begin(settings = {}) {
     const made = await this.api("POST", "/api/sessions", { directory: this.work, after_content: "retract", ...settings });
-    return made.id ?? made.session?.id ?? made.conversation_id;
+    return made.id;
   }
 
   say(session, text, more = {}) {
