@@ -34,11 +34,11 @@ pub enum What {
     /// A turn begins.
     Start {
         /// Who is called, where that is known.
-        #[serde(skip_serializing_if = "String::is_empty")]
-        provider: String,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        provider: Option<String>,
         /// What is asked for, where that is known.
-        #[serde(skip_serializing_if = "String::is_empty")]
-        model: String,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        model: Option<String>,
     },
     /// What the user said.
     Input {
@@ -153,7 +153,10 @@ impl TurnEvent {
 impl What {
     fn of(body: &Body) -> Option<Self> {
         Some(match body.clone() {
-            Body::Start { provider, model } => Self::Start { provider, model },
+            Body::Start { provider, model } => Self::Start {
+                provider: known(provider),
+                model: known(model),
+            },
             Body::Input { text } => Self::Input { text },
             Body::TextDelta { text: delta } => Self::TextDelta { delta },
             Body::ReasoningDelta { text: delta } => Self::ReasoningDelta { delta },
@@ -210,6 +213,11 @@ impl What {
             _ => return None,
         })
     }
+}
+
+/// A name, where it is known.
+fn known(name: String) -> Option<String> {
+    Some(name).filter(|name| !name.is_empty())
 }
 
 impl From<Usage> for Used {
