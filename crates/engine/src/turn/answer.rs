@@ -1,7 +1,7 @@
 //! What the attempts of a step have produced so far.
 
 use outlast_dialect::{Message, Part, Role};
-use outlast_kernel::event::{StopReason, Usage};
+use outlast_kernel::event::{Reasoning, StopReason, Usage};
 
 /// What the attempts have produced.
 #[derive(Default)]
@@ -14,6 +14,8 @@ pub(super) struct Answer {
     pub(super) was_heard: bool,
     /// Whether the model has shown its reasoning.
     pub(super) was_reasoned: bool,
+    /// The thought that is under way.
+    thought: String,
     /// The calls that began and were not finished, by their names.
     pub(super) cut_calls: Vec<String>,
     earlier_usage: Usage,
@@ -36,6 +38,19 @@ impl Answer {
             let text = piece.to_owned();
             self.parts.push(Part::Text { text });
         }
+    }
+
+    /// Adds to the thought that is under way.
+    pub(super) fn think(&mut self, piece: &str) {
+        self.was_reasoned = true;
+        self.thought.push_str(piece);
+    }
+
+    /// The thought is whole.
+    pub(super) fn has_thought(&mut self, reasoning: Reasoning) {
+        self.was_reasoned = true;
+        self.thought.clear();
+        self.parts.push(Part::Reasoning(reasoning));
     }
 
     /// A new attempt starts from what is kept, mostly nothing; what earlier ones used was used.
@@ -68,6 +83,19 @@ impl Answer {
             role: Role::Assistant,
             parts: self.parts.clone(),
         }
+    }
+
+    /// What was heard, also of a thought that broke off: whoever asks later is told what was said then.
+    pub(super) fn heard(&self) -> Message {
+        let mut message = self.message();
+        if !self.thought.is_empty() {
+            message.parts.push(Part::Reasoning(Reasoning {
+                text: self.thought.clone(),
+                proof: None,
+                model: None,
+            }));
+        }
+        message
     }
 
     pub(super) fn into_message(self) -> Message {

@@ -139,7 +139,7 @@ impl Runner<'_> {
                 Body::TextDelta { text }
             }
             Delta::Reasoning(text) => {
-                self.answer.was_reasoned = true;
+                self.answer.think(&text);
                 if self.turn.corrections > 0 && self.odd.reasoning.push(&text).is_some() {
                     self.odd.what = Some(Oddity::RepeatedReasoning);
                 }
@@ -148,8 +148,7 @@ impl Runner<'_> {
             Delta::ReasoningDone(reasoning) => {
                 let model = Some(self.turn.request.model.clone());
                 let reasoning = Reasoning { model, ..reasoning };
-                self.answer.was_reasoned = true;
-                self.answer.parts.push(Part::Reasoning(reasoning.clone()));
+                self.answer.has_thought(reasoning.clone());
                 Body::ReasoningDone(reasoning)
             }
             Delta::ToolCall(call) => {
@@ -330,7 +329,11 @@ impl Runner<'_> {
         self.scribe.note(Entry::AttemptFailed {
             attempt: self.emitter.attempt,
             judged: judged.cloned(),
-            message: self.answer.message(),
+            // Half a thought cannot be gone on with.
+            message: match kept {
+                true => self.answer.message(),
+                false => self.answer.heard(),
+            },
             usage: self.answer.usage,
             kept,
             place: self.kept_place().filter(|_| kept),
