@@ -92,7 +92,16 @@ mod run_watchdog;
 mod runs;
 #[cfg(unix)]
 mod runs_served;
+#[cfg(unix)]
 mod serve_crowd;
+#[cfg(unix)]
+mod serve_driver;
+#[cfg(unix)]
+mod serve_streams;
+#[cfg(unix)]
+mod serve_transcripts;
+#[cfg(unix)]
+mod serve_turns;
 mod sessions;
 mod shared;
 mod simulate;
