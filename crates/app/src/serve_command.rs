@@ -91,7 +91,7 @@ async fn serve(
     stop.cancel();
     serving.await?;
     house.finish(&signals).await;
-    Ok(Exit::Signalled(signal))
+    Ok(Exit::Success)
 }
 
 /// The key to everything, where others than this user may come.
