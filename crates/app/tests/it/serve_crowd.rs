@@ -104,7 +104,10 @@ fn a_hundred_clients_that_come_and_go_end_with_the_same_transcript() {
     });
     let first = &transcripts[0];
     let text = format!("{first:?}");
-    assert!(text.contains("word399") && text.contains("tool-result"), "{text}");
+    assert!(
+        text.contains("word399") && text.contains("tool-result"),
+        "{text}"
+    );
     for (number, transcript) in transcripts.iter().enumerate() {
         assert!(
             transcript == first,

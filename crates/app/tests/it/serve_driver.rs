@@ -68,6 +68,11 @@ impl Serve {
         }
     }
 
+    #[cfg(target_os = "linux")]
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     // --- Requests ---
 
     pub(crate) fn ask(&self, method: &'static str, path: &str) -> Ask {
