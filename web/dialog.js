@@ -21,8 +21,13 @@ export function openDialog({ title, content, test, mayClose = true }) {
     });
   } else {
     dialog.addEventListener("cancel", (event) => event.preventDefault());
+    dialog.addEventListener("submit", () => (mayClose = true));
   }
-  dialog.addEventListener("close", () => dialog.remove());
+  dialog.addEventListener("close", () => {
+    // Browsers close a dialog at the second Escape, whatever it says.
+    if (mayClose) dialog.remove();
+    else dialog.showModal();
+  });
   document.body.append(dialog);
   dialog.showModal();
   return dialog;

@@ -32,7 +32,7 @@ export function follow(id, hear) {
       learnEvent(said.time);
       hear.event(said);
     }
-    place = at || place;
+    place = at || said.place || place;
     pause = SHORTEST_PAUSE;
   };
 

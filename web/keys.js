@@ -45,7 +45,7 @@ export function tellKeys(views) {
     [["r"], "Retry now"],
     [["Enter"], "Send the message"],
     [["Shift", "Enter"], "New line in the message"],
-    [["Esc"], "Close a dialog"],
+    [["Esc"], "Close a dialog, leave the message"],
     [["?"], "Show this"],
   ];
   const list = rows.map(([keys, what]) => [

@@ -60,6 +60,11 @@ const SAY = {
   sealed: ({ status }) => (status === "aborted" ? "Stopped" : ""),
 };
 
+/** Whether a person should look at it. */
+export function noteTone({ type }) {
+  return ["account_blocked", "unrecorded", "warning", "corrected"].includes(type) ? "warn" : "quiet";
+}
+
 function at(time, now) {
   const then = millis(time);
   return then === undefined ? "later" : clockTime(then, millis(now) ?? then);

@@ -54,7 +54,7 @@ function card(policy, frames) {
 }
 
 function shortest(delays) {
-  return Math.max(1, Math.min(...delays.filter((delay) => delay > 0)));
+  return Math.max(1, Math.min(...delays.map((delay) => delay || Math.max(...delays))));
 }
 
 function isWide(delays) {
@@ -67,7 +67,7 @@ function running(delays) {
 }
 
 function chart({ delays, sums, width, name }) {
-  const [low, high, total] = [shortest(delays), Math.max(...delays), sums.at(-1)];
+  const [low, high, total] = [shortest(delays), Math.max(1, ...delays), Math.max(1, sums.at(-1))];
   const isLog = isWide(delays);
   const bottom = HEIGHT - ROOM.bottom;
   const tall = bottom - ROOM.top;

@@ -55,6 +55,7 @@ class SessionView {
   }
 
   close() {
+    this.isClosed = true;
     this.end();
     this.view.close();
     clearTimeout(this.connecting);
@@ -93,6 +94,7 @@ class SessionView {
   async #refresh() {
     try {
       const answer = await api(this.at);
+      if (this.isClosed) return;
       this.session = answer.session ?? answer;
       // A turn that has begun meanwhile knows better.
       if (!this.#state.running) stand(this.#state, this.session);
@@ -203,5 +205,5 @@ class SessionView {
 function usageWords(usage) {
   if (!usage) return undefined;
   const read = (usage.input ?? 0) + (usage.cache_read ?? 0) + (usage.cache_write ?? 0);
-  return read > 0 && h("span", { class: "usage", title: "Tokens of all turns" }, `${amount(read)} read, ${amount(usage.output)} written`);
+  return read > 0 && h("span", { class: "usage", title: "In all turns" }, `${amount(read)} tokens read, ${amount(usage.output)} written`);
 }

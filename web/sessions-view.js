@@ -1,7 +1,7 @@
 // Sessions: the list, and beside it the one that is looked at.
 
 import { api, post } from "./api.js";
-import { sinceThen } from "./clock.js";
+import { countdown, sinceThen } from "./clock.js";
 import { attempt, openDialog } from "./dialog.js";
 import { button, empty, h, replace, show } from "./dom.js";
 import { icon } from "./icons.js";
@@ -142,6 +142,7 @@ function row(session) {
   const changed = millis(session.changed ?? session.created);
   const when = h("span", { class: "when" });
   if (changed !== undefined) sinceThen(when, changed);
+  const wake = millis(session.retry?.wake_at ?? session.held?.until);
   return h(
     "li",
     {},
@@ -149,7 +150,7 @@ function row(session) {
       "a",
       { class: "row", href: link("sessions", session.id), "data-session": session.id, test: "session-row" },
       h("span", { class: "row-title" }, title),
-      h("span", { class: "row-facts" }, stateChip(session.state), when, h("bdi", { class: "path", title: session.directory }, shortPath(session.directory))),
+      h("span", { class: "row-facts" }, stateChip(session.state), wake === undefined ? when : h("span", { class: "when" }, "in ", countdown(h("span", { class: "countdown" }), wake)), h("bdi", { class: "path", title: session.directory }, shortPath(session.directory))),
     ),
   );
 }

@@ -52,7 +52,7 @@ function ask(detail, used) {
       "form",
       { method: "dialog", class: "stack" },
       h("p", {}, detail || "This server asks for a token."),
-      h("p", { class: "quiet" }, "It is in the file ", h("code", {}, "serve.token"), " in Outlast’s folder on the machine that the server runs on."),
+      h("p", { class: "quiet" }, "It is in Outlast’s folder on the machine that the server runs on: ", h("code", {}, "serve.token"), ", or that of a gateway, ", h("code", {}, "gateway.token"), "."),
       said && h("p", { class: "field-error", role: "alert" }, said),
       h("label", { for: "token" }, "Token"),
       input,

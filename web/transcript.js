@@ -5,7 +5,7 @@
 // whether it runs). Events of a snapshot and events that just happen go the same way.
 // Not here: what anything looks like (`transcript-view.js`), and how events come (`follow.js`).
 
-import { describe } from "./notes.js";
+import { describe, noteTone } from "./notes.js";
 import { SEAM } from "./text.js";
 import { millis } from "./time.js";
 
@@ -64,7 +64,7 @@ export function stand(state, session) {
   state.provider = session.provider || state.provider;
   state.compacting = Boolean(session.is_compacting);
   state.queue = queueOf(session.queue ?? session.waiting);
-  if (session.attempt) state.attempt = session.attempt;
+  if (session.attempt) label(state, session.attempt);
   const { retry, held } = session;
   const known = state.retry;
   state.retry = retry && {
@@ -143,7 +143,7 @@ const TAKE = {
   usage() {},
   retracted(state, event, changes) {
     retract(state, event.attempt, changes);
-    add(state, changes, { type: "note", tone: "quiet", text: describe(event), time: event.time });
+    note(state, event, changes);
   },
   seam(state, event) {
     // The answer that broke off is the last one of this turn; what follows goes on in it.
@@ -255,11 +255,8 @@ function tool(state, event, changes, fields) {
 
 function note(state, event, changes) {
   const text = describe(event);
-  const tone = TONES[event.type] ?? "quiet";
-  if (text) add(state, changes, { type: "note", tone, text, time: event.time });
+  if (text) add(state, changes, { type: "note", tone: noteTone(event), text, time: event.time });
 }
-
-const TONES = { account_blocked: "warn", unrecorded: "warn", warning: "warn", corrected: "warn" };
 
 /** Something came: whatever was waited for is over. */
 function hear(state, changes) {
@@ -283,6 +280,18 @@ function retract(state, attempt, changes) {
       item.parts = kept;
       changes.push({ kind: "update", item });
     }
+  }
+}
+
+/** What the call under way has said, and a snapshot told without its number, is said by that call. */
+function label(state, attempt) {
+  state.attempt = attempt;
+  const isOpen = (item) => item.parts || (item.type === "tool" && item.output === undefined);
+  for (const item of state.items.toReversed()) {
+    if (item.type === "note") continue;
+    if (!isOpen(item) || item.turn !== state.turn) return;
+    if (item.attempt === 0) item.attempt = attempt;
+    for (const part of item.parts ?? []) if (part.attempt === 0) part.attempt = attempt;
   }
 }
 

@@ -2,23 +2,8 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { standing, waitOf } from "../standing.js";
 import { SEAM } from "../text.js";
-import { answerText, apply, fromSnapshot, newTranscript } from "../transcript.js";
-
-const AT = "2030-01-01T12:00:00.000Z";
-const later = (seconds) => new Date(Date.parse(AT) + seconds * 1_000).toISOString();
-
-/** A session that has heard events of one turn; each gets a time and a place in it. */
-function heard(...events) {
-  const state = newTranscript();
-  const changes = events.map((event) => apply(state, { time: AT, turn_id: "t1", ...event }));
-  return { state, changes: changes.flat(), last: changes.at(-1), say: (event) => apply(state, { time: AT, turn_id: "t1", ...event }) };
-}
-
-const begun = [{ type: "start", provider: "p", model: "m" }, { type: "input", text: "hello" }, { type: "attempt_started", attempt: 1 }];
-const retry = { type: "retry_scheduled", attempt: 1, max_attempts: 4, delay_ms: 5_000, retry_at: later(5), cause: "overloaded", message: "Overloaded", code: "529" };
-const kinds = (changes) => changes.map(({ kind }) => kind);
-const types = (state) => state.items.map(({ type }) => type);
-const texts = (state) => state.items.filter(({ type }) => type === "assistant").map(answerText);
+import { apply, fromSnapshot } from "../transcript.js";
+import { begun, heard, kinds, later, retry, texts, types } from "./hear.mjs";
 
 test("pieces of an answer become one message", () => {
   const { state, last } = heard(...begun, { type: "text_delta", text: "Hel" }, { type: "text_delta", text: "lo" });
@@ -160,6 +145,17 @@ test("a snapshot's events and then its session make the state", () => {
   assert.deepEqual([state.model, state.title, state.queue.steering, state.running], ["m2", "T", ["a"], true]);
   apply(state, { type: "retracted", attempt: 1, turn_id: "t1" });
   assert.deepEqual(texts(state), []);
+});
+
+test("what a snapshot tells of the call under way can be taken back, also when it was told without its number", () => {
+  const done = [{ type: "text_delta", text: "before" }, { type: "tool_call", id: "1", name: "a", arguments: "" }, { type: "tool_result", id: "1", output: "A" }];
+  const events = [{ type: "input", text: "hello" }, ...done, { type: "reasoning_delta", text: "hm" }, { type: "text_delta", text: "half" }];
+  const state = fromSnapshot({ session: { turn_id: "t1", attempt: 2 }, events: events.map((event) => ({ ...event, turn_id: "t1" })) });
+  apply(state, { type: "text_delta", text: " more", turn_id: "t1" });
+  assert.deepEqual(texts(state), ["before", "half more"]);
+  apply(state, { type: "retracted", attempt: 2, turn_id: "t1" });
+  assert.deepEqual(texts(state), ["before"]);
+  assert.deepEqual(types(state), ["user", "assistant", "tool", "note"]);
 });
 
 test("a snapshot of a session at rest has no wait, whatever its events said", () => {

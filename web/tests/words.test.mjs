@@ -91,6 +91,23 @@ test("server-sent events are the same however they are cut", () => {
   assert.deepEqual(read(...all), whole);
 });
 
+test("a line whose end is cut in two is one line, and a comment says nothing", () => {
+  assert.deepEqual(read("data: a\r", "\ndata: b\r\n: data: c\r", "\n\r\n"), [{ id: undefined, event: "message", data: "a\nb" }]);
+  assert.deepEqual(read("\ndata: a\n\n", "", "data: b\n\n").map(({ data }) => data), ["a", "b"]);
+});
+
+test("a place is not forged by what an event says", () => {
+  assert.deepEqual(read("id: 1\ndata: x\nretry: 5\nodd\n\n"), [{ id: "1", event: "message", data: "x" }]);
+});
+
+test("an event that has no end is given up", () => {
+  const reader = sseReader();
+  const piece = `data: ${"x".repeat(1 << 20)}\n`;
+  assert.throws(() => {
+    for (let count = 0; count < 80; count += 1) reader.push(piece);
+  }, /too long/);
+});
+
 test("an event that is not ended is not told", () => {
   assert.deepEqual(read("data: half\n"), []);
 });
