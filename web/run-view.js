@@ -118,7 +118,7 @@ class RunView {
 
   #question({ id, question }) {
     const choices = question.choices ?? [];
-    const pick = (choice) => button(line(choice, 100), { "data-focus": `answer-${id}-${choice}`, test: "answer" }, () => this.#do("answer", { step: id, choice }));
+    const pick = ({ key, label }) => button(line(label || key, 100), { "data-focus": `answer-${id}-${key}`, test: "answer" }, () => this.#do("answer", { step: id, choice: key }));
     return h("div", { class: "bubble ask-bubble" }, h("p", { class: "bubble-title" }, "? ", line(question.text, 2_000) || "A decision is needed"), h("div", { class: "actions" }, choices.map(pick)));
   }
 

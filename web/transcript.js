@@ -60,8 +60,8 @@ export function stand(state, session) {
   state.running = Boolean(session.turn_id) || ["running", "waiting"].includes(session.state);
   state.state = session.state ?? "";
   state.title = session.title ?? state.title;
-  state.model = session.model || state.model;
-  state.provider = session.provider || state.provider;
+  state.model = session.model?.name || state.model;
+  state.provider = session.model?.provider || state.provider;
   state.compacting = Boolean(session.is_compacting);
   state.queue = queueOf(session.queue ?? session.waiting);
   if (session.attempt) label(state, session.attempt);

@@ -107,7 +107,7 @@ test("a retry that is scheduled counts before what the gate said", () => {
 });
 
 test("a snapshot knows who holds the call, who is asked, and that it is made smaller", () => {
-  const state = fromSnapshot({ session: { turn_id: "t1", provider: "q", model: "n", held: { until: later(5), cause: "network" }, is_compacting: true }, events: [] });
+  const state = fromSnapshot({ session: { turn_id: "t1", model: { name: "n", provider: "q" }, held: { until: later(5), cause: "network" }, is_compacting: true }, events: [] });
   assert.deepEqual([waitOf(state).until, waitOf(state).cause, state.provider, state.compacting], [later(5), "network", "q", true]);
 });
 

@@ -139,7 +139,7 @@ test("before a retry's own time a gate only makes it earlier, after it the gate 
 
 test("a snapshot's events and then its session make the state", () => {
   const events = [...begun, { type: "text_delta", text: "half" }].map((event) => ({ ...event, turn_id: "t1" }));
-  const session = { turn_id: "t1", attempt: 1, model: "m2", title: "T", queue: { steering: ["a"], follow_up: [] }, retry: { attempt: 2, max_attempts: 4, cause: "network", message: "reset", wake_at: later(30) } };
+  const session = { turn_id: "t1", attempt: 1, model: { name: "m2", provider: "p2" }, title: "T", queue: { steering: ["a"], follow_up: [] }, retry: { attempt: 2, max_attempts: 4, cause: "network", message: "reset", wake_at: later(30) } };
   const state = fromSnapshot({ session, events });
   assert.equal(waitOf(state).retry_at, later(30));
   assert.deepEqual([state.model, state.title, state.queue.steering, state.running], ["m2", "T", ["a"], true]);
