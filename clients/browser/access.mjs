@@ -17,7 +17,7 @@ export async function inspect(tab, name, need) {
       await tab.dress(scheme, size);
       await settle(tab);
       await tab.shot(dress);
-      const problems = [...(await brokenRules(tab)), ...(await tooWide(tab))];
+      const problems = [...(await brokenRules(tab)), ...(await tooWide(tab)), ...(await nonsense(tab))];
       found.push(...problems.map((problem) => `${dress}: ${problem}`));
     }
   }
@@ -57,6 +57,12 @@ async function tooWide(tab) {
     return [`${scrollWidth} px in a window of ${clientWidth}`, ...nodes.map((node) => node.outerHTML)];
   });
   return over.length > 0 ? [short(over)] : [];
+}
+
+/** What a program says when it has not found the words. */
+async function nonsense(tab) {
+  const text = await tab.page.evaluate(() => document.body.innerText);
+  return [...text.matchAll(/.*(\[object |\bundefined\b|\bNaN\b|Invalid Date).*/g)].map(([line]) => `it says: ${line}`);
 }
 
 /** What moves although the person wants nothing to. */
