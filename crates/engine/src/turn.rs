@@ -112,6 +112,7 @@ pub async fn run_turn(mut turn: Turn<'_>, sink: Sink<'_>) -> Ended {
         held_since: None,
         seat: None,
         said_held: None,
+        is_hurried: false,
         state,
         emitter,
         answer: Answer::after(taken_up.usage),
@@ -170,6 +171,8 @@ struct Runner<'a> {
     seat: Option<Seat>,
     /// The time at the gate that was said last.
     said_held: Option<Timestamp>,
+    /// Whether a person wants the next call to be made at once, whatever time was stated.
+    is_hurried: bool,
     state: State,
     emitter: Emitter<'a>,
     answer: Answer,

@@ -91,7 +91,15 @@ pub trait House: Send + Sync {
         &'a self,
         name: &'a str,
         wishes: &'a Wishes,
-    ) -> BoxFuture<'a, Result<(Opened, Arc<dyn Host>), HouseError>>;
+    ) -> BoxFuture<'a, Result<Hosted, HouseError>>;
+}
+
+/// A session of a house, and the host behind it.
+pub struct Hosted {
+    /// The session.
+    pub opened: Opened,
+    /// Its host.
+    pub host: Arc<dyn Host>,
 }
 
 /// What somebody wants of a session; what they do not say is as the settings have it.

@@ -20,6 +20,7 @@ mod sessions;
 mod shared;
 mod socket;
 mod streams;
+mod turns;
 
 pub use around::{Around, Question};
 pub use following::Dialect;
@@ -171,6 +172,7 @@ impl HttpServer {
 fn routes() -> Api {
     let mut api = Api::new();
     sessions::add_to(&mut api);
+    turns::add_to(&mut api);
     runs::add_to(&mut api);
     around::add_to(&mut api);
     api

@@ -8,8 +8,8 @@ use outlast_engine::provider::Timeouts;
 use outlast_engine::transport::{Forwarder, HttpSettings};
 use outlast_engine::{CancellationToken, Clock};
 use outlast_kernel::policy::Policy;
-use outlast_server::gateway::guard::{Names, Token};
 use outlast_server::gateway::{Gateway, Limits, Setup, Upstream, Upstreams};
+use outlast_server::guard::{Names, Token};
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -49,7 +49,7 @@ async fn start(home: &Path) -> (SocketAddr, Left) {
         clock,
         holds_file: None,
         spool: None,
-        names: Names::default(),
+        names: Names::new("gateway", [], []),
         token: Some(Token::kept_in(home).unwrap()),
         client_keys: None,
         log: Arc::new(()),

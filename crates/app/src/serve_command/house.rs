@@ -10,7 +10,7 @@ use crate::session_host::SessionHost;
 use outlast_agent::session;
 use outlast_engine::{BoxFuture, Clock};
 use outlast_kernel::{Timestamp, text};
-use outlast_server::host::{Card, Host, House, HouseError, Opened, Wishes};
+use outlast_server::host::{Card, Hosted, House, HouseError, Wishes};
 use outlast_store::Journal;
 use outlast_store::journal::Summary;
 use std::path::{Path, PathBuf};
@@ -115,11 +115,7 @@ impl ServeHouse {
         host.look(&folder, earlier).map_err(|error| wrong(&error))
     }
 
-    async fn open_session(
-        &self,
-        name: &str,
-        wishes: &Wishes,
-    ) -> Result<(Opened, Arc<dyn Host>), HouseError> {
+    async fn open_session(&self, name: &str, wishes: &Wishes) -> Result<Hosted, HouseError> {
         let known = self.known(name).await?;
         let host = Arc::new(self.host(wishes));
         let folder = self.folder_of(known.as_ref().map(|(known, _)| known), wishes)?;
@@ -133,7 +129,7 @@ impl ServeHouse {
         let opened = opened.map_err(|error| because(name, &error))?;
         let mut hosts = self.hosts.lock().unwrap_or_else(PoisonError::into_inner);
         hosts.push(Arc::downgrade(&host));
-        Ok((opened, host))
+        Ok(Hosted { opened, host })
     }
 
     pub(super) fn common(&self) -> &SessionHost {
@@ -194,7 +190,7 @@ impl House for ServeHouse {
         &'a self,
         name: &'a str,
         wishes: &'a Wishes,
-    ) -> BoxFuture<'a, Result<(Opened, Arc<dyn Host>), HouseError>> {
+    ) -> BoxFuture<'a, Result<Hosted, HouseError>> {
         Box::pin(self.open_session(name, wishes))
     }
 }

@@ -53,11 +53,13 @@ impl Runner<'_> {
     /// Waits until the gate lets the call pass; `false` when it is time to choose an account anew.
     async fn pass_the_gate(&mut self) -> Result<bool, Effects> {
         let now = self.turn.clock.now();
+        let is_hurried = std::mem::take(&mut self.is_hurried);
         let Some(gate) = self.gate.as_mut().filter(|gate| !gate.is_admitted()) else {
             return Ok(true);
         };
         match gate.ask(now).await {
             Answer::Go(_) | Answer::Probe(_) => Ok(true),
+            Answer::Hold(_) if is_hurried => Ok(true),
             Answer::TooLate => Err(self.fail(self.too_late()).await),
             // Whoever will not wait that long asks for itself, and hears it from the provider.
             Answer::Hold(until) if !self.accepts(until) => {
@@ -156,7 +158,10 @@ impl Runner<'_> {
             }
             tokio::select! {
                 biased;
-                command = self.turn.control.next() => break command,
+                command = self.turn.control.next() => {
+                    self.is_hurried = command == Command::RetryNow;
+                    break command;
+                }
                 slept = &mut own => break match slept {
                     Ok(()) => Command::RetryNow,
                     Err(_) => Command::Abort,

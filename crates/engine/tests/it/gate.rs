@@ -196,6 +196,31 @@ async fn a_lone_waiter_keeps_its_own_schedule_exactly() {
     assert_eq!(crowd.calls().refused, 4);
 }
 
+/// A person may know better than the provider; whoever asks once is not held at the gate after all.
+#[tokio::test(start_paused = true)]
+async fn who_wants_it_now_is_not_held_by_a_stated_time() {
+    let crowd = Crowd::new(Duration::from_secs(600), true);
+    let retry = PolicyRetry::new(Policy::named("overnight").unwrap(), crowd.clock.clone());
+    let (control, handle) = Control::new(CancellationToken::new());
+    let turn = Turn {
+        retry: Some(&retry),
+        control,
+        knowledge: Some(&crowd.knowledge),
+        ..Turn::new(&crowd.provider, question(), &*crowd.clock)
+    };
+    let mut tries = Vec::new();
+    let mut listen = |event: Event| match event.body {
+        Body::AttemptStarted { .. } => tries.push(event.time.since(START).as_secs()),
+        Body::RetryScheduled { attempt: 1, .. } => handle.retry_now(),
+        _ => {}
+    };
+    let ended = run_turn(turn, &mut listen).await;
+    assert_eq!(ended.seal, Seal::Completed);
+    // The next one keeps to the time that was stated.
+    assert_eq!(tries[..2], [0, 0]);
+    assert!(tries[2] >= 599, "{tries:?}");
+}
+
 #[tokio::test(start_paused = true)]
 async fn probes_for_all_are_not_charged_to_one() {
     let crowd = Crowd::new(Duration::from_secs(600), false);

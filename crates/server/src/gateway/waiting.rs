@@ -425,6 +425,7 @@ impl Call {
             .holds
             .begin(identity, self.about(), self.progress(None));
         self.hold = Some(hold);
+        self.counted.push(self.shared.metrics.held());
         Ok(())
     }
 

@@ -2,7 +2,7 @@
 
 use super::api::{Api, Operation};
 use super::extract::{Asked, Body, Name};
-use super::shared::Shared;
+use super::shared::Server;
 use crate::gateway::control::api::{Knowledge, Policies};
 use crate::gateway::control::{Account, Gate, Status};
 use crate::gateway::traffic::Changes;
@@ -19,7 +19,6 @@ use outlast_kernel::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use std::sync::Arc;
 
 /// What the page shows of a server.
 const VIEWS: [&str; 5] = ["sessions", "gateway", "runs", "providers", "policies"];
@@ -87,7 +86,7 @@ struct AboutView {
     directory: String,
 }
 
-async fn show_about(State(shared): State<Arc<Shared>>) -> Json<AboutView> {
+async fn show_about(State(shared): Server) -> Json<AboutView> {
     let house = shared.sessions.house();
     Json(AboutView {
         version: env!("CARGO_PKG_VERSION"),
@@ -97,7 +96,7 @@ async fn show_about(State(shared): State<Arc<Shared>>) -> Json<AboutView> {
     })
 }
 
-async fn show_knowledge(State(shared): State<Arc<Shared>>) -> Result<Json<Knowledge>, Problem> {
+async fn show_knowledge(State(shared): Server) -> Result<Json<Knowledge>, Problem> {
     let known = shared.around.known();
     let (accounts, gates) = known.map_err(Problem::wrong)?;
     Ok(Json(Knowledge {
@@ -137,7 +136,7 @@ struct GatewayRow {
     problem: Option<String>,
 }
 
-async fn list_gateways(State(shared): State<Arc<Shared>>) -> Json<GatewayList> {
+async fn list_gateways(State(shared): Server) -> Json<GatewayList> {
     Json(GatewayList {
         now: shared.sessions.house().clock().now(),
         gateways: shared.around.gateways().await,
@@ -158,7 +157,7 @@ fn port(name: &str) -> Result<u16, Problem> {
 }
 
 async fn show_traffic(
-    State(shared): State<Arc<Shared>>,
+    State(shared): Server,
     Name(name): Name,
     Asked(asked): Asked<AfterQuery>,
 ) -> Result<Json<Value>, Problem> {
@@ -199,7 +198,7 @@ struct Cancelled {
 }
 
 async fn gateway_retry_now(
-    State(shared): State<Arc<Shared>>,
+    State(shared): Server,
     Name(name): Name,
     Body(meant): Body<Meant>,
 ) -> Result<Json<Value>, Problem> {
@@ -210,7 +209,7 @@ async fn gateway_retry_now(
 }
 
 async fn gateway_cancel(
-    State(shared): State<Arc<Shared>>,
+    State(shared): Server,
     Name(name): Name,
     Body(meant): Body<OneMeant>,
 ) -> Result<Json<Value>, Problem> {

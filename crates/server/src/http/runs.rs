@@ -2,7 +2,7 @@
 
 use super::api::{Api, Operation};
 use super::extract::{Asked, Body, Name};
-use super::shared::Shared;
+use super::shared::{Answer, Server};
 use crate::problem::Problem;
 use crate::runs::{Error, RunRow, RunView, StartError, ToldView, WantedRun};
 use axum::Json;
@@ -13,13 +13,9 @@ use http::{HeaderValue, StatusCode, header};
 use outlast_kernel::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use std::sync::Arc;
 
 /// How many runs are listed unless more are asked for.
 const USUAL: usize = 50;
-
-type Server = State<Arc<Shared>>;
-type Answer<T> = Result<Json<T>, Problem>;
 
 pub(super) fn add_to(api: &mut Api) {
     let list = Operation::get(

@@ -3,8 +3,11 @@
 use super::around::Around;
 use super::rate::Rates;
 use crate::guard::{Names, Token};
+use crate::problem::Problem;
 use crate::runs::{Runs, StartRun};
 use crate::sessions::Sessions;
+use axum::Json;
+use axum::extract::State;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -47,3 +50,7 @@ pub(super) struct Shared {
     pub(super) rates: Rates,
     pub(super) document: String,
 }
+
+/// What handlers are given, and what most of them answer.
+pub(super) type Server = State<Arc<Shared>>;
+pub(super) type Answer<T> = Result<Json<T>, Problem>;

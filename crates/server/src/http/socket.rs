@@ -5,8 +5,8 @@
 
 use super::following::{Dialect, Following, Next};
 use super::gatekeeper::{self, Peer};
-use super::sessions::{Disposition, Prompt, obey};
 use super::shared::Shared;
+use super::turns::{Disposition, Prompt, obey};
 use crate::problem::{self, Problem};
 use crate::sessions::Place;
 use axum::Extension;

@@ -3,7 +3,7 @@
 use super::Error;
 use super::room::{Deliver, Room, Said, Settings, Switches, lock};
 use super::view::{QueueMode, State};
-use crate::host::{Host, HouseError, Opened, Wishes};
+use crate::host::{Host, Hosted, HouseError, Opened, Wishes};
 use crate::pi_rpc::client::{ClientError, RpcClient};
 use crate::rpc::{Dialect, Server};
 use outlast_agent::Session;
@@ -65,7 +65,7 @@ impl Room {
             return Ok(lead);
         }
         let wanted = lock(&self.wanted).clone();
-        let (opened, host) = self.house.open(self.id(), &wanted.wishes).await?;
+        let Hosted { opened, host } = self.house.open(self.id(), &wanted.wishes).await?;
         let session = Arc::clone(&opened.session);
         let entries = match self.house.journal().filter(|_| session.is_kept()) {
             Some(journal) => journal.summary(self.id()).await.map_or(0, |it| it.entries),

@@ -167,7 +167,13 @@ impl Rig {
     /// Waits until so many are held while their clients wait.
     pub(super) async fn until_held(&self, count: usize) {
         let waits = |held: &&Value| held["left"].is_null();
-        while self.held().await.iter().filter(waits).count() != count {
+        loop {
+            let status = self.ask(&self.own("GET", "/_outlast/status")).await.json();
+            let shown = status["waiting"].as_array().unwrap().iter();
+            let counted = &status["counters"]["held"];
+            if shown.filter(waits).count() == count && *counted == count {
+                return;
+            }
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
     }

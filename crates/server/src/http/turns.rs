@@ -1,0 +1,289 @@
+//! What is said in a session, and what happens there.
+
+use super::api::{Api, Operation};
+use super::extract::{Asked, Body, Name};
+use super::following::{Dialect, Following, Until};
+use super::shared::{Answer, Server};
+use super::streams::{self, Form};
+use crate::problem::Problem;
+use crate::sessions::{Deliver, Heard, Place, Room, Said, SnapshotView};
+use axum::Json;
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use http::{HeaderMap, StatusCode, header};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+
+pub(super) fn add_to(api: &mut Api) {
+    let about = "A session's transcript as events, and the place from which to follow";
+    let snapshot = Operation::get("/api/sessions/{id}/snapshot", "snapshot_session", about);
+    api.add(
+        snapshot.query::<DialectQuery>().answers::<SnapshotView>(),
+        get(snapshot_session),
+    );
+    let about = "What happens in a session, from a place on: server-sent events or lines of JSON";
+    let events = Operation::get("/api/sessions/{id}/events", "follow_session", about);
+    api.add(events.query::<EventsQuery>().streams(), get(follow_session));
+    let prompt = Operation::post(
+        "/api/sessions/{id}/prompt",
+        "prompt",
+        "Says something to the model",
+    );
+    api.add(
+        prompt.body::<Prompt>().accepted::<Disposition>(),
+        post(say_prompt),
+    );
+    let about = "Says something with the next call of the turn that runs";
+    let steer = Operation::post("/api/sessions/{id}/steer", "steer", about);
+    api.add(
+        steer.body::<Steering>().accepted::<Disposition>(),
+        post(say_steering),
+    );
+    let orders = [
+        ("abort", "Ends the turn"),
+        (
+            "abort_retry",
+            "Ends the wait for a retry: the turn fails with the error that it waited out",
+        ),
+        ("retry_now", "Ends the wait for a retry, and tries at once"),
+        (
+            "resume",
+            "Carries on what was left, or tries the last turn again that failed",
+        ),
+    ];
+    for (name, about) in orders {
+        let path = format!("/api/sessions/{{id}}/{name}");
+        let operation = Operation::post(&path, name, about).empty();
+        let order = move |state: Server, id: Name| give_order(name, state, id);
+        api.add(operation, post(order));
+    }
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct DialectQuery {
+    /// In which words events are said.
+    #[serde(default)]
+    dialect: Dialect,
+}
+
+async fn snapshot_session(
+    State(shared): Server,
+    Name(id): Name,
+    Asked(asked): Asked<DialectQuery>,
+) -> Answer<SnapshotView> {
+    let room = shared.sessions.room(&id).await?;
+    let snapshot = room.snapshot(asked.dialect == Dialect::Native).await?;
+    Ok(Json(snapshot))
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct EventsQuery {
+    /// In which words events are said.
+    #[serde(default)]
+    dialect: Dialect,
+    /// The place from which to follow.
+    after: Option<String>,
+    /// Whether each line has the place of its event, too.
+    #[serde(default)]
+    envelope: bool,
+}
+
+async fn follow_session(
+    State(shared): Server,
+    Name(id): Name,
+    Asked(asked): Asked<EventsQuery>,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    let room = shared.sessions.room(&id).await?;
+    let last = headers.get("last-event-id").and_then(|id| id.to_str().ok());
+    let form = match (wants(&headers, "text/event-stream"), asked.envelope) {
+        (true, _) => Form::Sse,
+        (false, true) => Form::Envelopes,
+        (false, false) => Form::Lines,
+    };
+    let after = last.or(asked.after.as_deref()).map(str::parse::<Place>);
+    let after = match (form, after) {
+        // A browser that comes back with something else than it was given is better off with a snapshot.
+        (Form::Sse, after) => after.and_then(Result::ok),
+        (_, Some(after)) => {
+            let place = after.map_err(|error| Problem::unreadable(error.to_string()))?;
+            if room.since(place) == Heard::Stale {
+                let detail = "what comes after this place is not known any more; take a snapshot and follow from there";
+                return Err(Problem::new(StatusCode::GONE, "stale", detail));
+            }
+            Some(place)
+        }
+        (_, None) => Some(room.place()),
+    };
+    let stop = shared.sessions.stopping().clone();
+    let following = Following::new(room, asked.dialect, after, stop);
+    Ok(streams::body(
+        match form {
+            Form::Sse => following,
+            Form::Lines | Form::Envelopes => following.without_snapshots(),
+        },
+        form,
+    ))
+}
+
+/// Whether a client names that kind of answer.
+fn wants(headers: &HeaderMap, kind: &str) -> bool {
+    let accepted = headers.get_all(header::ACCEPT).iter();
+    let mut accepted = accepted.filter_map(|accept| accept.to_str().ok());
+    accepted.any(|accept| accept.to_ascii_lowercase().contains(kind))
+}
+
+/// Something to be said to the model.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Prompt {
+    /// The text.
+    text: String,
+    /// Pictures that belong to it.
+    #[serde(default)]
+    images: Vec<Picture>,
+    /// When it is said while a turn runs; without it, after that turn.
+    deliver: Option<DeliverWord>,
+}
+
+/// Something to be said with the next call.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Steering {
+    /// The text.
+    text: String,
+    /// Pictures that belong to it.
+    #[serde(default)]
+    images: Vec<Picture>,
+}
+
+/// A picture.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Picture {
+    /// Its media type, such as `image/png`.
+    media_type: String,
+    /// Its bytes, in base 64.
+    data: String,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+enum DeliverWord {
+    Steer,
+    FollowUp,
+}
+
+/// What became of something that was said.
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub(super) struct Disposition {
+    /// A turn began with it, or it waits to be said.
+    pub(super) disposition: Disposed,
+}
+
+/// What became of something that was said.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Disposed {
+    /// A turn began with it.
+    Started,
+    /// It waits to be said.
+    Queued,
+}
+
+fn said(text: String, images: Vec<Picture>) -> Result<Said, Problem> {
+    if text.trim().is_empty() && images.is_empty() {
+        return Err(Problem::wrong("text: there is nothing to say"));
+    }
+    let picture = |it: Picture| serde_json::json!({ "type": "image", "mimeType": it.media_type, "data": it.data });
+    Ok(Said {
+        text,
+        images: images.into_iter().map(picture).collect(),
+    })
+}
+
+impl Prompt {
+    /// Says it; the answer is what became of it.
+    pub(super) async fn say(self, room: &Arc<Room>) -> Result<Disposed, Problem> {
+        let deliver = self.deliver.map(|word| match word {
+            DeliverWord::Steer => Deliver::Steer,
+            DeliverWord::FollowUp => Deliver::FollowUp,
+        });
+        let said = said(self.text, self.images)?;
+        let answer = room.prompt(said, deliver).await?;
+        Ok(disposed(&answer))
+    }
+}
+
+fn disposed(answer: &serde_json::Value) -> Disposed {
+    match answer["disposition"] == "started" {
+        true => Disposed::Started,
+        false => Disposed::Queued,
+    }
+}
+
+async fn say_prompt(
+    State(shared): Server,
+    Name(id): Name,
+    headers: HeaderMap,
+    Body(prompt): Body<Prompt>,
+) -> Result<Response, Problem> {
+    let room = shared.sessions.room(&id).await?;
+    let before = room.place();
+    let disposition = prompt.say(&room).await?;
+    let form = match wants(&headers, "text/event-stream") {
+        true => Some(Form::Sse),
+        false => wants(&headers, "application/x-ndjson").then_some(Form::Lines),
+    };
+    let Some(form) = form else {
+        let disposition = Disposition { disposition };
+        return Ok((StatusCode::ACCEPTED, Json(disposition)).into_response());
+    };
+    let until = match disposition {
+        Disposed::Started => Until::NextTurn(None),
+        Disposed::Queued => Until::Settled,
+    };
+    let stop = shared.sessions.stopping().clone();
+    let following = Following::new(room, Dialect::Turn, Some(before), stop);
+    Ok(streams::body(
+        following.without_snapshots().until(until),
+        form,
+    ))
+}
+
+async fn say_steering(
+    State(shared): Server,
+    Name(id): Name,
+    Body(steering): Body<Steering>,
+) -> Result<(StatusCode, Json<Disposition>), Problem> {
+    let room = shared.sessions.room(&id).await?;
+    let answer = room.steer(said(steering.text, steering.images)?).await?;
+    let disposition = disposed(&answer);
+    Ok((StatusCode::ACCEPTED, Json(Disposition { disposition })))
+}
+
+async fn give_order(
+    order: &'static str,
+    State(shared): Server,
+    Name(id): Name,
+) -> Result<StatusCode, Problem> {
+    let room = shared.sessions.room(&id).await?;
+    obey(&room, order).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Does what a word says about the turn of a room.
+pub(super) async fn obey(room: &Arc<Room>, order: &str) -> Result<(), Problem> {
+    match order {
+        "abort" => room.abort().await?,
+        "abort_retry" => room.abort_retry().await?,
+        "retry_now" => room.retry_now().await?,
+        _ => room.resume().await?,
+    }
+    Ok(())
+}
