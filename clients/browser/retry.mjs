@@ -11,6 +11,7 @@ const RESTART_MS = 20_000;
 export const cases = [
   ["a wait is seen before it ends, counts down, and is gone with the answer", counted],
   ["retry now ends the wait", hurried],
+  ["retry now tries at once, whatever time the provider has stated", impatient],
   ["a turn that is given up ends with its error", exhausted],
   ["cancel ends the wait with the error", cancelled],
   ["a reload in the middle of a wait shows what is left of it", reloaded],
@@ -64,6 +65,14 @@ async function hurried(scene) {
   await tab.gone("retry-bubble");
 }
 
+async function impatient(scene) {
+  const { tab } = await said(scene, { model: "rate-limited:retry-after=90" });
+  await tab.see("retry-bubble");
+  await tab.click("retry-now");
+  const asked = await until(async () => (await scene.stage.asked()).length === 2, 4000);
+  assert.ok(asked, `the provider is asked again: ${await tab.describe("retry-bubble")}`);
+}
+
 async function exhausted(scene) {
   const { session, tab } = await said(scene, { model: "overloaded:9", policy: "standard" });
   await tab.see("retry-bubble");
@@ -109,6 +118,7 @@ async function killed(scene) {
   await tab.send("say it again");
   await tab.see("retry-bubble");
   const before = wakeTime(await stage.get(`/api/sessions/${session}`));
+  assert.ok(before, "the server tells when the wait ends");
   await stage.kill();
   await passing(1500);
   await stage.serve();
@@ -168,5 +178,5 @@ async function isRemaining(stage, session, tab) {
 }
 
 function wakeTime({ retry }) {
-  return retry?.wake_at ?? retry?.retry_at;
+  return retry?.wake_at;
 }

@@ -19,7 +19,9 @@ export const cases = [
   view("policies", policies),
   view("providers", providers),
   view("token", token),
+  view("gateway-page", gatewayPage),
   ["a token in the address opens the page", addressed],
+  ["retry now ends the wait of a run", hurriedRun],
 ];
 
 function view(name, show) {
@@ -111,6 +113,19 @@ async function gateway(scene) {
   return tab;
 }
 
+/** The page that a gateway shows of itself. */
+async function gatewayPage({ stage, open }) {
+  await stage.open();
+  await stage.hold(LONG);
+  const { printed } = await stage.command("gateway", "page");
+  const address = new URL(printed.match(/http:\S+/)[0]);
+  const tab = await open({ origin: address.origin });
+  await tab.goto(address.pathname + address.hash);
+  await tab.see("waiting-row");
+  await tab.see("traffic-timeline");
+  return tab;
+}
+
 const STEPS = [
   { id: "gather", command: "echo gathered" },
   { id: "draft", needs: ["gather"], command: "echo drafted" },
@@ -134,6 +149,19 @@ async function run(scene) {
   await until(async () => /wait|retry/i.test(await tab.page.evaluate(() => document.body.innerText)));
   assert.match(await tab.page.evaluate(() => document.body.innerText), /wait|retry/i, "it says that a step waits");
   return tab;
+}
+
+async function hurriedRun(scene) {
+  const { stage } = scene;
+  await stage.open();
+  stage.pipeline([{ id: "ask", prompt: "say hello", model: "overloaded:2", retry: { policy: "patient" } }]);
+  const found = await until(async () => (await stage.get("/api/runs")).runs[0]);
+  const tab = await show(scene, ROUTES.run(found.id));
+  for (const tries of [2, 3]) {
+    await tab.click("run-retry");
+    assert.ok(await until(async () => (await stage.asked()).length === tries, 4000), `try ${tries} is made at once`);
+  }
+  await tab.see("run-graph", { text: /completed/ });
 }
 
 async function runs(scene) {
