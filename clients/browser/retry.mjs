@@ -31,21 +31,20 @@ async function said({ stage, open }, settings) {
 }
 
 async function counted(scene) {
-  // The first wait is of five seconds.
-  const { session, tab } = await said(scene, { model: "overloaded:1", policy: "overnight" });
+  const { session, tab } = await said(scene, { model: "rate-limited:retry-after=9" });
   await tab.see("retry-bubble");
   const { retry } = await scene.stage.get(`/api/sessions/${session}`);
   assert.ok(retry, "the server says that it waits");
   const first = await tab.countdown();
   const text = await tab.text("retry-bubble");
-  assert.ok(text.includes("529"), `the code is shown: ${text}`);
-  assert.match(text, /overloaded/i, "the message is shown");
+  assert.ok(text.includes("429"), `the code is shown: ${text}`);
+  assert.ok(text.includes(retry.message), `the message is shown: ${text}`);
   await tab.shot("bubble");
   await passing(1500);
   const second = await tab.countdown();
   assert.ok(second < first, `it counts down: ${first} s, then ${second} s`);
   assert.ok(second > 0, `it is seen before the wait ends: ${second} s`);
-  await tab.see("message-assistant", { text: GREETING });
+  await tab.see("message-assistant", { text: GREETING, limitMs: RESTART_MS });
   await tab.gone("retry-bubble");
   assert.equal(await tab.seen("error-bubble"), 0, "nothing failed");
 }
