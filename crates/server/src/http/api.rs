@@ -47,8 +47,12 @@ impl Operation {
     fn new(method: Method, path: &str, (id, about): (&str, &str)) -> Self {
         let names = path.split('/').filter_map(|part| part.strip_prefix('{'));
         let names = names.filter_map(|part| part.strip_suffix('}'));
+        let kind = |name: &str| match name {
+            "port" => json!({ "type": "integer", "minimum": 1, "maximum": 65535 }),
+            _ => json!({ "type": "string" }),
+        };
         let parameters: Vec<Value> = names
-            .map(|name| json!({ "name": name, "in": "path", "required": true, "schema": { "type": "string" } }))
+            .map(|name| json!({ "name": name, "in": "path", "required": true, "schema": kind(name) }))
             .collect();
         Self {
             method,
@@ -124,14 +128,15 @@ impl Operation {
         self
     }
 
-    /// That it is answered with what happens, for as long as it does.
-    pub(super) fn streams(mut self) -> Self {
-        let text = json!({ "schema": { "type": "string" } });
-        self.value["responses"]["200"] = json!({
-            "description": "What happens, one line or one event each.",
-            "content": { "application/x-ndjson": text, "text/event-stream": text },
-        });
-        self
+    /// That it may be answered with what happens, one `T` for each line or event, for as long as it does.
+    pub(super) fn streams<T: JsonSchema + 'static>(self) -> Self {
+        self.with(|generator, operation| {
+            let each = json!({ "schema": generator.subschema_for::<T>() });
+            let answer = &mut operation["responses"]["200"];
+            answer["description"] = "What happens, one line or one event each.".into();
+            answer["content"]["application/x-ndjson"].clone_from(&each);
+            answer["content"]["text/event-stream"] = each;
+        })
     }
 }
 

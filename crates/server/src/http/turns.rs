@@ -7,11 +7,13 @@ use super::shared::{Answer, Server};
 use super::streams::{self, Form};
 use crate::problem::Problem;
 use crate::sessions::{Deliver, Heard, Place, Room, Said, SnapshotView};
+use crate::turn_stream::TurnEvent;
 use axum::Json;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use http::{HeaderMap, StatusCode, header};
+use outlast_kernel::event::Event;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -25,14 +27,20 @@ pub(super) fn add_to(api: &mut Api) {
     );
     let about = "What happens in a session, from a place on: server-sent events or lines of JSON";
     let events = Operation::get("/api/sessions/{id}/events", "follow_session", about);
-    api.add(events.query::<EventsQuery>().streams(), get(follow_session));
+    api.add(
+        events.query::<EventsQuery>().streams::<Line>(),
+        get(follow_session),
+    );
     let prompt = Operation::post(
         "/api/sessions/{id}/prompt",
         "prompt",
         "Says something to the model",
     );
     api.add(
-        prompt.body::<Prompt>().accepted::<Disposition>(),
+        prompt
+            .body::<Prompt>()
+            .accepted::<Disposition>()
+            .streams::<TurnEvent>(),
         post(say_prompt),
     );
     let about = "Says something with the next call of the turn that runs";
@@ -90,6 +98,18 @@ struct EventsQuery {
     /// Whether each line has the place of its event, too.
     #[serde(default)]
     envelope: bool,
+}
+
+/// An event in one of two vocabularies.
+#[derive(JsonSchema)]
+#[serde(untagged)]
+#[schemars(rename = "AnyEvent")]
+#[expect(dead_code, reason = "it is there to be described")]
+enum Line {
+    /// Of the turn stream.
+    Turn(TurnEvent),
+    /// As it is.
+    Native(Event),
 }
 
 async fn follow_session(
