@@ -26,13 +26,13 @@ export function follow(id, hear) {
   const take = ({ id: at, event, data }) => {
     const said = JSON.parse(data);
     if (event === "snapshot") {
-      learnNow(said.now);
+      learnNow(said.session?.now);
       hear.snapshot(said);
     } else {
       learnEvent(said.time);
       hear.event(said);
     }
-    place = at || said.place || place;
+    place = at || place;
     pause = SHORTEST_PAUSE;
   };
 

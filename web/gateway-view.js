@@ -62,14 +62,15 @@ class GatewayCard {
     this.heading = h("h2", {});
     this.facts = h("p", { class: "quiet" });
     this.chips = h("span", { class: "chip-slot" });
+    this.problem = h("p", { class: "problem", role: "status", hidden: true });
     this.numbers = h("dl", { class: "numbers" });
     this.retryAll = button("Retry all now", { "data-key": "r", hidden: true, test: "retry-all" }, () => this.#retry());
     this.waiting = h("div", { class: "waiting" });
-    this.timeline = trafficTimeline(this.#traffic, String(port));
+    this.timeline = trafficTimeline(String(port));
     this.element = h(
       "article",
       { class: "gateway" },
-      h("div", { class: "card" }, h("header", { class: "card-head" }, this.heading, this.chips), this.facts, this.numbers),
+      h("div", { class: "card" }, h("header", { class: "card-head" }, this.heading, this.chips), this.facts, this.problem, this.numbers),
       section("Waiting", { class: "card" }, h("div", { class: "card-corner" }, this.retryAll), this.waiting),
       section("Last requests", { class: "card" }, h("div", { class: "card-corner" }, this.timeline.ways), this.timeline.element),
     );
@@ -82,9 +83,12 @@ class GatewayCard {
     this.timeline.close();
   }
 
-  update({ address, status = {} }) {
+  update({ address, status: told, problem }) {
+    const status = told ?? {};
+    if (status.listening_since !== this.since) this.#traffic = newTraffic();
+    this.since = status.listening_since;
     const { version, listening_since: since, draining, upstreams = [], waiting = [], counters = {} } = status;
-    this.drawHead({ address: address || status.address, version, since, draining, upstreams });
+    this.drawHead({ address, version, since, draining, upstreams, problem });
     this.drawNumbers(counters);
     this.drawWaiting(waiting);
     show(this.retryAll, waiting.length > 1);
@@ -94,19 +98,22 @@ class GatewayCard {
     const after = this.#traffic.seq === undefined ? "" : `?after=${this.#traffic.seq}`;
     try {
       learnTraffic(this.#traffic, await api(`gateways/${this.port}/traffic${after}`, { signal }));
-      this.timeline.again();
+      this.timeline.again(this.#traffic);
     } catch (problem) {
       // A gateway that has ended meanwhile is not in the next list.
       if (![404, 502].includes(problem.status)) throw problem;
     }
   }
 
-  #head({ address, version, since, draining, upstreams }) {
+  #head({ address, version, since, draining, upstreams, problem }) {
     setText(this.heading, line(address, 120) || `Port ${this.port}`);
     const up = millis(since);
     const where = upstreams.map(({ dialect, url, policy }) => `${line(dialect, 40)} → ${line(url, 120)} (${line(policy, 40)})`);
     replace(this.facts, [version && `Outlast ${line(version, 40)}`, up !== undefined && `up since ${clockTime(up, now())}`, ...where].filter(Boolean).map((fact) => h("span", { class: "fact-part" }, fact)));
-    replace(this.chips, draining ? chip("ending", "tone-warn") : chip("listening", "tone-good"));
+    const [word, tone] = problem ? ["silent", "tone-bad"] : draining ? ["ending", "tone-warn"] : ["listening", "tone-good"];
+    replace(this.chips, chip(word, tone));
+    show(this.problem, Boolean(problem));
+    setText(this.problem, line(problem, 600));
   }
 
   #rows(waiting) {

@@ -2,7 +2,7 @@
 
 import { fitted, frame } from "./chart.js";
 import { h, svg } from "./dom.js";
-import { graphLayout, stepState } from "./run-layout.js";
+import { attemptCount, graphLayout, stepState } from "./run-layout.js";
 import { tone } from "./states.js";
 import { line, words } from "./text.js";
 
@@ -19,7 +19,7 @@ export function runGraph(choose) {
     element: picture.element,
     update(next) {
       run = next;
-      const key = JSON.stringify(next.steps?.map((step) => [step.id, step.needs, stepState(step), step.kind, step.attempts?.length]));
+      const key = JSON.stringify(next.steps?.map((step) => [step.id, step.needs, stepState(step), step.kind, attemptCount(step)]));
       if (key === drawn) return;
       drawn = key;
       const focused = picture.element.contains(document.activeElement) ? document.activeElement.dataset.step : undefined;
@@ -38,8 +38,8 @@ function draw(run, width, choose) {
   const total = Math.max(width, layout.width + EDGE * 2);
   return svg(
     "svg",
-    { width: total, height: layout.height + EDGE * 2, role: "group", "aria-label": `${steps.length} steps` },
-    svg("g", { transform: `translate(${shift} ${EDGE})` }, layout.edges.map((edge) => arrow(edge, box, isDown)), layout.nodes.map((node) => drawNode(node, box, choose))),
+    { width: total, height: layout.height + EDGE * 2 + (layout.leads.length > 0 ? 12 : 0), role: "group", "aria-label": `${steps.length} steps` },
+    svg("g", { transform: `translate(${shift} ${EDGE})` }, layout.edges.map((edge) => arrow(edge, box, isDown)), layout.leads.map((edge) => lead(edge, box, isDown)), layout.nodes.map((node) => drawNode(node, box, choose))),
   );
 }
 
@@ -68,9 +68,19 @@ function arrow({ from, to }, box, isDown) {
   return svg("g", { class: tone(stepState(from.step)) === "good" ? "edge done" : "edge", "aria-hidden": "true" }, svg("path", { d: line }), svg("path", { d: head, class: "head" }));
 }
 
+/** Where a step can lead beside those that need it, also back: a bow that is no need. */
+function lead({ from, to }, box, isDown) {
+  const [near, far] = isDown ? [from.x + box.width, to.x + box.width] : [from.y + box.height, to.y + box.height];
+  const bow = Math.max(near, far) + 16;
+  const line = isDown
+    ? `M${near} ${from.y + box.height / 2}C${bow} ${from.y + box.height / 2} ${bow} ${to.y + box.height / 2} ${far} ${to.y + box.height / 2}`
+    : `M${from.x + box.width / 2} ${near}C${from.x + box.width / 2} ${bow} ${to.x + box.width / 2} ${bow} ${to.x + box.width / 2} ${far}`;
+  return svg("path", { d: line, class: "lead-line", "aria-hidden": "true" });
+}
+
 function drawNode({ step, x, y }, box, choose) {
   const state = stepState(step);
-  const attempts = step.attempts?.length ?? 0;
+  const attempts = attemptCount(step);
   const more = [words(state), attempts > 1 && `${attempts} attempts`].filter(Boolean).join(", ");
   const press = (event) => {
     if (event.type === "keydown" && event.key !== "Enter" && event.key !== " ") return;
@@ -80,7 +90,7 @@ function drawNode({ step, x, y }, box, choose) {
   return svg(
     "g",
     { class: `node tone-${tone(state)}`, transform: `translate(${x} ${y})`, tabindex: "0", role: "button", "data-step": step.id, onclick: press, onkeydown: press },
-    svg("title", {}, `${line(step.id, 120)} ${more}, ${words(step.kind)}`),
+    svg("title", {}, [`${line(step.id, 120)} ${more}`, step.kind && words(step.kind)].filter(Boolean).join(", ")),
     svg("rect", { width: box.width, height: box.height, rx: 8, class: "node-box" }),
     svg("path", { d: `M8 0h0a8 8 0 0 0 -8 8v${box.height - 16}a8 8 0 0 0 8 8h0Z`, class: "node-side", transform: "scale(.6 1)" }),
     svg("text", { x: 14, y: 22, class: "node-name" }, fitted(line(step.id, 80), box.width - 22, "600 13.5px")),

@@ -38,7 +38,7 @@ function ordered(rows) {
   });
 }
 
-/** The picture of steps: `{nodes: [{step, x, y}], edges: [{from, to}], width, height}`, from the left or from the top. */
+/** The picture of steps: `{nodes: [{step, x, y}], edges, leads: [{from, to}], width, height}`, from the left or from the top. */
 export function graphLayout(steps, { box, gap, isDown, most }) {
   const rows = layers(steps);
   const [along, across] = isDown ? [box.height, box.width] : [box.width, box.height];
@@ -57,16 +57,21 @@ export function graphLayout(steps, { box, gap, isDown, most }) {
   const length = rows.length * along + Math.max(0, rows.length - 1) * alongGap;
   const [width, height] = isDown ? [breadth, length] : [length, breadth];
   const ids = new Map(nodes.map((node) => [node.step.id, node]));
-  const edges = nodes.flatMap((node) => (node.step.needs ?? []).filter((need) => ids.has(need)).map((need) => ({ from: ids.get(need), to: node })));
-  return { nodes, edges, width, height, fits: width <= most };
+  const others = (names) => (names ?? []).filter((name) => ids.has(name)).map((name) => ids.get(name));
+  const edges = nodes.flatMap((node) => others(node.step.needs).map((need) => ({ from: need, to: node })));
+  const leads = nodes.flatMap((node) => others(node.step.leads_to).map((other) => ({ from: node, to: other })));
+  return { nodes, edges, leads, width, height, fits: width <= most };
+}
+
+/** How many attempts a step has had. */
+export function attemptCount(step) {
+  return (step.attempts?.length ?? 0) + (step.earlier_attempts ?? 0);
 }
 
 /** How a step stands, in one of the words that have a colour. */
 export function stepState(step) {
   if (step.question) return "asking";
-  const phase = typeof step.phase === "string" ? step.phase : (step.phase?.name ?? "idle");
-  if (phase === "ended") return step.attempts?.at(-1)?.outcome ?? "completed";
-  return step.waiting && phase !== "waiting" ? "waiting" : phase;
+  return step.phase ?? "idle";
 }
 
 /** The bars of a run: `{from, to, rows: [{step, bars: [{from, to, outcome, …}], waits: [{from, to, cause}]}]}`. */

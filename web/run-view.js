@@ -10,7 +10,7 @@ import { keepingFocus, page, section, whenOther } from "./page.js";
 import { poll } from "./poll.js";
 import { link } from "./router.js";
 import { runGraph } from "./run-graph.js";
-import { stepState } from "./run-layout.js";
+import { attemptCount, stepState } from "./run-layout.js";
 import { runTimeline } from "./run-timeline.js";
 import { stateChip } from "./states.js";
 import { line, words } from "./text.js";
@@ -33,11 +33,13 @@ class RunView {
     this.facts = h("p", { class: "lead" });
     heading.after(this.facts);
     this.error = h("div", { class: "bubble error-bubble", role: "alert", hidden: true });
+    this.hint = h("p", { class: "bubble retry-bubble", hidden: true }, "No process is at work on this run. ", h("code", {}, "outlast run --resume"), " carries it on.");
     this.graph = runGraph((step) => this.#choose(step));
     this.timeline = runTimeline();
     this.steps = h("ul", { class: "facts" });
     body.append(
       this.error,
+      this.hint,
       section("Steps", { class: "card" }, this.graph.element),
       section("Over time", { class: "card" }, this.timeline.element),
       section("What each step does", { class: "card" }, this.steps),
@@ -54,10 +56,9 @@ class RunView {
   }
 
   async #load(signal) {
-    const answer = await api(this.at, { signal });
-    const run = answer.run ?? answer;
+    const { run } = await api(this.at, { signal });
     const { steps = [], ...head } = run;
-    this.drawHead({ ...head, isWaiting: steps.some((step) => step.waiting) });
+    this.drawHead({ ...head, isWaiting: steps.some((step) => step.waiting?.cause) });
     this.graph.update(run);
     this.timeline.update(run);
     this.drawSteps(steps);
@@ -84,22 +85,24 @@ class RunView {
     replace(this.chip, stateChip(run.outcome ?? run.state));
     show(this.retryAll, Boolean(run.isWaiting));
     show(this.cancel, !run.ended);
+    show(this.hint, run.state === "unfinished");
     show(this.error, Boolean(run.error));
-    if (run.error) replace(this.error, h("p", { class: "bubble-title" }, "✕ The run failed"), h("p", { class: "bubble-message" }, line(typeof run.error === "string" ? run.error : (run.error.message ?? JSON.stringify(run.error)), 2_000)));
+    if (run.error) replace(this.error, h("p", { class: "bubble-title" }, "✕ It did not end well"), h("p", { class: "bubble-message" }, line(run.error, 2_000)));
   }
 
   #step(step) {
     const state = stepState(step);
-    const attempts = step.attempts ?? [];
-    const last = attempts.findLast((one) => one.message || one.cause);
+    const attempts = attemptCount(step);
+    const last = (step.attempts ?? []).findLast((one) => one.message || one.cause);
+    const about = [step.kind && words(step.kind), step.needs?.length > 0 && `needs ${line(step.needs.join(", "), 200)}`, step.part_of && `part of ${line(step.part_of, 80)}`];
     return h(
       "li",
       { class: "fact step", tabindex: "-1", "data-step-row": step.id },
-      h("div", { class: "fact-name" }, h("strong", {}, line(step.id, 120)), h("span", { class: "quiet" }, [words(step.kind), step.needs?.length > 0 && `needs ${line(step.needs.join(", "), 200)}`].filter(Boolean).join(" · "))),
-      h("div", { class: "fact-state" }, stateChip(state), attempts.length > 0 && h("span", { class: "quiet" }, `${attempts.length} ${attempts.length === 1 ? "attempt" : "attempts"}`)),
+      h("div", { class: "fact-name" }, h("strong", {}, line(step.id, 120)), h("span", { class: "quiet" }, about.filter(Boolean).join(" · "))),
+      h("div", { class: "fact-state" }, stateChip(state), attempts > 0 && h("span", { class: "quiet" }, `${attempts} ${attempts === 1 ? "attempt" : "attempts"}`)),
       last && h("p", { class: "fact-more" }, last.cause && h("strong", {}, `${phrase(last.cause)}. `), line(last.message, 600)),
-      step.waiting && this.#waiting(step),
-      step.question && this.#question(step),
+      step.waiting?.cause && this.#waiting(step),
+      (step.question || (step.waiting && !step.waiting.cause)) && this.#question(step),
     );
   }
 
@@ -109,17 +112,25 @@ class RunView {
     return h(
       "div",
       { class: "bubble retry-bubble inline" },
-      h("p", { class: "bubble-title" }, `⚠ ${waiting.cause ? phrase(waiting.cause) : "Waits"}`, until !== undefined && [", retrying in ", countdown(h("span", { class: "countdown" }), until), "…"]),
+      h("p", { class: "bubble-title" }, `⚠ ${phrase(waiting.cause)}`, until !== undefined && [", retrying in ", countdown(h("span", { class: "countdown" }), until), "…"]),
       waiting.message && h("p", { class: "bubble-message" }, line(waiting.message, 600)),
       h("p", { class: "bubble-details" }, until === undefined ? "" : `at ${clockTime(until, now())}${which}`),
       h("div", { class: "actions" }, button("Retry now", { "data-focus": `retry-${id}`, "aria-label": `Retry now: ${line(id, 80)}` }, () => this.#do("retry_now", { step: id }))),
     );
   }
 
-  #question({ id, question }) {
-    const choices = question.choices ?? [];
+  /** What a gate asks, and until when it is open. */
+  #question({ id, question, waiting }) {
+    const choices = question?.choices ?? [];
     const pick = ({ key, label }) => button(line(label || key, 100), { "data-focus": `answer-${id}-${key}`, test: "answer" }, () => this.#do("answer", { step: id, choice: key }));
-    return h("div", { class: "bubble ask-bubble" }, h("p", { class: "bubble-title" }, "? ", line(question.text, 2_000) || "A decision is needed"), h("div", { class: "actions" }, choices.map(pick)));
+    const until = millis(waiting?.until);
+    return h(
+      "div",
+      { class: "bubble ask-bubble" },
+      h("p", { class: "bubble-title" }, question ? `? ${line(question.text, 2_000) || "A decision is needed"}` : "Waits for a time"),
+      until !== undefined && h("p", { class: "bubble-details" }, `open until ${clockTime(until, now())}, `, countdown(h("span", { class: "countdown" }), until, "now")),
+      choices.length > 0 && h("div", { class: "actions" }, choices.map(pick)),
+    );
   }
 
   #choose(id) {

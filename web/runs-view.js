@@ -53,9 +53,9 @@ class RunsView {
       attempt(async () => {
         const body = { file: file.value.trim(), inputs: readInputs(inputs.value) };
         if (directory.value.trim()) body.directory = directory.value.trim();
-        const answer = await post("runs", body);
+        const { id } = await post("runs", body);
         dialog.close();
-        window.location.hash = link("runs", (answer.run ?? answer).id);
+        window.location.hash = link("runs", id);
       });
     });
   }

@@ -19,7 +19,6 @@ import { TranscriptView } from "./transcript-view.js";
 const RESUMES = {
   failed: "Try again",
   unfinished: "Carry on",
-  undelivered: "Carry on",
 };
 
 /** The session of that name. `changed()` is called when what a list shows of it is another. */
@@ -76,7 +75,7 @@ class SessionView {
   #begin(snapshot) {
     this.#state = fromSnapshot(snapshot);
     this.session = snapshot.session ?? {};
-    this.view.reset(this.#state);
+    this.view.reset(this.#state, Boolean(snapshot.truncated));
     this.#paintAll();
   }
 
@@ -93,9 +92,9 @@ class SessionView {
   /** What is not part of events: usage, settings, the state as others see it. */
   async #refresh() {
     try {
-      const answer = await api(this.at);
+      const session = await api(this.at);
       if (this.isClosed) return;
-      this.session = answer.session ?? answer;
+      this.session = session;
       // A turn that has begun meanwhile knows better.
       if (!this.#state.running) stand(this.#state, this.session);
       this.#paintAll();
@@ -180,8 +179,8 @@ class SessionView {
     const resumes = state.running ? undefined : RESUMES[word];
     show(this.resume, Boolean(resumes) && state.items.length > 0);
     if (resumes) setText(this.resume, resumes);
-    const isElsewhere = word === "in use" || word === "in_use";
-    this.composer.update({ isRunning: state.running, refusal: isElsewhere ? "Another process uses this session. It can be read here." : undefined });
+    const refusal = word === "elsewhere" ? "Another process leads this session. It can be read here." : undefined;
+    this.composer.update({ isRunning: state.running, refusal });
     this.#tell(word, title);
   }
 

@@ -1,7 +1,7 @@
 // Sessions: the list, and beside it the one that is looked at.
 
 import { api, post } from "./api.js";
-import { countdown, sinceThen } from "./clock.js";
+import { sinceThen } from "./clock.js";
 import { attempt, openDialog } from "./dialog.js";
 import { button, empty, h, replace, show } from "./dom.js";
 import { icon } from "./icons.js";
@@ -66,9 +66,9 @@ class SessionsView {
   }
 
   async #load(signal) {
-    const { sessions = [] } = await api(`sessions?limit=${PAGE}`, { signal });
+    const { sessions = [], more } = await api(`sessions?limit=${PAGE}`, { signal });
     this.#sessions = sessions;
-    if (this.#older.length === 0) show(this.more, sessions.length >= PAGE);
+    if (this.#older.length === 0) show(this.more, Boolean(more));
     show(this.problem, false);
     this.#draw();
   }
@@ -77,9 +77,9 @@ class SessionsView {
     const last = [...this.#sessions, ...this.#older].at(-1);
     if (!last) return;
     await attempt(async () => {
-      const { sessions = [] } = await api(`sessions?limit=${PAGE}&before=${encodeURIComponent(last.id)}`);
+      const { sessions = [], more } = await api(`sessions?limit=${PAGE}&before=${encodeURIComponent(last.id)}`);
       this.#older.push(...sessions);
-      show(this.more, sessions.length >= PAGE);
+      show(this.more, Boolean(more));
       this.#draw();
     });
   }
@@ -127,11 +127,11 @@ class SessionsView {
         const body = { after_content: "retract" };
         if (directory.value.trim()) body.directory = directory.value.trim();
         if (model.value.trim()) body.model = model.value.trim();
-        const answer = await post("sessions", body);
+        const session = await post("sessions", body);
         dialog.close();
         this.#isNew = true;
         this.polling.soon();
-        window.location.hash = link("sessions", (answer.session ?? answer).id);
+        window.location.hash = link("sessions", session.id);
       });
     });
   }
@@ -142,7 +142,6 @@ function row(session) {
   const changed = millis(session.changed ?? session.created);
   const when = h("span", { class: "when" });
   if (changed !== undefined) sinceThen(when, changed);
-  const wake = millis(session.retry?.wake_at ?? session.held?.until);
   return h(
     "li",
     {},
@@ -150,7 +149,7 @@ function row(session) {
       "a",
       { class: "row", href: link("sessions", session.id), "data-session": session.id, test: "session-row" },
       h("span", { class: "row-title" }, title),
-      h("span", { class: "row-facts" }, stateChip(session.state), wake === undefined ? when : h("span", { class: "when" }, "in ", countdown(h("span", { class: "countdown" }), wake)), h("bdi", { class: "path", title: session.directory }, shortPath(session.directory))),
+      h("span", { class: "row-facts" }, stateChip(session.state), when, h("bdi", { class: "path", title: session.directory }, shortPath(session.directory))),
     ),
   );
 }

@@ -19,15 +19,14 @@ export async function openSettings(id, changed) {
         await api(`${at}/settings`, { method: "PATCH", body: fields });
         changed();
       });
-    const now = settings.settings ?? settings;
     const content = h("form", { class: "stack settings", onsubmit: (event) => event.preventDefault() });
     append(
       content,
-      titleField(now, change),
-      modelField(now, models.models ?? [], change),
-      policyField(now, policies.policies ?? [], change),
-      toggle("auto_retry", "Retry failures", "Without it, a failure ends the turn at once.", now, change),
-      toggle("auto_compaction", "Make long conversations smaller", "Before they are more than the model can read.", now, change),
+      titleField(settings, change),
+      modelField(settings, models.models ?? [], change),
+      policyField(settings, policies.policies ?? [], change),
+      toggle("auto_retry", "Retry failures", "Without it, a failure ends the turn at once.", settings, change),
+      toggle("auto_compaction", "Make long conversations smaller", "Before they are more than the model can read.", settings, change),
     );
     openDialog({ title: "Session settings", content, test: "settings-dialog" });
   });
@@ -42,10 +41,7 @@ function titleField(now, change) {
 function modelField(now, models, change) {
   const name = (provider, model) => JSON.stringify([provider ?? "", model ?? ""]);
   const current = name(now.provider, now.model);
-  const known = models.map((model) => {
-    const id = model.id ?? model.model;
-    return { value: name(model.provider, id), label: model.name ?? id, provider: model.provider ?? "" };
-  });
+  const known = models.map(({ id, name: label, provider }) => ({ value: name(provider, id), label, provider }));
   if (!known.some(({ value }) => value === current)) {
     known.unshift({ value: current, label: now.model || "default", provider: now.provider ?? "" });
   }

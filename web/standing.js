@@ -9,6 +9,8 @@ export function waitOf(state) {
   return { kind: "retry", ...retry, early: held?.until };
 }
 
+const SEALS = { completed: "finished", error: "failed", aborted: "cancelled" };
+
 /** How it stands, in a word. */
 export function standing(state) {
   if (state.running) {
@@ -16,6 +18,6 @@ export function standing(state) {
     if (wait) return wait.kind === "held" ? "held" : "retrying";
     return state.compacting ? "compacting" : "running";
   }
-  const seals = { completed: "finished", error: "failed", aborted: "cancelled" };
-  return seals[state.seal] ?? state.state;
+  if (["unfinished", "elsewhere"].includes(state.state)) return state.state;
+  return SEALS[state.seal] ?? state.state;
 }

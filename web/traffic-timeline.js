@@ -6,7 +6,7 @@ import { now } from "./clock.js";
 import { chip, empty, h, replace, svg } from "./dom.js";
 import { line, words } from "./text.js";
 import { clockTime, millis, span } from "./time.js";
-import { isGood, trafficRows } from "./traffic.js";
+import { isGood, newTraffic, trafficRows } from "./traffic.js";
 
 const ROW = 26;
 const TOP = 26;
@@ -18,8 +18,9 @@ const WINDOWS = [
   { label: "12 h", millis: 43_200_000 },
 ];
 
-/** The picture of what `traffic` holds; `again()` draws it as it is now. */
-export function trafficTimeline(traffic, name) {
+/** A picture of requests; `again(traffic)` draws what that holds, as it is now. */
+export function trafficTimeline(name) {
+  let traffic = newTraffic();
   let window = WINDOWS[0].millis;
   const table = h("div");
   const note = h("p", { class: "quiet" });
@@ -37,7 +38,8 @@ export function trafficTimeline(traffic, name) {
   return {
     element,
     ways,
-    again() {
+    again(next) {
+      traffic = next;
       picture.again();
       drawTable(table, traffic, window);
     },

@@ -40,25 +40,25 @@ export function trafficRows(traffic, { now, window, most }) {
 }
 
 function rowOf(request, now) {
-  const ended = millis(request.ended);
+  const [begun, ended] = [millis(request.begun), millis(request.ended)];
   const to = ended ?? now;
   const attempts = request.attempts ?? [];
   const waits = [];
   const failures = [];
   attempts.forEach((attempt, at) => {
     const failedAt = millis(attempt.failed_at);
-    if (failedAt === undefined) return;
-    failures.push({ at: failedAt, ...attempt });
-    const next = millis(attempts[at + 1]?.began);
-    const until = next ?? (ended !== undefined ? ended : millis(attempt.wake));
-    if (until !== undefined && until > failedAt) waits.push({ from: failedAt, to: until, cause: attempt.cause });
+    if (failedAt !== undefined) failures.push({ at: failedAt, ...attempt });
+    // One that was not made is a wait from the beginning on.
+    const since = failedAt ?? (attempt.began === undefined ? begun : undefined);
+    const until = millis(attempts[at + 1]?.began) ?? ended ?? millis(attempt.wake) ?? now;
+    if (since !== undefined && until > since) waits.push({ from: since, to: until, cause: attempt.cause });
   });
   const end = ended === undefined ? undefined : { at: ended, outcome: request.outcome, status: request.status };
-  return { request, from: millis(request.begun), to: Math.max(to, ...waits.map((wait) => wait.to)), waits, failures, end };
+  return { request, from: begun, to: Math.max(to, ...waits.map((wait) => wait.to)), waits, failures, end };
 }
 
 /** Whether a request ended well. */
 export function isGood({ outcome, status }) {
   if (status !== undefined && status !== null && status >= 400) return false;
-  return !["failed", "error", "refused", "canceled", "cancelled", "gave_up", "hung_up", "left", "broken"].includes(outcome);
+  return outcome === "answered";
 }

@@ -23,8 +23,9 @@ export class TranscriptView {
   constructor() {
     this.list = h("ol", { class: "items" });
     this.tail = h("div", { class: "tail" });
+    this.truncated = h("p", { class: "note", hidden: true }, "This session is long. Its beginning is not shown here.");
     this.earlier = button("Show earlier messages", { class: "earlier", hidden: true }, () => this.#showEarlier());
-    this.inner = h("div", { class: "transcript-inner" }, this.earlier, this.list, this.tail);
+    this.inner = h("div", { class: "transcript-inner" }, this.truncated, this.earlier, this.list, this.tail);
     this.scroller = h("div", { class: "transcript", role: "region", "aria-label": "Transcript", tabindex: "0", test: "transcript" }, this.inner);
     this.jump = button([icon("down"), h("span", {}, "Latest")], { class: "jump", hidden: true }, () => this.toEnd());
     this.element = h("div", { class: "transcript-frame" }, this.scroller, this.jump);
@@ -34,9 +35,10 @@ export class TranscriptView {
     this.resizing.observe(this.scroller);
   }
 
-  /** Begins anew with a state. */
-  reset(state) {
+  /** Begins anew with a state, of which the beginning may have been left out. */
+  reset(state, isTruncated) {
     this.#state = state;
+    show(this.truncated, isTruncated);
     this.#elements.clear();
     this.#dirty.clear();
     this.list.replaceChildren();

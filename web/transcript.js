@@ -57,22 +57,17 @@ export function fromSnapshot(snapshot) {
 
 /** Where the session stands counts before what its events have said of it. */
 export function stand(state, session) {
-  state.running = Boolean(session.turn_id) || ["running", "waiting"].includes(session.state);
+  const { retry, held, model } = session;
+  state.running = ["running", "waiting"].includes(session.state);
   state.state = session.state ?? "";
+  state.seal = session.last_seal ?? state.seal;
   state.title = session.title ?? state.title;
-  state.model = session.model?.name || state.model;
-  state.provider = session.model?.provider || state.provider;
-  state.compacting = Boolean(session.is_compacting);
-  state.queue = queueOf(session.queue ?? session.waiting);
-  if (session.attempt) label(state, session.attempt);
-  const { retry, held } = session;
-  const known = state.retry;
-  state.retry = retry && {
-    code: known?.attempt === retry.attempt ? known.code : undefined,
-    ...retry,
-    retry_at: retry.wake_at ?? retry.retry_at,
-  };
-  state.held = held ? { until: held.until, cause: held.cause } : undefined;
+  [state.provider, state.model] = [model?.provider ?? state.provider, model?.id ?? state.model];
+  state.queue = queueOf(session.queue);
+  // What its event has said in addition: the code, and when the wait began.
+  const known = state.retry?.attempt === retry?.attempt ? state.retry : undefined;
+  state.retry = retry && { ...known, ...retry, retry_at: retry.wake_at };
+  state.held = held && { ...held, isEarly: isEarly(state.retry, session.now) };
 }
 
 /** The text of an answer, with a mark wherever it broke off and goes on. */
@@ -169,10 +164,7 @@ const TAKE = {
     changes.push({ kind: "bubble" });
   },
   held(state, event, changes) {
-    // Before a retry's own time, a gate can only make it come sooner.
-    const own = millis(state.retry?.retry_at) ?? 0;
-    const isEarly = own > (millis(event.time) ?? 0);
-    state.held = { until: event.until, cause: event.cause, isEarly };
+    state.held = { until: event.until, cause: event.cause, isEarly: isEarly(state.retry, event.time) };
     changes.push({ kind: "bubble" });
   },
   auto_compaction_started(state, event, changes) {
@@ -206,7 +198,7 @@ const TAKE = {
   sealed(state, event, changes) {
     hear(state, changes);
     close(state);
-    [state.running, state.compacting, state.seal] = [false, false, event.status];
+    [state.running, state.compacting, state.seal, state.state] = [false, false, event.status, "idle"];
     changes.push({ kind: "head" });
     if (event.status === "aborted") note(state, event, changes);
   },
@@ -283,16 +275,9 @@ function retract(state, attempt, changes) {
   }
 }
 
-/** What the call under way has said, and a snapshot told without its number, is said by that call. */
-function label(state, attempt) {
-  state.attempt = attempt;
-  const isOpen = (item) => item.parts || (item.type === "tool" && item.output === undefined);
-  for (const item of state.items.toReversed()) {
-    if (item.type === "note") continue;
-    if (!isOpen(item) || item.turn !== state.turn) return;
-    if (item.attempt === 0) item.attempt = attempt;
-    for (const part of item.parts ?? []) if (part.attempt === 0) part.attempt = attempt;
-  }
+/** Before a retry's own time, a gate can only make it come sooner. */
+function isEarly(retry, now) {
+  return (millis(retry?.retry_at) ?? 0) > (millis(now) ?? 0);
 }
 
 function queueOf(queue) {

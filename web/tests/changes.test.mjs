@@ -107,8 +107,12 @@ test("a retry that is scheduled counts before what the gate said", () => {
 });
 
 test("a snapshot knows who holds the call, who is asked, and that it is made smaller", () => {
-  const state = fromSnapshot({ session: { turn_id: "t1", model: { name: "n", provider: "q" }, held: { until: later(5), cause: "network" }, is_compacting: true }, events: [] });
-  assert.deepEqual([waitOf(state).until, waitOf(state).cause, state.provider, state.compacting], [later(5), "network", "q", true]);
+  const events = [{ type: "auto_compaction_started", reason: "overflow", tokens: 9 }];
+  const session = { now: later(0), state: "waiting", model: { id: "n", provider: "q" }, held: { until: later(5), cause: "network" } };
+  const state = fromSnapshot({ session, events });
+  assert.deepEqual([waitOf(state).kind, waitOf(state).until, waitOf(state).cause, state.provider, state.compacting], ["held", later(5), "network", "q", true]);
+  const early = fromSnapshot({ session: { ...session, retry: { attempt: 1, cause: "network", message: "m", wake_at: later(9) } }, events });
+  assert.deepEqual([waitOf(early).kind, waitOf(early).early], ["retry", later(5)]);
 });
 
 test("one seam is one mark, and what each attempt takes back is told", () => {
@@ -117,11 +121,4 @@ test("one seam is one mark, and what each attempt takes back is told", () => {
   assert.deepEqual(kinds(say({ type: "retracted", attempt: 2 })), ["update", "add"]);
   say({ type: "text_delta", text: "anew" });
   assert.deepEqual(texts(state), ["a", "anew"]);
-});
-
-test("a call of a tool in a snapshot belongs to the call under way when it has no result yet", () => {
-  const events = [{ type: "tool_call", id: "1", name: "a", arguments: "" }, { type: "warning", message: "w" }];
-  const state = fromSnapshot({ session: { turn_id: "t1", attempt: 3 }, events: events.map((event) => ({ ...event, turn_id: "t1" })) });
-  apply(state, { type: "retracted", attempt: 3, turn_id: "t1" });
-  assert.deepEqual(types(state), ["note", "note"]);
 });

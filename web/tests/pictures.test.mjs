@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { graphLayout, layers, runBars, stepState } from "../run-layout.js";
+import { attemptCount, graphLayout, layers, runBars, stepState } from "../run-layout.js";
 import { isGood, learnTraffic, newTraffic, trafficRows } from "../traffic.js";
 
 const NOW = Date.parse("2030-01-01T12:00:00Z");
@@ -37,8 +37,9 @@ test("no two steps stand on each other, in either direction", () => {
 
 test("a step that asks is shown so, whatever its phase", () => {
   assert.equal(stepState({ phase: "at_gate", question: { text: "?" } }), "asking");
-  assert.equal(stepState({ phase: "working", waiting: { until: at(1) } }), "waiting");
   assert.equal(stepState({ phase: "completed" }), "completed");
+  assert.equal(stepState({}), "idle");
+  assert.equal(attemptCount({ attempts: [{}], earlier_attempts: 4 }), 5);
 });
 
 test("between attempts there is a wait: until the next, or as long as is known", () => {
@@ -95,8 +96,29 @@ test("a request's failures and waits are where they happened", () => {
   assert.equal(rows[0].end, undefined);
 });
 
+test("a request that was held before it was ever sent has waited from its beginning on", () => {
+  const traffic = newTraffic();
+  const wait = { attempt: 0, cause: "overloaded", wake: at(5) };
+  learnTraffic(traffic, { seq: 2, requests: [request("a", 1, { attempts: [wait] }), request("b", 2, { attempts: [wait, { attempt: 1, began: at(-3) }] })] });
+  const waits = trafficRows(traffic, { now: NOW, window: 60_000, most: 9 }).map((row) => row.waits.map(({ from, to }) => [(from - NOW) / 1_000, (to - NOW) / 1_000]));
+  assert.deepEqual(waits, [[[-10, 5]], [[-10, -3]]]);
+});
+
+test("no more rows are drawn than were asked for, those that began last first", () => {
+  const traffic = newTraffic();
+  learnTraffic(traffic, { seq: 3, requests: [request("old", 1, { begun: at(-30) }), request("new", 2), request("older", 3, { begun: at(-40) })] });
+  assert.deepEqual(trafficRows(traffic, { now: NOW, window: 60_000, most: 2 }).map((row) => row.request.id), ["new", "old"]);
+});
+
+test("arrows lead from what is needed, and from a step to where it can lead", () => {
+  const steps = [step("a"), { id: "b", needs: ["a", "gone"], leads_to: ["a"] }];
+  const { edges, leads } = graphLayout(steps, { box: { width: 10, height: 5 }, gap: { along: 3, across: 1 }, isDown: false, most: 22 });
+  const names = (list) => list.map(({ from, to }) => [from.step.id, to.step.id]);
+  assert.deepEqual([names(edges), names(leads)], [[["a", "b"]], [["b", "a"]]]);
+});
+
 test("an end is good or not by its status and outcome", () => {
   assert.equal(isGood({ outcome: "answered", status: 200 }), true);
   assert.equal(isGood({ outcome: "answered", status: 400 }), false);
-  assert.equal(isGood({ outcome: "cancelled" }), false);
+  for (const outcome of ["cancelled", "failed", "broken", "sent_back", "left"]) assert.equal(isGood({ outcome }), false, outcome);
 });

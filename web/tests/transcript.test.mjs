@@ -138,24 +138,35 @@ test("before a retry's own time a gate only makes it earlier, after it the gate 
 });
 
 test("a snapshot's events and then its session make the state", () => {
-  const events = [...begun, { type: "text_delta", text: "half" }].map((event) => ({ ...event, turn_id: "t1" }));
-  const session = { turn_id: "t1", attempt: 1, model: { name: "m2", provider: "p2" }, title: "T", queue: { steering: ["a"], follow_up: [] }, retry: { attempt: 2, max_attempts: 4, cause: "network", message: "reset", wake_at: later(30) } };
+  const events = [...begun, { type: "text_delta", text: "half" }, { ...retry, attempt: 2 }].map((event) => ({ ...event, turn_id: "t1" }));
+  const session = { state: "waiting", model: { id: "m2", provider: "q" }, title: "T", queue: { steering: ["a"], follow_up: [] }, retry: { attempt: 2, max_attempts: 4, cause: "network", message: "reset", wake_at: later(30) } };
   const state = fromSnapshot({ session, events });
-  assert.equal(waitOf(state).retry_at, later(30));
-  assert.deepEqual([state.model, state.title, state.queue.steering, state.running], ["m2", "T", ["a"], true]);
+  const { retry_at: at, cause, code } = waitOf(state);
+  assert.deepEqual([at, cause, code], [later(30), "network", "529"]);
+  assert.deepEqual([state.model, state.provider, state.title, state.queue.steering, state.running], ["m2", "q", "T", ["a"], true]);
   apply(state, { type: "retracted", attempt: 1, turn_id: "t1" });
   assert.deepEqual(texts(state), []);
 });
 
-test("what a snapshot tells of the call under way can be taken back, also when it was told without its number", () => {
-  const done = [{ type: "text_delta", text: "before" }, { type: "tool_call", id: "1", name: "a", arguments: "" }, { type: "tool_result", id: "1", output: "A" }];
-  const events = [{ type: "input", text: "hello" }, ...done, { type: "reasoning_delta", text: "hm" }, { type: "text_delta", text: "half" }];
-  const state = fromSnapshot({ session: { turn_id: "t1", attempt: 2 }, events: events.map((event) => ({ ...event, turn_id: "t1" })) });
-  apply(state, { type: "text_delta", text: " more", turn_id: "t1" });
-  assert.deepEqual(texts(state), ["before", "half more"]);
-  apply(state, { type: "retracted", attempt: 2, turn_id: "t1" });
-  assert.deepEqual(texts(state), ["before"]);
-  assert.deepEqual(types(state), ["user", "assistant", "tool", "note"]);
+test("the code of an earlier retry is not that of a later one", () => {
+  const session = { state: "waiting", retry: { attempt: 2, cause: "network", message: "reset", wake_at: later(30) } };
+  assert.equal(waitOf(fromSnapshot({ session, events: [retry] })).code, undefined);
+});
+
+test("a retry that is under way when somebody comes is shown without a time", () => {
+  const session = { state: "running", retry: { attempt: 1, cause: "network", message: "reset" } };
+  assert.equal(waitOf(fromSnapshot({ session, events: [...begun, retry] })).kind, "trying");
+});
+
+test("how the last turn ended is known from the snapshot, too, unless it has not", () => {
+  const of = (state, seal) => standing(fromSnapshot({ session: { state, last_seal: seal }, events: [] }));
+  assert.deepEqual([of("idle", "error"), of("idle"), of("unfinished", "completed"), of("elsewhere", "error"), of("new")], ["failed", "idle", "unfinished", "elsewhere", "new"]);
+});
+
+test("a session that was unfinished is not any more when its turn ends", () => {
+  const state = fromSnapshot({ session: { state: "unfinished" }, events: [] });
+  apply(state, { type: "sealed", status: "completed" });
+  assert.equal(standing(state), "finished");
 });
 
 test("a snapshot of a session at rest has no wait, whatever its events said", () => {

@@ -3,7 +3,7 @@ import { test } from "node:test";
 import { group, outline, phrase } from "../causes.js";
 import { describe } from "../notes.js";
 import { sseReader } from "../sse.js";
-import { SEAM, clean, line, safeAddress, words } from "../text.js";
+import { SEAM, amount, clean, line, safeAddress, shortPath, words } from "../text.js";
 import { ago, axisStep, exactSpan, left, millis, span } from "../time.js";
 
 test("nothing of a text can deceive whoever reads it", () => {
@@ -22,6 +22,12 @@ test("a text is bounded, and no letter is torn apart", () => {
   assert.equal(clean(undefined), "");
   assert.equal(clean(5), "5");
   assert.equal(words("at_gate"), "at gate");
+});
+
+test("numbers and paths are said briefly", () => {
+  assert.deepEqual([undefined, 9_999, 12_431, 1_250_000].map(amount), ["0", "9,999", "12k", "1.3M"]);
+  assert.equal(shortPath("/home/ada/projects/ledger"), "…/projects/ledger");
+  assert.equal(shortPath("/srv/app"), "/srv/app");
 });
 
 test("a link leads to the web or nowhere", () => {
