@@ -2,11 +2,12 @@
 
 import { api, post } from "./api.js";
 import { phrase } from "./causes.js";
-import { countdown, now, sinceThen } from "./clock.js";
+import { now, sinceThen } from "./clock.js";
 import { attempt, confirm } from "./dialog.js";
 import { button, chip, empty, h, replace, setText, show } from "./dom.js";
 import { keepingFocus, page, section, whenOther } from "./page.js";
 import { poll } from "./poll.js";
+import { when } from "./providers-view.js";
 import { line, words } from "./text.js";
 import { clockTime, lasting, millis } from "./time.js";
 import { learnTraffic, newTraffic } from "./traffic.js";
@@ -121,7 +122,6 @@ class GatewayCard {
   }
 
   #row(request) {
-    const wake = millis(request.wake);
     const since = millis(request.since);
     const who = [line(request.client, 60) || "client", request.model && line(request.model, 80)].filter(Boolean).join(" · ");
     return h(
@@ -135,7 +135,7 @@ class GatewayCard {
         h("span", { class: "quiet" }, `attempt ${request.attempts}`, request.resent > 0 && `, sent again ${request.resent}×`, request.left && ", its client left"),
         since !== undefined && h("span", { class: "quiet" }, sinceThen(h("span", {}), since, lasting)),
       ),
-      h("div", { class: "fact-time" }, wake === undefined ? h("span", { class: "quiet" }, "next try unknown") : [h("span", {}, `next try at ${clockTime(wake, now())}`), h("span", { class: "countdown-chip" }, countdown(h("span", { class: "countdown" }), wake, "now"))]),
+      h("div", { class: "fact-time" }, when("next try", request.wake, "next try when its turn comes")),
       h(
         "div",
         { class: "actions" },

@@ -39,7 +39,7 @@ function accountRow(account) {
     { class: "fact", test: "account-row" },
     h("div", { class: "fact-name" }, h("strong", {}, line(account.name, 100)), h("span", { class: "quiet" }, line(account.provider, 60), account.model && ` · ${line(account.model, 80)}`)),
     h("div", { class: "fact-state" }, chip(isFree ? "free" : "blocked", isFree ? "tone-good" : "tone-warn"), !isFree && account.cause && h("span", {}, phrase(account.cause))),
-    h("div", { class: "fact-time" }, !isFree && when("free", account.until)),
+    h("div", { class: "fact-time" }, !isFree && when("free", account.until, "time unknown")),
   );
 }
 
@@ -49,14 +49,14 @@ function gateRow(gate) {
     "li",
     { class: "fact", test: "gate-row" },
     h("div", { class: "fact-name" }, h("strong", {}, line(gate.name, 160))),
-    h("div", { class: "fact-state" }, chip("open", "tone-warn"), h("span", {}, gate.cause ? phrase(gate.cause) : "Others are ahead")),
-    h("div", { class: "fact-time" }, when("next try", gate.until), h("span", { class: "quiet" }, `${waiting} in line`)),
+    h("div", { class: "fact-state" }, chip("open", "tone-warn"), h("span", {}, gate.cause ? phrase(gate.cause) : "Failing")),
+    h("div", { class: "fact-time" }, when("next try", gate.until, "being tried"), h("span", { class: "quiet" }, `${waiting} in line`)),
   );
 }
 
-/** A time, and how long it is until then. */
-export function when(what, until) {
+/** A time, and how long it is until then; `unknown` when it is. */
+export function when(what, until, unknown) {
   const at = millis(until);
-  if (at === undefined) return h("span", { class: "quiet" }, "time unknown");
+  if (at === undefined) return h("span", { class: "quiet" }, unknown);
   return h("span", { class: "when-both" }, `${what} at ${clockTime(at, now())}`, h("span", { class: "countdown-chip" }, countdown(h("span", { class: "countdown" }), at, "now")));
 }

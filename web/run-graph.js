@@ -70,9 +70,11 @@ function arrow({ from, to }, box, isDown) {
 
 /** Where a step can lead beside those that need it, also back: a bow that is no need. */
 function lead({ from, to }, box, isDown) {
-  const [near, far] = isDown ? [from.x + box.width, to.x + box.width] : [from.y + box.height, to.y + box.height];
-  const bow = Math.max(near, far) + 16;
-  const line = isDown
+  // Beside them when they stand below each other, else below them.
+  const isBeside = isDown ? from.y !== to.y : from.x === to.x;
+  const [near, far] = isBeside ? [from.x + box.width, to.x + box.width] : [from.y + box.height, to.y + box.height];
+  const bow = Math.max(near, far) + 20;
+  const line = isBeside
     ? `M${near} ${from.y + box.height / 2}C${bow} ${from.y + box.height / 2} ${bow} ${to.y + box.height / 2} ${far} ${to.y + box.height / 2}`
     : `M${from.x + box.width / 2} ${near}C${from.x + box.width / 2} ${bow} ${to.x + box.width / 2} ${bow} ${to.x + box.width / 2} ${far}`;
   return svg("path", { d: line, class: "lead-line", "aria-hidden": "true" });

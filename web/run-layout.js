@@ -80,10 +80,16 @@ export function runBars(run, now) {
   const over = millis(run.ended);
   const end = over ?? now;
   const rows = (run.steps ?? []).map((step) => stepBars(step, end));
-  const times = rows.flatMap(({ bars, waits }) => [...bars, ...waits].map(({ to }) => to));
-  const to = Math.max(end, over === undefined ? now + (now - began) * 0.04 : end, ...times, began + 1_000);
+  const times = rows.flatMap(({ waits }) => waits.map(({ to }) => to));
+  // What is to come has a part of the room at most, however long it takes.
+  const ahead = Math.max(AHEAD_LEAST, (end - began) * AHEAD);
+  const to = Math.max(end, began + 1_000, Math.min(end + ahead, Math.max(...times, end)));
   return { from: began, to, rows, isOver: over !== undefined };
 }
+
+/** How much of the time that has passed is shown of what is to come, and the least, in milliseconds. */
+const AHEAD = 0.3;
+const AHEAD_LEAST = 5_000;
 
 function stepBars(step, end) {
   const attempts = step.attempts ?? [];
@@ -98,5 +104,8 @@ function stepBars(step, end) {
     const until = next ?? millis(attempt.wait_until);
     if (ended !== undefined && until !== undefined && until > ended) waits.push({ from: ended, to: until, cause: attempt.cause });
   });
+  // Within an attempt it is known until when a provider is waited for, and not since when.
+  const until = millis(step.waiting?.until);
+  if (bars.at(-1)?.isOpen && until > end) waits.push({ from: end, to: until, cause: step.waiting.cause });
   return { step, bars, waits };
 }

@@ -37,7 +37,7 @@ function draw(run, width) {
   const names = isNarrow ? 0 : 160;
   const step = isNarrow ? 40 : 28;
   const height = TOP + rows.length * step + 6;
-  const x = (at) => names + 4 + ((at - from) / (to - from)) * (width - names - 16);
+  const x = (at) => names + 4 + ((Math.min(at, to) - from) / (to - from)) * (width - names - 16);
   const { definition, fill } = hatch("wait");
   return svg(
     "svg",
@@ -58,7 +58,7 @@ function drawRow({ row, x, y, names, width, fill }) {
     {},
     svg("text", { x: names ? 0 : 2, y: names ? y + 4 : y - 13, class: "row-label" }, label),
     waits.map((wait) => svg("rect", { x: x(wait.from), y: y - 6, width: wide(wait.from, wait.to), height: 12, rx: 2, fill, class: "wait-bar" }, svg("title", {}, `${phrase(wait.cause)}: waits ${span(wait.to - wait.from)}`))),
-    bars.map((bar) => svg("rect", { x: x(bar.from), y: y - 8, width: wide(bar.from, bar.to), height: 16, rx: 3, class: `attempt-bar tone-${bar.isOpen ? "busy" : tone(outcomeOf(bar))}` }, svg("title", {}, barWords(bar)))),
+    bars.map((bar) => svg("rect", { x: x(bar.from), y: y - 8, width: wide(bar.from, bar.to), height: 16, rx: 3, class: `attempt-bar tone-${bar.isOpen ? tone(step.phase) : tone(outcomeOf(bar))}` }, svg("title", {}, barWords(bar)))),
   );
 }
 

@@ -13,7 +13,7 @@ import { runGraph } from "./run-graph.js";
 import { attemptCount, stepState } from "./run-layout.js";
 import { runTimeline } from "./run-timeline.js";
 import { stateChip } from "./states.js";
-import { line, words } from "./text.js";
+import { line, shortPath, words } from "./text.js";
 import { clockTime, millis, span } from "./time.js";
 
 /** The run of that name. */
@@ -76,8 +76,8 @@ class RunView {
     replace(
       this.facts,
       [
-        run.file && h("bdi", { class: "path" }, line(run.file, 300)),
-        run.directory && h("bdi", { class: "path" }, line(run.directory, 300)),
+        run.file && h("bdi", { class: "path", title: run.file }, shortPath(run.file)),
+        run.directory && h("bdi", { class: "path", title: run.directory }, shortPath(run.directory)),
         created !== undefined && h("span", {}, "begun ", sinceThen(h("span", {}), created)),
         ended !== undefined && created !== undefined && h("span", {}, `took ${span(ended - created)}`),
       ].filter(Boolean).map((fact) => h("span", { class: "fact-part" }, fact)),

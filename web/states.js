@@ -30,5 +30,5 @@ export function tone(state) {
 
 /** The chip of a state. */
 export function stateChip(state) {
-  return chip(words(state || "new"), `tone-${tone(state)}`);
+  return chip(state === "elsewhere" ? "open elsewhere" : words(state || "new"), `tone-${tone(state)}`);
 }

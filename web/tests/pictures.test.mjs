@@ -49,7 +49,20 @@ test("between attempts there is a wait: until the next, or as long as is known",
   ];
   const { rows, to } = runBars({ created: at(-60), steps: [{ id: "a", attempts }] }, NOW);
   assert.deepEqual(rows[0].waits.map((wait) => [(wait.from - NOW) / 1_000, (wait.to - NOW) / 1_000]), [[-50, -40], [-20, 30]]);
-  assert.equal(to, NOW + 30_000);
+  assert.equal(to, NOW + 18_000, "what is to come has a part of the room");
+});
+
+test("while a provider is waited for within an attempt, it is seen until when", () => {
+  const waiting = { until: at(3), cause: "overloaded" };
+  const { rows, to } = runBars({ created: at(-9), steps: [{ id: "a", waiting, attempts: [{ number: 1, began: at(-5) }] }] }, NOW);
+  assert.deepEqual(rows[0].waits, [{ from: NOW, to: NOW + 3_000, cause: "overloaded" }]);
+  assert.equal(to, NOW + 3_000);
+});
+
+test("the picture of a run that is over ends with it", () => {
+  const run = { created: at(-60), ended: at(-10), steps: [{ id: "a", attempts: [{ number: 1, began: at(-60), ended: at(-20) }] }] };
+  const { from, to, isOver } = runBars(run, NOW);
+  assert.deepEqual([from - NOW, to - NOW, isOver], [-60_000, -10_000, true]);
 });
 
 test("what runs has a bar until now", () => {
