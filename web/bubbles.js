@@ -113,6 +113,10 @@ export function errorBubble(item, isLast) {
     h("p", { class: "bubble-title" }, h("span", { "aria-hidden": "true" }, "✕ "), phrase(item.cause)),
     h("p", { class: "bubble-message" }, line(item.message, 2_000)),
     facts.length > 0 &&
-      h("p", { class: "bubble-details" }, facts.map((fact, at) => [at > 0 ? h("span", { class: "dot", "aria-hidden": "true" }, " · ") : "", fact])),
+      h(
+        "p",
+        { class: "bubble-details" },
+        facts.map((fact, at) => [at > 0 ? h("span", { class: "dot", "aria-hidden": "true" }, " · ") : "", fact]),
+      ),
   );
 }

@@ -97,8 +97,26 @@ export function asTable(caption, head, rows) {
         "table",
         {},
         h("caption", { class: "unseen" }, caption),
-        h("thead", {}, h("tr", {}, head.map((cell) => h("th", { scope: "col" }, cell)))),
-        h("tbody", {}, rows.map((row) => h("tr", {}, row.map((cell, at) => h(at === 0 ? "th" : "td", at === 0 ? { scope: "row" } : {}, cell))))),
+        h(
+          "thead",
+          {},
+          h(
+            "tr",
+            {},
+            head.map((cell) => h("th", { scope: "col" }, cell)),
+          ),
+        ),
+        h(
+          "tbody",
+          {},
+          rows.map((row) =>
+            h(
+              "tr",
+              {},
+              row.map((cell, at) => h(at === 0 ? "th" : "td", at === 0 ? { scope: "row" } : {}, cell)),
+            ),
+          ),
+        ),
       ),
     ),
   );

@@ -9,29 +9,12 @@ const HINT = "Enter sends, Shift+Enter begins a new line";
 /** What was written and not sent yet, for each session. */
 const drafts = new Map();
 
-/** A composer. `draft` names what was written there before; `say(text, deliver)` says something and returns whether that went well; `stop()` ends the turn. */
+/**
+ * A composer. `draft` names what was written there before; `say(text, deliver)` says something and returns whether that
+ * went well; `stop()` ends the turn.
+ */
 export function composer({ draft, say, stop }) {
-  const input = h("textarea", {
-    rows: "1",
-    id: "composer",
-    "aria-label": "Message",
-    "aria-describedby": "composer-hint",
-    placeholder: "Write a message…",
-    "data-key": "/",
-    test: "composer",
-    enterkeyhint: "send",
-    value: drafts.get(draft) ?? "",
-  });
-  const send = h("button", { type: "submit", class: "primary send", "aria-label": "Send", test: "send" }, icon("send"));
-  const stopper = h("button", { type: "button", class: "stop", "aria-label": "Stop the turn", test: "abort" }, icon("stop"));
-  const ways = deliverWays();
-  const hint = h("p", { class: "composer-hint", id: "composer-hint" }, HINT);
-  const form = h(
-    "form",
-    { class: "composer" },
-    h("div", { class: "composer-row" }, input, stopper, send),
-    h("div", { class: "composer-foot" }, ways.element, hint),
-  );
+  const { form, input, send, stopper, ways, hint } = parts(drafts.get(draft) ?? "");
 
   const fit = () => {
     input.style.height = "auto";
@@ -41,9 +24,10 @@ export function composer({ draft, say, stop }) {
     // Nothing to send is no reason to lose the focus: it is said, and the button stays where it is.
     send.setAttribute("aria-disabled", String(input.value.trim() === ""));
   };
-  const submit = async () => {
+  const submit = async (event) => {
+    event.preventDefault();
     const text = input.value;
-    if (text.trim() === "" || form.inert) return;
+    if (text.trim() === "" || input.disabled) return;
     input.value = "";
     fit();
     const isSaid = await say(text, ways.element.hidden ? undefined : ways.value());
@@ -51,18 +35,11 @@ export function composer({ draft, say, stop }) {
     if (!isSaid && input.value === "") input.value = text;
     fit();
   };
-  form.addEventListener("submit", (event) => {
-    event.preventDefault();
-    submit();
-  });
+  form.addEventListener("submit", submit);
   input.addEventListener("input", fit);
   input.addEventListener("keydown", (event) => {
-    if (event.key === "Enter" && !event.shiftKey && !event.isComposing) {
-      event.preventDefault();
-      submit();
-    } else if (event.key === "Escape") {
-      input.blur();
-    }
+    if (event.key === "Enter" && !event.shiftKey && !event.isComposing) submit(event);
+    else if (event.key === "Escape") input.blur();
   });
   stopper.addEventListener("click", stop);
   requestAnimationFrame(fit);
@@ -79,6 +56,31 @@ export function composer({ draft, say, stop }) {
       setText(hint, refusal ?? HINT);
     },
   };
+}
+
+function parts(value) {
+  const input = h("textarea", {
+    rows: "1",
+    id: "composer",
+    "aria-label": "Message",
+    "aria-describedby": "composer-hint",
+    placeholder: "Write a message…",
+    "data-key": "/",
+    test: "composer",
+    enterkeyhint: "send",
+    value,
+  });
+  const send = h("button", { type: "submit", class: "primary send", "aria-label": "Send", test: "send" }, icon("send"));
+  const stopper = h("button", { type: "button", class: "stop", "aria-label": "Stop the turn", test: "abort", hidden: true }, icon("stop"));
+  const ways = deliverWays();
+  const hint = h("p", { class: "composer-hint", id: "composer-hint" }, HINT);
+  const form = h(
+    "form",
+    { class: "composer" },
+    h("div", { class: "composer-row" }, input, stopper, send),
+    h("div", { class: "composer-foot" }, ways.element, hint),
+  );
+  return { form, input, send, stopper, ways, hint };
 }
 
 function deliverWays() {

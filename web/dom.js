@@ -84,5 +84,10 @@ export function chip(word, tone = "") {
 
 /** What is said where there is nothing. */
 export function empty(title, ...more) {
-  return h("div", { class: "empty" }, h("p", { class: "empty-title" }, title), more.map((text) => h("p", {}, text)));
+  return h(
+    "div",
+    { class: "empty" },
+    h("p", { class: "empty-title" }, title),
+    more.map((text) => h("p", {}, text)),
+  );
 }

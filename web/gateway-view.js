@@ -15,9 +15,15 @@ import { trafficTimeline } from "./traffic-timeline.js";
 
 /** The view of gateways. */
 export function gatewayView() {
-  const { element, body, fail, well } = page("Gateway", "Requests of agents that wait for their provider, and how the last ones went.");
+  const { element, body, fail, well } = page(
+    "Gateway",
+    "Requests of agents that wait for their provider, and how the last ones went.",
+  );
   const cards = new Map();
-  const none = empty("No gateway runs on this machine", "Start one with `outlast gateway`, or one together with an agent: `outlast gateway run -- claude`.");
+  const none = empty(
+    "No gateway runs on this machine",
+    "Start one with `outlast gateway`, or one together with an agent: `outlast gateway run -- claude`.",
+  );
   document.title = "Gateway · Outlast";
   const polling = poll(
     async (signal) => {
@@ -71,9 +77,21 @@ class GatewayCard {
     this.element = h(
       "article",
       { class: "gateway" },
-      h("div", { class: "card" }, h("header", { class: "card-head" }, this.heading, this.chips), this.facts, this.problem, this.numbers),
+      h(
+        "div",
+        { class: "card" },
+        h("header", { class: "card-head" }, this.heading, this.chips),
+        this.facts,
+        this.problem,
+        this.numbers,
+      ),
       section("Waiting", { class: "card" }, h("div", { class: "card-corner" }, this.retryAll), this.waiting),
-      section("Last requests", { class: "card" }, h("div", { class: "card-corner" }, this.timeline.ways), this.timeline.element),
+      section(
+        "Last requests",
+        { class: "card" },
+        h("div", { class: "card-corner" }, this.timeline.ways),
+        this.timeline.element,
+      ),
     );
     this.drawHead = whenOther((head) => this.#head(head));
     this.drawNumbers = whenOther((counters) => replace(this.numbers, numbers(counters)));
@@ -110,7 +128,12 @@ class GatewayCard {
     setText(this.heading, line(address, 120) || `Port ${this.port}`);
     const up = millis(since);
     const where = upstreams.map(({ dialect, url, policy }) => `${line(dialect, 40)} → ${line(url, 120)} (${line(policy, 40)})`);
-    replace(this.facts, [version && `Outlast ${line(version, 40)}`, up !== undefined && `up since ${clockTime(up, now())}`, ...where].filter(Boolean).map((fact) => h("span", { class: "fact-part" }, fact)));
+    replace(
+      this.facts,
+      [version && `Outlast ${line(version, 40)}`, up !== undefined && `up since ${clockTime(up, now())}`, ...where]
+        .filter(Boolean)
+        .map((fact) => h("span", { class: "fact-part" }, fact)),
+    );
     const [word, tone] = problem ? ["silent", "tone-bad"] : draining ? ["ending", "tone-warn"] : ["listening", "tone-good"];
     replace(this.chips, chip(word, tone));
     show(this.problem, Boolean(problem));
@@ -118,7 +141,16 @@ class GatewayCard {
   }
 
   #rows(waiting) {
-    replace(this.waiting, waiting.length === 0 ? empty("Nothing waits") : h("ul", { class: "facts" }, waiting.map((request) => this.#row(request))));
+    replace(
+      this.waiting,
+      waiting.length === 0
+        ? empty("Nothing waits")
+        : h(
+            "ul",
+            { class: "facts" },
+            waiting.map((request) => this.#row(request)),
+          ),
+    );
   }
 
   #row(request) {
@@ -127,20 +159,43 @@ class GatewayCard {
     return h(
       "li",
       { class: "fact waiting-row", test: "waiting-row", "data-id": request.id },
-      h("div", { class: "fact-name" }, h("strong", {}, who), h("span", { class: "quiet" }, [line(request.path, 80), request.account && `account ${line(request.account, 60)}`, line(request.id, 60)].filter(Boolean).join(" · "))),
+      h(
+        "div",
+        { class: "fact-name" },
+        h("strong", {}, who),
+        h(
+          "span",
+          { class: "quiet" },
+          [line(request.path, 80), request.account && `account ${line(request.account, 60)}`, line(request.id, 60)]
+            .filter(Boolean)
+            .join(" · "),
+        ),
+      ),
       h(
         "div",
         { class: "fact-state" },
         chip(request.cause ? phrase(request.cause) : "Others are ahead", "tone-warn"),
-        h("span", { class: "quiet" }, `attempt ${request.attempts}`, request.resent > 0 && `, sent again ${request.resent}×`, request.left && ", its client left"),
+        h(
+          "span",
+          { class: "quiet" },
+          `attempt ${request.attempts}`,
+          request.resent > 0 && `, sent again ${request.resent}×`,
+          request.left && ", its client left",
+        ),
         since !== undefined && h("span", { class: "quiet" }, sinceThen(h("span", {}), since, lasting)),
       ),
       h("div", { class: "fact-time" }, when("next try", request.wake, "next try when its turn comes")),
       h(
         "div",
         { class: "actions" },
-        button("Retry now", { "data-key": "r", "data-focus": `retry-${request.id}`, test: "waiting-retry", "aria-label": `Retry now: ${who}` }, () => this.#retry(request.id)),
-        button("Cancel", { "data-focus": `cancel-${request.id}`, test: "waiting-cancel", "aria-label": `Cancel: ${who}` }, () => this.#cancel(request.id, who)),
+        button(
+          "Retry now",
+          { "data-key": "r", "data-focus": `retry-${request.id}`, test: "waiting-retry", "aria-label": `Retry now: ${who}` },
+          () => this.#retry(request.id),
+        ),
+        button("Cancel", { "data-focus": `cancel-${request.id}`, test: "waiting-cancel", "aria-label": `Cancel: ${who}` }, () =>
+          this.#cancel(request.id, who),
+        ),
       ),
     );
   }
@@ -151,16 +206,26 @@ class GatewayCard {
   }
 
   async #cancel(id, who) {
-    if (!(await confirm("Cancel this request?", `${who} is told that its request was cancelled.`, "Cancel the request"))) return;
+    if (!(await confirm("Cancel this request?", `${who} is told that its request was cancelled.`, "Cancel the request")))
+      return;
     await attempt(() => post(`gateways/${this.port}/cancel`, { id }));
     this.soon();
   }
 }
 
-const COUNTED = ["connections", "in_flight", "held", "requests", "answered", "attempts_failed", "retries", "taken_up", "refused"];
+const COUNTED = [
+  "connections",
+  "in_flight",
+  "held",
+  "requests",
+  "answered",
+  "attempts_failed",
+  "retries",
+  "taken_up",
+  "refused",
+];
 
 function numbers(counters) {
   const known = COUNTED.filter((name) => counters[name] !== undefined);
   return known.map((name) => h("div", {}, h("dt", {}, words(name)), h("dd", {}, Number(counters[name]).toLocaleString("en"))));
 }
-

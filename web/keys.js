@@ -32,7 +32,9 @@ function press(selector, how, event) {
 }
 
 function isTyping(target) {
-  return target instanceof HTMLElement && (target.isContentEditable || ["INPUT", "TEXTAREA", "SELECT"].includes(target.tagName));
+  return (
+    target instanceof HTMLElement && (target.isContentEditable || ["INPUT", "TEXTAREA", "SELECT"].includes(target.tagName))
+  );
 }
 
 /** Shows which keys there are. */
@@ -41,7 +43,12 @@ export function tellKeys(views) {
   const going = Object.entries(GO).filter(([, view]) => views.includes(view));
   const rows = [
     ...going.map(([key, view]) => [["g", key], name(view)]),
-    ...(views.includes("sessions") ? [[["n"], "New session"], [["/"], "Write a message"]] : []),
+    ...(views.includes("sessions")
+      ? [
+          [["n"], "New session"],
+          [["/"], "Write a message"],
+        ]
+      : []),
     [["r"], "Retry now"],
     [["Enter"], "Send the message"],
     [["Shift", "Enter"], "New line in the message"],
@@ -49,7 +56,11 @@ export function tellKeys(views) {
     [["?"], "Show this"],
   ];
   const list = rows.map(([keys, what]) => [
-    h("dt", {}, keys.map((key, at) => [at > 0 ? " " : "", h("kbd", {}, key)])),
+    h(
+      "dt",
+      {},
+      keys.map((key, at) => [at > 0 ? " " : "", h("kbd", {}, key)]),
+    ),
     h("dd", {}, what),
   ]);
   openDialog({ title: "Keys", content: h("dl", { class: "keys" }, list) });

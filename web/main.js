@@ -34,7 +34,13 @@ function mark(name) {
 
 function start(about) {
   const views = (about.views ?? Object.keys(TITLES)).filter((name) => TITLES[name]);
-  const makers = { sessions: sessionsView(about), providers: providersView, gateway: gatewayView, runs: runsView(about), policies: policiesView };
+  const makers = {
+    sessions: sessionsView(about),
+    providers: providersView,
+    gateway: gatewayView,
+    runs: runsView(about),
+    policies: policiesView,
+  };
   entries(views);
   setText(document.getElementById("version"), about.version ? `Outlast ${about.version}` : "Outlast");
   startKeys(views);

@@ -94,9 +94,10 @@ function code(reader, at) {
 
 function link(reader, at) {
   const { text, depth } = reader;
-  const found = /^\[((?:[^[\]\n\\]|\\.){1,500})\]\(<?([^\s()<>]{1,2000}(?:\([^\s()<>]{0,500}\)[^\s()<>]{0,500})?)>?(?:[ \t]+"[^"\n]{0,300}")?\)/.exec(
-    text.slice(at, at + 4_000),
-  );
+  const found =
+    /^\[((?:[^[\]\n\\]|\\.){1,500})\]\(<?([^\s()<>]{1,2000}(?:\([^\s()<>]{0,500}\)[^\s()<>]{0,500})?)>?(?:[ \t]+"[^"\n]{0,300}")?\)/.exec(
+      text.slice(at, at + 4_000),
+    );
   if (!found) return 0;
   const href = safeAddress(found[2]);
   const children = inline(found[1], depth + 1);

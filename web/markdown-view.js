@@ -27,7 +27,11 @@ function showBlock(block, seam) {
     case "rule":
       return h("hr");
     case "quote":
-      return h("blockquote", {}, block.blocks.map((one) => showBlock(one, seam)));
+      return h(
+        "blockquote",
+        {},
+        block.blocks.map((one) => showBlock(one, seam)),
+      );
     case "list":
       return h(
         block.ordered ? "ol" : "ul",
@@ -61,7 +65,11 @@ function codeBlock({ language, text }, seam) {
     setTimeout(() => (copy.textContent = "Copy"), 1_500);
   });
   const head = h("div", { class: "code-head" }, h("span", {}, language || "text"), copy);
-  const code = h("pre", { tabindex: "0", "aria-label": `Code${language ? `, ${language}` : ""}` }, h("code", {}, withSeams(text, seam)));
+  const code = h(
+    "pre",
+    { tabindex: "0", "aria-label": `Code${language ? `, ${language}` : ""}` },
+    h("code", {}, withSeams(text, seam)),
+  );
   return h("div", { class: "code" }, head, code);
 }
 
@@ -72,8 +80,26 @@ function table({ head, rows }, inner) {
     h(
       "table",
       {},
-      h("thead", {}, h("tr", {}, head.map((cell) => h("th", { scope: "col" }, inner(cell))))),
-      h("tbody", {}, rows.map((row) => h("tr", {}, row.map((cell) => h("td", {}, inner(cell)))))),
+      h(
+        "thead",
+        {},
+        h(
+          "tr",
+          {},
+          head.map((cell) => h("th", { scope: "col" }, inner(cell))),
+        ),
+      ),
+      h(
+        "tbody",
+        {},
+        rows.map((row) =>
+          h(
+            "tr",
+            {},
+            row.map((cell) => h("td", {}, inner(cell))),
+          ),
+        ),
+      ),
     ),
   );
 }

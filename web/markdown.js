@@ -135,7 +135,10 @@ function tabled(lines, at) {
 }
 
 function cells(line) {
-  const inner = line.trim().replace(/^\|/, "").replace(/(?<!\\)\|$/, "");
+  const inner = line
+    .trim()
+    .replace(/^\|/, "")
+    .replace(/(?<!\\)\|$/, "");
   return inner.split(/(?<!\\)\|/).map((cell) => cell.trim().replaceAll("\\|", "|"));
 }
 
@@ -147,6 +150,9 @@ function startsBlock(lines, at) {
 function paragraph(lines, at) {
   let end = at + 1;
   while (end < lines.length && lines[end].trim() !== "" && !startsBlock(lines, end) && !isTable(lines, end)) end += 1;
-  const text = lines.slice(at, end).map((line) => line.replace(/^ +/, "")).join("\n");
+  const text = lines
+    .slice(at, end)
+    .map((line) => line.replace(/^ +/, ""))
+    .join("\n");
   return { block: { type: "paragraph", text }, end };
 }

@@ -32,8 +32,7 @@ export function describe(event) {
 const SAY = {
   account_blocked: ({ name, cause, until, time }) =>
     `Account ${line(name)}: ${phrase(cause)}, set aside until ${at(until, time)}`,
-  unrecorded: ({ message }) =>
-    `This cannot be written down, and could not be carried on after a crash: ${message}`,
+  unrecorded: ({ message }) => `This cannot be written down, and could not be carried on after a crash: ${message}`,
   retracted: () => "The answer broke off. What it had said does not count; it is asked for anew.",
   model_switched({ from, to, cause, until, time }) {
     const why = cause ? `${phrase(cause)}: ` : "";

@@ -7,7 +7,12 @@ export function page(title, lead, ...aside) {
   const problem = h("p", { class: "problem", role: "status", hidden: true });
   const body = h("div", { class: "page-body" });
   const heading = h("h1", { tabindex: "-1" }, title);
-  const head = h("header", { class: "page-head" }, h("div", {}, heading, lead && h("p", { class: "lead" }, lead)), aside.length > 0 && h("div", { class: "page-actions" }, aside));
+  const head = h(
+    "header",
+    { class: "page-head" },
+    h("div", {}, heading, lead && h("p", { class: "lead" }, lead)),
+    aside.length > 0 && h("div", { class: "page-actions" }, aside),
+  );
   return {
     element: h("div", { class: "page" }, head, problem, body),
     heading,

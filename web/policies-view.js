@@ -16,7 +16,10 @@ const WIDE = 25;
 
 /** The view of retry policies. */
 export function policiesView() {
-  const { element, body, fail } = page("Policies", "How long each retry policy waits before each retry, and for how long it goes on.");
+  const { element, body, fail } = page(
+    "Policies",
+    "How long each retry policy waits before each retry, and for how long it goes on.",
+  );
   const frames = [];
   document.title = "Policies · Outlast";
   attempt(async () => {
@@ -38,9 +41,16 @@ function card(policy, frames) {
     policy.total_ms > 0 && `${exactSpan(policy.total_ms)} of waiting`,
     policy.cap_ms !== undefined && policy.cap_ms !== null && `at most ${exactSpan(policy.cap_ms)} each`,
     policy.budget_ms !== undefined && policy.budget_ms !== null && `budget ${span(policy.budget_ms)}`,
-    policy.jitter && policy.jitter !== "none" && `jitter: ${words(typeof policy.jitter === "string" ? policy.jitter : JSON.stringify(policy.jitter))}`,
+    policy.jitter &&
+      policy.jitter !== "none" &&
+      `jitter: ${words(typeof policy.jitter === "string" ? policy.jitter : JSON.stringify(policy.jitter))}`,
   ].filter(Boolean);
-  const made = h("article", { class: "card policy", test: "policy-card" }, h("h2", {}, line(policy.name, 60)), h("p", { class: "quiet" }, facts.join(" · ")));
+  const made = h(
+    "article",
+    { class: "card policy", test: "policy-card" },
+    h("h2", {}, line(policy.name, 60)),
+    h("p", { class: "quiet" }, facts.join(" · ")),
+  );
   if (delays.length === 0) {
     made.append(h("p", { class: "chart-empty" }, "One attempt. A failure ends it."));
     return made;
@@ -49,7 +59,15 @@ function card(policy, frames) {
   const picture = frame((width) => chart({ delays, sums, width, name: policy.name }));
   frames.push(picture);
   const rows = delays.map((delay, at) => [String(at + 1), exactSpan(delay), span(sums[at])]);
-  made.append(picture.element, h("p", { class: "caption" }, `Bars: the delay before each retry${isWide(delays) ? ", on a scale of ratios" : ""}. Line: waited in all.`), asTable(`Delays of ${line(policy.name, 60)}`, ["Retry", "Delay", "Waited in all"], rows));
+  made.append(
+    picture.element,
+    h(
+      "p",
+      { class: "caption" },
+      `Bars: the delay before each retry${isWide(delays) ? ", on a scale of ratios" : ""}. Line: waited in all.`,
+    ),
+    asTable(`Delays of ${line(policy.name, 60)}`, ["Retry", "Delay", "Waited in all"], rows),
+  );
   return made;
 }
 
@@ -78,13 +96,22 @@ function chart({ delays, sums, width, name }) {
   const y = (delay) => bottom - Math.max(2, share(delay) * tall);
   const sumY = (sum) => bottom - (sum / total) * tall;
   const bars = delays.map((delay, at) =>
-    svg("rect", { x: x(at) - bar / 2, y: y(delay), width: bar, height: bottom - y(delay), rx: Math.min(3, bar / 3), class: "delay-bar" }, svg("title", {}, `Retry ${at + 1}: after ${exactSpan(delay)}, ${span(sums[at])} in all`)),
+    svg(
+      "rect",
+      { x: x(at) - bar / 2, y: y(delay), width: bar, height: bottom - y(delay), rx: Math.min(3, bar / 3), class: "delay-bar" },
+      svg("title", {}, `Retry ${at + 1}: after ${exactSpan(delay)}, ${span(sums[at])} in all`),
+    ),
   );
   const line = `M${ROOM.left} ${bottom}${sums.map((sum, at) => `H${x(at)}V${sumY(sum)}`).join("")}H${width - ROOM.right}`;
   const numbers = delays.map((_, at) => at).filter((at) => at % Math.ceil(24 / slot) === 0);
   return svg(
     "svg",
-    { width, height: HEIGHT, role: "img", "aria-label": `Delays of ${name}: ${delays.slice(0, 8).map(exactSpan).join(", ")}${delays.length > 8 ? " and so on" : ""}; ${span(total)} in all` },
+    {
+      width,
+      height: HEIGHT,
+      role: "img",
+      "aria-label": `Delays of ${name}: ${delays.slice(0, 8).map(exactSpan).join(", ")}${delays.length > 8 ? " and so on" : ""}; ${span(total)} in all`,
+    },
     guides({ isLog, low, high, width, y }),
     bars,
     svg("path", { d: line, class: "sum-line" }),

@@ -11,12 +11,30 @@ import { clockTime, millis } from "./time.js";
 
 /** The view of accounts and gates. */
 export function providersView() {
-  const { element, body, fail, well } = page("Providers", "What is known of accounts and providers, shared by everything that runs on this machine.");
+  const { element, body, fail, well } = page(
+    "Providers",
+    "What is known of accounts and providers, shared by everything that runs on this machine.",
+  );
   const draw = whenOther(({ accounts, gates }) => {
     replace(
       body,
-      section("Accounts", { class: "card" }, accounts.length > 0 ? h("ul", { class: "facts" }, accounts.map(accountRow)) : empty("No accounts configured", "Keys from the environment are used as they are.")),
-      section("Gates", { class: "card" }, gates.length > 0 ? h("ul", { class: "facts" }, gates.map(gateRow)) : empty("Every provider answers", "A gate opens here when one fails: a single call probes, and the others wait for it.")),
+      section(
+        "Accounts",
+        { class: "card" },
+        accounts.length > 0
+          ? h("ul", { class: "facts" }, accounts.map(accountRow))
+          : empty("No accounts configured", "Keys from the environment are used as they are."),
+      ),
+      section(
+        "Gates",
+        { class: "card" },
+        gates.length > 0
+          ? h("ul", { class: "facts" }, gates.map(gateRow))
+          : empty(
+              "Every provider answers",
+              "A gate opens here when one fails: a single call probes, and the others wait for it.",
+            ),
+      ),
     );
   });
   const polling = poll(
@@ -37,8 +55,18 @@ function accountRow(account) {
   return h(
     "li",
     { class: "fact", test: "account-row" },
-    h("div", { class: "fact-name" }, h("strong", {}, line(account.name, 100)), h("span", { class: "quiet" }, line(account.provider, 60), account.model && ` · ${line(account.model, 80)}`)),
-    h("div", { class: "fact-state" }, chip(isFree ? "free" : "blocked", isFree ? "tone-good" : "tone-warn"), !isFree && account.cause && h("span", {}, phrase(account.cause))),
+    h(
+      "div",
+      { class: "fact-name" },
+      h("strong", {}, line(account.name, 100)),
+      h("span", { class: "quiet" }, line(account.provider, 60), account.model && ` · ${line(account.model, 80)}`),
+    ),
+    h(
+      "div",
+      { class: "fact-state" },
+      chip(isFree ? "free" : "blocked", isFree ? "tone-good" : "tone-warn"),
+      !isFree && account.cause && h("span", {}, phrase(account.cause)),
+    ),
     h("div", { class: "fact-time" }, !isFree && when("free", account.until, "time unknown")),
   );
 }
@@ -50,7 +78,12 @@ function gateRow(gate) {
     { class: "fact", test: "gate-row" },
     h("div", { class: "fact-name" }, h("strong", {}, line(gate.name, 160))),
     h("div", { class: "fact-state" }, chip("open", "tone-warn"), h("span", {}, gate.cause ? phrase(gate.cause) : "Failing")),
-    h("div", { class: "fact-time" }, when("next try", gate.until, "being tried"), h("span", { class: "quiet" }, `${waiting} in line`)),
+    h(
+      "div",
+      { class: "fact-time" },
+      when("next try", gate.until, "being tried"),
+      h("span", { class: "quiet" }, `${waiting} in line`),
+    ),
   );
 }
 
@@ -58,5 +91,10 @@ function gateRow(gate) {
 export function when(what, until, unknown) {
   const at = millis(until);
   if (at === undefined) return h("span", { class: "quiet" }, unknown);
-  return h("span", { class: "when-both" }, `${what} at ${clockTime(at, now())}`, h("span", { class: "countdown-chip" }, countdown(h("span", { class: "countdown" }), at, "now")));
+  return h(
+    "span",
+    { class: "when-both" },
+    `${what} at ${clockTime(at, now())}`,
+    h("span", { class: "countdown-chip" }, countdown(h("span", { class: "countdown" }), at, "now")),
+  );
 }

@@ -19,7 +19,9 @@ export function runGraph(choose) {
     element: picture.element,
     update(next) {
       run = next;
-      const key = JSON.stringify(next.steps?.map((step) => [step.id, step.needs, stepState(step), step.kind, attemptCount(step)]));
+      const key = JSON.stringify(
+        next.steps?.map((step) => [step.id, step.needs, stepState(step), step.kind, attemptCount(step)]),
+      );
       if (key === drawn) return;
       drawn = key;
       const focused = picture.element.contains(document.activeElement) ? document.activeElement.dataset.step : undefined;
@@ -38,15 +40,29 @@ function draw(run, width, choose) {
   const total = Math.max(width, layout.width + EDGE * 2);
   return svg(
     "svg",
-    { width: total, height: layout.height + EDGE * 2 + (layout.leads.length > 0 ? 12 : 0), role: "group", "aria-label": `${steps.length} steps` },
-    svg("g", { transform: `translate(${shift} ${EDGE})` }, layout.edges.map((edge) => arrow(edge, box, isDown)), layout.leads.map((edge) => lead(edge, box, isDown)), layout.nodes.map((node) => drawNode(node, box, choose))),
+    {
+      width: total,
+      height: layout.height + EDGE * 2 + (layout.leads.length > 0 ? 12 : 0),
+      role: "group",
+      "aria-label": `${steps.length} steps`,
+    },
+    svg(
+      "g",
+      { transform: `translate(${shift} ${EDGE})` },
+      layout.edges.map((edge) => arrow(edge, box, isDown)),
+      layout.leads.map((edge) => lead(edge, box, isDown)),
+      layout.nodes.map((node) => drawNode(node, box, choose)),
+    ),
   );
 }
 
 /** From the left when that fits, with smaller boxes if need be; else from the top, with boxes that fit side by side. */
 function fit(steps, most) {
   for (const width of [BOX.width, 148, 128]) {
-    const [box, gap] = [{ ...BOX, width }, { ...GAP, along: width / 3 }];
+    const [box, gap] = [
+      { ...BOX, width },
+      { ...GAP, along: width / 3 },
+    ];
     const layout = graphLayout(steps, { box, gap, isDown: false, most });
     if (layout.fits) return { box, layout, isDown: false };
   }
@@ -63,9 +79,16 @@ function arrow({ from, to }, box, isDown) {
   const [x1, y1] = start;
   const [x2, y2] = end;
   const bend = isDown ? (y2 - y1) / 2 : (x2 - x1) / 2;
-  const line = isDown ? `M${x1} ${y1}C${x1} ${y1 + bend} ${x2} ${y2 - bend} ${x2} ${y2 - 6}` : `M${x1} ${y1}C${x1 + bend} ${y1} ${x2 - bend} ${y2} ${x2 - 6} ${y2}`;
+  const line = isDown
+    ? `M${x1} ${y1}C${x1} ${y1 + bend} ${x2} ${y2 - bend} ${x2} ${y2 - 6}`
+    : `M${x1} ${y1}C${x1 + bend} ${y1} ${x2 - bend} ${y2} ${x2 - 6} ${y2}`;
   const head = isDown ? `M${x2 - 4} ${y2 - 7}h8l-4 7Z` : `M${x2 - 7} ${y2 - 4}v8l7 -4Z`;
-  return svg("g", { class: tone(stepState(from.step)) === "good" ? "edge done" : "edge", "aria-hidden": "true" }, svg("path", { d: line }), svg("path", { d: head, class: "head" }));
+  return svg(
+    "g",
+    { class: tone(stepState(from.step)) === "good" ? "edge done" : "edge", "aria-hidden": "true" },
+    svg("path", { d: line }),
+    svg("path", { d: head, class: "head" }),
+  );
 }
 
 /** Where a step can lead beside those that need it, also back: a bow that is no need. */
@@ -91,10 +114,22 @@ function drawNode({ step, x, y }, box, choose) {
   };
   return svg(
     "g",
-    { class: `node tone-${tone(state)}`, transform: `translate(${x} ${y})`, tabindex: "0", role: "button", "data-step": step.id, onclick: press, onkeydown: press },
+    {
+      class: `node tone-${tone(state)}`,
+      transform: `translate(${x} ${y})`,
+      tabindex: "0",
+      role: "button",
+      "data-step": step.id,
+      onclick: press,
+      onkeydown: press,
+    },
     svg("title", {}, [`${line(step.id, 120)} ${more}`, step.kind && words(step.kind)].filter(Boolean).join(", ")),
     svg("rect", { width: box.width, height: box.height, rx: 8, class: "node-box" }),
-    svg("path", { d: `M8 0h0a8 8 0 0 0 -8 8v${box.height - 16}a8 8 0 0 0 8 8h0Z`, class: "node-side", transform: "scale(.6 1)" }),
+    svg("path", {
+      d: `M8 0h0a8 8 0 0 0 -8 8v${box.height - 16}a8 8 0 0 0 8 8h0Z`,
+      class: "node-side",
+      transform: "scale(.6 1)",
+    }),
     svg("text", { x: 14, y: 22, class: "node-name" }, fitted(line(step.id, 80), box.width - 22, "600 13.5px")),
     svg("text", { x: 14, y: 41, class: "node-state" }, fitted(more, box.width - 22, "12px")),
   );

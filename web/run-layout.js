@@ -32,7 +32,9 @@ function ordered(rows) {
     return at.length === 0 ? 0 : at.reduce((sum, place) => sum + place, 0) / at.length;
   };
   return rows.map((row) => {
-    const sorted = row.map((step, index) => ({ step, index, at: middle(step) })).sort((one, other) => one.at - other.at || one.index - other.index);
+    const sorted = row
+      .map((step, index) => ({ step, index, at: middle(step) }))
+      .sort((one, other) => one.at - other.at || one.index - other.index);
     sorted.forEach(({ step }, index) => places.set(step.id, (index + 0.5) / sorted.length));
     return sorted.map(({ step }) => step);
   });
@@ -102,7 +104,8 @@ function stepBars(step, end) {
     bars.push({ ...attempt, from, to: Math.max(ended ?? end, from), isOpen: ended === undefined });
     const next = millis(attempts[at + 1]?.began);
     const until = next ?? millis(attempt.wait_until);
-    if (ended !== undefined && until !== undefined && until > ended) waits.push({ from: ended, to: until, cause: attempt.cause });
+    if (ended !== undefined && until !== undefined && until > ended)
+      waits.push({ from: ended, to: until, cause: attempt.cause });
   });
   // Within an attempt it is known until when a provider is waited for, and not since when.
   const until = millis(step.waiting?.until);

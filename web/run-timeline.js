@@ -41,7 +41,12 @@ function draw(run, width) {
   const { definition, fill } = hatch("wait");
   return svg(
     "svg",
-    { width, height, role: "img", "aria-label": `When ${rows.length} steps ran, from ${clockTime(from, time)} to ${clockTime(Math.min(to, time), time)}` },
+    {
+      width,
+      height,
+      role: "img",
+      "aria-label": `When ${rows.length} steps ran, from ${clockTime(from, time)} to ${clockTime(Math.min(to, time), time)}`,
+    },
     definition,
     timeAxis({ from, to, x, top: TOP - 4, bottom: height, width: width - names }),
     rows.map((row, at) => drawRow({ row, x, y: TOP + at * step + step / 2 + (isNarrow ? 7 : 0), names, width, fill })),
@@ -57,8 +62,27 @@ function drawRow({ row, x, y, names, width, fill }) {
     "g",
     {},
     svg("text", { x: names ? 0 : 2, y: names ? y + 4 : y - 13, class: "row-label" }, label),
-    waits.map((wait) => svg("rect", { x: x(wait.from), y: y - 6, width: wide(wait.from, wait.to), height: 12, rx: 2, fill, class: "wait-bar" }, svg("title", {}, `${phrase(wait.cause)}: waits ${span(wait.to - wait.from)}`))),
-    bars.map((bar) => svg("rect", { x: x(bar.from), y: y - 8, width: wide(bar.from, bar.to), height: 16, rx: 3, class: `attempt-bar tone-${bar.isOpen ? tone(step.phase) : tone(outcomeOf(bar))}` }, svg("title", {}, barWords(bar)))),
+    waits.map((wait) =>
+      svg(
+        "rect",
+        { x: x(wait.from), y: y - 6, width: wide(wait.from, wait.to), height: 12, rx: 2, fill, class: "wait-bar" },
+        svg("title", {}, `${phrase(wait.cause)}: waits ${span(wait.to - wait.from)}`),
+      ),
+    ),
+    bars.map((bar) =>
+      svg(
+        "rect",
+        {
+          x: x(bar.from),
+          y: y - 8,
+          width: wide(bar.from, bar.to),
+          height: 16,
+          rx: 3,
+          class: `attempt-bar tone-${bar.isOpen ? tone(step.phase) : tone(outcomeOf(bar))}`,
+        },
+        svg("title", {}, barWords(bar)),
+      ),
+    ),
   );
 }
 
@@ -68,14 +92,27 @@ function outcomeOf(bar) {
 }
 
 function barWords(bar) {
-  const facts = [`Attempt ${bar.number}`, bar.isOpen ? "runs" : words(outcomeOf(bar)), bar.cause && phrase(bar.cause), line(bar.message, 200), span(bar.to - bar.from)];
+  const facts = [
+    `Attempt ${bar.number}`,
+    bar.isOpen ? "runs" : words(outcomeOf(bar)),
+    bar.cause && phrase(bar.cause),
+    line(bar.message, 200),
+    span(bar.to - bar.from),
+  ];
   return facts.filter(Boolean).join(", ");
 }
 
 function tableOf(run) {
   const time = now();
   const rows = runBars(run, time).rows.flatMap(({ step, bars }) =>
-    bars.map((bar) => [line(step.id, 80), `${bar.visit ?? 1}.${bar.number}`, clockTime(bar.from, time), span(bar.to - bar.from), bar.isOpen ? "runs" : words(outcomeOf(bar)), bar.cause ? phrase(bar.cause) : "–"]),
+    bars.map((bar) => [
+      line(step.id, 80),
+      `${bar.visit ?? 1}.${bar.number}`,
+      clockTime(bar.from, time),
+      span(bar.to - bar.from),
+      bar.isOpen ? "runs" : words(outcomeOf(bar)),
+      bar.cause ? phrase(bar.cause) : "–",
+    ]),
   );
   return asTable("Attempts", ["Step", "Visit and attempt", "Began", "Took", "Outcome", "Cause"], rows);
 }

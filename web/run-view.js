@@ -24,7 +24,9 @@ export function runView(id) {
 class RunView {
   constructor(id) {
     this.at = `runs/${part(id)}`;
-    this.retryAll = button("Retry now", { class: "primary", "data-key": "r", hidden: true, test: "run-retry" }, () => this.#do("retry_now", {}));
+    this.retryAll = button("Retry now", { class: "primary", "data-key": "r", hidden: true, test: "run-retry" }, () =>
+      this.#do("retry_now", {}),
+    );
     this.cancel = button("Cancel the run", { hidden: true, test: "run-cancel" }, () => this.#cancel());
     this.chip = h("span", { class: "chip-slot" });
     const { element, heading, body, fail, well } = page("Run", undefined, this.chip, this.retryAll, this.cancel);
@@ -33,7 +35,13 @@ class RunView {
     this.facts = h("p", { class: "lead" });
     heading.after(this.facts);
     this.error = h("div", { class: "bubble error-bubble", role: "alert", hidden: true });
-    this.hint = h("p", { class: "bubble retry-bubble", hidden: true }, "No process is at work on this run. ", h("code", {}, "outlast run --resume"), " carries it on.");
+    this.hint = h(
+      "p",
+      { class: "bubble retry-bubble", hidden: true },
+      "No process is at work on this run. ",
+      h("code", {}, "outlast run --resume"),
+      " carries it on.",
+    );
     this.graph = runGraph((step) => this.#choose(step));
     this.timeline = runTimeline();
     this.steps = h("ul", { class: "facts" });
@@ -45,8 +53,19 @@ class RunView {
       section("What each step does", { class: "card" }, this.steps),
     );
     this.drawHead = whenOther((run) => this.#head(run));
-    this.drawSteps = whenOther((steps) => keepingFocus(this.steps, () => replace(this.steps, steps.map((step) => this.#step(step)))));
-    this.polling = poll((signal) => this.#load(signal), 1_000, (problem) => this.fail(problem));
+    this.drawSteps = whenOther((steps) =>
+      keepingFocus(this.steps, () =>
+        replace(
+          this.steps,
+          steps.map((step) => this.#step(step)),
+        ),
+      ),
+    );
+    this.polling = poll(
+      (signal) => this.#load(signal),
+      1_000,
+      (problem) => this.fail(problem),
+    );
   }
 
   close() {
@@ -80,26 +99,47 @@ class RunView {
         run.directory && h("bdi", { class: "path", title: run.directory }, shortPath(run.directory)),
         created !== undefined && h("span", {}, "begun ", sinceThen(h("span", {}), created)),
         ended !== undefined && created !== undefined && h("span", {}, `took ${span(ended - created)}`),
-      ].filter(Boolean).map((fact) => h("span", { class: "fact-part" }, fact)),
+      ]
+        .filter(Boolean)
+        .map((fact) => h("span", { class: "fact-part" }, fact)),
     );
     replace(this.chip, stateChip(run.outcome ?? run.state));
     show(this.retryAll, Boolean(run.isWaiting));
     show(this.cancel, !run.ended);
     show(this.hint, run.state === "unfinished");
     show(this.error, Boolean(run.error));
-    if (run.error) replace(this.error, h("p", { class: "bubble-title" }, "✕ It did not end well"), h("p", { class: "bubble-message" }, line(run.error, 2_000)));
+    if (run.error)
+      replace(
+        this.error,
+        h("p", { class: "bubble-title" }, "✕ It did not end well"),
+        h("p", { class: "bubble-message" }, line(run.error, 2_000)),
+      );
   }
 
   #step(step) {
     const state = stepState(step);
     const attempts = attemptCount(step);
     const last = (step.attempts ?? []).findLast((one) => one.message || one.cause);
-    const about = [step.kind && words(step.kind), step.needs?.length > 0 && `needs ${line(step.needs.join(", "), 200)}`, step.part_of && `part of ${line(step.part_of, 80)}`];
+    const about = [
+      step.kind && words(step.kind),
+      step.needs?.length > 0 && `needs ${line(step.needs.join(", "), 200)}`,
+      step.part_of && `part of ${line(step.part_of, 80)}`,
+    ];
     return h(
       "li",
       { class: "fact step", tabindex: "-1", "data-step-row": step.id },
-      h("div", { class: "fact-name" }, h("strong", {}, line(step.id, 120)), h("span", { class: "quiet" }, about.filter(Boolean).join(" · "))),
-      h("div", { class: "fact-state" }, stateChip(state), attempts > 0 && h("span", { class: "quiet" }, `${attempts} ${attempts === 1 ? "attempt" : "attempts"}`)),
+      h(
+        "div",
+        { class: "fact-name" },
+        h("strong", {}, line(step.id, 120)),
+        h("span", { class: "quiet" }, about.filter(Boolean).join(" · ")),
+      ),
+      h(
+        "div",
+        { class: "fact-state" },
+        stateChip(state),
+        attempts > 0 && h("span", { class: "quiet" }, `${attempts} ${attempts === 1 ? "attempt" : "attempts"}`),
+      ),
       last && h("p", { class: "fact-more" }, last.cause && h("strong", {}, `${phrase(last.cause)}. `), line(last.message, 600)),
       step.waiting?.cause && this.#waiting(step),
       (step.question || (step.waiting && !step.waiting.cause)) && this.#question(step),
@@ -112,23 +152,47 @@ class RunView {
     return h(
       "div",
       { class: "bubble retry-bubble inline" },
-      h("p", { class: "bubble-title" }, `⚠ ${phrase(waiting.cause)}`, until !== undefined && [", retrying in ", countdown(h("span", { class: "countdown" }), until), "…"]),
+      h(
+        "p",
+        { class: "bubble-title" },
+        `⚠ ${phrase(waiting.cause)}`,
+        until !== undefined && [", retrying in ", countdown(h("span", { class: "countdown" }), until), "…"],
+      ),
       waiting.message && h("p", { class: "bubble-message" }, line(waiting.message, 600)),
       h("p", { class: "bubble-details" }, until === undefined ? "" : `at ${clockTime(until, now())}${which}`),
-      h("div", { class: "actions" }, button("Retry now", { "data-focus": `retry-${id}`, "aria-label": `Retry now: ${line(id, 80)}` }, () => this.#do("retry_now", { step: id }))),
+      h(
+        "div",
+        { class: "actions" },
+        button("Retry now", { "data-focus": `retry-${id}`, "aria-label": `Retry now: ${line(id, 80)}` }, () =>
+          this.#do("retry_now", { step: id }),
+        ),
+      ),
     );
   }
 
   /** What a gate asks, and until when it is open. */
   #question({ id, question, waiting }) {
     const choices = question?.choices ?? [];
-    const pick = ({ key, label }) => button(line(label || key, 100), { "data-focus": `answer-${id}-${key}`, test: "answer" }, () => this.#do("answer", { step: id, choice: key }));
+    const pick = ({ key, label }) =>
+      button(line(label || key, 100), { "data-focus": `answer-${id}-${key}`, test: "answer" }, () =>
+        this.#do("answer", { step: id, choice: key }),
+      );
     const until = millis(waiting?.until);
     return h(
       "div",
       { class: "bubble ask-bubble" },
-      h("p", { class: "bubble-title" }, question ? `? ${line(question.text, 2_000) || "A decision is needed"}` : "Waits for a time"),
-      until !== undefined && h("p", { class: "bubble-details" }, `open until ${clockTime(until, now())}, `, countdown(h("span", { class: "countdown" }), until, "now")),
+      h(
+        "p",
+        { class: "bubble-title" },
+        question ? `? ${line(question.text, 2_000) || "A decision is needed"}` : "Waits for a time",
+      ),
+      until !== undefined &&
+        h(
+          "p",
+          { class: "bubble-details" },
+          `open until ${clockTime(until, now())}, `,
+          countdown(h("span", { class: "countdown" }), until, "now"),
+        ),
       choices.length > 0 && h("div", { class: "actions" }, choices.map(pick)),
     );
   }
@@ -145,6 +209,7 @@ class RunView {
   }
 
   async #cancel() {
-    if (await confirm("Cancel this run?", "Steps that run are ended. What they have done so far stays.", "Cancel the run")) await this.#do("cancel", {});
+    if (await confirm("Cancel this run?", "Steps that run are ended. What they have done so far stays.", "Cancel the run"))
+      await this.#do("cancel", {});
   }
 }

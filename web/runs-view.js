@@ -36,15 +36,32 @@ class RunsView {
   }
 
   #openStart() {
-    const file = h("input", { id: "run-file", required: true, autocomplete: "off", spellcheck: "false", placeholder: "pipeline.yaml" });
-    const directory = h("input", { id: "run-directory", value: this.about.directory ?? "", autocomplete: "off", spellcheck: "false" });
+    const file = h("input", {
+      id: "run-file",
+      required: true,
+      autocomplete: "off",
+      spellcheck: "false",
+      placeholder: "pipeline.yaml",
+    });
+    const directory = h("input", {
+      id: "run-directory",
+      value: this.about.directory ?? "",
+      autocomplete: "off",
+      spellcheck: "false",
+    });
     const inputs = h("textarea", { id: "run-inputs", rows: "3", spellcheck: "false", placeholder: "name=value, one a line" });
     const form = h(
       "form",
       { class: "stack" },
       h("div", { class: "field" }, h("label", { for: "run-file" }, "Pipeline file"), file),
       h("div", { class: "field" }, h("label", { for: "run-directory" }, "Directory"), directory),
-      h("div", { class: "field" }, h("label", { for: "run-inputs" }, "Inputs"), inputs, h("p", { class: "quiet" }, "Optional.")),
+      h(
+        "div",
+        { class: "field" },
+        h("label", { for: "run-inputs" }, "Inputs"),
+        inputs,
+        h("p", { class: "quiet" }, "Optional."),
+      ),
       h("div", { class: "actions" }, h("button", { type: "submit", class: "primary" }, "Start")),
     );
     const dialog = openDialog({ title: "Start a run", content: form, test: "start-run-dialog" });
@@ -64,17 +81,34 @@ class RunsView {
 /** Lines of `name=value` as an object. */
 export function readInputs(text) {
   const lines = text.split("\n").filter((one) => one.trim() !== "");
-  return Object.fromEntries(lines.map((one) => {
-    const at = one.indexOf("=");
-    return at < 0 ? [one.trim(), ""] : [one.slice(0, at).trim(), one.slice(at + 1).trim()];
-  }));
+  return Object.fromEntries(
+    lines.map((one) => {
+      const at = one.indexOf("=");
+      return at < 0 ? [one.trim(), ""] : [one.slice(0, at).trim(), one.slice(at + 1).trim()];
+    }),
+  );
 }
 
 function listView(start) {
-  const begin = button([icon("plus"), h("span", {}, "Start a run")], { class: "primary", "data-key": "n", test: "start-run" }, start);
-  const { element, body, fail, well } = page("Runs", "Pipelines of steps, each with its own attempts, waits and results.", begin);
+  const begin = button(
+    [icon("plus"), h("span", {}, "Start a run")],
+    { class: "primary", "data-key": "n", test: "start-run" },
+    start,
+  );
+  const { element, body, fail, well } = page(
+    "Runs",
+    "Pipelines of steps, each with its own attempts, waits and results.",
+    begin,
+  );
   document.title = "Runs · Outlast";
-  const draw = whenOther((runs) => replace(body, runs.length === 0 ? empty("No runs yet", "Start one here, or with `outlast run FILE` in a terminal.") : h("ul", { class: "rows card", test: "run-list" }, runs.map(row))));
+  const draw = whenOther((runs) =>
+    replace(
+      body,
+      runs.length === 0
+        ? empty("No runs yet", "Start one here, or with `outlast run FILE` in a terminal.")
+        : h("ul", { class: "rows card", test: "run-list" }, runs.map(row)),
+    ),
+  );
   const polling = poll(
     async (signal) => {
       const { runs = [] } = await api("runs", { signal });
@@ -94,6 +128,17 @@ function row(run) {
   return h(
     "li",
     {},
-    h("a", { class: "row", href: link("runs", run.id), test: "run-row" }, h("span", { class: "row-title" }, line(run.pipeline, 120) || "Untitled pipeline"), h("span", { class: "row-facts" }, stateChip(run.state), when, h("bdi", { class: "path", title: run.directory }, shortPath(run.directory)))),
+    h(
+      "a",
+      { class: "row", href: link("runs", run.id), test: "run-row" },
+      h("span", { class: "row-title" }, line(run.pipeline, 120) || "Untitled pipeline"),
+      h(
+        "span",
+        { class: "row-facts" },
+        stateChip(run.state),
+        when,
+        h("bdi", { class: "path", title: run.directory }, shortPath(run.directory)),
+      ),
+    ),
   );
 }

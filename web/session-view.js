@@ -40,12 +40,25 @@ class SessionView {
     this.chip = h("span", { class: "chip-slot" });
     this.connection = h("p", { class: "connection", role: "status", hidden: true });
     this.wait = h("div", { class: "wait-slot" });
-    this.working = h("p", { class: "working", hidden: true }, h("span", { class: "pulse", "aria-hidden": "true" }), h("span", { class: "working-words" }, "Working…"));
+    this.working = h(
+      "p",
+      { class: "working", hidden: true },
+      h("span", { class: "pulse", "aria-hidden": "true" }),
+      h("span", { class: "working-words" }, "Working…"),
+    );
     this.resume = button("Try again", { class: "resume", hidden: true, test: "resume" }, () => this.#ask("resume"));
     this.view.tail.append(this.wait, this.working, this.resume);
     this.queue = h("section", { class: "queue", "aria-label": "Queue", hidden: true, test: "queue" });
     this.composer = composer({ draft: id, say: (text, deliver) => this.#say(text, deliver), stop: () => this.#ask("abort") });
-    this.element = h("section", { class: "session", "aria-label": "Session" }, this.#head(), this.connection, this.view.element, this.queue, this.composer.element);
+    this.element = h(
+      "section",
+      { class: "session", "aria-label": "Session" },
+      this.#head(),
+      this.connection,
+      this.view.element,
+      this.queue,
+      this.composer.element,
+    );
     this.end = follow(id, {
       snapshot: (snapshot) => this.#begin(snapshot),
       event: (event) => this.#take(event),
@@ -65,9 +78,20 @@ class SessionView {
   }
 
   #head() {
-    const settings = button(icon("gear"), { class: "icon-button", "aria-label": "Session settings", test: "session-settings" }, () => openSettings(this.id, () => this.#refresh()));
+    const settings = button(
+      icon("gear"),
+      { class: "icon-button", "aria-label": "Session settings", test: "session-settings" },
+      () => openSettings(this.id, () => this.#refresh()),
+    );
     const back = h("a", { class: "icon-button back", href: link("sessions"), "aria-label": "All sessions" }, icon("back"));
-    return h("header", { class: "session-head" }, back, h("div", { class: "session-names" }, this.heading, this.facts), this.chip, settings);
+    return h(
+      "header",
+      { class: "session-head" },
+      back,
+      h("div", { class: "session-names" }, this.heading, this.facts),
+      this.chip,
+      settings,
+    );
   }
 
   // --- What comes from the server ---
@@ -109,10 +133,13 @@ class SessionView {
     if (word === "live") return show(this.connection, false);
     const text = word === "gone" ? (problem?.detail ?? "There is no such session.") : "The connection is lost. Trying again…";
     // A moment without a connection is not worth a word.
-    this.connecting = setTimeout(() => {
-      setText(this.connection, text);
-      show(this.connection, true);
-    }, word === "gone" ? 0 : 1_500);
+    this.connecting = setTimeout(
+      () => {
+        setText(this.connection, text);
+        show(this.connection, true);
+      },
+      word === "gone" ? 0 : 1_500,
+    );
   }
 
   // --- What a person does ---
@@ -187,7 +214,12 @@ class SessionView {
   #tell(word, title) {
     const sign = { retrying: "⚠ ", held: "⚠ ", running: "● ", failed: "✕ " }[word] ?? "";
     document.title = `${sign}${title} · Outlast`;
-    const said = { running: "Working.", finished: "The answer is complete.", failed: "The turn failed.", cancelled: "Stopped." }[word];
+    const said = {
+      running: "Working.",
+      finished: "The answer is complete.",
+      failed: "The turn failed.",
+      cancelled: "Stopped.",
+    }[word];
     if (said && this.known !== undefined && this.known !== word) this.#announce(said);
     if (this.known !== word && this.known !== undefined) this.changed();
     this.known = word;
@@ -204,5 +236,8 @@ class SessionView {
 function usageWords(usage) {
   if (!usage) return undefined;
   const read = (usage.input ?? 0) + (usage.cache_read ?? 0) + (usage.cache_write ?? 0);
-  return read > 0 && h("span", { class: "usage", title: "In all turns" }, `${amount(read)} tokens read, ${amount(usage.output)} written`);
+  return (
+    read > 0 &&
+    h("span", { class: "usage", title: "In all turns" }, `${amount(read)} tokens read, ${amount(usage.output)} written`)
+  );
 }

@@ -30,13 +30,28 @@ class SessionsView {
     this.list = h("ul", { class: "rows", test: "session-list", "aria-label": "Sessions" });
     this.more = button("Show older sessions", { class: "wide", hidden: true }, () => this.#showOlder());
     this.problem = h("p", { class: "problem", role: "status", hidden: true });
-    const begin = button([icon("plus"), h("span", {}, "New session")], { class: "primary", "data-key": "n", test: "new-session" }, () => this.#openNew());
+    const begin = button(
+      [icon("plus"), h("span", {}, "New session")],
+      { class: "primary", "data-key": "n", test: "new-session" },
+      () => this.#openNew(),
+    );
     this.title = h("h1", { tabindex: "-1" }, "Sessions");
-    this.side = h("section", { class: "side", "aria-label": "All sessions" }, h("header", { class: "side-head" }, this.title, begin), this.problem, this.list, this.more);
+    this.side = h(
+      "section",
+      { class: "side", "aria-label": "All sessions" },
+      h("header", { class: "side-head" }, this.title, begin),
+      this.problem,
+      this.list,
+      this.more,
+    );
     this.detail = h("div", { class: "detail" });
     this.element = h("div", { class: "sessions" }, this.side, this.detail);
     this.go(parameter);
-    this.polling = poll((signal) => this.#load(signal), 5_000, (problem) => this.#fail(problem));
+    this.polling = poll(
+      (signal) => this.#load(signal),
+      5_000,
+      (problem) => this.#fail(problem),
+    );
   }
 
   go(id) {
@@ -49,7 +64,10 @@ class SessionsView {
     this.title.toggleAttribute("data-focus-first", id === undefined);
     if (id === undefined) {
       document.title = "Sessions · Outlast";
-      replace(this.detail, empty("No session chosen", "Choose one, or begin a new one. What runs goes on, whether anybody watches or not."));
+      replace(
+        this.detail,
+        empty("No session chosen", "Choose one, or begin a new one. What runs goes on, whether anybody watches or not."),
+      );
     } else {
       this.current = sessionView(id, () => this.polling?.soon());
       replace(this.detail, this.current.element);
@@ -97,7 +115,10 @@ class SessionsView {
     this.#drawn = drawn;
     const focused = document.activeElement?.closest?.("[data-session]")?.dataset.session;
     const rows = all.map(row);
-    replace(this.list, rows.length > 0 ? rows : h("li", {}, empty("No sessions yet", "Begin one here, or with `outlast` in a terminal.")));
+    replace(
+      this.list,
+      rows.length > 0 ? rows : h("li", {}, empty("No sessions yet", "Begin one here, or with `outlast` in a terminal.")),
+    );
     this.#mark();
     if (focused) this.list.querySelector(`[data-session="${CSS.escape(focused)}"]`)?.focus({ preventScroll: true });
   }
@@ -111,13 +132,30 @@ class SessionsView {
   }
 
   #openNew() {
-    const directory = h("input", { id: "new-directory", value: this.about.directory ?? "", autocomplete: "off", spellcheck: "false" });
+    const directory = h("input", {
+      id: "new-directory",
+      value: this.about.directory ?? "",
+      autocomplete: "off",
+      spellcheck: "false",
+    });
     const model = h("input", { id: "new-model", autocomplete: "off", spellcheck: "false", placeholder: "as configured" });
     const form = h(
       "form",
       { class: "stack" },
-      h("div", { class: "field" }, h("label", { for: "new-directory" }, "Directory"), directory, h("p", { class: "quiet" }, "Where its tools work.")),
-      h("div", { class: "field" }, h("label", { for: "new-model" }, "Model"), model, h("p", { class: "quiet" }, "Optional. It can be changed later.")),
+      h(
+        "div",
+        { class: "field" },
+        h("label", { for: "new-directory" }, "Directory"),
+        directory,
+        h("p", { class: "quiet" }, "Where its tools work."),
+      ),
+      h(
+        "div",
+        { class: "field" },
+        h("label", { for: "new-model" }, "Model"),
+        model,
+        h("p", { class: "quiet" }, "Optional. It can be changed later."),
+      ),
       h("div", { class: "actions" }, h("button", { type: "submit", class: "primary", test: "create-session" }, "Begin")),
     );
     const dialog = openDialog({ title: "New session", content: form, test: "new-session-dialog" });
@@ -149,7 +187,13 @@ function row(session) {
       "a",
       { class: "row", href: link("sessions", session.id), "data-session": session.id, test: "session-row" },
       h("span", { class: "row-title" }, title),
-      h("span", { class: "row-facts" }, stateChip(session.state), when, h("bdi", { class: "path", title: session.directory }, shortPath(session.directory))),
+      h(
+        "span",
+        { class: "row-facts" },
+        stateChip(session.state),
+        when,
+        h("bdi", { class: "path", title: session.directory }, shortPath(session.directory)),
+      ),
     ),
   );
 }

@@ -26,7 +26,13 @@ export async function openSettings(id, changed) {
       modelField(settings, models.models ?? [], change),
       policyField(settings, policies.policies ?? [], change),
       toggle("auto_retry", "Retry failures", "Without it, a failure ends the turn at once.", settings, change),
-      toggle("auto_compaction", "Make long conversations smaller", "Before they are more than the model can read.", settings, change),
+      toggle(
+        "auto_compaction",
+        "Make long conversations smaller",
+        "Before they are more than the model can read.",
+        settings,
+        change,
+      ),
     );
     openDialog({ title: "Session settings", content, test: "settings-dialog" });
   });

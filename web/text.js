@@ -26,7 +26,9 @@ export function clean(text, longest = LONGEST) {
 
 /** The text on one line, cut where it gets too long. */
 export function line(text, longest = 200) {
-  const all = clean(String(text ?? "").slice(0, longest * 4)).replace(/\s+/g, " ").trim();
+  const all = clean(String(text ?? "").slice(0, longest * 4))
+    .replace(/\s+/g, " ")
+    .trim();
   return all.length <= longest ? all : `${all.slice(0, longest - 1).replace(/[\uD800-\uDBFF]$/, "")}…`;
 }
 

@@ -14,7 +14,10 @@ const THEMES = [
 /** Makes a button change the colours, and keeps what was chosen. */
 export function startTheme(button) {
   const now = document.documentElement.dataset.theme;
-  let at = Math.max(0, THEMES.findIndex((theme) => theme.value === now));
+  let at = Math.max(
+    0,
+    THEMES.findIndex((theme) => theme.value === now),
+  );
   const paint = () => {
     const theme = THEMES[at];
     if (theme.value) document.documentElement.dataset.theme = theme.value;

@@ -53,13 +53,18 @@ export function clockTime(at, now) {
 export function ago(at, now) {
   const past = now - at;
   if (past < 5 * SECOND) return "just now";
-  if (past < 30 * DAY) return `${span(past).replace(/(\d+[hd]).*/, "$1").replace(/(\d+m)\d+s/, "$1")} ago`;
+  if (past < 30 * DAY)
+    return `${span(past)
+      .replace(/(\d+[hd]).*/, "$1")
+      .replace(/(\d+m)\d+s/, "$1")} ago`;
   return new Date(at).toLocaleDateString([], { year: "numeric", month: "short", day: "numeric" });
 }
 
 /** How long something lasts by now. */
 export function lasting(since, now) {
-  return `for ${span(now - since).replace(/(\d+[hd]).*/, "$1").replace(/(\d+m)\d+s/, "$1")}`;
+  return `for ${span(now - since)
+    .replace(/(\d+[hd]).*/, "$1")
+    .replace(/(\d+m)\d+s/, "$1")}`;
 }
 
 /** Steps of an axis of time that fit so many labels. */

@@ -48,8 +48,17 @@ export function trafficTimeline(name) {
 }
 
 function legend() {
-  const mark = (name) => svg("svg", { width: 14, height: 14, "aria-hidden": "true" }, svg("path", { d: outline(name, 7, 7, 5), class: `mark cause-${name}` }));
-  return h("ul", { class: "legend", "aria-label": "Causes" }, LEGEND.map(({ group: name, label }) => h("li", {}, mark(name), label)));
+  const mark = (name) =>
+    svg(
+      "svg",
+      { width: 14, height: 14, "aria-hidden": "true" },
+      svg("path", { d: outline(name, 7, 7, 5), class: `mark cause-${name}` }),
+    );
+  return h(
+    "ul",
+    { class: "legend", "aria-label": "Causes" },
+    LEGEND.map(({ group: name, label }) => h("li", {}, mark(name), label)),
+  );
 }
 
 function draw({ traffic, width, window, note }) {
@@ -78,7 +87,11 @@ function draw({ traffic, width, window, note }) {
 function drawRow({ row, x, y, names, width, fill, time }) {
   const { request, waits, failures, end } = row;
   const label = [line(request.client, 40) || "client", request.model && line(request.model, 60)].filter(Boolean).join(" · ");
-  const shown = svg("text", { x: names ? 0 : 2, y: names ? y + 4 : y - 12, class: "row-label" }, fitted(label, names ? names - 12 : width - 4, "12.5px"));
+  const shown = svg(
+    "text",
+    { x: names ? 0 : 2, y: names ? y + 4 : y - 12, class: "row-label" },
+    fitted(label, names ? names - 12 : width - 4, "12.5px"),
+  );
   const until = Math.min(time, end?.at ?? time);
   return svg(
     "g",
@@ -86,8 +99,28 @@ function drawRow({ row, x, y, names, width, fill, time }) {
     svg("title", {}, `${label}, ${line(request.path, 120)}, begun ${clockTime(row.from, time)}`),
     shown,
     svg("line", { x1: x(row.from), x2: Math.max(x(until), x(row.from) + 1), y1: y, y2: y, class: end ? "span ended" : "span" }),
-    waits.map((wait) => svg("rect", { x: x(wait.from), y: y - 5, width: Math.max(1, x(wait.to) - x(wait.from)), height: 10, rx: 2, fill, class: "wait-bar" }, svg("title", {}, `${phrase(wait.cause)}: waits ${span(wait.to - wait.from)}`))),
-    failures.map((failure) => svg("path", { d: outline(group(failure.cause), x(failure.at), y), class: `mark cause-${group(failure.cause)}` }, svg("title", {}, failureWords(failure)))),
+    waits.map((wait) =>
+      svg(
+        "rect",
+        {
+          x: x(wait.from),
+          y: y - 5,
+          width: Math.max(1, x(wait.to) - x(wait.from)),
+          height: 10,
+          rx: 2,
+          fill,
+          class: "wait-bar",
+        },
+        svg("title", {}, `${phrase(wait.cause)}: waits ${span(wait.to - wait.from)}`),
+      ),
+    ),
+    failures.map((failure) =>
+      svg(
+        "path",
+        { d: outline(group(failure.cause), x(failure.at), y), class: `mark cause-${group(failure.cause)}` },
+        svg("title", {}, failureWords(failure)),
+      ),
+    ),
     end && endMark(end, x(end.at), y),
   );
 }
@@ -101,7 +134,13 @@ function endMark(end, x, y) {
   const good = isGood(end);
   const title = svg("title", {}, [words(end.outcome), end.status].filter(Boolean).join(", ") || "ended");
   const sign = good ? `M${x - 3} ${y}l2.2 2.4l4 -4.8` : `M${x - 2.6} ${y - 2.6}l5.2 5.2M${x + 2.6} ${y - 2.6}l-5.2 5.2`;
-  return svg("g", { class: good ? "end-mark good" : "end-mark bad" }, title, svg("circle", { cx: x, cy: y, r: 6.5 }), svg("path", { d: sign }));
+  return svg(
+    "g",
+    { class: good ? "end-mark good" : "end-mark bad" },
+    title,
+    svg("circle", { cx: x, cy: y, r: 6.5 }),
+    svg("path", { d: sign }),
+  );
 }
 
 function drawTable(element, traffic, window) {

@@ -26,7 +26,11 @@ export class TranscriptView {
     this.truncated = h("p", { class: "note", hidden: true }, "This session is long. Its beginning is not shown here.");
     this.earlier = button("Show earlier messages", { class: "earlier", hidden: true }, () => this.#showEarlier());
     this.inner = h("div", { class: "transcript-inner" }, this.truncated, this.earlier, this.list, this.tail);
-    this.scroller = h("div", { class: "transcript", role: "region", "aria-label": "Transcript", tabindex: "0", test: "transcript" }, this.inner);
+    this.scroller = h(
+      "div",
+      { class: "transcript", role: "region", "aria-label": "Transcript", tabindex: "0", test: "transcript" },
+      this.inner,
+    );
     this.jump = button([icon("down"), h("span", {}, "Latest")], { class: "jump", hidden: true }, () => this.toEnd());
     this.element = h("div", { class: "transcript-frame" }, this.scroller, this.jump);
     this.scroller.addEventListener("scroll", () => this.#look(), { passive: true });

@@ -62,7 +62,12 @@ for (const between of [
 }
 
 test("reasoning that is done is not gone on with", () => {
-  const { state } = heard(...begun, { type: "reasoning_delta", text: "a" }, { type: "reasoning_done", text: "a" }, { type: "reasoning_delta", text: "b" });
+  const { state } = heard(
+    ...begun,
+    { type: "reasoning_delta", text: "a" },
+    { type: "reasoning_done", text: "a" },
+    { type: "reasoning_delta", text: "b" },
+  );
   assert.deepEqual(types(state), ["user", "reasoning", "reasoning"]);
 });
 
@@ -79,13 +84,24 @@ test("a number of another turn does not count for this one", () => {
 });
 
 test("a tool that runs is seen to run", () => {
-  const { state, last } = heard(...begun, { type: "tool_call", id: "1", name: "a", arguments: "" }, { type: "tool_started", id: "1", name: "a" });
+  const { state, last } = heard(
+    ...begun,
+    { type: "tool_call", id: "1", name: "a", arguments: "" },
+    { type: "tool_started", id: "1", name: "a" },
+  );
   assert.deepEqual([state.items.at(-1).phase, kinds(last)], ["running", ["update"]]);
 });
 
 test("the result of a call that was never heard of is shown once", () => {
-  const { state } = heard(...begun, { type: "tool_started", id: "9", name: "late" }, { type: "tool_result", id: "9", output: "o" });
-  assert.deepEqual(state.items.slice(1).map(({ name, output }) => [name, output]), [["late", "o"]]);
+  const { state } = heard(
+    ...begun,
+    { type: "tool_started", id: "9", name: "late" },
+    { type: "tool_result", id: "9", output: "o" },
+  );
+  assert.deepEqual(
+    state.items.slice(1).map(({ name, output }) => [name, output]),
+    [["late", "o"]],
+  );
 });
 
 test("a call that was taken back and is made again is another one", () => {
@@ -108,15 +124,33 @@ test("a retry that is scheduled counts before what the gate said", () => {
 
 test("a snapshot knows who holds the call, who is asked, and that it is made smaller", () => {
   const events = [{ type: "auto_compaction_started", reason: "overflow", tokens: 9 }];
-  const session = { now: later(0), state: "waiting", model: { id: "n", provider: "q" }, held: { until: later(5), cause: "network" } };
+  const session = {
+    now: later(0),
+    state: "waiting",
+    model: { id: "n", provider: "q" },
+    held: { until: later(5), cause: "network" },
+  };
   const state = fromSnapshot({ session, events });
-  assert.deepEqual([waitOf(state).kind, waitOf(state).until, waitOf(state).cause, state.provider, state.compacting], ["held", later(5), "network", "q", true]);
-  const early = fromSnapshot({ session: { ...session, retry: { attempt: 1, cause: "network", message: "m", wake_at: later(9) } }, events });
+  assert.deepEqual(
+    [waitOf(state).kind, waitOf(state).until, waitOf(state).cause, state.provider, state.compacting],
+    ["held", later(5), "network", "q", true],
+  );
+  const early = fromSnapshot({
+    session: { ...session, retry: { attempt: 1, cause: "network", message: "m", wake_at: later(9) } },
+    events,
+  });
   assert.deepEqual([waitOf(early).kind, waitOf(early).early], ["retry", later(5)]);
 });
 
 test("one seam is one mark, and what each attempt takes back is told", () => {
-  const { state, say } = heard(...begun, { type: "text_delta", text: "a" }, { type: "attempt_started", attempt: 2 }, { type: "seam", by: "prefill" }, { type: "text_delta", text: "b" }, { type: "text_delta", text: "c" });
+  const { state, say } = heard(
+    ...begun,
+    { type: "text_delta", text: "a" },
+    { type: "attempt_started", attempt: 2 },
+    { type: "seam", by: "prefill" },
+    { type: "text_delta", text: "b" },
+    { type: "text_delta", text: "c" },
+  );
   assert.deepEqual(texts(state), [`a${SEAM}bc`]);
   assert.deepEqual(kinds(say({ type: "retracted", attempt: 2 })), ["update", "add"]);
   say({ type: "text_delta", text: "anew" });

@@ -9,11 +9,29 @@ export const later = (seconds) => new Date(Date.parse(AT) + seconds * 1_000).toI
 export function heard(...events) {
   const state = newTranscript();
   const changes = events.map((event) => apply(state, { time: AT, turn_id: "t1", ...event }));
-  return { state, changes: changes.flat(), last: changes.at(-1), say: (event) => apply(state, { time: AT, turn_id: "t1", ...event }) };
+  return {
+    state,
+    changes: changes.flat(),
+    last: changes.at(-1),
+    say: (event) => apply(state, { time: AT, turn_id: "t1", ...event }),
+  };
 }
 
-export const begun = [{ type: "start", provider: "p", model: "m" }, { type: "input", text: "hello" }, { type: "attempt_started", attempt: 1 }];
-export const retry = { type: "retry_scheduled", attempt: 1, max_attempts: 4, delay_ms: 5_000, retry_at: later(5), cause: "overloaded", message: "Overloaded", code: "529" };
+export const begun = [
+  { type: "start", provider: "p", model: "m" },
+  { type: "input", text: "hello" },
+  { type: "attempt_started", attempt: 1 },
+];
+export const retry = {
+  type: "retry_scheduled",
+  attempt: 1,
+  max_attempts: 4,
+  delay_ms: 5_000,
+  retry_at: later(5),
+  cause: "overloaded",
+  message: "Overloaded",
+  code: "529",
+};
 export const kinds = (changes) => changes.map(({ kind }) => kind);
 export const types = (state) => state.items.map(({ type }) => type);
 export const texts = (state) => state.items.filter(({ type }) => type === "assistant").map(answerText);

@@ -3,7 +3,12 @@ import { test } from "node:test";
 import { blocks, inline } from "../markdown.js";
 
 const shape = (text) => blocks(text).map(({ type }) => type);
-const plain = (nodes) => nodes.map((node) => (node.children ? `<${node.type}>${plain(node.children)}</>` : node.type === "code" ? `\`${node.text}\`` : node.text)).join("");
+const plain = (nodes) =>
+  nodes
+    .map((node) =>
+      node.children ? `<${node.type}>${plain(node.children)}</>` : node.type === "code" ? `\`${node.text}\`` : node.text,
+    )
+    .join("");
 const read = (text) => plain(inline(text));
 
 test("a text is cut into blocks, and each knows its source", () => {
@@ -20,14 +25,27 @@ test("code that is not closed yet is code", () => {
 test("blocks that are complete keep their source while the text grows", () => {
   const text = "One *two*\n\n- a\n- b\n\n```\ncode\n```\n\nlast words";
   for (let end = text.indexOf("last"); end <= text.length; end += 1) {
-    assert.deepEqual(blocks(text.slice(0, end)).slice(0, 3).map(({ source }) => source), blocks(text).slice(0, 3).map(({ source }) => source));
+    assert.deepEqual(
+      blocks(text.slice(0, end))
+        .slice(0, 3)
+        .map(({ source }) => source),
+      blocks(text)
+        .slice(0, 3)
+        .map(({ source }) => source),
+    );
   }
 });
 
 test("lists can be in lists, and have more than one line", () => {
   const [list] = blocks("1. one\n   - in\n   - there\n2. two\n   goes on\n\n   and on\n");
   assert.equal(list.ordered, true);
-  assert.deepEqual(list.items.map((item) => item.map(({ type }) => type)), [["paragraph", "list"], ["paragraph", "paragraph"]]);
+  assert.deepEqual(
+    list.items.map((item) => item.map(({ type }) => type)),
+    [
+      ["paragraph", "list"],
+      ["paragraph", "paragraph"],
+    ],
+  );
 });
 
 test("a list ends where something else begins", () => {
@@ -48,7 +66,10 @@ test("what is not emphasis stays as it is", () => {
 
 test("a link that leads elsewhere than to the web is text", () => {
   assert.equal(read("[x](javascript:alert)"), "x (javascript:alert)");
-  assert.equal(inline("[x](javascript:alert(1))").some(({ type }) => type === "link"), false);
+  assert.equal(
+    inline("[x](javascript:alert(1))").some(({ type }) => type === "link"),
+    false,
+  );
 });
 
 test("HTML is text", () => {
@@ -58,7 +79,8 @@ test("HTML is text", () => {
 
 test("hostile texts take no more time than others", () => {
   const began = performance.now();
-  for (const piece of ["*", "_", "**a ", "`", "[", "[a](", "\\", "~~", "*a_", "`` ` "]) inline(piece.repeat(19_000 / piece.length));
+  for (const piece of ["*", "_", "**a ", "`", "[", "[a](", "\\", "~~", "*a_", "`` ` "])
+    inline(piece.repeat(19_000 / piece.length));
   for (const piece of ["> ", "- ", "|-", "```\n", "1. \n"]) blocks(piece.repeat(20_000));
   assert.ok(performance.now() - began < 4_000, `${performance.now() - began} ms`);
 });

@@ -13,7 +13,10 @@ test("a step stands behind the last of those that it needs", () => {
 });
 
 test("steps of one layer stand where the arrows do not cross", () => {
-  assert.deepEqual(ids(layers([step("a"), step("b"), step("y", "b"), step("x", "a")])), [["a", "b"], ["x", "y"]]);
+  assert.deepEqual(ids(layers([step("a"), step("b"), step("y", "b"), step("x", "a")])), [
+    ["a", "b"],
+    ["x", "y"],
+  ]);
 });
 
 test("steps that need each other or nothing that is there are drawn all the same", () => {
@@ -48,19 +51,32 @@ test("between attempts there is a wait: until the next, or as long as is known",
     { number: 2, began: at(-40), ended: at(-20), outcome: "failed", cause: "overloaded", wait_until: at(30) },
   ];
   const { rows, to } = runBars({ created: at(-60), steps: [{ id: "a", attempts }] }, NOW);
-  assert.deepEqual(rows[0].waits.map((wait) => [(wait.from - NOW) / 1_000, (wait.to - NOW) / 1_000]), [[-50, -40], [-20, 30]]);
+  assert.deepEqual(
+    rows[0].waits.map((wait) => [(wait.from - NOW) / 1_000, (wait.to - NOW) / 1_000]),
+    [
+      [-50, -40],
+      [-20, 30],
+    ],
+  );
   assert.equal(to, NOW + 18_000, "what is to come has a part of the room");
 });
 
 test("while a provider is waited for within an attempt, it is seen until when", () => {
   const waiting = { until: at(3), cause: "overloaded" };
-  const { rows, to } = runBars({ created: at(-9), steps: [{ id: "a", waiting, attempts: [{ number: 1, began: at(-5) }] }] }, NOW);
+  const { rows, to } = runBars(
+    { created: at(-9), steps: [{ id: "a", waiting, attempts: [{ number: 1, began: at(-5) }] }] },
+    NOW,
+  );
   assert.deepEqual(rows[0].waits, [{ from: NOW, to: NOW + 3_000, cause: "overloaded" }]);
   assert.equal(to, NOW + 3_000);
 });
 
 test("the picture of a run that is over ends with it", () => {
-  const run = { created: at(-60), ended: at(-10), steps: [{ id: "a", attempts: [{ number: 1, began: at(-60), ended: at(-20) }] }] };
+  const run = {
+    created: at(-60),
+    ended: at(-10),
+    steps: [{ id: "a", attempts: [{ number: 1, began: at(-60), ended: at(-20) }] }],
+  };
   const { from, to, isOver } = runBars(run, NOW);
   assert.deepEqual([from - NOW, to - NOW, isOver], [-60_000, -10_000, true]);
 });
@@ -101,31 +117,59 @@ test("a request's failures and waits are where they happened", () => {
     { attempt: 1, began: at(-10), failed_at: at(-9), cause: "overloaded", wake: at(-4) },
     { attempt: 2, began: at(-5), failed_at: at(-4), cause: "network", wake: at(6) },
   ];
-  learnTraffic(traffic, { seq: 1, requests: [request("a", 1, { attempts }), request("gone", 1, { begun: at(-999), ended: at(-990) })] });
+  learnTraffic(traffic, {
+    seq: 1,
+    requests: [request("a", 1, { attempts }), request("gone", 1, { begun: at(-999), ended: at(-990) })],
+  });
   const rows = trafficRows(traffic, { now: NOW, window: 60_000, most: 9 });
   assert.equal(rows.length, 1);
-  assert.deepEqual(rows[0].waits.map(({ from, to }) => [(from - NOW) / 1_000, (to - NOW) / 1_000]), [[-9, -5], [-4, 6]]);
-  assert.deepEqual(rows[0].failures.map(({ cause }) => cause), ["overloaded", "network"]);
+  assert.deepEqual(
+    rows[0].waits.map(({ from, to }) => [(from - NOW) / 1_000, (to - NOW) / 1_000]),
+    [
+      [-9, -5],
+      [-4, 6],
+    ],
+  );
+  assert.deepEqual(
+    rows[0].failures.map(({ cause }) => cause),
+    ["overloaded", "network"],
+  );
   assert.equal(rows[0].end, undefined);
 });
 
 test("a request that was held before it was ever sent has waited from its beginning on", () => {
   const traffic = newTraffic();
   const wait = { attempt: 0, cause: "overloaded", wake: at(5) };
-  learnTraffic(traffic, { seq: 2, requests: [request("a", 1, { attempts: [wait] }), request("b", 2, { attempts: [wait, { attempt: 1, began: at(-3) }] })] });
-  const waits = trafficRows(traffic, { now: NOW, window: 60_000, most: 9 }).map((row) => row.waits.map(({ from, to }) => [(from - NOW) / 1_000, (to - NOW) / 1_000]));
+  learnTraffic(traffic, {
+    seq: 2,
+    requests: [request("a", 1, { attempts: [wait] }), request("b", 2, { attempts: [wait, { attempt: 1, began: at(-3) }] })],
+  });
+  const waits = trafficRows(traffic, { now: NOW, window: 60_000, most: 9 }).map((row) =>
+    row.waits.map(({ from, to }) => [(from - NOW) / 1_000, (to - NOW) / 1_000]),
+  );
   assert.deepEqual(waits, [[[-10, 5]], [[-10, -3]]]);
 });
 
 test("no more rows are drawn than were asked for, those that began last first", () => {
   const traffic = newTraffic();
-  learnTraffic(traffic, { seq: 3, requests: [request("old", 1, { begun: at(-30) }), request("new", 2), request("older", 3, { begun: at(-40) })] });
-  assert.deepEqual(trafficRows(traffic, { now: NOW, window: 60_000, most: 2 }).map((row) => row.request.id), ["new", "old"]);
+  learnTraffic(traffic, {
+    seq: 3,
+    requests: [request("old", 1, { begun: at(-30) }), request("new", 2), request("older", 3, { begun: at(-40) })],
+  });
+  assert.deepEqual(
+    trafficRows(traffic, { now: NOW, window: 60_000, most: 2 }).map((row) => row.request.id),
+    ["new", "old"],
+  );
 });
 
 test("arrows lead from what is needed, and from a step to where it can lead", () => {
   const steps = [step("a"), { id: "b", needs: ["a", "gone"], leads_to: ["a"] }];
-  const { edges, leads } = graphLayout(steps, { box: { width: 10, height: 5 }, gap: { along: 3, across: 1 }, isDown: false, most: 22 });
+  const { edges, leads } = graphLayout(steps, {
+    box: { width: 10, height: 5 },
+    gap: { along: 3, across: 1 },
+    isDown: false,
+    most: 22,
+  });
   const names = (list) => list.map(({ from, to }) => [from.step.id, to.step.id]);
   assert.deepEqual([names(edges), names(leads)], [[["a", "b"]], [["b", "a"]]]);
 });
@@ -133,5 +177,6 @@ test("arrows lead from what is needed, and from a step to where it can lead", ()
 test("an end is good or not by its status and outcome", () => {
   assert.equal(isGood({ outcome: "answered", status: 200 }), true);
   assert.equal(isGood({ outcome: "answered", status: 400 }), false);
-  for (const outcome of ["cancelled", "failed", "broken", "sent_back", "left"]) assert.equal(isGood({ outcome }), false, outcome);
+  for (const outcome of ["cancelled", "failed", "broken", "sent_back", "left"])
+    assert.equal(isGood({ outcome }), false, outcome);
 });

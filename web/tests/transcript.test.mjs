@@ -24,7 +24,10 @@ test("a scheduled retry is shown at once, with everything that is known of it", 
   assert.deepEqual(kinds(last), ["bubble"]);
   const wait = waitOf(state);
   assert.equal(wait.kind, "retry");
-  assert.deepEqual([wait.attempt, wait.max_attempts, wait.retry_at, wait.cause, wait.message, wait.code], [1, 4, later(5), "overloaded", "Overloaded", "529"]);
+  assert.deepEqual(
+    [wait.attempt, wait.max_attempts, wait.retry_at, wait.cause, wait.message, wait.code],
+    [1, 4, later(5), "overloaded", "Overloaded", "529"],
+  );
   assert.equal(standing(state), "retrying");
 });
 
@@ -56,9 +59,24 @@ test("an account that is chosen or tokens that are counted do not end a wait", (
 });
 
 test("an error that ends a turn stays, with its message, code and reason", () => {
-  const { state } = heard(...begun, retry, { type: "error", class: "transient", cause: "overloaded", message: "Overloaded", code: "529", reason: "every retry was used" }, { type: "sealed", status: "error" });
+  const { state } = heard(
+    ...begun,
+    retry,
+    {
+      type: "error",
+      class: "transient",
+      cause: "overloaded",
+      message: "Overloaded",
+      code: "529",
+      reason: "every retry was used",
+    },
+    { type: "sealed", status: "error" },
+  );
   const { cause, message, code, reason } = state.items.at(-1);
-  assert.deepEqual({ cause, message, code, reason }, { cause: "overloaded", message: "Overloaded", code: "529", reason: "every retry was used" });
+  assert.deepEqual(
+    { cause, message, code, reason },
+    { cause: "overloaded", message: "Overloaded", code: "529", reason: "every retry was used" },
+  );
   assert.equal(standing(state), "failed");
 });
 
@@ -94,12 +112,25 @@ test("what an earlier turn said under the same number stays", () => {
 });
 
 test("after a seam the same answer goes on, and the place is marked", () => {
-  const { state } = heard(...begun, { type: "text_delta", text: "func" }, retry, { type: "attempt_started", attempt: 2 }, { type: "seam", by: "prefill" }, { type: "text_delta", text: "tion" });
+  const { state } = heard(
+    ...begun,
+    { type: "text_delta", text: "func" },
+    retry,
+    { type: "attempt_started", attempt: 2 },
+    { type: "seam", by: "prefill" },
+    { type: "text_delta", text: "tion" },
+  );
   assert.deepEqual(texts(state), [`func${SEAM}tion`]);
 });
 
 test("when an answer with a seam is taken back, each attempt takes its own part", () => {
-  const { state, say } = heard(...begun, { type: "text_delta", text: "one" }, { type: "attempt_started", attempt: 2 }, { type: "seam", by: "prefill" }, { type: "text_delta", text: "two" });
+  const { state, say } = heard(
+    ...begun,
+    { type: "text_delta", text: "one" },
+    { type: "attempt_started", attempt: 2 },
+    { type: "seam", by: "prefill" },
+    { type: "text_delta", text: "two" },
+  );
   say({ type: "retracted", attempt: 1 });
   assert.deepEqual(texts(state), [`${SEAM}two`]);
   say({ type: "retracted", attempt: 2 });
@@ -112,14 +143,31 @@ test("the mark of a seam does not come from outside", () => {
 });
 
 test("a tool's call, start and result are one item", () => {
-  const { state } = heard(...begun, { type: "tool_call", id: "1", name: "bash", arguments: '{"command":"ls"}' }, { type: "tool_started", id: "1", name: "bash" }, { type: "tool_result", id: "1", output: "no", is_error: true });
+  const { state } = heard(
+    ...begun,
+    { type: "tool_call", id: "1", name: "bash", arguments: '{"command":"ls"}' },
+    { type: "tool_started", id: "1", name: "bash" },
+    { type: "tool_result", id: "1", output: "no", is_error: true },
+  );
   const { phase, output, name } = state.items.at(-1);
   assert.deepEqual([phase, output, name], ["failed", "no", "bash"]);
 });
 
 test("a tool id that is used again belongs to the last call", () => {
-  const { state } = heard(...begun, { type: "tool_call", id: "1", name: "a", arguments: "" }, { type: "tool_result", id: "1", output: "A" }, { type: "tool_call", id: "1", name: "b", arguments: "" }, { type: "tool_result", id: "1", output: "B" });
-  assert.deepEqual(state.items.slice(1).map(({ name, output }) => [name, output]), [["a", "A"], ["b", "B"]]);
+  const { state } = heard(
+    ...begun,
+    { type: "tool_call", id: "1", name: "a", arguments: "" },
+    { type: "tool_result", id: "1", output: "A" },
+    { type: "tool_call", id: "1", name: "b", arguments: "" },
+    { type: "tool_result", id: "1", output: "B" },
+  );
+  assert.deepEqual(
+    state.items.slice(1).map(({ name, output }) => [name, output]),
+    [
+      ["a", "A"],
+      ["b", "B"],
+    ],
+  );
 });
 
 test("at a gate without a retry the call is held", () => {
@@ -138,12 +186,24 @@ test("before a retry's own time a gate only makes it earlier, after it the gate 
 });
 
 test("a snapshot's events and then its session make the state", () => {
-  const events = [...begun, { type: "text_delta", text: "half" }, { ...retry, attempt: 2 }].map((event) => ({ ...event, turn_id: "t1" }));
-  const session = { state: "waiting", model: { id: "m2", provider: "q" }, title: "T", queue: { steering: ["a"], follow_up: [] }, retry: { attempt: 2, max_attempts: 4, cause: "network", message: "reset", wake_at: later(30) } };
+  const events = [...begun, { type: "text_delta", text: "half" }, { ...retry, attempt: 2 }].map((event) => ({
+    ...event,
+    turn_id: "t1",
+  }));
+  const session = {
+    state: "waiting",
+    model: { id: "m2", provider: "q" },
+    title: "T",
+    queue: { steering: ["a"], follow_up: [] },
+    retry: { attempt: 2, max_attempts: 4, cause: "network", message: "reset", wake_at: later(30) },
+  };
   const state = fromSnapshot({ session, events });
   const { retry_at: at, cause, code } = waitOf(state);
   assert.deepEqual([at, cause, code], [later(30), "network", "529"]);
-  assert.deepEqual([state.model, state.provider, state.title, state.queue.steering, state.running], ["m2", "q", "T", ["a"], true]);
+  assert.deepEqual(
+    [state.model, state.provider, state.title, state.queue.steering, state.running],
+    ["m2", "q", "T", ["a"], true],
+  );
   apply(state, { type: "retracted", attempt: 1, turn_id: "t1" });
   assert.deepEqual(texts(state), []);
 });
@@ -160,7 +220,10 @@ test("a retry that is under way when somebody comes is shown without a time", ()
 
 test("how the last turn ended is known from the snapshot, too, unless it has not", () => {
   const of = (state, seal) => standing(fromSnapshot({ session: { state, last_seal: seal }, events: [] }));
-  assert.deepEqual([of("idle", "error"), of("idle"), of("unfinished", "completed"), of("elsewhere", "error"), of("new")], ["failed", "idle", "unfinished", "elsewhere", "new"]);
+  assert.deepEqual(
+    [of("idle", "error"), of("idle"), of("unfinished", "completed"), of("elsewhere", "error"), of("new")],
+    ["failed", "idle", "unfinished", "elsewhere", "new"],
+  );
 });
 
 test("a session that was unfinished is not any more when its turn ends", () => {
@@ -170,13 +233,20 @@ test("a session that was unfinished is not any more when its turn ends", () => {
 });
 
 test("a snapshot of a session at rest has no wait, whatever its events said", () => {
-  const state = fromSnapshot({ session: { state: "unfinished" }, events: [...begun, retry].map((event) => ({ ...event, turn_id: "t1" })) });
+  const state = fromSnapshot({
+    session: { state: "unfinished" },
+    events: [...begun, retry].map((event) => ({ ...event, turn_id: "t1" })),
+  });
   assert.equal(waitOf(state), undefined);
   assert.equal(standing(state), "unfinished");
 });
 
 test("the failed summary is waited for, and its end ends the wait", () => {
-  const { state, say } = heard(...begun, { type: "auto_compaction_started", reason: "overflow", tokens: 9 }, { type: "auto_compaction_retry", attempt: 1, retry_at: later(4), cause: "overloaded", message: "m" });
+  const { state, say } = heard(
+    ...begun,
+    { type: "auto_compaction_started", reason: "overflow", tokens: 9 },
+    { type: "auto_compaction_retry", attempt: 1, retry_at: later(4), cause: "overloaded", message: "m" },
+  );
   assert.equal(waitOf(state).isSummary, true);
   say({ type: "auto_compaction_ended", reason: "overflow", before: 9, after: 3, will_retry: true });
   assert.equal(waitOf(state), undefined);
@@ -184,9 +254,17 @@ test("the failed summary is waited for, and its end ends the wait", () => {
 
 test("reasoning that comes whole is shown once", () => {
   const whole = heard(...begun, { type: "reasoning_done", text: "all" });
-  const pieces = heard(...begun, { type: "reasoning_delta", text: "al" }, { type: "reasoning_delta", text: "l" }, { type: "reasoning_done", text: "all" });
+  const pieces = heard(
+    ...begun,
+    { type: "reasoning_delta", text: "al" },
+    { type: "reasoning_delta", text: "l" },
+    { type: "reasoning_done", text: "all" },
+  );
   for (const { state } of [whole, pieces]) {
-    assert.deepEqual(state.items.filter(({ type }) => type === "reasoning").map((item) => item.parts.map(({ text }) => text).join("")), ["all"]);
+    assert.deepEqual(
+      state.items.filter(({ type }) => type === "reasoning").map((item) => item.parts.map(({ text }) => text).join("")),
+      ["all"],
+    );
   }
 });
 

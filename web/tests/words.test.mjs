@@ -32,13 +32,30 @@ test("numbers and paths are said briefly", () => {
 
 test("a link leads to the web or nowhere", () => {
   assert.equal(safeAddress("https://example.com/a"), "https://example.com/a");
-  for (const odd of ["javascript:alert(1)", "data:text/html,x", "//example.com", "java\u0000script:x", "file:///etc", "https://", ""]) {
+  for (const odd of [
+    "javascript:alert(1)",
+    "data:text/html,x",
+    "//example.com",
+    "java\u0000script:x",
+    "file:///etc",
+    "https://",
+    "",
+  ]) {
     assert.equal(safeAddress(odd), undefined, odd);
   }
 });
 
 test("spans have two units at most", () => {
-  assert.deepEqual([0, 5_000, 59_499, 60_000, 252_000, 3_840_000, 7_200_000, 97_200_000].map(span), ["0s", "5s", "59s", "1m", "4m12s", "1h4m", "2h", "1d3h"]);
+  assert.deepEqual([0, 5_000, 59_499, 60_000, 252_000, 3_840_000, 7_200_000, 97_200_000].map(span), [
+    "0s",
+    "5s",
+    "59s",
+    "1m",
+    "4m12s",
+    "1h4m",
+    "2h",
+    "1d3h",
+  ]);
   assert.deepEqual([200, 1_500, 2_000, 90_000].map(exactSpan), ["200ms", "1.5s", "2s", "1m30s"]);
 });
 
@@ -72,11 +89,19 @@ test("every cause has words, a group and a shape; an unknown one has them, too",
   assert.equal(phrase("rate_limited"), "Rate limited");
   assert.equal(phrase("constructor"), "Something went wrong");
   assert.equal(group("toString"), "other");
-  for (const name of ["load", "rate", "usage", "server", "network", "slow", "other"]) assert.match(outline(name, 1, 1), /^M[^N]*Z$/);
+  for (const name of ["load", "rate", "usage", "server", "network", "slow", "other"])
+    assert.match(outline(name, 1, 1), /^M[^N]*Z$/);
 });
 
 test("a model that is left is told with why and until when", () => {
-  const text = describe({ type: "model_switched", from: "big", to: "small", cause: "overloaded", until: "2030-01-01T12:00:00Z", time: "2030-01-01T11:59:00Z" });
+  const text = describe({
+    type: "model_switched",
+    from: "big",
+    to: "small",
+    cause: "overloaded",
+    until: "2030-01-01T12:00:00Z",
+    time: "2030-01-01T11:59:00Z",
+  });
   assert.match(text, /^Server overloaded: small is asked instead of big, until \d\d:\d\d:\d\d$/);
 });
 
@@ -86,20 +111,26 @@ const read = (...pieces) => {
 };
 
 test("server-sent events are the same however they are cut", () => {
-  const all = ": hello\n\nid: L-1\nevent: snapshot\ndata: {\"a\":\ndata: 1}\n\nid: L-2\r\ndata: x\r\n\r\ndata:y\n\n";
+  const all = ': hello\n\nid: L-1\nevent: snapshot\ndata: {"a":\ndata: 1}\n\nid: L-2\r\ndata: x\r\n\r\ndata:y\n\n';
   const whole = read(all);
   assert.deepEqual(whole, [
     { id: "L-1", event: "snapshot", data: '{"a":\n1}' },
     { id: "L-2", event: "message", data: "x" },
     { id: "L-2", event: "message", data: "y" },
   ]);
-  for (let cut = 1; cut < all.length; cut += 1) assert.deepEqual(read(all.slice(0, cut), all.slice(cut)), whole, `cut at ${cut}`);
+  for (let cut = 1; cut < all.length; cut += 1)
+    assert.deepEqual(read(all.slice(0, cut), all.slice(cut)), whole, `cut at ${cut}`);
   assert.deepEqual(read(...all), whole);
 });
 
 test("a line whose end is cut in two is one line, and a comment says nothing", () => {
-  assert.deepEqual(read("data: a\r", "\ndata: b\r\n: data: c\r", "\n\r\n"), [{ id: undefined, event: "message", data: "a\nb" }]);
-  assert.deepEqual(read("\ndata: a\n\n", "", "data: b\n\n").map(({ data }) => data), ["a", "b"]);
+  assert.deepEqual(read("data: a\r", "\ndata: b\r\n: data: c\r", "\n\r\n"), [
+    { id: undefined, event: "message", data: "a\nb" },
+  ]);
+  assert.deepEqual(
+    read("\ndata: a\n\n", "", "data: b\n\n").map(({ data }) => data),
+    ["a", "b"],
+  );
 });
 
 test("a place is not forged by what an event says", () => {
