@@ -97,6 +97,8 @@ mod serve_crowd;
 #[cfg(unix)]
 mod serve_driver;
 #[cfg(unix)]
+mod serve_restarts;
+#[cfg(unix)]
 mod serve_streams;
 #[cfg(unix)]
 mod serve_transcripts;

@@ -10,8 +10,8 @@ use std::fs;
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 
-const FIRST: &str = "01900000-0000-7000-8000-000000000001";
-const SECOND: &str = "01900000-0000-7000-8000-000000000002";
+pub(crate) const FIRST: &str = "01900000-0000-7000-8000-000000000001";
+pub(crate) const SECOND: &str = "01900000-0000-7000-8000-000000000002";
 
 /// A turn that was begun and not finished, which the script would answer.
 fn begun(text: &str, script: &str) -> Vec<Entry> {
@@ -61,7 +61,7 @@ fn signal(child: &Child, signal: &str) {
 }
 
 /// A home with one session whose folder is gone, and the name of that folder.
-fn after_its_folder_is_gone(turns: &[Vec<Entry>], left: Left) -> (Outlast, String) {
+pub(crate) fn after_its_folder_is_gone(turns: &[Vec<Entry>], left: Left) -> (Outlast, String) {
     let (outlast, elsewhere) = (Outlast::new(), Outlast::new());
     written::session(&elsewhere, FIRST, (turns, left));
     for name in ["VERSION", "sessions.db", "sessions.db-wal"] {

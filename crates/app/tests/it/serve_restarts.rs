@@ -1,0 +1,288 @@
+//! A server that was killed or told to end, and the next one: turns are carried on, and nobody who watches is lost.
+
+use crate::mock_server::{MockServer, PLANTED, wait_for};
+use crate::resume::{FIRST, SECOND, after_its_folder_is_gone};
+use crate::serve_driver::http::{Message, Messages};
+use crate::serve_driver::transcript::Transcript;
+use crate::serve_driver::{AN_HOUR, Serve, kinds, of_kind};
+use crate::support::Outlast;
+use crate::written::{self, Left, prompt, typed};
+use serde_json::{Value, json};
+
+const HELLO: &str = "Hello from the scripted provider: no network, no key, no cost. You said: hi";
+
+/// A home, and a provider that outlives the servers of it.
+struct Scene {
+    mock: MockServer,
+    model: String,
+    outlast: Outlast,
+}
+
+impl Scene {
+    fn new(scale: &'static str, model: &str) -> Self {
+        let outlast = || Outlast {
+            scale,
+            ..Outlast::new()
+        };
+        Self {
+            mock: MockServer::start_in(outlast()),
+            model: model.to_owned(),
+            outlast: outlast(),
+        }
+    }
+
+    fn start(&self) -> Serve {
+        let url = self.mock.url();
+        let asks = ["--provider", "anthropic", "--base-url", &url];
+        let more = ["--model", &self.model, "--allow", "bash"];
+        let before = ["serve", "--listen", "127.0.0.1:0"];
+        let mut command = self.outlast.command(&[&before[..], &asks, &more].concat());
+        command.env("PATH", "/usr/bin:/bin");
+        Serve::spawn(command.env("ANTHROPIC_API_KEY", PLANTED))
+    }
+
+    /// How often the provider was asked.
+    fn asked(&self) -> usize {
+        self.mock.requests().matches(r#""number":"#).count()
+    }
+
+    /// The entries of a session of that kind.
+    fn entries(&self, id: &str, kind: &str) -> Vec<Value> {
+        let ran = self
+            .outlast
+            .run(&["sessions", "export", id, "--format", "jsonl"]);
+        let lines = ran.stdout.lines().skip(1);
+        let entries = lines.map(|line| serde_json::from_str::<Value>(line).unwrap());
+        entries.filter(|entry| entry["kind"] == kind).collect()
+    }
+}
+
+/// A client that has shown what it heard, and comes back to another server.
+struct Watcher {
+    shown: Vec<Message>,
+}
+
+impl Watcher {
+    fn until(stream: &mut Messages, kind: &str) -> Self {
+        Self {
+            shown: stream.until(kind),
+        }
+    }
+
+    /// What it shows when the turn has ended. The other server does not know its place, and says all anew.
+    fn comes_back(&self, server: &Serve, id: &str) -> Transcript {
+        let mut stream = server.sse(id, Some(&self.shown.last().unwrap().id));
+        let first = stream.next().unwrap();
+        assert_eq!(first.event, "snapshot");
+        let mut shown = Transcript::of(first.data["events"].as_array().unwrap());
+        while shown.seals().last() == Some(&"") {
+            shown.hear(&stream.next().unwrap().data);
+        }
+        shown
+    }
+}
+
+fn time(value: &Value) -> jiff::Timestamp {
+    value.as_str().unwrap().parse().unwrap()
+}
+
+#[test]
+fn a_wait_is_gone_on_with_until_its_original_time() {
+    let scene = Scene::new("1", "overloaded:1");
+    scene.outlast.write("home/outlast.toml", AN_HOUR);
+    let server = scene.start();
+    let id = server.session();
+    let mut stream = server.sse(&id, None);
+    server.leave(&id, "hi");
+    let watcher = Watcher::until(&mut stream, "provider-retry");
+    let before = server.when_waiting(&id);
+    server.kill();
+    let server = scene.start();
+    let after = server.when_waiting(&id);
+    assert_eq!(after["retry"], before["retry"]);
+    assert_eq!(after["turn_id"], before["turn_id"]);
+    assert_eq!(scene.asked(), 1);
+    // The wait is told to whoever comes, with what is left of it.
+    let told = server.told(&id);
+    assert_eq!(kinds(&told), ["start", "input", "provider-retry"]);
+    let (retry, earlier) = (&told[2], &watcher.shown.last().unwrap().data);
+    assert_eq!(
+        (&retry["attempt"], &retry["code"]),
+        (&json!(0), &json!("529"))
+    );
+    assert_eq!(
+        (&retry["message"], &retry["turnId"]),
+        (&earlier["message"], &earlier["turnId"])
+    );
+    server.order(&id, "retry_now");
+    let shown = watcher.comes_back(&server, &id);
+    assert_eq!(shown.texts(), [HELLO]);
+    server.when_idle(&id);
+    assert_eq!(shown, Transcript::of(&server.told(&id)));
+    assert_eq!(scene.asked(), 2);
+    assert_eq!(scene.entries(&id, "settled").len(), 1);
+}
+
+#[test]
+fn a_wait_fires_by_itself_and_not_before_its_time() {
+    // The first is due when the next server has been there for a while, the second before.
+    for minutes in [10, 1] {
+        let scene = Scene::new("600", "overloaded:1");
+        let delay = minutes * 60_000;
+        let settings = format!(
+            "[retry]\nbase_delay_ms = {delay}\nmax_delay = \"1h\"\n[serve]\npolicy = \"session\"\n"
+        );
+        scene.outlast.write("home/outlast.toml", settings);
+        let server = scene.start();
+        let id = server.session();
+        server.say(&id, "hi").until("provider-retry");
+        server.kill();
+        let [wait] = &scene.entries(&id, "wait_scheduled")[..] else {
+            panic!("no wait")
+        };
+        let until = time(&wait["until"]);
+        let server = scene.start();
+        server.when_idle(&id);
+        let started = scene.entries(&id, "attempt_started");
+        assert_eq!(started.len(), 2);
+        let began = time(&started[1]["time"]);
+        assert!(began >= until, "{began} {until}");
+        assert_eq!(Transcript::of(&server.told(&id)).texts(), [HELLO]);
+    }
+}
+
+#[test]
+fn an_answer_that_was_under_way_is_asked_for_anew_and_shown_once() {
+    let scene = Scene::new("1", "stall:3,of=text");
+    let server = scene.start();
+    let id = server.session();
+    let mut stream = server.sse(&id, None);
+    server.leave(&id, "hi");
+    let mut watcher = Watcher::until(&mut stream, "text-delta");
+    watcher.shown.extend(stream.until("text-delta"));
+    watcher.shown.extend(stream.until("text-delta"));
+    server.kill();
+    let server = scene.start();
+    let shown = watcher.comes_back(&server, &id);
+    server.when_idle(&id);
+    assert_eq!(shown, Transcript::of(&server.told(&id)));
+    assert_eq!(
+        (shown.inputs(), shown.texts()),
+        (vec!["hi".to_owned()], vec![HELLO.to_owned()])
+    );
+    assert_eq!(shown.seals(), ["completed"]);
+    assert_eq!(scene.asked(), 2);
+}
+
+#[test]
+fn a_tool_that_ran_when_the_server_was_killed_is_not_run_again() {
+    let scene = Scene::new("1", "ok:agent,times=always");
+    let server = scene.start();
+    let id = server.session();
+    let mut stream = server.sse(&id, None);
+    let prompt = "call bash {\"command\":\"echo ran >> runs; until [ -e go ]; do sleep 0.02; done\"}\nsay done";
+    server.leave(&id, prompt);
+    let watcher = Watcher::until(&mut stream, "step-complete");
+    let runs = scene.outlast.folder.path().join("runs");
+    wait_for("tool", || runs.exists());
+    server.kill();
+    let server = scene.start();
+    let shown = watcher.comes_back(&server, &id);
+    server.when_idle(&id);
+    scene.outlast.write("go", "");
+    let told = server.told(&id);
+    assert_eq!(shown, Transcript::of(&told));
+    assert_eq!(
+        (shown.texts(), shown.seals()),
+        (vec!["Step 1.|done".to_owned()], vec!["completed"])
+    );
+    let [result] = of_kind(&told, "tool-result")[..] else {
+        panic!("{told:?}")
+    };
+    assert_eq!(result["isError"], true);
+    assert_eq!(std::fs::read_to_string(runs).unwrap(), "ran\n");
+    let calls = of_kind(&told, "tool-call");
+    assert_eq!(calls.len(), 1);
+}
+
+#[test]
+fn what_was_accepted_is_not_lost() {
+    let scene = Scene::new("1", "ok:agent,times=always");
+    let server = scene.start();
+    let (started, queued) = (server.session(), server.session());
+    let waits = "call bash {\"command\":\"until [ -e go ]; do sleep 0.02; done\"}\nsay first";
+    assert_eq!(server.leave(&queued, waits), "started");
+    assert_eq!(server.leave(&queued, "say second"), "queued");
+    assert_eq!(server.leave(&started, "hi"), "started");
+    server.kill();
+    scene.outlast.write("go", "");
+    let server = scene.start();
+    let is_over = |turns: u64| move |it: &Value| it["state"] == "idle" && it["turns"] == turns;
+    server.when(&started, is_over(1));
+    server.when(&queued, is_over(2));
+    let texts = |id: &str| Transcript::of(&server.told(id)).texts();
+    assert_eq!(texts(&started), [HELLO]);
+    assert_eq!(texts(&queued), ["Step 1.|first", "second"]);
+}
+
+#[test]
+fn a_server_that_is_told_to_end_leaves_turns_to_be_carried_on() {
+    let table = [
+        ("-TERM", "overloaded:1", "provider-retry"),
+        ("-INT", "stall:3,of=text", "text-delta"),
+    ];
+    for (signal, model, under_way) in table {
+        let scene = Scene::new("1", model);
+        scene.outlast.write("home/outlast.toml", AN_HOUR);
+        let server = scene.start();
+        let id = server.session();
+        let mut turn = server.say(&id, "hi");
+        turn.until(under_way);
+        let mut watcher = server.sse(&id, None);
+        assert_eq!(watcher.next().unwrap().event, "snapshot");
+        server.signal(signal);
+        // Streams end; nothing is said of an end of the turn.
+        assert!(of_kind(&turn.rest(), "sealed").is_empty());
+        while let Some(message) = watcher.next() {
+            assert_ne!(message.data["type"], "sealed");
+        }
+        let (code, said) = server.ended();
+        assert_eq!((code, said.as_str()), (Some(0), ""), "{signal}");
+        let listed = scene.outlast.run(&["sessions", "list", "--json"]).stdout;
+        let rows: Value = serde_json::from_str(&listed).unwrap();
+        assert_eq!(rows[0]["state"], "unfinished", "{listed}");
+        let server = scene.start();
+        server.when(&id, |it| it["state"] == "waiting" || it["state"] == "idle");
+        server.order(&id, "retry_now");
+        server.when_idle(&id);
+        let shown = Transcript::of(&server.told(&id));
+        assert_eq!(shown.seals(), ["completed"]);
+    }
+}
+
+#[test]
+fn what_other_processes_left_is_carried_on_and_what_cannot_be_is_named() {
+    let begun = |text: &str| [vec![prompt(text, typed("ok"))]];
+    let (outlast, folder) = after_its_folder_is_gone(&begun("gone"), Left::Free);
+    written::session(&outlast, SECOND, (&begun("abandoned"), Left::Abandoned));
+    let server = Serve::start(&outlast, "ok:text,times=always");
+    server.when_idle(SECOND);
+    let shown = Transcript::of(&server.told(SECOND));
+    assert_eq!(shown.texts(), [HELLO.replace("hi", "abandoned")]);
+    let warning =
+        format!("warning: session {FIRST} is not carried on: there is no folder {folder}\n");
+    wait_for("the warning", || !server.complaints().is_empty());
+    assert_eq!(server.complaints(), warning);
+    // It can be read all the same.
+    let session = server.show(FIRST);
+    assert_eq!(
+        (&session["state"], &session["title"]),
+        (&json!("unfinished"), &json!("gone"))
+    );
+    assert_eq!(kinds(&server.told(FIRST)), ["start", "input"]);
+    let path = format!("/api/sessions/{FIRST}/prompt");
+    let refused = server.ask("POST", &path).json(&json!({ "text": "hi" }));
+    let (status, code, detail) = refused.send().problem();
+    assert_eq!((status, &*code), (422, "invalid_value"));
+    assert!(detail.contains(&folder), "{detail}");
+}
