@@ -126,6 +126,26 @@ impl Options {
         }
     }
 
+    /// The same, and what is usual where nothing was said. Where the usual provider is, is the machine's business and not
+    /// the session's.
+    pub(crate) fn or(mut self, usual: &Self) -> Self {
+        let own = self.settings.get("provider").cloned();
+        let is_usual = own.is_none_or(|own| usual.get("provider").is_none_or(|it| it == own));
+        for (path, value) in &usual.settings {
+            let is_of_provider = ["model", "fallback.models"].contains(&path.as_str());
+            if is_usual || !is_of_provider {
+                let kept = self.settings.entry(path.clone());
+                kept.or_insert_with(|| value.clone());
+            }
+        }
+        let address = usual.base_url.clone().filter(|_| is_usual);
+        Self {
+            base_url: address.or(self.base_url),
+            whole: self.whole || usual.whole,
+            ..self
+        }
+    }
+
     /// What was said of a setting.
     pub(crate) fn get(&self, path: &str) -> Option<&str> {
         self.settings.get(path).map(String::as_str)
@@ -165,6 +185,33 @@ mod tests {
             next.overrides(),
             [("model", "m"), ("retry.policy", "overnight")]
         );
+    }
+
+    #[test]
+    fn what_is_usual_counts_where_nothing_was_said_and_only_for_its_provider() {
+        let mut usual = options(&[
+            ("provider", "openai"),
+            ("model", "usual"),
+            ("tools.allow", "bash"),
+        ]);
+        usual.base_url = Some("http://here".to_owned());
+        let mut own = options(&[("provider", "openai"), ("model", "own")]);
+        own.base_url = Some("http://there".to_owned());
+        let same = own.clone().or(&usual);
+        let expected = [
+            ("model", "own"),
+            ("provider", "openai"),
+            ("tools.allow", "bash"),
+        ];
+        assert_eq!(same.overrides(), expected);
+        assert_eq!(same.base_url.as_deref(), Some("http://here"));
+        own.settings.insert("provider".into(), "anthropic".into());
+        own.settings.remove("model");
+        let other = own.or(&usual);
+        let expected = [("provider", "anthropic"), ("tools.allow", "bash")];
+        assert_eq!(other.overrides(), expected);
+        assert_eq!(other.base_url.as_deref(), Some("http://there"));
+        assert_eq!(Options::default().or(&usual), usual);
     }
 
     #[test]

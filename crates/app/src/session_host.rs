@@ -43,8 +43,11 @@ pub(crate) struct SessionHost {
     attendance: Attendance,
     knowledge: Knowledge,
     journal: Option<Journal>,
-    /// What was typed, and the model that was chosen since.
+    /// What was typed, with what was said for this session in its place.
     typed: Options,
+    /// What counts before what a session was led by: what was typed for it, and not for all sessions of a server.
+    said: Options,
+    /// The model that was chosen since.
     chosen: Mutex<Option<(String, String)>>,
     /// The policy that was chosen since.
     chosen_policy: Mutex<Option<String>>,
@@ -98,6 +101,7 @@ impl SessionHost {
             attendance,
             journal,
             typed: Options::of(choice),
+            said: Options::of(choice),
             chosen: Mutex::default(),
             chosen_policy: Mutex::default(),
             in_use: Mutex::default(),
@@ -115,6 +119,7 @@ impl SessionHost {
             knowledge: self.knowledge.clone(),
             journal: self.journal.clone(),
             typed: self.typed.clone().with(said),
+            said: said.clone(),
             chosen: Mutex::default(),
             chosen_policy: Mutex::default(),
             in_use: Mutex::default(),
@@ -126,7 +131,7 @@ impl SessionHost {
     /// What a session in that folder would be made of: the one that this was typed for before, or a new one.
     pub(crate) fn look(&self, folder: &Path, earlier: Option<Options>) -> anyhow::Result<Card> {
         let options = match earlier {
-            Some(earlier) => self.typed.clone().after(earlier),
+            Some(earlier) => self.after(earlier),
             None => self.typed.clone(),
         };
         let mut in_use = InUse::default();
@@ -136,6 +141,11 @@ impl SessionHost {
             models: in_use.models,
             policy: parts.settings.retry.policy.name.to_string(),
         })
+    }
+
+    /// What counts for a session that was led by that before.
+    fn after(&self, earlier: Options) -> Options {
+        self.said.clone().after(earlier).or(&self.typed)
     }
 
     /// A new session of that name and title.
@@ -211,7 +221,7 @@ impl SessionHost {
     /// Makes a session, and takes note of what it is made of.
     async fn make(&self, folder: &Path, from: From<'_>) -> anyhow::Result<Opened> {
         let (typed, chosen) = match &from {
-            From::Session(_, earlier) => (self.typed.clone().after(earlier.clone()), None),
+            From::Session(_, earlier) => (self.after(earlier.clone()), None),
             From::Nothing | From::Name(_) | From::Copy(..) => {
                 let policy = lock(&self.chosen_policy).clone();
                 let policy = Options::said([("retry.policy", policy)]);
