@@ -97,7 +97,13 @@ mod serve_crowd;
 #[cfg(unix)]
 mod serve_driver;
 #[cfg(unix)]
+mod serve_queue;
+#[cfg(unix)]
+mod serve_requests;
+#[cfg(unix)]
 mod serve_restarts;
+#[cfg(unix)]
+mod serve_sessions;
 #[cfg(unix)]
 mod serve_streams;
 #[cfg(unix)]

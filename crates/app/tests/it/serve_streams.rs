@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 /// Tells of retries, two calls of a tool, and words.
 const BUSY: &str = "overloaded:2+ok:agent,times=always";
-const PROMPT: &str = "call glob {\"pattern\":\"*\"}\ncall glob {\"pattern\":\"a\"}\nsay done";
+const PROMPT: &str = "call grep {\"pattern\":\"x\"}\ncall read {\"path\":\"a\"}\nsay done";
 
 /// The number of a place, and the log that it is of.
 fn number(place: &str) -> (&str, u64) {

@@ -7,7 +7,7 @@ use crate::serve_driver::{AN_HOUR, Serve, kinds, of_kind};
 use crate::support::Outlast;
 use serde_json::{Value, json};
 
-const TOOLS: &str = "call glob {\"pattern\":\"*\"}\nand read {\"path\":\"missing\"}\ncall write {\"path\":\"a\",\"content\":\"b\"}\nsay done";
+const TOOLS: &str = "call grep {\"pattern\":\"x\"}\nand read {\"path\":\"missing\"}\ncall write {\"path\":\"a\",\"content\":\"b\"}\nsay done";
 /// Keeps a turn busy until there is a file `go`.
 const WAITS: &str = "call bash {\"command\": \"echo ran >> runs; until [ -e go ]; do sleep 0.02; done; echo gone\"}\nsay done";
 

@@ -12,6 +12,7 @@ pub(crate) struct Ask {
     path: String,
     headers: Vec<(String, String)>,
     body: Vec<u8>,
+    says_length: bool,
 }
 
 impl Ask {
@@ -22,7 +23,14 @@ impl Ask {
             path: path.to_owned(),
             headers: Vec::new(),
             body: Vec::new(),
+            says_length: true,
         }
+    }
+
+    /// The same, where the length of the body is said in another way.
+    pub(crate) fn without_length(mut self) -> Self {
+        self.says_length = false;
+        self
     }
 
     /// Adds a header, or says another `Host`.
@@ -43,7 +51,7 @@ impl Ask {
     }
 
     /// The head, as it is sent.
-    pub(crate) fn head(&self) -> String {
+    fn head(&self) -> String {
         let mut head = format!("{} {} HTTP/1.1\r\n", self.method, self.path);
         let names_host = self.headers.iter().any(|(name, _)| name == "host");
         if !names_host {
@@ -52,8 +60,10 @@ impl Ask {
         for (name, value) in &self.headers {
             head += &format!("{name}: {value}\r\n");
         }
-        let length = self.body.len();
-        head + &format!("content-length: {length}\r\nconnection: close\r\n\r\n")
+        if self.says_length {
+            head += &format!("content-length: {}\r\n", self.body.len());
+        }
+        head + "connection: close\r\n\r\n"
     }
 
     /// Sends it and reads the head of the answer.

@@ -1,0 +1,125 @@
+//! What is said to a session over HTTP while a turn of it runs.
+
+use crate::rpc_driver::in_real_time;
+use crate::serve_driver::transcript::Transcript;
+use crate::serve_driver::{Serve, kinds, of_kind};
+use crate::support::Outlast;
+use serde_json::{Value, json};
+
+/// Keeps a turn busy until there is a file `go`.
+const WAITS: &str = "call bash {\"command\": \"until [ -e go ]; do sleep 0.02; done\"}\nsay first";
+
+/// A server, and a session of it with a turn that is in the middle of a tool.
+fn busy(outlast: &Outlast) -> (Serve, String) {
+    let arguments = ["--model", "ok:agent,times=always", "--allow", "bash"];
+    let server = Serve::with(outlast, &arguments);
+    let id = server.session();
+    server.say(&id, WAITS).until("step-complete");
+    (server, id)
+}
+
+fn say(server: &Serve, id: &str, body: &Value) -> Value {
+    server.post(&format!("/api/sessions/{id}/prompt"), body)["disposition"].clone()
+}
+
+fn queue(server: &Serve, id: &str) -> Value {
+    server.show(id)["queue"].clone()
+}
+
+#[test]
+fn a_prompt_while_a_turn_runs_waits_and_is_said_after_it() {
+    let outlast = in_real_time();
+    let (server, id) = busy(&outlast);
+    assert_eq!(
+        say(&server, &id, &json!({ "text": "say second" })),
+        "queued"
+    );
+    let late = json!({ "text": "say third", "deliver": "follow_up" });
+    assert_eq!(say(&server, &id, &late), "queued");
+    let expected = json!({ "steering": [], "follow_up": ["say second", "say third"] });
+    assert_eq!(queue(&server, &id), expected);
+    assert_eq!(server.show(&id)["state"], "running");
+    outlast.write("go", "");
+    let session = server.when(&id, |it| it["state"] == "idle" && it["turns"] == 3);
+    assert_eq!(session["queue"], json!({ "steering": [], "follow_up": [] }));
+    let told = Transcript::of(&server.told(&id));
+    assert_eq!(told.inputs(), [WAITS, "say second", "say third"]);
+    assert_eq!(told.texts(), ["Step 1.|first", "second", "third"]);
+}
+
+#[test]
+fn what_steers_is_said_with_the_next_call_of_the_turn() {
+    let outlast = in_real_time();
+    let (server, id) = busy(&outlast);
+    let steer = format!("/api/sessions/{id}/steer");
+    assert_eq!(
+        server.post(&steer, &json!({ "text": "say one" }))["disposition"],
+        "queued"
+    );
+    let other = json!({ "text": "say two", "deliver": "steer" });
+    assert_eq!(say(&server, &id, &other), "queued");
+    let path = format!("/api/sessions/{id}/settings");
+    server
+        .ask("PATCH", &path)
+        .json(&json!({ "steering_mode": "all" }))
+        .send()
+        .well();
+    let expected = json!({ "steering": ["say one", "say two"], "follow_up": [] });
+    assert_eq!(queue(&server, &id), expected);
+    outlast.write("go", "");
+    server.when_idle(&id);
+    let told = Transcript::of(&server.told(&id));
+    assert_eq!(told.inputs(), [format!("{WAITS}|say one|say two")]);
+    assert_eq!(told.seals(), ["completed"]);
+}
+
+#[test]
+fn whoever_follows_a_prompt_that_waits_is_told_all_until_nothing_waits_any_more() {
+    let outlast = in_real_time();
+    let (server, id) = busy(&outlast);
+    let mut queued = server.say(&id, "say second");
+    outlast.write("go", "");
+    let first = queued.until("sealed");
+    let second = queued.all();
+    assert_eq!(second[0]["type"], "start");
+    assert_eq!(of_kind(&second, "input")[0]["text"], "say second");
+    assert_eq!(kinds(&second).last().unwrap(), "sealed");
+    assert_ne!(first[0]["turnId"], second[0]["turnId"]);
+}
+
+#[test]
+fn an_abort_ends_the_turn_and_leaves_what_waits() {
+    let outlast = in_real_time();
+    let (server, id) = busy(&outlast);
+    assert_eq!(
+        say(&server, &id, &json!({ "text": "say second" })),
+        "queued"
+    );
+    server.order(&id, "abort");
+    let session = server.when(&id, |it| it["state"] == "idle");
+    assert_eq!(session["last_seal"], "aborted", "{session}");
+    assert_eq!(session["queue"]["follow_up"], json!(["say second"]));
+}
+
+#[test]
+fn of_two_who_say_something_at_once_each_is_told_of_its_own_turn() {
+    let outlast = Outlast::new();
+    let server = Serve::start(&outlast, "ok:agent,times=always");
+    let id = server.session();
+    std::thread::scope(|scope| {
+        for name in ["one", "two", "three", "four"] {
+            let (server, id) = (&server, &id);
+            scope.spawn(move || {
+                for _ in 0..5 {
+                    let turn = server.say(id, &format!("say {name}")).all();
+                    let said = format!("say {name}");
+                    let inputs = of_kind(&turn, "input");
+                    let is_told = inputs.iter().any(|it| it["text"] == said);
+                    assert!(is_told, "{name}: {:?}", kinds(&turn));
+                }
+            });
+        }
+    });
+    let session = server.when_idle(&id);
+    assert_eq!(session["turns"], 20);
+}
