@@ -145,8 +145,13 @@ impl ServeHouse {
     }
 }
 
+/// What is wrong with the settings, in the words of whoever wished for them: nobody has typed a flag.
 fn wrong(error: &anyhow::Error) -> HouseError {
-    HouseError::Wrong(crate::exit::reason(error))
+    let reason = crate::exit::reason(error);
+    let flag = reason.strip_prefix("flag --");
+    let named = flag.and_then(|flag| flag.split_once(": "));
+    let said = named.map(|(_, said)| said.to_owned());
+    HouseError::Wrong(said.unwrap_or(reason))
 }
 
 /// Why a session could not be opened.
