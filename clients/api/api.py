@@ -96,8 +96,7 @@ def configure(server, known):
     """Half of the things that are asked for are there."""
     lines = []
     for name, (parameter, values) in known.items():
-        # A description that calls a number a text is given a text.
-        lines += [f"[dictionaries.{name}]", f"values = {json.dumps(values + [str(value) for value in values])}"]
+        lines += [f"[dictionaries.{name}]", f"values = {json.dumps(values)}"]
         lines += ["[[operations]]", f'include-path-regex = "^/api/{name}/"']
         lines += [f'parameters = {{ "path.{parameter}" = {{ dictionary = "{name}", probability = 0.5 }} }}']
     file = server.folder / "schemathesis.toml"
