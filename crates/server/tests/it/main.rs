@@ -10,4 +10,5 @@
 mod gateway;
 mod kinds;
 mod native;
+mod rooms;
 mod schema;
