@@ -110,9 +110,13 @@ struct About {
 impl Session {
     /// A session that lives as long as this value does.
     pub fn in_memory(setup: Setup) -> Self {
+        Self::in_memory_as(uuid::Uuid::now_v7().to_string(), setup)
+    }
+
+    /// The same, with an id that the caller has told others.
+    pub fn in_memory_as(id: String, setup: Setup) -> Self {
         let home = Home::Memory(Vec::new());
         let record = Record::new(home, Standing::default(), setup.clock.clone());
-        let id = uuid::Uuid::now_v7().to_string();
         Self::with((id, About::default()), setup, record)
     }
 

@@ -79,10 +79,15 @@ async fn serve(
     print(&greeting(address, &settings))?;
     let carrying_on = Arc::clone(&sessions);
     tokio::spawn(async move {
-        for (session, error) in carrying_on.carry_on().await {
-            complain(&format!(
-                "warning: session {session} is not carried on: {error}"
-            ));
+        match carrying_on.carry_on().await {
+            Ok(failed) => failed.iter().for_each(|(session, error)| {
+                complain(&format!(
+                    "warning: session {session} is not carried on: {error}"
+                ));
+            }),
+            Err(error) => complain(&format!(
+                "warning: what was left unfinished is not carried on: {error}"
+            )),
         }
     });
     let signal = signals.next().await;
@@ -96,7 +101,7 @@ async fn serve(
 
 /// The key to everything, where others than this user may come.
 fn token(settings: &ServeSettings) -> anyhow::Result<Option<Token>> {
-    if settings.is_local() && !settings.require_token {
+    if !settings.asks_for_token() {
         return Ok(None);
     }
     let home = home::prepare().context("the token cannot be kept")?;
@@ -128,7 +133,6 @@ fn greeting(address: std::net::SocketAddr, settings: &ServeSettings) -> String {
 }
 
 fn token_place(settings: &ServeSettings) -> Option<String> {
-    let is_asked = !settings.is_local() || settings.require_token;
-    let home = home::path().ok().filter(|_| is_asked)?;
+    let home = home::path().ok().filter(|_| settings.asks_for_token())?;
     Some(home.join(TOKEN_FILE).display().to_string())
 }

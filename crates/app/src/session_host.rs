@@ -1,6 +1,8 @@
 //! Where the sessions of `outlast rpc`, of the chat and of `outlast serve` come from: the settings, the folder, and what
 //! was chosen since.
 
+mod as_host;
+
 use crate::assemble::{Attendance, Parts};
 use crate::cli::SessionChoice;
 use crate::config::{LimitSettings, Provider};
@@ -11,22 +13,21 @@ use crate::{accounts_command, complain, config, home, hooks, journal, knowledge,
 use anyhow::Context;
 use futures_util::future::join_all;
 use outlast_agent::Session;
-use outlast_agent::hooks::{Hooks, Reason};
+use outlast_agent::hooks::Hooks;
 use outlast_agent::session::{Setup, Subscription};
-use outlast_agent::tools::shell::Shell;
+use outlast_engine::Clock;
 use outlast_engine::knowledge::Knowledge;
-use outlast_engine::{BoxFuture, Clock};
-use outlast_kernel::budget::Limits;
 use outlast_kernel::policy::Policy;
-use outlast_server::host::{Card, Host, Model, Opened};
+use outlast_server::host::{Card, Model, Opened};
 use outlast_store::Journal;
-use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// How long hooks are waited for after a signal: clients give us a second for everything.
 const AFTER_SIGNAL: Duration = Duration::from_millis(400);
+/// How long they are waited for after their session was given back.
+const LONGEST_HOOKS: Duration = Duration::from_secs(600);
 
 /// By which door somebody comes: it says what counts where nothing is set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -183,6 +184,13 @@ impl SessionHost {
         join_all(finish).await;
     }
 
+    /// The same for a session that was given back, while the process goes on.
+    pub(crate) async fn finish_hooks(&self) {
+        let all = std::mem::take(&mut *lock(&self.hooks));
+        let finish = all.iter().map(|hooked| hooked.hooks.finish(LONGEST_HOOKS));
+        join_all(finish).await;
+    }
+
     fn listen(&self, session: &Session, hooks: Hooks) {
         let hooked = Hooked {
             session: session.id().to_owned(),
@@ -291,19 +299,22 @@ impl SessionHost {
             (From::Session(id, _), Some(journal)) => Session::open(journal, id, setup).await?,
             (from @ (From::Nothing | From::Name(_)), Some(journal)) => {
                 let folder = folder.to_string_lossy();
+                let from = &from;
                 let begun = match from {
                     From::Name((id, title)) => {
-                        let about = (&*folder, title);
-                        Session::begin_as(journal, id.to_owned(), about, setup.clone()).await
+                        let (id, about) = ((*id).to_owned(), (&*folder, *title));
+                        Session::begin_as(journal, id, about, setup.clone()).await
                     }
                     _ => Session::begin(journal, (&folder, ""), setup.clone()).await,
                 };
                 begun.unwrap_or_else(|error| {
                     unwritten(&error.to_string());
-                    Session::in_memory(setup)
+                    in_memory(from, setup)
                 })
             }
-            (From::Nothing | From::Name(_) | From::Session(..), None) => Session::in_memory(setup),
+            (from @ (From::Nothing | From::Name(_) | From::Session(..)), None) => {
+                in_memory(&from, setup)
+            }
         })
     }
 
@@ -397,6 +408,14 @@ enum From<'a> {
     Copy(&'a Session, Option<u64>),
 }
 
+/// A session that is written down nowhere, by its name if it has one.
+fn in_memory(from: &From<'_>, setup: Setup) -> Session {
+    match from {
+        From::Name((id, _)) => Session::in_memory_as((*id).to_owned(), setup),
+        _ => Session::in_memory(setup),
+    }
+}
+
 fn kept(home: &Path) -> Option<Journal> {
     match journal::open(home) {
         Ok((journal, _)) => Some(journal),
@@ -415,92 +434,4 @@ fn unwritten(why: &str) {
 
 fn said(error: anyhow::Error) -> String {
     format!("{error:#}")
-}
-
-impl Host for SessionHost {
-    fn begin(&self) -> BoxFuture<'_, Result<Opened, String>> {
-        Box::pin(async {
-            let folder = lock(&self.in_use).folder.clone();
-            self.make(&folder, From::Nothing).await.map_err(said)
-        })
-    }
-
-    fn open<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Opened, String>> {
-        Box::pin(async { self.reopen(name).await.map_err(said) })
-    }
-
-    fn fork<'a>(
-        &'a self,
-        session: &'a Session,
-        before: Option<u64>,
-    ) -> BoxFuture<'a, Result<Opened, String>> {
-        Box::pin(async move {
-            let folder = lock(&self.in_use).folder.clone();
-            let made = self.make(&folder, From::Copy(session, before)).await;
-            made.map_err(said)
-        })
-    }
-
-    fn models(&self) -> Vec<Model> {
-        lock(&self.in_use).models.clone()
-    }
-
-    fn choose<'a>(
-        &'a self,
-        now: Arc<Setup>,
-        wanted: (&'a str, &'a str),
-    ) -> BoxFuture<'a, Result<Option<(Setup, Model)>, String>> {
-        Box::pin(async move { self.choose_model(&now, wanted).map_err(said) })
-    }
-
-    fn choose_policy(&self, now: &Setup, name: &str) -> Result<Setup, String> {
-        Self::choose_policy(self, now, name).map_err(said)
-    }
-
-    fn policy(&self) -> Option<Policy> {
-        Self::policy(self)
-    }
-
-    fn limits(&self) -> Limits {
-        lock(&self.in_use).limits.from(self.clock.now())
-    }
-
-    fn options(&self) -> Value {
-        serde_json::to_value(&lock(&self.in_use).options).unwrap_or_default()
-    }
-
-    fn file(&self) -> Option<String> {
-        let home = self.journal.as_ref().and_then(|_| home::path().ok())?;
-        Some(home.join(journal::FILE).to_string_lossy().into_owned())
-    }
-
-    fn folder(&self) -> PathBuf {
-        lock(&self.in_use).folder.clone()
-    }
-
-    fn shell(&self, command: &str) -> Shell {
-        let in_use = lock(&self.in_use);
-        Shell {
-            command: command.to_owned(),
-            directory: in_use.folder.clone(),
-            hidden_variables: in_use.hidden_variables.clone(),
-        }
-    }
-
-    fn leave(&self, session: &Session) {
-        let reason = match *lock(&self.signalled) {
-            None if session.is_running() => Reason::HungUp,
-            signalled => hooks::reason(signalled),
-        };
-        for hooked in &mut *lock(&self.hooks) {
-            // Those of sessions before have been told.
-            if hooked.session == session.id() && hooked.listening.take().is_some() {
-                hooked.hooks.stopped(session, reason);
-            }
-        }
-    }
-
-    fn warn(&self, warning: &str) {
-        complain(&format!("warning: {warning}"));
-    }
 }

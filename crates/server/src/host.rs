@@ -119,6 +119,20 @@ pub struct Wishes {
     pub after_content: Option<String>,
 }
 
+impl Wishes {
+    /// Whether something is wished that a prompt keeps.
+    pub const fn are_settings(&self) -> bool {
+        let is_asked = self.provider.is_some() || self.model.is_some();
+        is_asked || self.policy.is_some() || self.after_content.is_some()
+    }
+
+    /// A prompt has kept it.
+    pub fn forget_settings(&mut self) {
+        (self.provider, self.model) = (None, None);
+        (self.policy, self.after_content) = (None, None);
+    }
+}
+
 /// What a session is made of, as clients are told.
 #[derive(Clone, Debug)]
 pub struct Card {

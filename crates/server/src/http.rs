@@ -115,6 +115,7 @@ impl HttpServer {
             limits: setup.limits,
             rates: Rates::new(setup.limits.requests),
             document: api.document().to_string(),
+            sockets: TaskTracker::new(),
         });
         let check = axum::middleware::from_fn_with_state(Arc::clone(&shared), gatekeeper::check);
         let router = api
@@ -156,16 +157,18 @@ impl HttpServer {
             let Ok(place) = Arc::clone(&places).try_acquire_owned() else {
                 continue;
             };
-            let serving = connection(stream, (peer, self.router.clone()), self.shared.limits);
-            connections.spawn(stop.clone().run_until_cancelled_owned(async move {
-                serving.await;
+            let (router, limits) = (self.router.clone(), self.shared.limits);
+            let stop = stop.clone();
+            connections.spawn(async move {
+                connection(stream, (peer, router), (limits, stop)).await;
                 drop(place);
-            }));
+            });
         }
+        let sockets = &self.shared.sockets;
         connections.close();
-        tokio::time::timeout(LAST_ANSWERS, connections.wait())
-            .await
-            .ok();
+        sockets.close();
+        let all = async { tokio::join!(connections.wait(), sockets.wait()) };
+        tokio::time::timeout(LAST_ANSWERS, all).await.ok();
     }
 }
 
@@ -184,7 +187,11 @@ pub fn document() -> Value {
 }
 
 /// Answers the requests of one connection.
-async fn connection(stream: TcpStream, (peer, router): (SocketAddr, Router), limits: Limits) {
+async fn connection(
+    stream: TcpStream,
+    (peer, router): (SocketAddr, Router),
+    (limits, stop): (Limits, CancellationToken),
+) {
     stream.set_nodelay(true).ok();
     let peer = Peer(peer.ip().to_canonical());
     let router = TowerToHyperService::new(router);
@@ -198,8 +205,15 @@ async fn connection(stream: TcpStream, (peer, router): (SocketAddr, Router), lim
         .max_buf_size(LONGEST_HEAD)
         .serve_connection(TokioIo::new(stream), service)
         .with_upgrades();
+    let mut serving = std::pin::pin!(serving);
     // How a connection ends is its client's business.
-    serving.await.ok();
+    tokio::select! {
+        _ = serving.as_mut() => {}
+        () = stop.cancelled() => {
+            serving.as_mut().graceful_shutdown();
+            serving.await.ok();
+        }
+    }
 }
 
 async fn openapi(State(shared): State<Arc<Shared>>) -> (HeaderMap, String) {

@@ -19,6 +19,8 @@ mod sessions;
 mod state;
 mod surrogates;
 
+pub(crate) use lane::BUSY;
+
 use crate::host::{Host, Opened};
 use crate::lines::{Line, LineReader};
 use crate::native::NativeVoice;

@@ -21,6 +21,7 @@ pub use view::{
 };
 
 use crate::host::{House, HouseError, Wishes};
+use futures_util::{StreamExt, stream};
 use outlast_agent::session::read;
 use outlast_engine::CancellationToken;
 use outlast_engine::journal::Entry;
@@ -30,12 +31,17 @@ use outlast_store::journal::{Page, State as Owned, Summary};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+use tokio::sync::Semaphore;
 use tokio_util::task::TaskTracker;
 
 /// How often it is looked for sessions that nobody needs.
 const EVERY: Duration = Duration::from_secs(10);
 /// How many sessions may be there in which nothing was said yet.
 const MOST_NEW: usize = 10_000;
+/// How many sessions are carried on at the same time, until they run.
+const AT_ONCE: usize = 8;
+/// How many snapshots are made at the same time.
+const READERS: usize = 4;
 /// The most of a first prompt that stands for a title, in bytes.
 const LONGEST_TITLE: usize = 120;
 /// What is left when the server ends has so long to be left well.
@@ -51,6 +57,9 @@ pub enum Error {
     /// As things are, this is not done.
     #[error("{0}")]
     Refused(String),
+    /// Too much happens just now.
+    #[error("too much happens in this session; ask again")]
+    Busy,
     /// There are too many.
     #[error(
         "there are {MOST_NEW} sessions in which nothing was said; say something in one of them"
@@ -67,6 +76,7 @@ pub struct Sessions {
     rooms: Mutex<HashMap<String, Arc<Room>>>,
     stop: CancellationToken,
     tasks: TaskTracker,
+    readers: Arc<Semaphore>,
 }
 
 impl Sessions {
@@ -77,6 +87,7 @@ impl Sessions {
             rooms: Mutex::default(),
             stop: CancellationToken::new(),
             tasks: TaskTracker::new(),
+            readers: Arc::new(Semaphore::new(READERS)),
         })
     }
 
@@ -90,7 +101,8 @@ impl Sessions {
     }
 
     /// Begins one.
-    pub async fn create(&self, wishes: Wishes) -> Result<Arc<Room>, Error> {
+    pub async fn create(&self, mut wishes: Wishes) -> Result<Arc<Room>, Error> {
+        wishes.title = wishes.title.map(|title| one_line(&title));
         let card = self.house.look(None, &wishes).await?;
         let id = uuid::Uuid::now_v7().to_string();
         let room = self.make(id, Some(wishes));
@@ -104,7 +116,8 @@ impl Sessions {
     }
 
     fn make(&self, id: String, new: Option<Wishes>) -> Arc<Room> {
-        let parts = (Arc::clone(&self.house), self.tasks.clone());
+        let house = Arc::clone(&self.house);
+        let parts = (house, self.tasks.clone(), Arc::clone(&self.readers));
         Arc::new(Room::new(id, new, parts, self.stop.child_token()))
     }
 
@@ -137,10 +150,11 @@ impl Sessions {
 
     /// A page of them, the newest first: those before that one.
     pub async fn list(&self, limit: usize, before: Option<&str>) -> Result<SessionList, Error> {
-        let mut rows = self.new_rows();
+        let mut rows = self.unwritten_rows();
         if let Some(journal) = self.house.journal() {
             let kept = journal.sessions().await;
             let kept = kept.map_err(|error| Error::Unreadable(error.to_string()))?;
+            rows.retain(|row| kept.iter().all(|summary| summary.id != row.id));
             rows.extend(kept.into_iter().map(|summary| self.row(summary)));
         }
         let start = match before {
@@ -165,10 +179,11 @@ impl Sessions {
         })
     }
 
-    fn new_rows(&self) -> Vec<SessionRow> {
+    /// Those that are in no journal: nothing was said in them, or they cannot be written down.
+    fn unwritten_rows(&self) -> Vec<SessionRow> {
         let rooms: Vec<Arc<Room>> = self.rooms().values().cloned().collect();
-        let new = rooms.iter().filter(|room| room.is_new());
-        let mut rows: Vec<SessionRow> = new.map(|room| room.new_row()).collect();
+        let unwritten = rooms.iter().filter(|room| room.is_unwritten());
+        let mut rows: Vec<SessionRow> = unwritten.map(|room| room.unwritten_row()).collect();
         rows.sort_by(|one, other| other.id.cmp(&one.id));
         rows
     }
@@ -193,25 +208,23 @@ impl Sessions {
     }
 
     /// Carries on the turns that earlier processes left, each in its folder. Says of which it could not be begun, and why.
-    pub async fn carry_on(&self) -> Vec<(String, Error)> {
+    pub async fn carry_on(&self) -> Result<Vec<(String, Error)>, Error> {
         let Some(journal) = self.house.journal() else {
-            return Vec::new();
+            return Ok(Vec::new());
         };
-        let Ok(unfinished) = journal.unfinished().await else {
-            return Vec::new();
-        };
-        let mut failed = Vec::new();
+        let unfinished = journal.unfinished().await;
+        let unfinished = unfinished.map_err(|error| Error::Unreadable(error.to_string()))?;
         let left = unfinished.into_iter();
-        for summary in left.filter(|summary| summary.state != Owned::InUse) {
+        let left = left.filter(|summary| summary.state != Owned::InUse);
+        let resumed = left.map(async |summary| {
             let resumed = match self.room(&summary.id).await {
                 Ok(room) => room.resume().await,
                 Err(error) => Err(error),
             };
-            if let Err(error) = resumed {
-                failed.push((summary.id, error));
-            }
-        }
-        failed
+            Some((summary.id, resumed.err()?))
+        });
+        let resumed = stream::iter(resumed).buffer_unordered(AT_ONCE);
+        Ok(resumed.filter_map(std::future::ready).collect().await)
     }
 
     /// Gives back what nobody needs, until the server ends.
@@ -224,6 +237,10 @@ impl Sessions {
             let rooms: Vec<Arc<Room>> = self.rooms().values().cloned().collect();
             for room in rooms {
                 room.close_if_idle().await;
+                // Besides the map and this one, somebody holds it.
+                if Arc::strong_count(&room) > 2 {
+                    room.look_elsewhere().await;
+                }
             }
             // Ours is the only hold on those that nobody watches.
             self.rooms()

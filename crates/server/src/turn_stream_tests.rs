@@ -1,4 +1,8 @@
-#![allow(clippy::unwrap_used, reason = "a test may stop at once")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::too_many_lines,
+    reason = "a test may stop at once, and its tables are long"
+)]
 
 use super::*;
 use outlast_kernel::Timestamp;

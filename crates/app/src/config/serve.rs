@@ -38,6 +38,12 @@ impl ServeSettings {
         }
     }
 
+    /// Whether others than this user's programs may come: from other machines, through a proxy, or by pages elsewhere.
+    pub(crate) fn asks_for_token(&self) -> bool {
+        let is_open = !self.names.is_empty() || !self.origins.is_empty();
+        self.require_token || is_open || !self.is_local()
+    }
+
     /// Whether only this machine can ask.
     pub(crate) fn is_local(&self) -> bool {
         self.listen.ip().is_loopback()

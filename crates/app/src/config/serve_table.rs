@@ -27,7 +27,7 @@ pub(super) const SERVE: &[Setting] = &[
     setting(
         "serve.require_token",
         Kind::Flag,
-        "Whether the token is asked for on this machine, too. Beyond it, it always is.",
+        "Whether the token is asked for on this machine, too. Beyond it, and where serve.names or serve.origins are set, it always is.",
     )
     .default("false")
     .restricted(),

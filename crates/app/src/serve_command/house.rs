@@ -7,6 +7,7 @@ use crate::interrupt::{Signal, Signals};
 use crate::options::Options;
 use crate::resume_command;
 use crate::session_host::SessionHost;
+use futures_util::future::join_all;
 use outlast_agent::session;
 use outlast_engine::{BoxFuture, Clock};
 use outlast_kernel::{Timestamp, text};
@@ -14,14 +15,15 @@ use outlast_server::host::{Card, Hosted, House, HouseError, Wishes};
 use outlast_store::Journal;
 use outlast_store::journal::Summary;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 pub(super) struct ServeHouse {
     /// What is the same for all; it has no session of its own.
     common: SessionHost,
     clock: Arc<dyn Clock>,
     folder: PathBuf,
-    hosts: Mutex<Vec<Weak<SessionHost>>>,
+    /// Those whose hooks may still run.
+    hosts: Mutex<Vec<Arc<SessionHost>>>,
 }
 
 impl ServeHouse {
@@ -39,24 +41,31 @@ impl ServeHouse {
         })
     }
 
-    fn hosts(&self) -> Vec<Arc<SessionHost>> {
-        let mut hosts = self.hosts.lock().unwrap_or_else(PoisonError::into_inner);
-        hosts.retain(|host| host.strong_count() > 0);
-        hosts.iter().filter_map(Weak::upgrade).collect()
+    fn hosts(&self) -> MutexGuard<'_, Vec<Arc<SessionHost>>> {
+        self.hosts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes note of a host. Those whose sessions were given back have their hooks done, and are let go of.
+    fn keep(&self, host: Arc<SessionHost>) {
+        let mut hosts = self.hosts();
+        let left = hosts.extract_if(.., |host| Arc::strong_count(host) == 1);
+        for host in left.collect::<Vec<_>>() {
+            tokio::spawn(async move { host.finish_hooks().await });
+        }
+        hosts.push(host);
     }
 
     /// Takes note of why the process ends.
     pub(super) fn signalled(&self, signal: Signal) {
-        for host in self.hosts() {
+        for host in &*self.hosts() {
             host.signalled(signal);
         }
     }
 
     /// Waits for hooks to be done, for a bounded time.
     pub(super) async fn finish(&self, signals: &Signals) {
-        for host in self.hosts() {
-            host.finish(signals).await;
-        }
+        let hosts = self.hosts().clone();
+        join_all(hosts.iter().map(|host| host.finish(signals))).await;
     }
 
     /// A host for a session with these wishes.
@@ -127,8 +136,7 @@ impl ServeHouse {
             }
         };
         let opened = opened.map_err(|error| because(name, &error))?;
-        let mut hosts = self.hosts.lock().unwrap_or_else(PoisonError::into_inner);
-        hosts.push(Arc::downgrade(&host));
+        self.keep(Arc::clone(&host));
         Ok(Hosted { opened, host })
     }
 

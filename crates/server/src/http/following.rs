@@ -17,9 +17,6 @@ use tokio::sync::watch;
 /// In silence a sign of life comes so often.
 const BEAT: Duration = Duration::from_secs(15);
 
-/// How often it is looked whether a turn is followed by another one.
-const A_MOMENT: Duration = Duration::from_millis(20);
-
 /// In which words events are said.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
@@ -51,17 +48,6 @@ pub(super) enum Next {
     Beat,
 }
 
-/// When there is no more to follow.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Until {
-    /// When whoever follows has gone.
-    Left,
-    /// With the end of the next turn that begins.
-    NextTurn(Option<String>),
-    /// When nothing runs any more.
-    Settled,
-}
-
 /// Somebody who follows a room.
 pub(super) struct Following {
     room: Arc<Room>,
@@ -70,12 +56,11 @@ pub(super) struct Following {
     place: Option<Place>,
     /// Whether they can be given one in the middle.
     takes_snapshots: bool,
-    until: Until,
+    /// The one turn that they follow, to its end; otherwise everything.
+    turn: Option<String>,
     news: watch::Receiver<u64>,
     stop: CancellationToken,
     ready: std::vec::IntoIter<Event>,
-    /// Whether a turn has ended, so that nothing may run any more.
-    has_sealed: bool,
     is_over: bool,
 }
 
@@ -92,10 +77,9 @@ impl Following {
             dialect,
             place,
             takes_snapshots: true,
-            until: Until::Left,
+            turn: None,
             stop,
             ready: Vec::new().into_iter(),
-            has_sealed: false,
             is_over: false,
         }
     }
@@ -106,30 +90,32 @@ impl Following {
         self
     }
 
-    pub(super) fn until(mut self, until: Until) -> Self {
-        self.until = until;
+    /// For those who follow one turn.
+    pub(super) fn of_turn(mut self, turn_id: String) -> Self {
+        self.turn = Some(turn_id);
         self
     }
 
     /// Waits for what comes next; `None` when nothing does any more.
     pub(super) async fn next(&mut self) -> Option<Result<Next, Error>> {
         loop {
+            if self.is_over || self.stop.is_cancelled() {
+                return None;
+            }
             for event in self.ready.by_ref() {
                 let place = self.room.place_of(&event);
                 self.place = Some(place);
-                self.is_over |= self.until.is_reached(&event);
-                self.has_sealed = matches!(event.body, Body::Sealed { .. });
+                if self
+                    .turn
+                    .as_ref()
+                    .is_some_and(|turn| event.turn_id != *turn)
+                {
+                    continue;
+                }
+                self.is_over = self.turn.is_some() && matches!(event.body, Body::Sealed { .. });
                 if let Some(said) = self.dialect.say(&event) {
                     return Some(Ok(Next::Event(place, said)));
                 }
-                if self.is_over {
-                    return None;
-                }
-            }
-            let waits_for_end = self.until == Until::Settled && self.has_sealed;
-            self.is_over |= waits_for_end && self.room.is_settled();
-            if self.is_over || self.stop.is_cancelled() {
-                return None;
             }
             self.news.mark_unchanged();
             let heard = self.place.map(|place| self.room.since(place));
@@ -138,7 +124,6 @@ impl Following {
                     // The room lasts as long as we hold it.
                     _ = self.news.changed() => {}
                     () = self.stop.cancelled() => return None,
-                    () = tokio::time::sleep(A_MOMENT), if waits_for_end => {}
                     () = tokio::time::sleep(BEAT) => return Some(Ok(Next::Beat)),
                 },
                 Some(Heard::Events(events)) => self.ready = events.into_iter(),
@@ -156,22 +141,5 @@ impl Following {
         // It was made by the room, and can be read.
         self.place = snapshot.place.parse().ok();
         Ok(Next::Snapshot(Box::new(snapshot)))
-    }
-}
-
-impl Until {
-    fn is_reached(&mut self, event: &Event) -> bool {
-        let is_sealed = matches!(event.body, Body::Sealed { .. });
-        match self {
-            // The last turn is over a moment before nothing runs any more.
-            Self::Left | Self::Settled => false,
-            Self::NextTurn(turn @ None) => {
-                if matches!(event.body, Body::Start { .. }) {
-                    *turn = Some(event.turn_id.clone());
-                }
-                false
-            }
-            Self::NextTurn(Some(turn)) => is_sealed && event.turn_id == *turn,
-        }
     }
 }

@@ -17,6 +17,8 @@ use std::sync::Arc;
 
 /// A browser cannot set a header for a WebSocket; it can name a protocol.
 const TOKEN_PROTOCOL: &str = "outlast.token.";
+/// What proxies add. Whoever comes through one is not on this machine, whatever its address says.
+const PROXIED: [&str; 4] = ["forwarded", "via", "x-forwarded-for", "x-real-ip"];
 const METHODS: HeaderValue = HeaderValue::from_static("GET, POST, PATCH");
 const HEADERS: HeaderValue =
     HeaderValue::from_static("authorization, content-type, last-event-id, x-outlast-token");
@@ -30,21 +32,23 @@ pub(super) async fn check(
     request: Request,
     next: Next,
 ) -> Response {
-    let origin = match shared.let_in(&request) {
-        Ok(origin) => origin,
-        Err(problem) => return guarded(problem.into_response(), None),
+    // The page of another site that may ask, if it comes from one.
+    let origin = request.headers().get(header::ORIGIN);
+    let origin = origin.filter(|origin| shared.names.has_origin_of(origin));
+    let origin = origin.cloned();
+    let is_preflight = request.method() == Method::OPTIONS && origin.is_some();
+    let answer = match shared.let_in(&request, is_preflight) {
+        Err(problem) => problem.into_response(),
+        Ok(()) if is_preflight => preflight(),
+        Ok(()) => next.run(request).await,
     };
-    if request.method() == Method::OPTIONS && origin.is_some() {
-        return guarded(preflight(), origin);
-    }
-    guarded(next.run(request).await, origin)
+    guarded(answer, origin)
 }
 
 impl Shared {
-    /// Checks a request. The answer is the page of another site that may ask, if it comes from one.
-    fn let_in(&self, request: &Request) -> Result<Option<HeaderValue>, Problem> {
-        let headers = request.headers();
-        let path = request.uri().path();
+    /// Checks a request.
+    fn let_in(&self, request: &Request, is_preflight: bool) -> Result<(), Problem> {
+        let (headers, path) = (request.headers(), request.uri().path());
         match guard::check(headers, request.uri(), &self.names) {
             // A link to the page is followed; it holds nothing of anybody.
             Err(Refused::CrossSite) if is_page(path) && guard::is_navigation(headers) => {}
@@ -53,17 +57,18 @@ impl Shared {
         if let Some(Peer(address)) = request.extensions().get::<Peer>() {
             self.take_place(*address)?;
         }
-        let origin = headers.get(header::ORIGIN);
-        let origin = origin
-            .filter(|origin| self.names.has_origin_of(origin))
-            .cloned();
-        let is_preflight = request.method() == Method::OPTIONS && origin.is_some();
         let is_data = path == "/api" || path.starts_with("/api/");
+        if !is_data || is_preflight {
+            return Ok(());
+        }
         match &self.token {
-            Some(token) if is_data && !is_preflight && !brings(headers, token) => {
-                Err(Refused::Token.into())
+            Some(token) if brings(headers, token) => Ok(()),
+            Some(_) => Err(Refused::Token.into()),
+            None if PROXIED.iter().any(|name| headers.contains_key(*name)) => {
+                let detail = "this came through a proxy, and anybody could have sent it; set serve.require_token";
+                Err(Problem::new(StatusCode::FORBIDDEN, "proxied", detail))
             }
-            _ => Ok(origin),
+            None => Ok(()),
         }
     }
 
@@ -85,18 +90,20 @@ fn is_page(path: &str) -> bool {
 
 /// Whether a request brings the token: in a header, or as the name of a protocol.
 fn brings(headers: &HeaderMap, token: &Token) -> bool {
-    let protocols = headers.get_all(header::SEC_WEBSOCKET_PROTOCOL).iter();
-    let protocols = protocols.filter_map(|names| names.to_str().ok());
-    let mut named = protocols
-        .flat_map(|names| names.split(','))
-        .filter_map(|name| name.trim().strip_prefix(TOKEN_PROTOCOL));
+    let mut named = protocols(headers).filter_map(|name| name.strip_prefix(TOKEN_PROTOCOL));
     token.is_in(headers) || named.any(|brought| token.is(brought))
+}
+
+/// The protocols that a WebSocket offers to speak.
+fn protocols(headers: &HeaderMap) -> impl Iterator<Item = &str> {
+    let names = headers.get_all(header::SEC_WEBSOCKET_PROTOCOL).iter();
+    let names = names.filter_map(|names| names.to_str().ok());
+    names.flat_map(|names| names.split(',').map(str::trim))
 }
 
 /// The protocol of a WebSocket that was chosen to bring the token, which must be confirmed.
 pub(super) fn token_protocol(headers: &HeaderMap) -> Option<String> {
-    let names = headers.get(header::SEC_WEBSOCKET_PROTOCOL)?.to_str().ok()?;
-    let mut names = names.split(',').map(str::trim);
+    let mut names = protocols(headers);
     let named = names.find(|name| name.starts_with(TOKEN_PROTOCOL))?;
     Some(named.to_owned())
 }
@@ -126,6 +133,8 @@ fn guarded(mut response: Response, origin: Option<HeaderValue>) -> Response {
         Some(origin) => {
             headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
             headers.insert(header::VARY, HeaderValue::from_static("origin"));
+            let exposed = HeaderValue::from_static("location, retry-after");
+            headers.insert(header::ACCESS_CONTROL_EXPOSE_HEADERS, exposed);
         }
         None => {
             headers.insert(policy, HeaderValue::from_static("same-origin"));

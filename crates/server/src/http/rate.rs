@@ -33,10 +33,8 @@ impl Rates {
     /// Takes a place for a request; the error is how long there is none.
     pub(super) fn take(&self, address: IpAddr) -> Result<(), Duration> {
         let now = Instant::now();
-        let (rate, most) = (
-            f64::from(self.per_second),
-            f64::from(self.per_second * BURST),
-        );
+        let rate = f64::from(self.per_second);
+        let most = rate * f64::from(BURST);
         let mut buckets = self.buckets.lock().unwrap_or_else(PoisonError::into_inner);
         if buckets.len() >= MOST_ADDRESSES && !buckets.contains_key(&address) {
             // A bucket that is full again is as good as none.

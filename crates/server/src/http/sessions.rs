@@ -2,7 +2,7 @@
 
 use super::api::{Api, Operation};
 use super::extract::{Asked, Body, Name};
-use super::shared::{Answer, Server};
+use super::shared::{Answer, Server, to_its_end};
 use crate::host::Wishes;
 use crate::problem::Problem;
 use crate::sessions::{ModelView, QueueMode, SessionList, SessionView, Settings, SettingsView};
@@ -113,12 +113,7 @@ async fn create_session(
         provider: new.provider,
         model: new.model,
         policy: new.policy,
-        after_content: Some(
-            new.after_content
-                .unwrap_or(AfterContent::Fail)
-                .word()
-                .to_owned(),
-        ),
+        after_content: new.after_content.map(|word| word.word().to_owned()),
     };
     let room = shared.sessions.create(wishes).await?;
     let location = HeaderValue::try_from(format!("/api/sessions/{}", room.id()));
@@ -181,7 +176,7 @@ async fn change_settings(
     {
         return Err(Problem::wrong("title: it may not be empty"));
     }
-    room.change(Settings {
+    let settings = Settings {
         title: change.title,
         model,
         policy: change.policy,
@@ -189,9 +184,12 @@ async fn change_settings(
         auto_compaction: change.auto_compaction,
         steering_mode: change.steering_mode,
         follow_up_mode: change.follow_up_mode,
+    };
+    to_its_end(async move {
+        room.change(settings).await?;
+        Ok(Json(room.settings().await?))
     })
-    .await?;
-    Ok(Json(room.settings().await?))
+    .await
 }
 
 /// The models that can be chosen.

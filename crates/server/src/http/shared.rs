@@ -10,6 +10,7 @@ use axum::Json;
 use axum::extract::State;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio_util::task::TaskTracker;
 
 /// How much of everything there may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,8 +50,18 @@ pub(super) struct Shared {
     pub(super) limits: Limits,
     pub(super) rates: Rates,
     pub(super) document: String,
+    /// The WebSockets that are open.
+    pub(super) sockets: TaskTracker,
 }
 
 /// What handlers are given, and what most of them answer.
 pub(super) type Server = State<Arc<Shared>>;
 pub(super) type Answer<T> = Result<Json<T>, Problem>;
+
+/// Does something to its end, also when whoever asked for it has gone.
+pub(super) async fn to_its_end<T: Send + 'static>(
+    work: impl Future<Output = Result<T, Problem>> + Send + 'static,
+) -> Result<T, Problem> {
+    let done = tokio::spawn(work).await;
+    done.unwrap_or_else(|_| Err(Problem::unavailable("unavailable", "it could not be done")))
+}

@@ -5,7 +5,7 @@
 
 use super::following::{Dialect, Following, Next};
 use super::gatekeeper::{self, Peer};
-use super::shared::Shared;
+use super::shared::{Shared, to_its_end};
 use super::turns::{Disposition, Prompt, obey};
 use crate::problem::{self, Problem};
 use crate::sessions::Place;
@@ -23,13 +23,17 @@ use serde_json::{Value, json};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::mpsc;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio_util::task::AbortOnDropHandle;
 
 /// How many sessions one socket may follow.
 const MOST_FOLLOWED: usize = 256;
 /// How many frames wait to be sent.
 const WAITING: usize = 64;
+/// How many bytes of them.
+const MOST_BYTES: usize = 32 << 20;
+/// What is said when a socket ends has so long to be written.
+const LAST_WORDS: Duration = Duration::from_millis(200);
 /// How often it is asked whether the other side is still there, and for how long it may be silent.
 const PING: Duration = Duration::from_secs(30);
 const LONGEST_SILENCE: Duration = Duration::from_secs(100);
@@ -43,8 +47,6 @@ const WRITE_BUFFER: usize = 16 << 10;
 struct Request {
     #[serde(rename = "type")]
     kind: String,
-    #[serde(default)]
-    id: Value,
     #[serde(rename = "conversationId", default)]
     conversation: String,
     after: Option<String>,
@@ -102,42 +104,59 @@ pub(super) async fn upgrade(
         None => upgrade,
     };
     let peer = peer.map(|Extension(peer)| peer);
-    Ok(upgrade.on_upgrade(move |socket| Box::pin(talk(shared, socket, peer))))
+    let sockets = shared.sockets.clone();
+    Ok(
+        upgrade
+            .on_upgrade(move |socket| Box::pin(sockets.track_future(talk(shared, socket, peer)))),
+    )
 }
 
 async fn talk(shared: Arc<Shared>, socket: WebSocket, peer: Option<Peer>) {
     let (sink, stream) = socket.split();
-    let (out, waiting) = mpsc::channel(WAITING);
+    let ((out, waiting), (replies, answers)) = (mpsc::channel(WAITING), mpsc::channel(WAITING));
     let stop = shared.sessions.stopping().clone();
     let client = Client {
         shared,
         out,
+        replies,
+        room: Arc::new(Semaphore::new(MOST_BYTES)),
         peer,
         followed: HashMap::new(),
     };
-    let mut writing = AbortOnDropHandle::new(tokio::spawn(write(sink, waiting)));
-    let ended = tokio::select! {
-        () = Box::pin(client.read(stream)) => None,
+    let mut writing = AbortOnDropHandle::new(tokio::spawn(write(sink, waiting, answers)));
+    tokio::select! {
+        () = Box::pin(client.read(stream)) => {}
         _ = &mut writing => return,
-        () = stop.cancelled() => Some(()),
-    };
-    // What was said is written, then it is closed: the client comes back when the server does.
-    if ended.is_some() {
-        tokio::time::timeout(Duration::from_millis(200), writing)
-            .await
-            .ok();
+        () = stop.cancelled() => {}
     }
+    // What was said is written, then it is closed: the client comes back when the server does.
+    tokio::time::timeout(LAST_WORDS, writing).await.ok();
 }
 
 /// Writes what is to be said until nothing more is.
-async fn write(mut sink: SplitSink<WebSocket, Message>, mut waiting: mpsc::Receiver<Message>) {
-    while let Some(message) = waiting.recv().await {
-        let mut sent = sink.feed(message).await;
-        // What waits already goes along.
-        while let (Ok(()), Ok(message)) = (&sent, waiting.try_recv()) {
-            sent = sink.feed(message).await;
-        }
-        if sent.is_err() || sink.flush().await.is_err() {
+async fn write(
+    mut sink: SplitSink<WebSocket, Message>,
+    mut waiting: mpsc::Receiver<Waiting>,
+    mut answers: mpsc::Receiver<Message>,
+) {
+    loop {
+        let next = tokio::select! {
+            biased;
+            Some(answer) = answers.recv() => (answer, None),
+            Some(Waiting(message, room)) = waiting.recv() => (message, room),
+            else => break,
+        };
+        let written = async {
+            let mut sent = sink.feed(next.0).await;
+            // What waits already goes along.
+            while let (Ok(()), Ok(Waiting(message, _room))) = (&sent, waiting.try_recv()) {
+                sent = sink.feed(message).await;
+            }
+            sent.and(sink.flush().await)
+        };
+        // Whoever reads nothing for so long does not read.
+        let written = tokio::time::timeout(LONGEST_SILENCE, written).await;
+        if !matches!(written, Ok(Ok(()))) {
             return;
         }
     }
@@ -148,9 +167,16 @@ async fn write(mut sink: SplitSink<WebSocket, Message>, mut waiting: mpsc::Recei
     sink.send(Message::Close(Some(close))).await.ok();
 }
 
+/// A frame that waits to be written, and the room that it takes.
+struct Waiting(Message, Option<OwnedSemaphorePermit>);
+
 struct Client {
     shared: Arc<Shared>,
-    out: mpsc::Sender<Message>,
+    out: mpsc::Sender<Waiting>,
+    /// Answers do not stand behind what happens. A client that reads none of them is left.
+    replies: mpsc::Sender<Message>,
+    /// How many bytes may wait to be written.
+    room: Arc<Semaphore>,
     peer: Option<Peer>,
     followed: HashMap<String, AbortOnDropHandle<()>>,
 }
@@ -165,7 +191,9 @@ impl Client {
                 Err(_) if silent_since.elapsed() > LONGEST_SILENCE => return,
                 Err(_) => {
                     // One that is not taken is not needed: much else waits.
-                    self.out.try_send(Message::Ping(bytes::Bytes::new())).ok();
+                    self.replies
+                        .try_send(Message::Ping(bytes::Bytes::new()))
+                        .ok();
                     continue;
                 }
             };
@@ -173,19 +201,13 @@ impl Client {
             match message {
                 Message::Text(text) => {
                     let reply = self.answer(text.as_bytes()).await;
-                    if self
-                        .out
-                        .send(Message::text(reply.to_string()))
-                        .await
-                        .is_err()
-                    {
+                    if self.reply(&reply).is_err() {
                         return;
                     }
                 }
                 Message::Binary(_) => {
                     let problem = Problem::unreadable("requests are texts of JSON");
-                    let reply = refusal(&Value::Null, &problem).to_string();
-                    if self.out.send(Message::text(reply)).await.is_err() {
+                    if self.reply(&refusal(&Value::Null, &problem)).is_err() {
                         return;
                     }
                 }
@@ -195,17 +217,23 @@ impl Client {
         }
     }
 
+    fn reply(&self, reply: &Value) -> Result<(), mpsc::error::TrySendError<Message>> {
+        self.replies.try_send(Message::text(reply.to_string()))
+    }
+
     async fn answer(&mut self, text: &[u8]) -> Value {
+        // Whoever is refused is told which of its requests that was, as far as that can be read.
+        let asked: Value = serde_json::from_slice(text).unwrap_or_default();
+        let id = asked["id"].clone();
         if let Some(Peer(address)) = self.peer
             && let Err(problem) = self.shared.take_place(address)
         {
-            return refusal(&Value::Null, &problem);
+            return refusal(&id, &problem);
         }
         let request: Request = match super::extract::read_json(text) {
             Ok(request) => request,
-            Err(problem) => return refusal(&Value::Null, &problem),
+            Err(problem) => return refusal(&id, &problem),
         };
-        let id = request.id.clone();
         match self.done(request).await {
             Ok(data) => json!({ "type": "reply", "id": id, "ok": true, "data": data }),
             Err(problem) => refusal(&id, &problem),
@@ -230,11 +258,12 @@ impl Client {
                     "deliver": request.deliver,
                 });
                 let said: Prompt = super::extract::read_json(said.to_string().as_bytes())?;
-                let disposition = said.say(&room).await?;
+                let (disposition, _) = said.say(room).await?;
                 Ok(json!(Disposition { disposition }))
             }
             order @ ("chat.abort" | "chat.abort_retry" | "chat.retry_now" | "chat.resume") => {
-                obey(&room, order.trim_start_matches("chat.")).await?;
+                let order = order.trim_start_matches("chat.").to_owned();
+                to_its_end(async move { obey(&room, &order).await }).await?;
                 Ok(Value::Null)
             }
             kind => Err(Problem::unreadable(format!("there is no request `{kind}`"))),
@@ -256,7 +285,8 @@ impl Client {
         let after = after.map_err(|error| Problem::unreadable(format!("after: {error}")))?;
         let stop = self.shared.sessions.stopping().clone();
         let following = Following::new(room, request.dialect, after, stop);
-        let task = tokio::spawn(follow(following, id.clone(), self.out.clone()));
+        let out = (self.out.clone(), Arc::clone(&self.room));
+        let task = tokio::spawn(follow(following, id.clone(), out));
         self.followed.insert(id, AbortOnDropHandle::new(task));
         Ok(())
     }
@@ -267,11 +297,15 @@ fn refusal(id: &Value, problem: &Problem) -> Value {
 }
 
 /// Says what happens in a room until the client has enough.
-async fn follow(mut following: Following, conversation_id: String, out: mpsc::Sender<Message>) {
-    let say = |frame: &Frame<'_>| Message::text(serde_json::to_string(frame).unwrap_or_default());
+async fn follow(
+    mut following: Following,
+    conversation_id: String,
+    (out, room): (mpsc::Sender<Waiting>, Arc<Semaphore>),
+) {
+    let say = |frame: &Frame<'_>| serde_json::to_string(frame).unwrap_or_default();
     let conversation_id = &*conversation_id;
     while let Some(next) = following.next().await {
-        let message = match next {
+        let frame = match next {
             Ok(Next::Beat) => continue,
             Ok(Next::Event(place, event)) => say(&Frame::Delta {
                 conversation_id,
@@ -298,7 +332,11 @@ async fn follow(mut following: Following, conversation_id: String, out: mpsc::Se
                 })
             }
         };
-        if out.send(message).await.is_err() {
+        let bytes = frame.len().clamp(1, MOST_BYTES);
+        let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
+        let permit = Arc::clone(&room).acquire_many_owned(bytes).await;
+        let waiting = Waiting(Message::text(frame), permit.ok());
+        if out.send(waiting).await.is_err() {
             return;
         }
     }

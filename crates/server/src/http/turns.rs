@@ -2,8 +2,8 @@
 
 use super::api::{Api, Operation};
 use super::extract::{Asked, Body, Name};
-use super::following::{Dialect, Following, Until};
-use super::shared::{Answer, Server};
+use super::following::{Dialect, Following};
+use super::shared::{Answer, Server, to_its_end};
 use super::streams::{self, Form};
 use crate::problem::Problem;
 use crate::sessions::{Deliver, Heard, Place, Room, Said, SnapshotView};
@@ -220,6 +220,11 @@ fn said(text: String, images: Vec<Picture>) -> Result<Said, Problem> {
     if text.trim().is_empty() && images.is_empty() {
         return Err(Problem::wrong("text: there is nothing to say"));
     }
+    let is_digit = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'+' | b'/' | b'=');
+    let is_base64 = |data: &str| data.len().is_multiple_of(4) && data.bytes().all(is_digit);
+    if images.iter().any(|image| !is_base64(&image.data)) {
+        return Err(Problem::wrong("images: their data are in base 64"));
+    }
     let picture = |it: Picture| serde_json::json!({ "type": "image", "mimeType": it.media_type, "data": it.data });
     Ok(Said {
         text,
@@ -228,15 +233,16 @@ fn said(text: String, images: Vec<Picture>) -> Result<Said, Problem> {
 }
 
 impl Prompt {
-    /// Says it; the answer is what became of it.
-    pub(super) async fn say(self, room: &Arc<Room>) -> Result<Disposed, Problem> {
+    /// Says it; the answer is what became of it, and a place before which nothing of it has happened.
+    pub(super) async fn say(self, room: Arc<Room>) -> Result<(Disposed, Place), Problem> {
         let deliver = self.deliver.map(|word| match word {
             DeliverWord::Steer => Deliver::Steer,
             DeliverWord::FollowUp => Deliver::FollowUp,
         });
         let said = said(self.text, self.images)?;
-        let answer = room.prompt(said, deliver).await?;
-        Ok(disposed(&answer))
+        let said = async move { Ok(room.prompt(said, deliver).await?) };
+        let (answer, place) = to_its_end(said).await?;
+        Ok((disposed(&answer), place))
     }
 }
 
@@ -254,24 +260,23 @@ async fn say_prompt(
     Body(prompt): Body<Prompt>,
 ) -> Result<Response, Problem> {
     let room = shared.sessions.room(&id).await?;
-    let before = room.place();
-    let disposition = prompt.say(&room).await?;
+    let text = prompt.text.clone();
+    let (disposition, place) = prompt.say(Arc::clone(&room)).await?;
     let form = match wants(&headers, "text/event-stream") {
         true => Some(Form::Sse),
         false => wants(&headers, "application/x-ndjson").then_some(Form::Lines),
     };
-    let Some(form) = form else {
+    // What waits has no turn yet that could be followed.
+    let turn = room.turn_about(place, &text);
+    let turn = turn.filter(|_| disposition == Disposed::Started);
+    let (Some(form), Some(turn)) = (form, turn) else {
         let disposition = Disposition { disposition };
         return Ok((StatusCode::ACCEPTED, Json(disposition)).into_response());
     };
-    let until = match disposition {
-        Disposed::Started => Until::NextTurn(None),
-        Disposed::Queued => Until::Settled,
-    };
     let stop = shared.sessions.stopping().clone();
-    let following = Following::new(room, Dialect::Turn, Some(before), stop);
+    let following = Following::new(room, Dialect::Turn, Some(place), stop);
     Ok(streams::body(
-        following.without_snapshots().until(until),
+        following.without_snapshots().of_turn(turn),
         form,
     ))
 }
@@ -282,7 +287,8 @@ async fn say_steering(
     Body(steering): Body<Steering>,
 ) -> Result<(StatusCode, Json<Disposition>), Problem> {
     let room = shared.sessions.room(&id).await?;
-    let answer = room.steer(said(steering.text, steering.images)?).await?;
+    let said = said(steering.text, steering.images)?;
+    let answer = to_its_end(async move { Ok(room.steer(said).await?) }).await?;
     let disposition = disposed(&answer);
     Ok((StatusCode::ACCEPTED, Json(Disposition { disposition })))
 }
@@ -293,7 +299,7 @@ async fn give_order(
     Name(id): Name,
 ) -> Result<StatusCode, Problem> {
     let room = shared.sessions.room(&id).await?;
-    obey(&room, order).await?;
+    to_its_end(async move { obey(&room, order).await }).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 

@@ -24,7 +24,7 @@ const A_MOMENT: Duration = Duration::from_millis(5);
 /// How many commands of the client may run at the same time, and what else does.
 const MOST_TASKS: usize = 256;
 const RUNNING: &str = "a turn is running";
-const BUSY: &str = "a turn is running; `streamingBehavior` says when this is to be said: \"steer\" or \"followUp\"";
+pub(crate) const BUSY: &str = "a turn is running; `streamingBehavior` says when this is to be said: \"steer\" or \"followUp\"";
 
 /// A command, and what cancels it.
 pub(super) struct Task {

@@ -1,11 +1,11 @@
 //! Leading a session: opening it when something is to be done, driving it by the commands of `rpc`, giving it back.
 
-use super::Error;
-use super::room::{Deliver, Room, Said, Settings, Switches, lock};
+use super::room::{Deliver, Place, Room, Said, Settings, Switches, lock};
 use super::view::{QueueMode, State};
-use crate::host::{Host, Hosted, HouseError, Opened, Wishes};
+use super::{Error, one_line};
+use crate::host::{Host, Hosted, HouseError, Opened};
 use crate::pi_rpc::client::{ClientError, RpcClient};
-use crate::rpc::{Dialect, Server};
+use crate::rpc::{BUSY, Dialect, Server};
 use outlast_agent::Session;
 use outlast_agent::session::{Mode, Subscription};
 use outlast_engine::CancellationToken;
@@ -17,8 +17,9 @@ use std::time::Duration;
 const IDLE: Duration = Duration::from_secs(60);
 /// How much of what is said to a session, and what it answers, may be on its way.
 const PIPE: usize = 64 << 10;
-/// What the commands of `rpc` say of a prompt in the middle of an answer.
-const BUSY: &str = "a turn is running";
+/// A room that nobody has looked at for so long is forgotten; one in which nothing was said, after a day.
+const UNWATCHED: Duration = Duration::from_secs(300);
+const NEVER_USED: Duration = Duration::from_secs(24 * 3600);
 
 /// A session that is open.
 #[derive(Clone)]
@@ -73,7 +74,12 @@ impl Room {
         };
         let is_unfinished = session.unfinished_turn().is_some();
         let written = (session.turn_count(), entries);
-        self.record().open(written, is_unfinished);
+        {
+            let mut record = self.record();
+            record.has(self.id(), entries);
+            record.open(written, is_unfinished);
+        }
+        lock(&self.wanted).card = None;
         wanted.switches.apply(&session);
         let lead = self.serve(opened, host);
         // Its events are heard here; of what is asked for only the answers are of interest there.
@@ -120,65 +126,95 @@ impl Room {
             return;
         };
         let session = &lead.session;
-        let is_needed = session.is_running() || !session.is_kept() || !session.waiting().is_empty();
-        if is_needed || self.idle_since().elapsed() < IDLE {
+        let is_needed = || {
+            let is_asked = session.is_running() || !session.waiting().is_empty();
+            is_asked || !session.is_kept() || self.idle_since().elapsed() < IDLE
+        };
+        // Whoever comes through the door meanwhile needs it.
+        let door = self.door.try_lock();
+        if is_needed() || door.is_err() {
             return;
         }
-        let Ok(_door) = self.door.try_lock() else {
-            return;
-        };
         lead.client.close().await;
         lead.over.cancelled().await;
+        let entries = self.written_entries().await;
         *lock(&self.lead) = None;
-        self.record().close(self.id());
+        lock(&self.wanted).card = None;
+        self.record().close(self.id(), entries);
         self.stir();
     }
 
-    /// Whether nothing runs in it and nothing waits to be said.
-    pub fn is_settled(&self) -> bool {
-        let lead = self.led();
-        lead.is_none_or(|lead| !lead.session.is_running() && lead.session.waiting().is_empty())
+    /// Looks whether another process has gone on with a session that somebody watches here.
+    pub(super) async fn look_elsewhere(&self) {
+        if self.is_new() || self.led().is_some() {
+            return;
+        }
+        let Some(entries) = self.written_entries().await else {
+            return;
+        };
+        // It may have been opened meanwhile.
+        let Ok(_door) = self.door.try_lock() else {
+            return;
+        };
+        if self.led().is_none() && self.record().has(self.id(), entries) {
+            lock(&self.wanted).card = None;
+            self.stir();
+        }
+    }
+
+    async fn written_entries(&self) -> Option<u64> {
+        let summary = self.house.journal()?.summary(self.id()).await.ok()?;
+        Some(summary.entries)
     }
 
     /// Whether it can be made again from what is written down.
     pub(super) fn can_be_forgotten(&self) -> bool {
         let has_wishes = {
             let wanted = lock(&self.wanted);
-            wanted.wishes != Wishes::default() || wanted.switches != Switches::default()
+            wanted.wishes.are_settings() || wanted.switches != Switches::default()
         };
-        self.led().is_none() && !self.is_new() && !has_wishes
+        let unwatched = self.unwatched_since().elapsed();
+        let is_old = unwatched > NEVER_USED || unwatched > UNWATCHED && !self.is_new();
+        self.led().is_none() && is_old && (self.is_new() || !has_wishes)
     }
 
     // --- What can be asked ---
 
-    /// Says something to the model, or has it wait to be said. What came of it is `started` or `queued`.
+    /// Says something to the model, or has it wait to be said. What came of it is `started` or `queued`; nothing of it has
+    /// happened before that place.
     pub async fn prompt(
         self: &Arc<Self>,
         said: Said,
         deliver: Option<Deliver>,
-    ) -> Result<Value, Error> {
+    ) -> Result<(Value, Place), Error> {
         let lead = self.enter().await?;
-        let mut command = json!({ "type": "prompt", "message": said.text, "images": said.images });
-        if let Some(deliver) = deliver {
-            command["streamingBehavior"] = deliver.word().into();
-        }
-        match lead.client.request(command.clone()).await {
-            // It is said after the turn that runs.
-            Err(ClientError::Refused { error, .. })
-                if deliver.is_none() && error.starts_with(BUSY) =>
-            {
-                command["streamingBehavior"] = Deliver::FollowUp.word().into();
-                lead.client.request(command).await.map_err(self::said)
+        let place = self.place();
+        let command = |deliver: Option<Deliver>| {
+            let mut command =
+                json!({ "type": "prompt", "message": said.text, "images": said.images });
+            if let Some(deliver) = deliver {
+                command["streamingBehavior"] = deliver.word().into();
             }
-            answer => answer.map_err(self::said),
-        }
+            command
+        };
+        let answer = match lead.client.request(command(deliver)).await {
+            // It is said after the turn that runs.
+            Err(ClientError::Refused { error, .. }) if deliver.is_none() && error == BUSY => {
+                let later = command(Some(Deliver::FollowUp));
+                lead.client.request(later).await
+            }
+            answer => answer,
+        };
+        Ok((answer.map_err(self::said)?, place))
     }
 
     /// Says something with the next call of the turn that runs.
     pub async fn steer(self: &Arc<Self>, said: Said) -> Result<Value, Error> {
         let command = json!({ "type": "steer", "message": said.text, "images": said.images });
-        let lead = self.enter().await?;
-        lead.client.request(command).await.map_err(self::said)
+        let lead = self.led().filter(|lead| lead.session.is_running());
+        let idle = || Error::Refused("no turn is running that could be steered".to_owned());
+        let client = lead.ok_or_else(idle)?.client;
+        client.request(command).await.map_err(self::said)
     }
 
     /// Carries on what was left, or tries the last turn again that failed.
@@ -198,8 +234,11 @@ impl Room {
         self.order("abort_retry").await
     }
 
-    /// Ends the wait for a retry, and tries at once.
+    /// Ends the wait for a retry, and tries at once; a turn that was left in the middle of one is carried on.
     pub async fn retry_now(self: &Arc<Self>) -> Result<(), Error> {
+        if self.led().is_none() && self.is_unfinished().await {
+            self.resume().await?;
+        }
         self.order("retry_now").await
     }
 
@@ -222,9 +261,10 @@ impl Room {
         summary.is_ok_and(|summary| summary.open_turn.is_some())
     }
 
-    /// Changes how the session is led: all of it, or nothing when something of it cannot be had.
-    pub async fn change(self: &Arc<Self>, settings: Settings) -> Result<(), Error> {
+    /// Changes how the session is led, once it is clear that all of it can be had.
+    pub async fn change(self: &Arc<Self>, mut settings: Settings) -> Result<(), Error> {
         self.check(&settings).await?;
+        settings.title = settings.title.map(|title| one_line(&title));
         let switches = Switches {
             auto_retry: settings.auto_retry,
             auto_compaction: settings.auto_compaction,

@@ -7,6 +7,9 @@ use crate::native::Stale;
 use crate::native::kept::Kept;
 use outlast_kernel::event::{Body, Event};
 
+/// How many events are handed out at once: whoever is slow holds no more than these.
+const AT_ONCE: usize = 128;
+
 /// What happened.
 #[derive(Debug, Default)]
 pub(super) struct Record {
@@ -20,6 +23,8 @@ pub(super) struct Record {
     resuming: bool,
     /// Changes whenever something else is written down as a whole.
     generation: u64,
+    /// How many entries those know of who watch a session that is not open.
+    known: Option<u64>,
 }
 
 /// The turn under way.
@@ -54,6 +59,7 @@ pub(super) struct View {
 impl Record {
     /// The session is open: it has so many turns and entries, and perhaps one that is to be carried on.
     pub(super) fn open(&mut self, (turns, entries): (u64, u64), is_unfinished: bool) {
+        self.known = None;
         self.written = Written {
             turns: Some(turns),
             entries,
@@ -64,19 +70,39 @@ impl Record {
     }
 
     /// The session is left. Whoever has heard everything goes on hearing; others take a snapshot.
-    pub(super) fn close(&mut self, session_id: &str) {
+    pub(super) fn close(&mut self, session_id: &str, entries: Option<u64>) {
         let newest = self.kept.newest();
         self.kept.forget(session_id, newest);
+        self.known = entries;
         (self.live, self.wait, self.written) = (None, None, Written::default());
         self.generation += 1;
+    }
+
+    /// A session that is not open has so many entries. What another process has added nobody here was told of: every
+    /// place is behind it. Says whether that is so.
+    pub(super) fn has(&mut self, session_id: &str, entries: u64) -> bool {
+        let is_behind = self.known.is_some_and(|known| entries > known);
+        self.known = Some(entries);
+        if is_behind {
+            let newest = self.kept.newest() + 1;
+            self.kept.forget(session_id, newest);
+            self.generation += 1;
+        }
+        is_behind
+    }
+
+    /// What changes whenever a snapshot would be another one.
+    pub(super) fn stamp(&self) -> (u64, u64) {
+        (self.newest(), self.generation)
     }
 
     pub(super) fn newest(&self) -> u64 {
         self.kept.newest()
     }
 
+    /// The next events after that number; there may be more.
     pub(super) fn since(&self, after: u64) -> Result<Vec<Event>, Stale> {
-        Ok(self.kept.since(after)?.cloned().collect())
+        Ok(self.kept.since(after)?.take(AT_ONCE).cloned().collect())
     }
 
     pub(super) fn view(&self) -> View {

@@ -75,7 +75,7 @@ fn numbers_go_on_however_often_the_session_is_opened() {
     record.open((0, 0), false);
     hear(&mut record, [(0, start()), (0, input("a")), (0, SEALED)]);
     assert_eq!(record.newest(), 3);
-    record.close("s");
+    record.close("s", Some(5));
     assert_eq!(record.since(3).unwrap(), []);
     assert!(record.since(2).is_err());
     record.open((1, 5), false);
@@ -177,4 +177,18 @@ fn what_a_turn_says_again_when_it_is_carried_on_is_left_out() {
     hear(&mut record, [(1, SEALED), (0, start()), (0, input("next"))]);
     assert_eq!(live(&record), ["start", "input next"]);
     assert!(!record.view().live.unwrap().is_resumed);
+}
+
+#[test]
+fn what_another_process_has_added_leads_to_a_snapshot() {
+    let mut record = Record::default();
+    record.open((0, 0), false);
+    hear(&mut record, [(0, start()), (0, SEALED)]);
+    record.close("s", Some(5));
+    assert!(!record.has("s", 5));
+    assert_eq!(record.since(2).unwrap(), []);
+    assert!(record.has("s", 6));
+    assert!(record.since(2).is_err());
+    assert_eq!(record.since(record.newest()).unwrap(), []);
+    assert!(!record.has("s", 6));
 }

@@ -8,13 +8,13 @@ use crate::native::Stale;
 use outlast_agent::Session;
 use outlast_engine::CancellationToken;
 use outlast_kernel::Timestamp;
-use outlast_kernel::event::Event;
+use outlast_kernel::event::{Body, Event};
 use serde_json::Value;
 use std::fmt;
 use std::str::FromStr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 
@@ -35,7 +35,11 @@ pub struct Room {
     is_new: AtomicBool,
     created: Timestamp,
     pub(super) wanted: Mutex<Wanted>,
+    /// When something was last done with the session, and when somebody has last looked.
     used: Mutex<Instant>,
+    watched: Mutex<Instant>,
+    /// How many snapshots are made at the same time, of all rooms.
+    pub(super) readers: Arc<Semaphore>,
 }
 
 /// What was asked for, and what is known of a session that is not open.
@@ -136,7 +140,7 @@ impl Room {
     pub(super) fn new(
         id: String,
         new: Option<Wishes>,
-        (house, tasks): (Arc<dyn House>, TaskTracker),
+        (house, tasks, readers): (Arc<dyn House>, TaskTracker, Arc<Semaphore>),
         stop: CancellationToken,
     ) -> Self {
         Self {
@@ -156,6 +160,8 @@ impl Room {
                 ..Wanted::default()
             }),
             used: Mutex::new(Instant::now()),
+            watched: Mutex::new(Instant::now()),
+            readers,
         }
     }
 
@@ -173,7 +179,13 @@ impl Room {
         lock(&self.wanted).card = Some(card);
     }
 
-    pub(super) fn new_row(&self) -> SessionRow {
+    /// Whether it is in no journal.
+    pub(super) fn is_unwritten(&self) -> bool {
+        self.is_new() || self.led().is_some_and(|lead| !lead.session.is_kept())
+    }
+
+    pub(super) fn unwritten_row(&self) -> SessionRow {
+        let lead = self.led();
         let wishes = lock(&self.wanted).wishes.clone();
         let folder = wishes.folder.unwrap_or_else(|| self.house.folder());
         SessionRow {
@@ -182,8 +194,11 @@ impl Room {
             directory: folder.to_string_lossy().into_owned(),
             created: self.created,
             changed: self.created,
-            turns: 0,
-            state: State::New,
+            turns: lead.as_ref().map_or(0, |lead| lead.session.turn_count()),
+            state: match lead {
+                Some(lead) if !self.is_new() => lead.state(),
+                _ => State::New,
+            },
         }
     }
 
@@ -205,12 +220,30 @@ impl Room {
 
     /// What has come after a place.
     pub fn since(&self, place: Place) -> Heard {
+        self.look();
         if place.log != self.log {
             return Heard::Stale;
         }
         match self.record().since(place.seq) {
             Ok(events) => Heard::Events(events),
             Err(Stale { .. }) => Heard::Stale,
+        }
+    }
+
+    /// The turn after a place in which that was said.
+    pub fn turn_about(&self, mut place: Place, text: &str) -> Option<String> {
+        loop {
+            let Heard::Events(events) = self.since(place) else {
+                return None;
+            };
+            let is_it = |event: &&Event| match &event.body {
+                Body::Input { text: said } => said == text,
+                _ => false,
+            };
+            if let Some(event) = events.iter().find(is_it) {
+                return Some(event.turn_id.clone());
+            }
+            place = self.place_of(events.last()?);
         }
     }
 
@@ -227,12 +260,16 @@ impl Room {
     pub(super) fn hear(&self, event: &Event, session: &Session) {
         self.touch();
         let turns = session.turn_count();
+        if matches!(event.body, Body::Start { .. }) {
+            // What was wished is written down with the turn.
+            lock(&self.wanted).wishes.forget_settings();
+        }
         let newest = {
             let mut record = self.record();
             record.hear(event, turns);
             record.newest()
         };
-        if matches!(event.body, outlast_kernel::event::Body::Input { .. }) {
+        if matches!(event.body, Body::Input { .. }) {
             self.is_new.store(false, Ordering::Relaxed);
         }
         self.news.send_replace(newest);
@@ -249,6 +286,16 @@ impl Room {
 
     pub(super) fn idle_since(&self) -> Instant {
         *lock(&self.used)
+    }
+
+    /// Somebody looks.
+    pub(super) fn look(&self) {
+        *lock(&self.watched) = Instant::now();
+    }
+
+    /// When somebody has last looked.
+    pub(super) fn unwatched_since(&self) -> Instant {
+        (*lock(&self.watched)).max(self.idle_since())
     }
 }
 

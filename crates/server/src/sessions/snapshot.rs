@@ -25,20 +25,31 @@ const LONGEST: usize = 16 << 20;
 impl Room {
     /// Everything that was said, and the place from which to follow; in the turn stream's words, or as it is.
     pub async fn snapshot(self: &Arc<Self>, native: bool) -> Result<SnapshotView, Error> {
+        self.look();
+        // Each has a whole session in memory.
+        let turn = Arc::clone(&self.readers).acquire_owned().await;
         for _ in 0..TRIES {
             let view = self.record().view();
             let entries = self.entries().await?;
             let session = self.view().await?;
-            let now = self.record().view();
-            let is_quiet = view.live.is_some() || now.seq == view.seq;
+            let (seq, generation) = self.record().stamp();
+            let is_quiet = view.live.is_some() || seq == view.seq;
             // What was written down meanwhile is told by the events that follow.
-            if now.generation == view.generation && is_quiet {
-                return Ok(self.told((view, entries), session, native));
+            if generation == view.generation && is_quiet {
+                if self.led().is_none() {
+                    let last = entries.last().map_or(0, |last| last.seq);
+                    self.record().has(self.id(), last);
+                }
+                let room = Arc::clone(self);
+                let told = tokio::task::spawn_blocking(move || {
+                    let _turn = turn;
+                    room.told((view, entries), session, native)
+                });
+                let told = told.await;
+                return told.map_err(|error| Error::Unreadable(error.to_string()));
             }
         }
-        Err(Error::Refused(
-            "too much happens in this session; ask again".to_owned(),
-        ))
+        Err(Error::Busy)
     }
 
     fn told(
@@ -125,11 +136,8 @@ impl Room {
 
     async fn row(&self) -> Result<(SessionRow, Option<outlast_kernel::event::Seal>), Error> {
         let lead = self.led();
-        let Some(journal) = self.house.journal().filter(|_| !self.is_new()) else {
-            let mut row = self.new_row();
-            if let Some(lead) = &lead {
-                (row.state, row.turns) = (lead.state(), lead.session.turn_count());
-            }
+        let Some(journal) = self.house.journal().filter(|_| !self.is_unwritten()) else {
+            let row = self.unwritten_row();
             return Ok((row, lead.and_then(|lead| lead.session.last_seal())));
         };
         let summary = journal.summary(self.id()).await;
@@ -166,7 +174,10 @@ impl Room {
         let wishes = lock(&self.wanted).wishes.clone();
         let name = Some(self.id()).filter(|_| !self.is_new());
         let card = self.house.look(name, &wishes).await?;
-        lock(&self.wanted).card = Some(card.clone());
+        // While nobody leads it here, others may.
+        if self.is_new() || self.led().is_some() {
+            lock(&self.wanted).card = Some(card.clone());
+        }
         Ok(card)
     }
 

@@ -283,7 +283,7 @@ async fn a_room_that_nobody_watches_is_made_anew() {
     until_free(&house, &id).await;
     drop(room);
     // Whoever looks after rooms has come by.
-    tokio::time::sleep(Duration::from_secs(30)).await;
+    tokio::time::sleep(Duration::from_secs(400)).await;
     let room = sessions.room(&id).await.unwrap();
     assert_ne!(room.place().log, place.log);
     assert_eq!(room.since(place), Heard::Stale);
@@ -308,4 +308,42 @@ async fn a_session_in_which_nothing_was_said_stays_as_long_as_the_server() {
     let room = sessions.room(&id).await.unwrap();
     assert!(!say(&room, "late").await.is_empty());
     assert_eq!(house.journal.summary(&id).await.unwrap().turns, 1);
+}
+
+/// Whoever watches a session that another process goes on with is told, although nothing of it has happened here.
+#[tokio::test(start_paused = true)]
+async fn what_is_said_elsewhere_is_told_to_those_who_watch_here() {
+    let house = Small::new("ok");
+    let sessions = Sessions::new(house.clone());
+    let room = sessions.create(Wishes::default()).await.unwrap();
+    say(&room, "here").await;
+    let keeper = Arc::clone(&sessions);
+    tokio::spawn(async move { keeper.keep_house().await });
+    until_free(&house, room.id()).await;
+    let (place, _) = told(&room).await;
+    for text in ["there", "there again"] {
+        let other = Session::open(&house.journal, room.id(), house.setup());
+        let other = other.await.unwrap();
+        let ask = outlast_agent::session::Ask {
+            message: Some(outlast_dialect::Message::user(text)),
+            ..Default::default()
+        };
+        other.prompt(ask).await.unwrap();
+        other.close().await.unwrap();
+    }
+    let mut news = room.news();
+    news.changed().await.unwrap();
+    assert_eq!(room.since(place), Heard::Stale);
+    let (place, bodies) = told(&room).await;
+    assert!(format!("{bodies:?}").contains("there again"));
+    assert_eq!(room.since(place), Heard::Events(Vec::new()));
+    // Also when the room is entered before anybody has looked.
+    let other = Session::open(&house.journal, room.id(), house.setup());
+    let other = other.await.unwrap();
+    other.rename("elsewhere").await.unwrap();
+    let note = outlast_dialect::Message::user("a note");
+    other.note(note).await.unwrap();
+    other.close().await.unwrap();
+    say(&room, "here again").await;
+    assert_eq!(room.since(place), Heard::Stale);
 }

@@ -1,0 +1,103 @@
+//! What a server needs of a session's host.
+
+use super::{From, SessionHost, lock, said};
+use crate::{complain, home, hooks, journal};
+use outlast_agent::Session;
+use outlast_agent::hooks::Reason;
+use outlast_agent::session::Setup;
+use outlast_agent::tools::shell::Shell;
+use outlast_engine::BoxFuture;
+use outlast_kernel::budget::Limits;
+use outlast_kernel::policy::Policy;
+use outlast_server::host::{Host, Model, Opened};
+use serde_json::Value;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+impl Host for SessionHost {
+    fn begin(&self) -> BoxFuture<'_, Result<Opened, String>> {
+        Box::pin(async {
+            let folder = lock(&self.in_use).folder.clone();
+            self.make(&folder, From::Nothing).await.map_err(said)
+        })
+    }
+
+    fn open<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Opened, String>> {
+        Box::pin(async { self.reopen(name).await.map_err(said) })
+    }
+
+    fn fork<'a>(
+        &'a self,
+        session: &'a Session,
+        before: Option<u64>,
+    ) -> BoxFuture<'a, Result<Opened, String>> {
+        Box::pin(async move {
+            let folder = lock(&self.in_use).folder.clone();
+            let made = self.make(&folder, From::Copy(session, before)).await;
+            made.map_err(said)
+        })
+    }
+
+    fn models(&self) -> Vec<Model> {
+        lock(&self.in_use).models.clone()
+    }
+
+    fn choose<'a>(
+        &'a self,
+        now: Arc<Setup>,
+        wanted: (&'a str, &'a str),
+    ) -> BoxFuture<'a, Result<Option<(Setup, Model)>, String>> {
+        Box::pin(async move { self.choose_model(&now, wanted).map_err(said) })
+    }
+
+    fn choose_policy(&self, now: &Setup, name: &str) -> Result<Setup, String> {
+        Self::choose_policy(self, now, name).map_err(said)
+    }
+
+    fn policy(&self) -> Option<Policy> {
+        Self::policy(self)
+    }
+
+    fn limits(&self) -> Limits {
+        lock(&self.in_use).limits.from(self.clock.now())
+    }
+
+    fn options(&self) -> Value {
+        serde_json::to_value(&lock(&self.in_use).options).unwrap_or_default()
+    }
+
+    fn file(&self) -> Option<String> {
+        let home = self.journal.as_ref().and_then(|_| home::path().ok())?;
+        Some(home.join(journal::FILE).to_string_lossy().into_owned())
+    }
+
+    fn folder(&self) -> PathBuf {
+        lock(&self.in_use).folder.clone()
+    }
+
+    fn shell(&self, command: &str) -> Shell {
+        let in_use = lock(&self.in_use);
+        Shell {
+            command: command.to_owned(),
+            directory: in_use.folder.clone(),
+            hidden_variables: in_use.hidden_variables.clone(),
+        }
+    }
+
+    fn leave(&self, session: &Session) {
+        let reason = match *lock(&self.signalled) {
+            None if session.is_running() => Reason::HungUp,
+            signalled => hooks::reason(signalled),
+        };
+        for hooked in &mut *lock(&self.hooks) {
+            // Those of sessions before have been told.
+            if hooked.session == session.id() && hooked.listening.take().is_some() {
+                hooked.hooks.stopped(session, reason);
+            }
+        }
+    }
+
+    fn warn(&self, warning: &str) {
+        complain(&format!("warning: {warning}"));
+    }
+}
