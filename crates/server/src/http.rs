@@ -158,11 +158,9 @@ impl HttpServer {
                 continue;
             };
             let (router, limits) = (self.router.clone(), self.shared.limits);
+            let peer = Peer::new(peer, place);
             let stop = stop.clone();
-            connections.spawn(async move {
-                connection(stream, (peer, router), (limits, stop)).await;
-                drop(place);
-            });
+            connections.spawn(connection(stream, (peer, router), (limits, stop)));
         }
         let sockets = &self.shared.sockets;
         connections.close();
@@ -189,14 +187,13 @@ pub fn document() -> Value {
 /// Answers the requests of one connection.
 async fn connection(
     stream: TcpStream,
-    (peer, router): (SocketAddr, Router),
+    (peer, router): (Peer, Router),
     (limits, stop): (Limits, CancellationToken),
 ) {
     stream.set_nodelay(true).ok();
-    let peer = Peer(peer.ip().to_canonical());
     let router = TowerToHyperService::new(router);
     let service = service_fn(move |mut request: Request<Incoming>| {
-        request.extensions_mut().insert(peer);
+        request.extensions_mut().insert(peer.clone());
         router.call(request)
     });
     let serving = http1::Builder::new()

@@ -12,8 +12,9 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use http::header::{self, HeaderName};
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
+use tokio::sync::OwnedSemaphorePermit;
 
 /// A browser cannot set a header for a WebSocket; it can name a protocol.
 const TOKEN_PROTOCOL: &str = "outlast.token.";
@@ -23,9 +24,21 @@ const METHODS: HeaderValue = HeaderValue::from_static("GET, POST, PATCH");
 const HEADERS: HeaderValue =
     HeaderValue::from_static("authorization, content-type, last-event-id, x-outlast-token");
 
-/// Where a request comes from.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Peer(pub(super) IpAddr);
+/// Where a request comes from, and the place that its connection takes, also as a WebSocket.
+#[derive(Clone, Debug)]
+pub(super) struct Peer {
+    pub(super) address: IpAddr,
+    _place: Arc<OwnedSemaphorePermit>,
+}
+
+impl Peer {
+    pub(super) fn new(address: SocketAddr, place: OwnedSemaphorePermit) -> Self {
+        Self {
+            address: address.ip().to_canonical(),
+            _place: Arc::new(place),
+        }
+    }
+}
 
 pub(super) async fn check(
     State(shared): State<Arc<Shared>>,
@@ -54,8 +67,8 @@ impl Shared {
             Err(Refused::CrossSite) if is_page(path) && guard::is_navigation(headers) => {}
             checked => checked?,
         }
-        if let Some(Peer(address)) = request.extensions().get::<Peer>() {
-            self.take_place(*address)?;
+        if let Some(peer) = request.extensions().get::<Peer>() {
+            self.take_place(peer.address)?;
         }
         let is_data = path == "/api" || path.starts_with("/api/");
         if !is_data || is_preflight {

@@ -225,8 +225,8 @@ impl Client {
         // Whoever is refused is told which of its requests that was, as far as that can be read.
         let asked: Value = serde_json::from_slice(text).unwrap_or_default();
         let id = asked["id"].clone();
-        if let Some(Peer(address)) = self.peer
-            && let Err(problem) = self.shared.take_place(address)
+        if let Some(peer) = &self.peer
+            && let Err(problem) = self.shared.take_place(peer.address)
         {
             return refusal(&id, &problem);
         }
