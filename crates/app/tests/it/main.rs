@@ -97,6 +97,10 @@ mod serve_crowd;
 #[cfg(unix)]
 mod serve_driver;
 #[cfg(unix)]
+mod serve_guard;
+#[cfg(unix)]
+mod serve_openapi;
+#[cfg(unix)]
 mod serve_queue;
 #[cfg(unix)]
 mod serve_requests;
@@ -105,7 +109,11 @@ mod serve_restarts;
 #[cfg(unix)]
 mod serve_sessions;
 #[cfg(unix)]
+mod serve_socket;
+#[cfg(unix)]
 mod serve_streams;
+#[cfg(unix)]
+mod serve_token;
 #[cfg(unix)]
 mod serve_transcripts;
 #[cfg(unix)]

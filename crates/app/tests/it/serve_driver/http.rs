@@ -239,11 +239,6 @@ impl Lines {
     pub(crate) fn all(mut self) -> Vec<Value> {
         std::iter::from_fn(|| self.try_next().unwrap()).collect()
     }
-
-    /// All until the stream ends in whatever way.
-    pub(crate) fn rest(&mut self) -> Vec<Value> {
-        std::iter::from_fn(|| self.try_next().ok().flatten()).collect()
-    }
 }
 
 /// A server-sent event.

@@ -3,7 +3,9 @@
 use super::Serve;
 use crate::rpc_driver::LIMIT;
 use serde_json::{Value, json};
+use std::io::ErrorKind;
 use std::net::TcpStream;
+use std::time::Instant;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 use tokio_tungstenite::tungstenite::http::{HeaderName, HeaderValue, Response};
 use tokio_tungstenite::tungstenite::{self, Message, WebSocket};
@@ -62,17 +64,26 @@ impl Socket {
 
     /// The next message that is a frame of JSON; `None` when it was closed.
     pub(crate) fn next(&mut self) -> Option<Value> {
-        loop {
+        let until = Instant::now() + LIMIT;
+        // Pings come, too, so that there is never silence for so long.
+        while Instant::now() < until {
             match self.socket.read() {
                 Ok(Message::Text(text)) => return Some(serde_json::from_str(&text).unwrap()),
                 Ok(Message::Close(_)) => return None,
                 Ok(_) => {}
-                Err(tungstenite::Error::Io(error))
-                    if error.kind() == std::io::ErrorKind::WouldBlock =>
-                {
-                    panic!("nothing came: {:?}", self.came);
-                }
+                Err(tungstenite::Error::Io(error)) if error.kind() == ErrorKind::WouldBlock => {}
                 Err(_) => return None,
+            }
+        }
+        panic!("nothing came after {:?}", self.came);
+    }
+
+    /// Why it is closed, in a number, when nothing more comes.
+    pub(crate) fn close_code(&mut self) -> Option<u16> {
+        loop {
+            match self.socket.read().ok()? {
+                Message::Close(frame) => return frame.map(|frame| frame.code.into()),
+                _ => {}
             }
         }
     }

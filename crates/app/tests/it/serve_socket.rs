@@ -1,0 +1,313 @@
+//! Sessions over a WebSocket.
+
+use crate::mock_server::wait_for;
+use crate::rpc_driver::in_real_time;
+use crate::serve_driver::socket::Socket;
+use crate::serve_driver::transcript::Transcript;
+use crate::serve_driver::{AN_HOUR, Serve, kinds};
+use crate::support::Outlast;
+use serde_json::{Value, json};
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use tokio_tungstenite::tungstenite::Message;
+
+/// The events of frames that are all of one conversation, each with a higher number than the one before.
+fn events(frames: &[Value], id: &str) -> Vec<Value> {
+    let mut last = 0;
+    let events = frames.iter().map(|frame| {
+        assert_eq!(
+            (&frame["type"], &frame["conversationId"]),
+            (&json!("chat.delta"), &json!(id))
+        );
+        let seq = frame["seq"].as_u64().unwrap();
+        assert!(seq > last, "{frame}");
+        assert!(
+            frame["place"]
+                .as_str()
+                .unwrap()
+                .ends_with(&format!("-{seq}")),
+            "{frame}"
+        );
+        assert_eq!(frame.as_object().unwrap().len(), 5, "{frame}");
+        last = seq;
+        frame["event"].clone()
+    });
+    events.collect()
+}
+
+#[test]
+fn a_session_is_followed_from_a_snapshot_and_spoken_to() {
+    let outlast = Outlast::new();
+    let server = Serve::start(&outlast, "ok:text,times=always");
+    let id = server.session();
+    server.say(&id, "before").all();
+    let mut socket = Socket::open(&server);
+    assert_eq!(socket.done("chat.subscribe", &id, json!({})), Value::Null);
+    let snapshot = socket.frame();
+    assert_eq!(
+        (&snapshot["type"], &snapshot["conversationId"]),
+        (&json!("chat.snapshot"), &json!(id))
+    );
+    let inner = &snapshot["snapshot"];
+    assert_eq!(
+        (&snapshot["place"], &snapshot["seq"]),
+        (&inner["place"], &inner["seq"])
+    );
+    assert_eq!(inner["events"], json!(server.told(&id)));
+    let sent = socket.done("chat.send", &id, json!({ "text": "hi" }));
+    assert_eq!(sent, json!({ "disposition": "started" }));
+    let frames = socket.until("sealed");
+    let live = events(&frames, &id);
+    assert!(frames[0]["seq"].as_u64() > snapshot["seq"].as_u64());
+    assert_eq!(
+        kinds(&live),
+        [
+            "start",
+            "input",
+            "usage",
+            "text-delta",
+            "usage",
+            "step-complete",
+            "done",
+            "sealed"
+        ]
+    );
+    // Whoever comes back with a place gets what follows it and no snapshot.
+    let place = &frames[2]["place"];
+    let mut other = Socket::open(&server);
+    other.done("chat.subscribe", &id, json!({ "after": place }));
+    assert_eq!(other.until("sealed"), frames[3..]);
+    let mut native = Socket::open(&server);
+    native.done(
+        "chat.subscribe",
+        &id,
+        json!({ "after": place, "dialect": "native" }),
+    );
+    let native = native.until("sealed");
+    assert_eq!(
+        native.last().unwrap()["place"],
+        frames.last().unwrap()["place"]
+    );
+    assert_eq!(native[0]["event"]["v"], 1);
+}
+
+#[test]
+fn a_wait_is_ended_in_three_ways() {
+    let outlast = in_real_time();
+    outlast.write("home/outlast.toml", AN_HOUR);
+    let server = Serve::start(&outlast, "error:503,times=1+ok:text,times=always");
+    let mut socket = Socket::open(&server);
+    let table = [
+        ("chat.abort", &["sealed"][..], "aborted"),
+        ("chat.abort_retry", &["error", "sealed"], "error"),
+        (
+            "chat.retry_now",
+            &[
+                "usage",
+                "text-delta",
+                "usage",
+                "step-complete",
+                "done",
+                "sealed",
+            ],
+            "completed",
+        ),
+    ];
+    for (order, expected, seal) in table {
+        let id = server.session();
+        socket.done("chat.subscribe", &id, json!({}));
+        assert_eq!(socket.frame()["type"], "chat.snapshot");
+        socket.done("chat.send", &id, json!({ "text": "hi" }));
+        socket.until("provider-retry");
+        assert_eq!(socket.done(order, &id, json!({})), Value::Null);
+        let rest = events(&socket.until("sealed"), &id);
+        assert_eq!(kinds(&rest), expected, "{order}");
+        assert_eq!(rest.last().unwrap()["status"], seal);
+    }
+}
+
+#[test]
+fn one_socket_follows_many_and_each_once() {
+    let outlast = Outlast::new();
+    let server = Serve::start(&outlast, "ok:text,times=always");
+    let ids = [server.session(), server.session(), server.session()];
+    let mut socket = Socket::open(&server);
+    for id in &ids {
+        // The second time replaces the first.
+        for _ in 0..2 {
+            socket.done("chat.subscribe", id, json!({}));
+        }
+    }
+    assert_eq!(
+        socket.done("chat.unsubscribe", &ids[2], json!({})),
+        Value::Null
+    );
+    for id in &ids {
+        server.say(id, "hi").all();
+    }
+    let mut shown = ids.clone().map(|_| Transcript::default());
+    while shown[..2].iter().any(|it| it.seals() != ["completed"]) {
+        let frame = socket.frame();
+        let place = ids
+            .iter()
+            .position(|id| frame["conversationId"] == *id)
+            .unwrap();
+        match frame["type"].as_str().unwrap() {
+            "chat.snapshot" => assert_eq!(frame["snapshot"]["events"], json!([])),
+            _ => shown[place].hear(&frame["event"]),
+        }
+    }
+    for (id, shown) in ids.iter().zip(&shown).take(2) {
+        assert_eq!(*shown, Transcript::of(&server.told(id)));
+    }
+    // Nothing more comes: the reply is next, and nothing of what was left.
+    let reply = socket.ask("chat.unsubscribe", &ids[0], json!({}));
+    assert_eq!(reply["ok"], true);
+    assert_eq!(shown[2], Transcript::default());
+}
+
+#[test]
+fn what_is_wrong_is_a_problem_with_the_id_of_its_request() {
+    let outlast = Outlast::new();
+    let server = Serve::start(&outlast, "ok:text,times=always");
+    let id = server.session();
+    let mut socket = Socket::open(&server);
+    let nobody = "01900000-0000-7000-8000-000000000001";
+    let table = [
+        ("chat.subscribe", nobody, json!({}), (404, "not_found")),
+        ("chat.send", "", json!({ "text": "hi" }), (404, "not_found")),
+        ("chat.dance", &id, json!({}), (400, "invalid_request")),
+        (
+            "chat.subscribe",
+            &id,
+            json!({ "after": "x" }),
+            (400, "invalid_request"),
+        ),
+        (
+            "chat.subscribe",
+            &id,
+            json!({ "dialect": "latin" }),
+            (422, "invalid_value"),
+        ),
+        (
+            "chat.send",
+            &id,
+            json!({ "text": "" }),
+            (422, "invalid_value"),
+        ),
+        ("chat.send", &id, json!({}), (422, "invalid_value")),
+        (
+            "chat.send",
+            &id,
+            json!({ "text": "hi", "deliver": "pigeon" }),
+            (422, "invalid_value"),
+        ),
+        (
+            "chat.send",
+            &id,
+            json!({ "text": "hi", "images": 7 }),
+            (422, "invalid_value"),
+        ),
+    ];
+    for (kind, id, more, (status, code)) in table {
+        let reply = socket.ask(kind, id, more.clone());
+        assert_eq!(reply["ok"], false, "{reply}");
+        assert_eq!(reply.get("data"), None);
+        let problem = &reply["problem"];
+        assert_eq!(
+            (&problem["status"], &problem["code"]),
+            (&json!(status), &json!(code)),
+            "{kind} {more}: {reply}"
+        );
+        assert_eq!(problem["type"], "about:blank");
+    }
+    // An id is whatever the client likes.
+    for own in [json!("a"), json!({ "x": [1] }), Value::Null] {
+        let request = json!({ "type": "chat.unsubscribe", "id": own, "conversationId": id });
+        socket.send(Message::text(request.to_string()));
+        assert_eq!(socket.reply(&own)["ok"], true);
+    }
+    assert_eq!(server.show(&id)["state"], "new");
+}
+
+#[test]
+fn what_is_no_request_is_answered_and_the_socket_stays() {
+    let outlast = Outlast::new();
+    let server = Serve::start(&outlast, "ok:text,times=always");
+    let id = server.session();
+    let mut socket = Socket::open(&server);
+    for message in [
+        Message::text("nonsense"),
+        Message::text(""),
+        Message::text("[]"),
+        Message::text("{}"),
+        Message::text("{\"type\": 7}"),
+        Message::text("{\"type\": \"chat.abort\"} trailing"),
+        Message::binary(vec![0xff, 0, 1]),
+        Message::binary(b"{\"type\": \"chat.abort\"}".to_vec()),
+        Message::text("[".repeat(5000)),
+    ] {
+        socket.send(message.clone());
+        let reply = socket.reply(&Value::Null);
+        assert_eq!(reply["ok"], false, "{message}");
+        let status = reply["problem"]["status"].as_u64().unwrap();
+        assert!([400, 422].contains(&status), "{message}: {reply}");
+    }
+    socket.send(Message::Ping(b"there?".to_vec().into()));
+    socket.done("chat.subscribe", &id, json!({}));
+    assert_eq!(socket.frame()["type"], "chat.snapshot");
+}
+
+#[test]
+fn a_message_that_is_too_long_ends_its_socket_and_nothing_else() {
+    let outlast = Outlast::new();
+    outlast.write("home/outlast.toml", "[serve]\nmax_body = \"1KiB\"\n");
+    let server = Serve::start(&outlast, "ok:text,times=always");
+    let id = server.session();
+    let (mut long, mut other) = (Socket::open(&server), Socket::open(&server));
+    other.done("chat.subscribe", &id, json!({}));
+    let text = "x".repeat(4000);
+    let request = json!({ "type": "chat.send", "id": 1, "conversationId": id, "text": text });
+    long.send(Message::text(request.to_string()));
+    assert_eq!(long.next(), None);
+    assert_eq!(other.frame()["type"], "chat.snapshot");
+    assert_eq!(server.show(&id)["state"], "new");
+}
+
+#[test]
+fn a_server_that_ends_closes_its_sockets() {
+    let outlast = in_real_time();
+    outlast.write("home/outlast.toml", AN_HOUR);
+    let server = Serve::start(&outlast, "overloaded:1");
+    let id = server.session();
+    let mut socket = Socket::open(&server);
+    socket.done("chat.subscribe", &id, json!({}));
+    socket.done("chat.send", &id, json!({ "text": "hi" }));
+    socket.until("provider-retry");
+    server.signal("-TERM");
+    assert_eq!(socket.close_code(), Some(1001));
+    assert_eq!(server.ended(), (Some(0), String::new()));
+}
+
+/// Whether there is room for one more.
+fn is_answered(server: &Serve) -> bool {
+    let mut socket = TcpStream::connect(&server.address).unwrap();
+    let host = &server.address;
+    let head = format!("GET /healthz HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n\r\n");
+    let mut said = Vec::new();
+    // Whoever comes when there is no room is not kept waiting.
+    socket.write_all(head.as_bytes()).ok();
+    socket.read_to_end(&mut said).ok();
+    said.starts_with(b"HTTP/1.1 200")
+}
+
+#[test]
+fn a_socket_takes_the_place_of_a_connection() {
+    let outlast = Outlast::new();
+    outlast.write("home/outlast.toml", "[serve]\nmax_connections = 2\n");
+    let server = Serve::start(&outlast, "ok");
+    let (one, _two) = (Socket::open(&server), Socket::open(&server));
+    assert!(!is_answered(&server));
+    drop(one);
+    wait_for("room", || is_answered(&server));
+}
