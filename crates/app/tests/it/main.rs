@@ -99,6 +99,8 @@ mod serve_driver;
 #[cfg(unix)]
 mod serve_guard;
 #[cfg(unix)]
+mod serve_leaving;
+#[cfg(unix)]
 mod serve_openapi;
 #[cfg(unix)]
 mod serve_queue;

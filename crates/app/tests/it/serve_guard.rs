@@ -49,14 +49,14 @@ fn refused(server: &Serve, headers: &[(&str, &str)], (status, code): (u16, &str)
 #[test]
 fn a_name_that_is_not_ours_is_refused() {
     let outlast = Outlast::new();
-    let server = server(&outlast, "[serve]\nnames = [\"my.box\"]\n");
+    let server = server(&outlast, "");
     let port = server.address.rsplit(':').next().unwrap();
     for host in [
         "evil.example".to_owned(),
         format!("evil.example:{port}"),
         format!("127.0.0.1.evil.example:{port}"),
         format!("localhost.evil.example:{port}"),
-        format!("xmy.box:{port}"),
+        format!("my.box:{port}"),
     ] {
         refused(&server, &[("host", &host)], (403, "unknown_host"));
     }
@@ -70,7 +70,6 @@ fn a_name_that_is_not_ours_is_refused() {
     for host in [
         &*format!("localhost:{port}"),
         "localhost",
-        &*format!("my.box:{port}"),
         "[::1]",
         "192.0.2.7",
     ] {
@@ -84,6 +83,29 @@ fn a_name_that_is_not_ours_is_refused() {
             "{host}"
         );
     }
+}
+
+fn token(outlast: &Outlast) -> String {
+    let file = outlast.home().join("serve.token");
+    std::fs::read_to_string(file).unwrap().trim().to_owned()
+}
+
+/// Whoever has a name for it comes from elsewhere, and needs the token.
+#[test]
+fn a_name_that_was_given_is_ours_and_needs_the_token() {
+    let outlast = Outlast::new();
+    let server = server(&outlast, "[serve]\nnames = [\"my.box\"]\n");
+    let port = server.address.rsplit(':').next().unwrap();
+    let ask = |host: &str| server.ask("GET", "/api/about").with("host", host);
+    let named = format!("my.box:{port}");
+    assert_eq!(ask(&named).send().problem().1, "token_required");
+    let token = token(&outlast);
+    assert_eq!(
+        ask(&named).with("x-outlast-token", &token).send().status,
+        200
+    );
+    let other = ask(&format!("x{named}")).with("x-outlast-token", &token);
+    assert_eq!(other.send().problem().1, "unknown_host");
 }
 
 #[test]
@@ -156,12 +178,22 @@ fn pages_that_were_named_may_ask() {
         &outlast,
         "[serve]\norigins = [\"https://friend.example\"]\n",
     );
-    let ask = |method| {
+    let token = token(&outlast);
+    let without = |method| {
         server
             .ask(method, "/api/sessions")
             .with("origin", friend)
             .with("sec-fetch-site", "cross-site")
     };
+    let refused = without("POST").json(&json!({})).send();
+    assert_eq!(
+        (
+            refused.status,
+            refused.header("access-control-allow-origin")
+        ),
+        (401, Some(friend))
+    );
+    let ask = |method| without(method).with("x-outlast-token", &token);
     let preflight = ask("OPTIONS")
         .with("access-control-request-method", "POST")
         .send();
@@ -197,7 +229,8 @@ fn pages_that_were_named_may_ask() {
         (other.status, other.header("access-control-allow-origin")),
         (403, None)
     );
-    assert!(Socket::try_open(&server, &[("origin", friend)]).is_ok());
+    let headers = [("origin", friend), ("x-outlast-token", &token)];
+    assert!(Socket::try_open(&server, &headers).is_ok());
 }
 
 #[test]

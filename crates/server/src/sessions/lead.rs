@@ -211,7 +211,12 @@ impl Room {
     /// Says something with the next call of the turn that runs.
     pub async fn steer(self: &Arc<Self>, said: Said) -> Result<Value, Error> {
         let command = json!({ "type": "steer", "message": said.text, "images": said.images });
-        let lead = self.led().filter(|lead| lead.session.is_running());
+        // Whoever leads it elsewhere is named.
+        let lead = match self.is_new() {
+            true => self.led(),
+            false => Some(self.enter().await?),
+        };
+        let lead = lead.filter(|lead| lead.session.is_running());
         let idle = || Error::Refused("no turn is running that could be steered".to_owned());
         let client = lead.ok_or_else(idle)?.client;
         client.request(command).await.map_err(self::said)

@@ -1,0 +1,107 @@
+//! Clients of `outlast serve` that go at once, that come at the same time, and that come through something else.
+
+use crate::serve_driver::Serve;
+use crate::support::Outlast;
+use serde_json::{Value, json};
+use std::io::Write;
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+
+/// Sends a prompt and is gone before anything is answered.
+fn say_and_go(server: &Serve, session: &str, delay: Duration) {
+    let body = json!({ "text": "hello" }).to_string();
+    let head = format!(
+        "POST /api/sessions/{session}/prompt HTTP/1.1\r\nhost: {}\r\ncontent-type: application/json\r\n\
+         content-length: {}\r\n\r\n{body}",
+        server.address,
+        body.len()
+    );
+    let mut socket = TcpStream::connect(&server.address).unwrap();
+    socket.write_all(head.as_bytes()).unwrap();
+    std::thread::sleep(delay);
+}
+
+/// Whatever was received whole is done, however soon its client has gone.
+#[test]
+fn a_prompt_is_said_although_its_client_has_gone() {
+    let outlast = Outlast::new();
+    let server = Serve::start(&outlast, "ok");
+    let sessions: Vec<String> = (0..12).map(|_| server.session()).collect();
+    for (number, session) in (0..).zip(&sessions) {
+        say_and_go(&server, session, Duration::from_millis(number));
+    }
+    let limit = Instant::now() + Duration::from_secs(30);
+    for session in &sessions {
+        let stands = || server.get(&format!("/api/sessions/{session}"));
+        while stands()["turns"] != 1 || stands()["state"] != "idle" {
+            assert!(Instant::now() < limit, "{}", stands());
+            std::thread::yield_now();
+        }
+    }
+}
+
+/// Many prompts at once in one session: each that begins a turn is told of that turn, and of no other.
+#[test]
+fn a_stream_of_a_prompt_tells_of_its_own_turn_to_its_end() {
+    let outlast = Outlast::new();
+    let server = Serve::start(&outlast, "ok");
+    let session = server.session();
+    let path = format!("/api/sessions/{session}/prompt");
+    let answers: Vec<String> = std::thread::scope(|scope| {
+        let ask = |number: usize| {
+            let said = json!({ "text": format!("number {number}") });
+            let ask = server.ask("POST", &path).json(&said);
+            ask.with("accept", "application/x-ndjson").send().text()
+        };
+        let asking: Vec<_> = (0..24)
+            .map(|number| scope.spawn(move || ask(number)))
+            .collect();
+        asking.into_iter().map(|one| one.join().unwrap()).collect()
+    });
+    let mut streams = 0;
+    for (number, answer) in answers.iter().enumerate() {
+        let lines: Vec<Value> = answer
+            .lines()
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect();
+        if lines[0]["disposition"] == "queued" {
+            continue;
+        }
+        streams += 1;
+        let kinds: Vec<&str> = lines
+            .iter()
+            .map(|line| line["type"].as_str().unwrap())
+            .collect();
+        assert_eq!((kinds[0], kinds[1]), ("start", "input"), "{answer}");
+        assert_eq!(lines[1]["text"], format!("number {number}"));
+        assert_eq!(
+            kinds.iter().filter(|kind| **kind == "sealed").count(),
+            1,
+            "{answer}"
+        );
+        assert_eq!(kinds.last(), Some(&"sealed"), "{answer}");
+        assert!(
+            lines
+                .iter()
+                .all(|line| line["turnId"] == lines[0]["turnId"]),
+            "{answer}"
+        );
+    }
+    assert!(streams > 0, "{answers:?}");
+}
+
+/// A proxy on this machine comes from this machine, whoever is behind it.
+#[test]
+fn who_comes_through_a_proxy_needs_a_token() {
+    let outlast = Outlast::new();
+    let server = Serve::start(&outlast, "ok");
+    for header in ["x-forwarded-for", "forwarded", "x-real-ip", "via"] {
+        let answer = server
+            .ask("GET", "/api/sessions")
+            .with(header, "192.0.2.1")
+            .send();
+        let (status, said) = (answer.status, answer.text());
+        assert_eq!(status, 403, "{header}");
+        assert!(said.contains("serve.require_token"), "{said}");
+    }
+}
