@@ -3,8 +3,8 @@
 use super::{SessionChoice, SettingFlags};
 use clap::Args;
 
-const EXAMPLES: &str = "Turns run in the server: whoever watches may come and go. What an earlier one left unfinished is carried
-on at the start. docs/serve.md has every endpoint.
+const EXAMPLES: &str = "Turns run in the server: whoever watches may come and go. What an earlier one left unfinished is
+carried on at the start. docs/serve.md has every endpoint.
 
 Examples:
   outlast serve                                            # then open http://127.0.0.1:4190

@@ -121,11 +121,11 @@ fn settings_that_do_not_go_together_are_named_by_a_check_as_by_a_prompt() {
 const WRONG: [(&str, &str); 29] = [
     (
         "modle = 1",
-        "1:1: modle: there is no such setting; allowed here: provider, model, max_tokens, retry, after_content, recovery, fallback, compaction, limits, tools, mcp, hooks, timeouts, models, providers, accounts, http, gateway; did you mean `model`?",
+        "1:1: modle: there is no such setting; allowed here: provider, model, max_tokens, retry, after_content, recovery, fallback, compaction, limits, tools, mcp, hooks, timeouts, models, providers, accounts, http, gateway, serve; did you mean `model`?",
     ),
     (
         "\n  policy = \"session\"",
-        "2:3: policy: there is no such setting; allowed here: provider, model, max_tokens, retry, after_content, recovery, fallback, compaction, limits, tools, mcp, hooks, timeouts, models, providers, accounts, http, gateway; did you mean `retry.policy`?",
+        "2:3: policy: there is no such setting; allowed here: provider, model, max_tokens, retry, after_content, recovery, fallback, compaction, limits, tools, mcp, hooks, timeouts, models, providers, accounts, http, gateway, serve; did you mean `retry.policy`?",
     ),
     (
         "[timeouts]\nheader = 1",

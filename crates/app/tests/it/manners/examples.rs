@@ -34,7 +34,7 @@ enum Scene {
 }
 
 /// The first that an example begins with counts.
-const SCENES: [(&str, Scene); 19] = [
+const SCENES: [(&str, Scene); 21] = [
     ("outlast sessions", Scene::Session),
     (
         "outlast -p \"And now the other one\" --continue",
@@ -56,6 +56,8 @@ const SCENES: [(&str, Scene); 19] = [
     ("outlast gateway env", Scene::Gateway),
     ("outlast gateway run", Scene::Plain),
     ("outlast gateway", Scene::Serves),
+    ("outlast serve --openapi", Scene::Plain),
+    ("outlast serve", Scene::Serves),
     ("outlast mock", Scene::Serves),
 ];
 

@@ -30,7 +30,7 @@ const IN_A_NEW_HOME: [&str; 18] = [
 ];
 
 /// Where there are a session and a run.
-const AFTER_WORK: [&str; 52] = [
+const AFTER_WORK: [&str; 56] = [
     "nonsense",
     "sessions nonsense",
     "-p",
@@ -82,6 +82,10 @@ const AFTER_WORK: [&str; 52] = [
     "gateway --client nobody",
     "gateway env nobody",
     "gateway run -- no-such-program",
+    "serve --listen nowhere",
+    "serve --policy nonsense",
+    "serve --model overloaded:x",
+    "serve --allow everything",
     "trust missing",
 ];
 
@@ -136,6 +140,7 @@ fn a_folder_that_cannot_be_used_is_named_with_a_remedy() {
         ("run pipeline.yaml", place),
         ("trust .", place),
         ("gateway", place),
+        ("serve --listen 0.0.0.0:0", place),
         ("sessions list", "relative"),
         ("runs", "relative"),
     ] {
@@ -154,7 +159,7 @@ fn nothing_is_said_twice() {
     let outlast = Outlast::new();
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
-    for command in ["mock", "gateway"] {
+    for command in ["mock", "gateway", "serve"] {
         let ran = outlast.run(&[command, "--listen", &address]);
         assert_eq!(ran.code, 1);
         assert_eq!(ran.stderr.matches("os error").count(), 1, "{}", ran.stderr);

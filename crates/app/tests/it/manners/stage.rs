@@ -17,6 +17,8 @@ provider = "anthropic"
 api_key_env = "WORK_ACCOUNT"
 [gateway]
 listen = "127.0.0.1:0"
+[serve]
+listen = "127.0.0.1:0"
 "#;
 
 /// Its steps are those that examples name.
