@@ -57,6 +57,7 @@ async fn serve(
 ) -> anyhow::Result<Exit> {
     let mut signals = interrupt::signals_but_hang_up();
     let house = ServeHouse::new(&arguments.choice(), clock, folder.to_owned()).await?;
+    house.check()?;
     let house = Arc::new(house);
     let sessions = Sessions::new(Arc::clone(&house) as Arc<dyn House>);
     let server = HttpServer::bind(Setup {

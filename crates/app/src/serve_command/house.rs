@@ -2,6 +2,7 @@
 
 use crate::assemble::Attendance;
 use crate::cli::SessionChoice;
+use crate::complain;
 use crate::exit::Usage;
 use crate::interrupt::{Signal, Signals};
 use crate::options::Options;
@@ -39,6 +40,21 @@ impl ServeHouse {
             folder,
             hosts: Mutex::default(),
         })
+    }
+
+    /// Checks that a session can be begun as things are. What was typed is there for sessions; what is set may be there
+    /// for others than those of this server.
+    pub(super) fn check(&self) -> anyhow::Result<()> {
+        let host = self.host(&Wishes::default());
+        match host.look(&self.folder, None) {
+            Err(error) if *self.common.typed() != Options::default() => Err(error),
+            Err(error) => {
+                let why = crate::exit::reason(&error);
+                complain(&format!("warning: no session can be begun: {why}"));
+                Ok(())
+            }
+            Ok(_) => Ok(()),
+        }
     }
 
     fn hosts(&self) -> MutexGuard<'_, Vec<Arc<SessionHost>>> {
