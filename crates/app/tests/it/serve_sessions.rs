@@ -265,6 +265,38 @@ fn of_settings_that_cannot_be_had_none_is_taken() {
 }
 
 #[test]
+fn what_becomes_of_an_answer_that_breaks_off_is_as_wished_or_as_set() {
+    let outlast = Outlast::new();
+    outlast.write(
+        "home/outlast.toml",
+        "[serve]\nafter_content = \"retract\"\n",
+    );
+    for (flag, expected) in [
+        (&[][..], "completed"),
+        (&["--after-content", "fail"], "error"),
+    ] {
+        let arguments = [&["--model", "drop-after:3,of=text"], flag].concat();
+        let server = Serve::with(&outlast, &arguments);
+        let table = [
+            (json!({}), expected),
+            (json!({ "after_content": "fail" }), "error"),
+            (json!({ "after_content": "retract" }), "completed"),
+        ];
+        for (wishes, seal) in table {
+            let id = server.begin(&wishes);
+            let turn = server.say(&id, "hi").all();
+            assert_eq!(turn.last().unwrap()["status"], seal, "{wishes} {flag:?}");
+            let retracted = of_kind(&turn, "retracted").len();
+            assert_eq!(
+                retracted,
+                usize::from(seal == "completed"),
+                "{wishes} {flag:?}"
+            );
+        }
+    }
+}
+
+#[test]
 fn the_models_that_can_be_chosen_are_listed() {
     let outlast = Outlast::new();
     let server = Serve::with(&outlast, &["--model", "ok", "--fallback", "ok:reasoning"]);
