@@ -101,6 +101,10 @@ mod serve_guard;
 #[cfg(unix)]
 mod serve_leaving;
 #[cfg(unix)]
+mod serve_limits;
+#[cfg(unix)]
+mod serve_moments;
+#[cfg(unix)]
 mod serve_openapi;
 #[cfg(unix)]
 mod serve_queue;
@@ -110,6 +114,8 @@ mod serve_requests;
 mod serve_restarts;
 #[cfg(unix)]
 mod serve_sessions;
+#[cfg(unix)]
+mod serve_settings;
 #[cfg(unix)]
 mod serve_socket;
 #[cfg(unix)]

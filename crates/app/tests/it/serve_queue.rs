@@ -2,7 +2,7 @@
 
 use crate::rpc_driver::in_real_time;
 use crate::serve_driver::transcript::Transcript;
-use crate::serve_driver::{Serve, kinds, of_kind};
+use crate::serve_driver::{Serve, of_kind};
 use crate::support::Outlast;
 use serde_json::{Value, json};
 

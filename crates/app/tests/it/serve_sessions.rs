@@ -1,17 +1,10 @@
-//! Sessions over HTTP: beginning them, listing them, sharing them with other processes, and how they are led.
+//! Sessions over HTTP: beginning them, listing them, sharing them with other processes.
 
 use crate::rpc_driver::{Rpc, word};
 use crate::serve_driver::transcript::Transcript;
-use crate::serve_driver::{AN_HOUR, Serve, kinds, of_kind};
+use crate::serve_driver::{AN_HOUR, Serve, of_kind};
 use crate::support::Outlast;
 use serde_json::{Value, json};
-
-const DOWN: &str = "error:503,times=always";
-
-fn change(server: &Serve, id: &str, settings: &Value) -> Value {
-    let path = format!("/api/sessions/{id}/settings");
-    server.ask("PATCH", &path).json(settings).send().well()
-}
 
 #[test]
 fn a_session_is_begun_as_it_is_wished_and_written_down_with_its_first_prompt() {
@@ -148,152 +141,6 @@ fn a_session_of_another_process_can_be_read_and_is_gone_on_with_when_that_has_le
     let ran = outlast.run(&["-p", "hi", "--session", &id]);
     assert_eq!(ran.code, 2, "{}", ran.stderr);
     assert!(ran.stderr.contains("in use"), "{}", ran.stderr);
-}
-
-// --- How they are led ---
-
-#[test]
-fn settings_count_from_the_next_turn_on_and_for_a_session_that_is_not_open_when_it_is() {
-    let outlast = Outlast::new();
-    let server = Serve::with(&outlast, &["--model", DOWN, "--policy", "session"]);
-    let retries = |id: &str| of_kind(&server.say(id, "hi").all(), "provider-retry").len();
-    // Before anything was said, and after.
-    for is_open in [false, true] {
-        let id = server.session();
-        if is_open {
-            assert_eq!(retries(&id), 3);
-        }
-        let settings = change(
-            &server,
-            &id,
-            &json!({ "auto_retry": false, "auto_compaction": false, "steering_mode": "all" }),
-        );
-        let shown = |name: &str| settings[name].clone();
-        assert_eq!(["auto_retry", "auto_compaction"].map(shown), [false, false]);
-        assert_eq!(
-            ["steering_mode", "follow_up_mode"].map(shown),
-            ["all", "one_at_a_time"]
-        );
-        assert_eq!(retries(&id), 0, "{is_open}");
-        change(
-            &server,
-            &id,
-            &json!({ "auto_retry": true, "policy": "patient" }),
-        );
-        let delays = server.say(&id, "hi").all();
-        let delays: Vec<&Value> = of_kind(&delays, "provider-retry")
-            .into_iter()
-            .map(|it| &it["delayMs"])
-            .collect();
-        assert_eq!(delays, [5000, 15_000], "{is_open}");
-        let settings = server.get(&format!("/api/sessions/{id}/settings"));
-        assert_eq!(
-            (&settings["policy"], &settings["auto_compaction"]),
-            (&json!("patient"), &json!(false))
-        );
-    }
-}
-
-#[test]
-fn the_model_and_the_title_can_be_changed_and_are_kept() {
-    let outlast = Outlast::new();
-    let server = Serve::start(&outlast, DOWN);
-    let id = server.begin(&json!({ "policy": "none" }));
-    assert_eq!(
-        server.say(&id, "hi").all().last().unwrap()["status"],
-        "error"
-    );
-    let wanted = json!({ "model": "ok:reasoning,times=always", "title": "Another" });
-    let settings = change(&server, &id, &wanted);
-    assert_eq!(
-        (&settings["model"], &settings["title"]),
-        (&wanted["model"], &wanted["title"])
-    );
-    assert_eq!(settings["provider"], "mock");
-    let turn = server.say(&id, "hi").all();
-    assert!(kinds(&turn).contains(&"reasoning-delta".to_owned()));
-    assert_eq!(turn[0]["model"], wanted["model"]);
-    server.when_idle(&id);
-    server.kill();
-    let server = Serve::start(&outlast, DOWN);
-    let session = server.show(&id);
-    assert_eq!(
-        (&session["title"], &session["model"]["id"]),
-        (&wanted["title"], &wanted["model"])
-    );
-    assert_eq!(server.say(&id, "hi").all()[0]["model"], wanted["model"]);
-    // A title alone, of one that is not open.
-    let other = server.session();
-    change(&server, &other, &json!({ "title": "New" }));
-    assert_eq!(server.show(&other)["title"], "New");
-}
-
-#[test]
-fn of_settings_that_cannot_be_had_none_is_taken() {
-    let outlast = Outlast::new();
-    let server = Serve::start(&outlast, "ok:text,times=always");
-    let id = server.session();
-    let path = format!("/api/sessions/{id}/settings");
-    let before = server.get(&path);
-    let table = [
-        (json!({ "title": "x", "policy": "nonsense" }), "nonsense"),
-        (
-            json!({ "auto_retry": false, "model": "overloaded:x" }),
-            "overloaded:x",
-        ),
-        (json!({ "provider": "anthropic" }), "provider: "),
-        (json!({ "provider": "nobody", "model": "m" }), "nobody"),
-        (json!({ "title": " " }), "title: "),
-        (json!({ "auto_retry": "no" }), "auto_retry: "),
-        (json!({ "steering_mode": "some" }), "steering_mode: "),
-        (json!({ "colour": "red" }), "colour"),
-    ];
-    for is_open in [false, true] {
-        if is_open {
-            server.say(&id, "hi").all();
-        }
-        for (wanted, named) in &table {
-            let (status, code, detail) = server.ask("PATCH", &path).json(wanted).send().problem();
-            assert_eq!((status, &*code), (422, "invalid_value"), "{wanted}");
-            assert!(detail.contains(named), "{wanted}: {detail}");
-        }
-        let mut after = server.get(&path);
-        // The first words stand for a title that nobody has given.
-        after["title"] = before["title"].clone();
-        assert_eq!(after, before);
-    }
-}
-
-#[test]
-fn what_becomes_of_an_answer_that_breaks_off_is_as_wished_or_as_set() {
-    let outlast = Outlast::new();
-    outlast.write(
-        "home/outlast.toml",
-        "[serve]\nafter_content = \"retract\"\n",
-    );
-    for (flag, expected) in [
-        (&[][..], "completed"),
-        (&["--after-content", "fail"], "error"),
-    ] {
-        let arguments = [&["--model", "drop-after:3,of=text"], flag].concat();
-        let server = Serve::with(&outlast, &arguments);
-        let table = [
-            (json!({}), expected),
-            (json!({ "after_content": "fail" }), "error"),
-            (json!({ "after_content": "retract" }), "completed"),
-        ];
-        for (wishes, seal) in table {
-            let id = server.begin(&wishes);
-            let turn = server.say(&id, "hi").all();
-            assert_eq!(turn.last().unwrap()["status"], seal, "{wishes} {flag:?}");
-            let retracted = of_kind(&turn, "retracted").len();
-            assert_eq!(
-                retracted,
-                usize::from(seal == "completed"),
-                "{wishes} {flag:?}"
-            );
-        }
-    }
 }
 
 #[test]

@@ -2,8 +2,8 @@
 
 use crate::mock_server::{MockServer, PLANTED};
 use crate::rpc_driver::in_real_time;
+use crate::serve_driver::Serve;
 use crate::serve_driver::transcript::Transcript;
-use crate::serve_driver::{AN_HOUR, Serve, kinds, of_kind};
 use crate::support::Outlast;
 use serde_json::{Value, json};
 
@@ -158,116 +158,6 @@ fn so_it_is_with_what_was_said_meanwhile() {
         [&format!("{WAITS}|say steered"), "say queued"]
     );
     assert_eq!(live.texts(), ["Step 1.|steered", "queued"]);
-}
-
-// --- In the middle of a turn ---
-
-/// What is shown to somebody who takes a snapshot now, and what follows its place until the turn has ended.
-struct Late {
-    shown: Transcript,
-    place: String,
-}
-
-impl Late {
-    fn comes(server: &Serve, id: &str) -> Self {
-        let snapshot = server.snapshot(id);
-        Self {
-            shown: Transcript::of(snapshot["events"].as_array().unwrap()),
-            place: snapshot["place"].as_str().unwrap().to_owned(),
-        }
-    }
-
-    /// Everything that it has seen when that place was reached.
-    fn at_end(mut self, server: &Serve, (id, end): (&str, &str)) -> Transcript {
-        if self.place == end {
-            return self.shown;
-        }
-        let mut lines = server.envelopes(id, &self.place);
-        loop {
-            let line = lines.try_next().unwrap().unwrap();
-            self.shown.hear(&line["event"]);
-            if line["place"] == end {
-                return self.shown;
-            }
-        }
-    }
-}
-
-#[test]
-fn a_snapshot_in_the_middle_and_what_follows_it_say_everything() {
-    let outlast = in_real_time();
-    outlast.write("home/outlast.toml", AN_HOUR);
-    let script = "ok:text+ok:agent+overloaded:1+ok:agent,times=always";
-    let server = Serve::with(&outlast, &["--model", script, "--allow", "bash"]);
-    let id = server.session();
-    let first = server.say(&id, "hi").all();
-    let mut stream = server.sse(&id, None);
-    stream.next().unwrap();
-    server.leave(&id, WAITS);
-    let mut live = first.clone();
-    let mut late = Vec::new();
-    // While the tool runs.
-    live.extend(stream.until("tool-call").into_iter().map(|it| it.data));
-    late.push(Late::comes(&server, &id));
-    let so_far = kinds(&server.told(&id));
-    assert_eq!(so_far.last().map(String::as_str), Some("step-complete"));
-    outlast.write("go", "");
-    // While a retry is waited for: it is part of what is told.
-    live.extend(stream.until("provider-retry").into_iter().map(|it| it.data));
-    server.when_waiting(&id);
-    late.push(Late::comes(&server, &id));
-    assert_eq!(server.told(&id).last(), live.last());
-    server.order(&id, "retry_now");
-    let last = stream.until("sealed");
-    live.extend(last.iter().map(|it| it.data.clone()));
-    let end = &last.last().unwrap().id;
-    late.push(Late::comes(&server, &id));
-    let live = Transcript::of(&live);
-    assert_eq!(live.seals(), ["completed", "completed"]);
-    for late in late {
-        let place = late.place.clone();
-        assert_eq!(late.at_end(&server, (&id, end)), live, "after {place}");
-    }
-    let runs = std::fs::read_to_string(outlast.folder.path().join("runs")).unwrap();
-    assert_eq!(runs, "ran\n");
-}
-
-#[test]
-fn so_it_is_at_any_moment() {
-    for after_content in ["fail", "retract"] {
-        let outlast = Outlast::new();
-        let script = "overloaded:1+drip:1800,of=thinking-agent+drop-after:7,of=thinking-agent+overloaded:2+drip:1800,of=thinking-agent,times=always";
-        let server = Serve::with(&outlast, &["--model", script]);
-        let id = server.begin(&json!({ "after_content": after_content }));
-        let mut stream = server.sse(&id, None);
-        stream.next().unwrap();
-        server.leave(&id, TOOLS);
-        let mut late = Vec::new();
-        loop {
-            late.push(Late::comes(&server, &id));
-            if late.last().unwrap().shown.seals() == ["error"]
-                || late.last().unwrap().shown.seals() == ["completed"]
-            {
-                break;
-            }
-        }
-        let live = stream.until("sealed");
-        let end = &live.last().unwrap().id;
-        let live: Vec<Value> = live.iter().map(|it| it.data.clone()).collect();
-        let retracted = of_kind(&live, "retracted").len();
-        assert_eq!(retracted, usize::from(after_content == "retract"));
-        let live = Transcript::of(&live);
-        late.dedup_by(|next, last| next.place == last.place);
-        assert!(late.len() > 2, "{} moments", late.len());
-        for late in late {
-            let place = late.place.clone();
-            let shown = late.at_end(&server, (&id, end));
-            assert!(
-                shown == live,
-                "{after_content}, after {place}: {shown:#?}\n{live:#?}"
-            );
-        }
-    }
 }
 
 #[test]

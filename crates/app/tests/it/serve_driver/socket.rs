@@ -10,6 +10,9 @@ use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 use tokio_tungstenite::tungstenite::http::{HeaderName, HeaderValue, Response};
 use tokio_tungstenite::tungstenite::{self, Message, WebSocket};
 
+/// What a server answers to somebody who wants to open one.
+type Answered = Response<Option<Vec<u8>>>;
+
 /// A client over a WebSocket.
 pub(crate) struct Socket {
     socket: WebSocket<TcpStream>,
@@ -30,7 +33,7 @@ impl Socket {
     pub(crate) fn try_open(
         server: &Serve,
         headers: &[(&str, &str)],
-    ) -> Result<(Self, Response<Option<Vec<u8>>>), Response<Option<Vec<u8>>>> {
+    ) -> Result<(Self, Answered), Box<Answered>> {
         let mut request = format!("ws://{}/api/ws", server.address)
             .into_client_request()
             .unwrap();
@@ -51,7 +54,7 @@ impl Socket {
                 Ok((client, answer))
             }
             Err(tungstenite::HandshakeError::Failure(tungstenite::Error::Http(answer))) => {
-                Err(*answer)
+                Err(answer)
             }
             Err(error) => panic!("{error}"),
         }
@@ -81,9 +84,8 @@ impl Socket {
     /// Why it is closed, in a number, when nothing more comes.
     pub(crate) fn close_code(&mut self) -> Option<u16> {
         loop {
-            match self.socket.read().ok()? {
-                Message::Close(frame) => return frame.map(|frame| frame.code.into()),
-                _ => {}
+            if let Message::Close(frame) = self.socket.read().ok()? {
+                return frame.map(|frame| frame.code.into());
             }
         }
     }

@@ -1,0 +1,65 @@
+//! How much there may be of everything, and what becomes of those who are there when the server ends.
+
+use crate::mock_server::wait_for;
+use crate::rpc_driver::in_real_time;
+use crate::serve_driver::socket::Socket;
+use crate::serve_driver::{AN_HOUR, Serve};
+use crate::support::Outlast;
+use serde_json::json;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use tokio_tungstenite::tungstenite::Message;
+
+#[test]
+fn a_message_that_is_too_long_ends_its_socket_and_nothing_else() {
+    let outlast = Outlast::new();
+    outlast.write("home/outlast.toml", "[serve]\nmax_body = \"1KiB\"\n");
+    let server = Serve::start(&outlast, "ok:text,times=always");
+    let id = server.session();
+    let (mut long, mut other) = (Socket::open(&server), Socket::open(&server));
+    other.done("chat.subscribe", &id, json!({}));
+    let text = "x".repeat(4000);
+    let request = json!({ "type": "chat.send", "id": 1, "conversationId": id, "text": text });
+    long.send(Message::text(request.to_string()));
+    assert_eq!(long.next(), None);
+    assert_eq!(other.frame()["type"], "chat.snapshot");
+    assert_eq!(server.show(&id)["state"], "new");
+}
+
+#[test]
+fn a_server_that_ends_closes_its_sockets() {
+    let outlast = in_real_time();
+    outlast.write("home/outlast.toml", AN_HOUR);
+    let server = Serve::start(&outlast, "overloaded:1");
+    let id = server.session();
+    let mut socket = Socket::open(&server);
+    socket.done("chat.subscribe", &id, json!({}));
+    socket.done("chat.send", &id, json!({ "text": "hi" }));
+    socket.until("provider-retry");
+    server.signal("-TERM");
+    assert_eq!(socket.close_code(), Some(1001));
+    assert_eq!(server.ended(), (Some(0), String::new()));
+}
+
+/// Whether there is room for one more.
+fn is_answered(server: &Serve) -> bool {
+    let mut socket = TcpStream::connect(&server.address).unwrap();
+    let host = &server.address;
+    let head = format!("GET /healthz HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n\r\n");
+    let mut said = Vec::new();
+    // Whoever comes when there is no room is not kept waiting.
+    socket.write_all(head.as_bytes()).ok();
+    socket.read_to_end(&mut said).ok();
+    said.starts_with(b"HTTP/1.1 200")
+}
+
+#[test]
+fn a_socket_takes_the_place_of_a_connection() {
+    let outlast = Outlast::new();
+    outlast.write("home/outlast.toml", "[serve]\nmax_connections = 2\n");
+    let server = Serve::start(&outlast, "ok");
+    let (one, _two) = (Socket::open(&server), Socket::open(&server));
+    assert!(!is_answered(&server));
+    drop(one);
+    wait_for("room", || is_answered(&server));
+}
