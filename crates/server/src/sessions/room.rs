@@ -187,7 +187,11 @@ impl Room {
     pub(super) fn unwritten_row(&self) -> SessionRow {
         let lead = self.led();
         let wishes = lock(&self.wanted).wishes.clone();
-        let folder = wishes.folder.unwrap_or_else(|| self.house.folder());
+        // A folder is meant from the server's own.
+        let mut folder = self.house.folder();
+        if let Some(wished) = wishes.folder {
+            folder.push(wished);
+        }
         SessionRow {
             id: self.id.clone(),
             title: wishes.title.unwrap_or_default(),
