@@ -14,6 +14,7 @@ fn what_can_send_a_key_elsewhere_is_restricted() {
             "limits.",
             "fallback.",
             "gateway.",
+            "serve.",
         ]
         .iter()
         .any(|group| setting.path.starts_with(group))
