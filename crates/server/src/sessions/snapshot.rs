@@ -36,9 +36,10 @@ impl Room {
             let is_quiet = view.live.is_some() || seq == view.seq;
             // What was written down meanwhile is told by the events that follow.
             if generation == view.generation && is_quiet {
-                if self.led().is_none() {
-                    let last = entries.last().map_or(0, |last| last.seq);
-                    self.record().has(self.id(), last);
+                let last = entries.last().map_or(0, |last| last.seq);
+                // Another process has gone on: its number is another one.
+                if self.led().is_none() && self.record().has(self.id(), last) {
+                    continue;
                 }
                 let room = Arc::clone(self);
                 let told = tokio::task::spawn_blocking(move || {

@@ -320,7 +320,8 @@ async fn what_is_said_elsewhere_is_told_to_those_who_watch_here() {
     let keeper = Arc::clone(&sessions);
     tokio::spawn(async move { keeper.keep_house().await });
     until_free(&house, room.id()).await;
-    let (place, _) = told(&room).await;
+    let (before, _) = told(&room).await;
+    let place = before;
     for text in ["there", "there again"] {
         let other = Session::open(&house.journal, room.id(), house.setup());
         let other = other.await.unwrap();
@@ -335,6 +336,7 @@ async fn what_is_said_elsewhere_is_told_to_those_who_watch_here() {
         tokio::time::sleep(Duration::from_secs(1)).await;
     }
     let (place, bodies) = told(&room).await;
+    assert_ne!(place, before);
     assert!(format!("{bodies:?}").contains("there again"));
     assert_eq!(room.since(place), Heard::Events(Vec::new()));
     // Also when the room is entered before anybody has looked.
@@ -346,4 +348,23 @@ async fn what_is_said_elsewhere_is_told_to_those_who_watch_here() {
     other.close().await.unwrap();
     say(&room, "here again").await;
     assert_eq!(room.since(place), Heard::Stale);
+}
+
+/// Whoever takes a snapshot can follow from it, also when it is the first to see what was said elsewhere.
+#[tokio::test(start_paused = true)]
+async fn a_snapshot_of_what_was_said_elsewhere_can_be_followed() {
+    let house = Small::new("ok");
+    let sessions = Sessions::new(house.clone());
+    let room = sessions.create(Wishes::default()).await.unwrap();
+    say(&room, "here").await;
+    let id = room.id().to_owned();
+    // Another server, which only looks.
+    let others = Sessions::new(house.clone());
+    let watched = others.room(&id).await.unwrap();
+    let (first, _) = told(&watched).await;
+    say(&room, "here again").await;
+    let (second, bodies) = told(&watched).await;
+    assert!(format!("{bodies:?}").contains("here again"));
+    assert_eq!(watched.since(first), Heard::Stale);
+    assert_eq!(watched.since(second), Heard::Events(Vec::new()));
 }
