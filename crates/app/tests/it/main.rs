@@ -113,6 +113,8 @@ mod serve_requests;
 #[cfg(unix)]
 mod serve_restarts;
 #[cfg(unix)]
+mod serve_runs;
+#[cfg(unix)]
 mod serve_sessions;
 #[cfg(unix)]
 mod serve_settings;
