@@ -33,7 +33,10 @@ use crate::sessions::Sessions;
 use api::Api;
 use axum::Router;
 use axum::extract::State;
+use axum::response::IntoResponse as _;
 use axum::routing::get;
+use futures_util::FutureExt as _;
+use futures_util::future::Either;
 use gatekeeper::Peer;
 use http::{HeaderMap, Request, StatusCode, header};
 use hyper::body::Incoming;
@@ -44,7 +47,7 @@ use hyper_util::service::TowerToHyperService;
 use outlast_engine::CancellationToken;
 use rate::Rates;
 use serde_json::Value;
-use shared::Shared;
+use shared::{Shared, to_its_end};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -194,7 +197,17 @@ async fn connection(
     let router = TowerToHyperService::new(router);
     let service = service_fn(move |mut request: Request<Incoming>| {
         request.extensions_mut().insert(peer.clone());
-        router.call(request)
+        let changes_something = !request.method().is_safe();
+        let answer = router.call(request);
+        // An answer is dropped with its connection, even one that nobody has begun to make. What was received whole is
+        // done, however soon its client has gone.
+        match changes_something {
+            false => Either::Left(answer),
+            true => Either::Right(
+                to_its_end(answer)
+                    .map(|answer| answer.unwrap_or_else(|problem| Ok(problem.into_response()))),
+            ),
+        }
     });
     let serving = http1::Builder::new()
         .timer(TokioTimer::new())

@@ -2,7 +2,7 @@
 
 use super::api::{Api, Operation};
 use super::extract::{Asked, Body, Name};
-use super::shared::{Answer, Server, to_its_end};
+use super::shared::{Answer, Server};
 use crate::problem::Problem;
 use crate::runs::{Error, RunRow, RunView, StartError, ToldView, WantedRun};
 use axum::Json;
@@ -102,8 +102,7 @@ async fn start_run(
     State(shared): Server,
     Body(wanted): Body<WantedRun>,
 ) -> Result<Response, Problem> {
-    let start = async move { Ok(shared.starts.start(wanted).await?) };
-    let id = to_its_end(start).await?;
+    let id = shared.starts.start(wanted).await?;
     let location = HeaderValue::try_from(format!("/api/runs/{id}"));
     let location = location.map_err(|error| Problem::wrong(error.to_string()))?;
     let begun = Json(Begun { id });

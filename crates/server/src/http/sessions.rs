@@ -2,7 +2,7 @@
 
 use super::api::{Api, Operation};
 use super::extract::{Asked, Body, Name};
-use super::shared::{Answer, Server, to_its_end};
+use super::shared::{Answer, Server};
 use crate::host::Wishes;
 use crate::problem::Problem;
 use crate::sessions::{ModelView, QueueMode, SessionList, SessionView, Settings, SettingsView};
@@ -185,11 +185,8 @@ async fn change_settings(
         steering_mode: change.steering_mode,
         follow_up_mode: change.follow_up_mode,
     };
-    to_its_end(async move {
-        room.change(settings).await?;
-        Ok(Json(room.settings().await?))
-    })
-    .await
+    room.change(settings).await?;
+    Ok(Json(room.settings().await?))
 }
 
 /// The models that can be chosen.

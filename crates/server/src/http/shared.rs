@@ -58,10 +58,13 @@ pub(super) struct Shared {
 pub(super) type Server = State<Arc<Shared>>;
 pub(super) type Answer<T> = Result<Json<T>, Problem>;
 
-/// Does something to its end, also when whoever asked for it has gone.
-pub(super) async fn to_its_end<T: Send + 'static>(
-    work: impl Future<Output = Result<T, Problem>> + Send + 'static,
-) -> Result<T, Problem> {
-    let done = tokio::spawn(work).await;
-    done.unwrap_or_else(|_| Err(Problem::unavailable("unavailable", "it could not be done")))
+/// Does something to its end, also when whoever asked for it has gone, and before anybody waits for it.
+pub(super) fn to_its_end<T: Send + 'static>(
+    work: impl Future<Output = T> + Send + 'static,
+) -> impl Future<Output = Result<T, Problem>> + Send {
+    let done = tokio::spawn(work);
+    async {
+        let done = done.await;
+        done.map_err(|_| Problem::unavailable("unavailable", "it could not be done"))
+    }
 }

@@ -245,29 +245,12 @@ impl Client {
             self.followed.remove(&request.conversation);
             return Ok(Value::Null);
         }
-        let room = self.shared.sessions.room(&request.conversation).await?;
-        match request.kind.as_str() {
-            "chat.subscribe" => {
-                self.subscribe(&request, room)?;
-                Ok(Value::Null)
-            }
-            "chat.send" => {
-                let said = json!({
-                    "text": request.text.unwrap_or_default(),
-                    "images": match request.images { Value::Null => json!([]), images => images },
-                    "deliver": request.deliver,
-                });
-                let said: Prompt = super::extract::read_json(said.to_string().as_bytes())?;
-                let (disposition, _) = said.say(room).await?;
-                Ok(json!(Disposition { disposition }))
-            }
-            order @ ("chat.abort" | "chat.abort_retry" | "chat.retry_now" | "chat.resume") => {
-                let order = order.trim_start_matches("chat.").to_owned();
-                to_its_end(async move { obey(&room, &order).await }).await?;
-                Ok(Value::Null)
-            }
-            kind => Err(Problem::unreadable(format!("there is no request `{kind}`"))),
+        if request.kind == "chat.subscribe" {
+            let room = self.shared.sessions.room(&request.conversation).await?;
+            self.subscribe(&request, room)?;
+            return Ok(Value::Null);
         }
+        to_its_end(do_request(Arc::clone(&self.shared), request)).await?
     }
 
     fn subscribe(
@@ -289,6 +272,27 @@ impl Client {
         let task = tokio::spawn(follow(following, id.clone(), out));
         self.followed.insert(id, AbortOnDropHandle::new(task));
         Ok(())
+    }
+}
+
+async fn do_request(shared: Arc<Shared>, request: Request) -> Result<Value, Problem> {
+    let room = shared.sessions.room(&request.conversation).await?;
+    match request.kind.as_str() {
+        "chat.send" => {
+            let said = json!({
+                "text": request.text.unwrap_or_default(),
+                "images": match request.images { Value::Null => json!([]), images => images },
+                "deliver": request.deliver,
+            });
+            let said: Prompt = super::extract::read_json(said.to_string().as_bytes())?;
+            let (disposition, _) = said.say(&room).await?;
+            Ok(json!(Disposition { disposition }))
+        }
+        order @ ("chat.abort" | "chat.abort_retry" | "chat.retry_now" | "chat.resume") => {
+            obey(&room, order.trim_start_matches("chat.")).await?;
+            Ok(Value::Null)
+        }
+        kind => Err(Problem::unreadable(format!("there is no request `{kind}`"))),
     }
 }
 

@@ -3,7 +3,7 @@
 use super::api::{Api, Operation};
 use super::extract::{Asked, Body, Name};
 use super::following::{Dialect, Following};
-use super::shared::{Answer, Server, to_its_end};
+use super::shared::{Answer, Server};
 use super::streams::{self, Form};
 use crate::problem::Problem;
 use crate::sessions::{Deliver, Heard, Place, Room, Said, SnapshotView};
@@ -234,14 +234,13 @@ fn said(text: String, images: Vec<Picture>) -> Result<Said, Problem> {
 
 impl Prompt {
     /// Says it; the answer is what became of it, and a place before which nothing of it has happened.
-    pub(super) async fn say(self, room: Arc<Room>) -> Result<(Disposed, Place), Problem> {
+    pub(super) async fn say(self, room: &Arc<Room>) -> Result<(Disposed, Place), Problem> {
         let deliver = self.deliver.map(|word| match word {
             DeliverWord::Steer => Deliver::Steer,
             DeliverWord::FollowUp => Deliver::FollowUp,
         });
         let said = said(self.text, self.images)?;
-        let said = async move { Ok(room.prompt(said, deliver).await?) };
-        let (answer, place) = to_its_end(said).await?;
+        let (answer, place) = room.prompt(said, deliver).await?;
         Ok((disposed(&answer), place))
     }
 }
@@ -261,7 +260,7 @@ async fn say_prompt(
 ) -> Result<Response, Problem> {
     let room = shared.sessions.room(&id).await?;
     let text = prompt.text.clone();
-    let (disposition, place) = prompt.say(Arc::clone(&room)).await?;
+    let (disposition, place) = prompt.say(&room).await?;
     let form = match wants(&headers, "text/event-stream") {
         true => Some(Form::Sse),
         false => wants(&headers, "application/x-ndjson").then_some(Form::Lines),
@@ -288,7 +287,7 @@ async fn say_steering(
 ) -> Result<(StatusCode, Json<Disposition>), Problem> {
     let room = shared.sessions.room(&id).await?;
     let said = said(steering.text, steering.images)?;
-    let answer = to_its_end(async move { Ok(room.steer(said).await?) }).await?;
+    let answer = room.steer(said).await?;
     let disposition = disposed(&answer);
     Ok((StatusCode::ACCEPTED, Json(Disposition { disposition })))
 }
@@ -299,7 +298,7 @@ async fn give_order(
     Name(id): Name,
 ) -> Result<StatusCode, Problem> {
     let room = shared.sessions.room(&id).await?;
-    to_its_end(async move { obey(&room, order).await }).await?;
+    obey(&room, order).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
