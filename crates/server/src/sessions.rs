@@ -65,6 +65,9 @@ pub enum Error {
         "there are {MOST_NEW} sessions in which nothing was said; say something in one of them"
     )]
     TooMany,
+    /// Whoever follows has read too slowly.
+    #[error("what comes next is not known any more; take a snapshot and follow from there")]
+    Behind,
     /// What is written down cannot be read.
     #[error("{0}")]
     Unreadable(String),
@@ -159,10 +162,11 @@ impl Sessions {
         }
         let start = match before {
             None => 0,
-            Some(id) => match rows.iter().position(|row| row.id == id) {
-                Some(place) => place + 1,
-                None => rows.len(),
-            },
+            Some(id) => {
+                let place = rows.iter().position(|row| row.id == id);
+                let unknown = || HouseError::Wrong("before: there is no such session".to_owned());
+                place.ok_or_else(unknown)? + 1
+            }
         };
         let more = rows.len() > start + limit;
         let mut sessions: Vec<SessionRow> = rows.into_iter().skip(start).take(limit).collect();

@@ -6,7 +6,7 @@ use crate::serve_driver::socket::Socket;
 use crate::serve_driver::{AN_HOUR, Serve};
 use crate::support::Outlast;
 use serde_json::json;
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use tokio_tungstenite::tungstenite::Message;
 
@@ -62,4 +62,35 @@ fn a_socket_takes_the_place_of_a_connection() {
     assert!(!is_answered(&server));
     drop(one);
     wait_for("room", || is_answered(&server));
+}
+
+/// A stream that cannot go on does not look like one that has ended.
+#[test]
+fn who_reads_too_slowly_is_cut_off_and_who_reads_hears_everything() {
+    let outlast = Outlast::new();
+    let server = Serve::start(&outlast, "ok:text,times=always");
+    let id = server.session();
+    let path = format!("/api/sessions/{id}/settings");
+    let change = server.ask("PATCH", &path);
+    let change = change.json(&json!({ "auto_compaction": false }));
+    change.send().well();
+    let place = server.place(&id);
+    let mut followed = server.follow(&id, &format!("after={place}")).lines();
+    // Each is more than the server keeps of the others, and than the machine does of what is not read.
+    let long = "word ".repeat(1_000_000);
+    for _ in 0..3 {
+        let turn = server.say(&id, &long).all();
+        assert_eq!(turn[1]["text"], long);
+        assert_eq!(turn.last().unwrap()["type"], "sealed");
+    }
+    let end = loop {
+        match followed.try_next() {
+            Ok(Some(_)) => {}
+            end => break end,
+        }
+    };
+    let cut = end.map_err(|error| error.kind());
+    assert_eq!(cut, Err(ErrorKind::UnexpectedEof));
+    let stale = server.follow(&id, &format!("after={place}"));
+    assert_eq!(stale.problem().1, "stale");
 }

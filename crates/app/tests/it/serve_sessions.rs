@@ -84,6 +84,8 @@ fn sessions_are_listed_in_pages_the_newest_first() {
     );
     assert_eq!(page(&format!("before={}", ids[4])), (Vec::new(), false));
     assert_eq!(page("limit=0").0.len(), 1);
+    let unknown = server.ask("GET", "/api/sessions?before=nobody").send();
+    assert_eq!(unknown.problem().1, "invalid_value");
     let rows = server.get("/api/sessions")["sessions"].clone();
     assert_eq!(
         (&rows[0]["title"], &rows[4]["title"]),

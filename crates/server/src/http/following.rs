@@ -130,7 +130,10 @@ impl Following {
                 Some(Heard::Stale) | None if self.takes_snapshots => {
                     return Some(self.snapshot().await);
                 }
-                Some(Heard::Stale) | None => return None,
+                Some(Heard::Stale) | None => {
+                    self.is_over = true;
+                    return Some(Err(Error::Behind));
+                }
             }
         }
     }

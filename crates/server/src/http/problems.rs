@@ -65,6 +65,7 @@ impl From<sessions::Error> for Problem {
         match error {
             sessions::Error::House(error) => error.into(),
             sessions::Error::Refused(_) => Self::conflict("refused", detail),
+            sessions::Error::Behind => Self::new(StatusCode::GONE, "stale", detail),
             sessions::Error::Busy => Self::unavailable("busy", detail).after(1),
             sessions::Error::TooMany => Self::unavailable("too_many_sessions", detail),
             sessions::Error::Unreadable(_) => Self::unavailable("unavailable", detail),

@@ -8,7 +8,6 @@ use futures_util::stream;
 use http::header;
 use serde::Serialize;
 use serde_json::value::RawValue;
-use std::convert::Infallible;
 
 /// How a body says what happens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,10 +63,13 @@ struct Envelope<'a> {
 pub(super) fn body(following: Following, form: Form) -> Response {
     let frames = stream::unfold(following, move |mut following| async move {
         loop {
-            // What cannot be told any more ends the stream; whoever comes back is told why.
-            let next = following.next().await?.ok()?;
+            let next = match following.next().await? {
+                Ok(next) => next,
+                // It is cut, and does not look like an end; whoever comes back is told why.
+                Err(error) => return Some((Err(error), following)),
+            };
             if let Some(bytes) = form.write(next) {
-                return Some((Ok::<_, Infallible>(bytes), following));
+                return Some((Ok(bytes), following));
             }
         }
     });

@@ -6,7 +6,7 @@ use super::following::{Dialect, Following};
 use super::shared::{Answer, Server};
 use super::streams::{self, Form};
 use crate::problem::Problem;
-use crate::sessions::{Deliver, Heard, Place, Room, Said, SnapshotView};
+use crate::sessions::{Deliver, Error, Heard, Place, Room, Said, SnapshotView};
 use crate::turn_stream::TurnEvent;
 use axum::Json;
 use axum::extract::State;
@@ -132,8 +132,7 @@ async fn follow_session(
         (_, Some(after)) => {
             let place = after.map_err(|error| Problem::unreadable(error.to_string()))?;
             if room.since(place) == Heard::Stale {
-                let detail = "what comes after this place is not known any more; take a snapshot and follow from there";
-                return Err(Problem::new(StatusCode::GONE, "stale", detail));
+                return Err(Error::Behind.into());
             }
             Some(place)
         }

@@ -1,7 +1,8 @@
 //! The last events of a session.
 //!
-//! Invariants: they are of one session and have no gap between them or before what comes next; they have at most
-//! `MOST_EVENTS` and `MOST_BYTES`.
+//! Invariants: they are of one session and have no gap between them or before what comes next; there are at most
+//! `MOST_EVENTS`, and all but the longest have at most `MOST_BYTES`: a very long one does not drive out itself, or what
+//! was said just before it.
 
 use crate::voice::written;
 use outlast_kernel::event::Event;
@@ -10,7 +11,7 @@ use std::collections::VecDeque;
 /// How many events are kept.
 pub(super) const MOST_EVENTS: usize = 4_096;
 
-/// How many bytes they have, as they are written.
+/// How many bytes all but the longest have, as they are written.
 pub(super) const MOST_BYTES: usize = 4 << 20;
 
 /// Events after that number are not kept any more, or were never there.
@@ -60,12 +61,19 @@ impl Kept {
         let bytes = written(event);
         self.bytes += bytes;
         self.events.push_back((event.clone(), bytes));
-        while self.events.len() > MOST_EVENTS || self.bytes > MOST_BYTES {
-            let Some((_, bytes)) = self.events.pop_front() else {
-                break;
-            };
+        while self.are_too_many()
+            && let Some((_, bytes)) = self.events.pop_front()
+        {
             self.bytes -= bytes;
         }
+    }
+
+    fn are_too_many(&self) -> bool {
+        if self.events.len() > MOST_EVENTS || self.bytes <= MOST_BYTES {
+            return self.events.len() > MOST_EVENTS;
+        }
+        let longest = self.events.iter().map(|(_, bytes)| *bytes).max();
+        self.bytes - longest.unwrap_or(0) > MOST_BYTES
     }
 
     /// The events after that number.
