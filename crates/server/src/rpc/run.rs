@@ -212,9 +212,14 @@ impl Desk {
         }
         let ended_well = seal.is_none() && !aborted;
         self.ended_well.store(ended_well, Ordering::Relaxed);
-        *lock(&self.run) = None;
+        // What is said to a session in which nothing runs waits for the next prompt: what this run still has to say is what
+        // waits in the moment in which it ends.
+        let waiting = {
+            let mut run = lock(&self.run);
+            *run = None;
+            session.waiting()
+        };
         self.outbox.send(Item::RunEnded { aborted });
-        let waiting = session.waiting();
         let left = match aborted {
             true => 0,
             // What was said by the run waits no more.
