@@ -141,7 +141,26 @@ impl SessionHost {
             model: parts.card(in_use.options.base_url.as_deref()),
             models: in_use.models,
             policy: parts.settings.retry.policy.name.to_string(),
+            problem: None,
         })
+    }
+
+    /// What is known of a session although nothing can be said in it as things are.
+    pub(crate) fn name(&self, earlier: Options, problem: String) -> Card {
+        let options = self.after(earlier);
+        let named = |path: &str| options.get(path).unwrap_or_default().to_owned();
+        let model = Model {
+            id: named("model"),
+            name: named("model"),
+            provider: named("provider"),
+            ..Model::default()
+        };
+        Card {
+            model,
+            models: Vec::new(),
+            policy: named("retry.policy"),
+            problem: Some(problem),
+        }
     }
 
     /// What counts for a session that was led by that before.

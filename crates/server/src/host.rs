@@ -142,6 +142,18 @@ pub struct Card {
     pub models: Vec<Model>,
     /// The retry policy.
     pub policy: String,
+    /// Why nothing can be said as things are; then the rest is what was said of it before.
+    pub problem: Option<String>,
+}
+
+impl Card {
+    /// One with which something can be said.
+    pub fn sound(self) -> Result<Self, HouseError> {
+        match self.problem {
+            Some(problem) => Err(HouseError::Wrong(problem)),
+            None => Ok(self),
+        }
+    }
 }
 
 /// Why there is no such session.
@@ -179,7 +191,7 @@ pub struct Opened {
 }
 
 /// A model, as clients are told of it.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Model {
     /// Its name at the provider.

@@ -28,6 +28,7 @@ pub use shared::Limits;
 
 use crate::guard::{Names, Token};
 use crate::problem::Problem;
+use crate::rpc::LONGEST_LINE;
 use crate::runs::{Runs, StartRun};
 use crate::sessions::Sessions;
 use api::Api;
@@ -48,6 +49,7 @@ use outlast_engine::CancellationToken;
 use rate::Rates;
 use serde_json::Value;
 use shared::{Shared, to_its_end};
+use socket2::{SockRef, TcpKeepalive};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -57,6 +59,12 @@ use tokio_util::task::TaskTracker;
 
 /// The most that a head may have.
 const LONGEST_HEAD: usize = 64 << 10;
+/// The most that a body may have: it becomes a command, which is a line.
+const LONGEST_BODY: usize = LONGEST_LINE - (64 << 10);
+/// A client that has been silent for so long is asked whether it is still there, and how often and how many times.
+const SILENCE: Duration = Duration::from_secs(60);
+const ASK_EVERY: Duration = Duration::from_secs(15);
+const ASK_TIMES: u32 = 4;
 /// How long a machine without room for a connection is left alone.
 const BREATH: Duration = Duration::from_millis(100);
 /// Answers that are under way when the server ends have so long.
@@ -107,6 +115,10 @@ impl HttpServer {
         };
         let listener = TcpListener::bind(setup.listen).await.map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
+        let limits = Limits {
+            body: setup.limits.body.min(LONGEST_BODY),
+            ..setup.limits
+        };
         let mut api = routes();
         let shared = Arc::new(Shared {
             sessions: setup.sessions,
@@ -115,8 +127,8 @@ impl HttpServer {
             around: setup.around,
             names: setup.names,
             token: setup.token,
-            limits: setup.limits,
-            rates: Rates::new(setup.limits.requests),
+            limits,
+            rates: Rates::new(limits.requests),
             document: api.document().to_string(),
             sockets: TaskTracker::new(),
         });
@@ -194,6 +206,10 @@ async fn connection(
     (limits, stop): (Limits, CancellationToken),
 ) {
     stream.set_nodelay(true).ok();
+    // One that has vanished without a word would take its place for ever.
+    let asking = TcpKeepalive::new().with_time(SILENCE);
+    let asking = asking.with_interval(ASK_EVERY).with_retries(ASK_TIMES);
+    SockRef::from(&stream).set_tcp_keepalive(&asking).ok();
     let router = TowerToHyperService::new(router);
     let service = service_fn(move |mut request: Request<Incoming>| {
         request.extensions_mut().insert(peer.clone());

@@ -37,7 +37,7 @@ use tokio::sync::mpsc;
 use tokio_util::task::AbortOnDropHandle;
 
 /// The longest line that is read.
-const LONGEST_LINE: usize = 64 << 20;
+pub(crate) const LONGEST_LINE: usize = 64 << 20;
 /// How many kilobytes of commands may wait for their turn before no more are read: more than the longest line.
 const LANE: usize = 96 << 10;
 /// When nothing was begun for so long after the last command was read, nothing more is answered.

@@ -36,6 +36,9 @@ use tokio_util::task::TaskTracker;
 
 /// How often it is looked for sessions that nobody needs.
 const EVERY: Duration = Duration::from_secs(10);
+/// How often it is looked again after turns that were left in use, and how soon.
+const LOOKS_AGAIN: u32 = 5;
+const LOOK_AGAIN: Duration = Duration::from_millis(500);
 /// How many sessions may be there in which nothing was said yet.
 const MOST_NEW: usize = 10_000;
 /// How many sessions are carried on at the same time, until they run.
@@ -213,22 +216,46 @@ impl Sessions {
 
     /// Carries on the turns that earlier processes left, each in its folder. Says of which it could not be begun, and why.
     pub async fn carry_on(&self) -> Result<Vec<(String, Error)>, Error> {
+        let (left, mut in_use) = self.unfinished().await?;
+        let mut failed = self.resume_all(left).await;
+        // A process that was killed may have left a child that has its locks until it has become another program.
+        for _ in 0..LOOKS_AGAIN {
+            if in_use.is_empty() {
+                break;
+            }
+            tokio::time::sleep(LOOK_AGAIN).await;
+            let (left, still_in_use) = self.unfinished().await?;
+            let freed = left.into_iter().filter(|id| in_use.contains(id)).collect();
+            failed.extend(self.resume_all(freed).await);
+            in_use = still_in_use;
+        }
+        Ok(failed)
+    }
+
+    /// The sessions with a turn that is not finished: those that nobody leads, and the others.
+    async fn unfinished(&self) -> Result<(Vec<String>, Vec<String>), Error> {
         let Some(journal) = self.house.journal() else {
-            return Ok(Vec::new());
+            return Ok(Default::default());
         };
         let unfinished = journal.unfinished().await;
         let unfinished = unfinished.map_err(|error| Error::Unreadable(error.to_string()))?;
-        let left = unfinished.into_iter();
-        let left = left.filter(|summary| summary.state != Owned::InUse);
-        let resumed = left.map(async |summary| {
-            let resumed = match self.room(&summary.id).await {
+        let unfinished = unfinished.into_iter();
+        let (in_use, left): (Vec<Summary>, Vec<Summary>) =
+            unfinished.partition(|summary| summary.state == Owned::InUse);
+        let ids = |summaries: Vec<Summary>| summaries.into_iter().map(|it| it.id).collect();
+        Ok((ids(left), ids(in_use)))
+    }
+
+    async fn resume_all(&self, ids: Vec<String>) -> Vec<(String, Error)> {
+        let resumed = ids.into_iter().map(async |id| {
+            let resumed = match self.room(&id).await {
                 Ok(room) => room.resume().await,
                 Err(error) => Err(error),
             };
-            Some((summary.id, resumed.err()?))
+            Some((id, resumed.err()?))
         });
         let resumed = stream::iter(resumed).buffer_unordered(AT_ONCE);
-        Ok(resumed.filter_map(std::future::ready).collect().await)
+        resumed.filter_map(std::future::ready).collect().await
     }
 
     /// Gives back what nobody needs, until the server ends.

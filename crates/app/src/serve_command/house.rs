@@ -137,7 +137,11 @@ impl ServeHouse {
             Some(summary) => PathBuf::from(&summary.directory),
             None => self.folder_of(None, wishes)?,
         };
-        host.look(&folder, earlier).map_err(|error| wrong(&error))
+        match (host.look(&folder, earlier.clone()), earlier) {
+            // What was said in it can be read whatever the settings are.
+            (Err(error), Some(earlier)) => Ok(host.name(earlier, wrong(&error).to_string())),
+            (looked, _) => looked.map_err(|error| wrong(&error)),
+        }
     }
 
     async fn open_session(&self, name: &str, wishes: &Wishes) -> Result<Hosted, HouseError> {

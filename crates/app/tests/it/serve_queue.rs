@@ -1,9 +1,11 @@
 //! What is said to a session over HTTP while a turn of it runs.
 
+use crate::resume::{FIRST, SECOND};
 use crate::rpc_driver::in_real_time;
 use crate::serve_driver::transcript::Transcript;
 use crate::serve_driver::{Serve, of_kind};
 use crate::support::Outlast;
+use crate::written::{self, Left, prompt, typed};
 use serde_json::{Value, json};
 
 /// Keeps a turn busy until there is a file `go`.
@@ -128,4 +130,36 @@ fn of_two_who_say_something_at_once_each_is_told_of_its_own_turn() {
     });
     // Between two turns nothing runs, too.
     server.when(&id, |it| it["turns"] == 20 && it["state"] == "idle");
+}
+
+/// Whoever has heard the end of a turn begins the next one, however soon it comes.
+#[test]
+fn what_is_said_right_after_a_turn_has_a_turn_of_its_own() {
+    let outlast = Outlast::new();
+    let server = Serve::start(&outlast, "ok:agent,times=always");
+    let id = server.session();
+    for number in 0..200 {
+        let said = format!("say {number}");
+        let turn = server.say(&id, &said).all();
+        assert_eq!(of_kind(&turn, "input")[0]["text"], said);
+    }
+}
+
+/// A turn that was left is carried on by whatever is said next, also by what is to follow it.
+#[test]
+fn what_is_to_follow_a_turn_that_was_left_carries_it_on() {
+    let outlast = Outlast::new();
+    let server = Serve::start(&outlast, "ok:agent,times=always");
+    for (id, deliver) in [(FIRST, "follow_up"), (SECOND, "steer")] {
+        let begun = [vec![prompt("say left", typed("ok:agent,times=always"))]];
+        written::session(&outlast, id, (&begun, Left::Abandoned));
+        say(
+            &server,
+            id,
+            &json!({ "text": "say next", "deliver": deliver }),
+        );
+        server.when(id, |it| it["state"] == "idle" && it["turns"] == 2);
+        let told = Transcript::of(&server.told(id));
+        assert_eq!(told.texts(), ["left", "next"], "{deliver}");
+    }
 }

@@ -185,3 +185,62 @@ fn pictures_reach_the_model() {
     let text = Transcript::of(&turn).texts().remove(0);
     assert!(text.contains("image/png"), "{text}");
 }
+
+/// Settings that are wrong keep nobody from reading.
+#[test]
+fn what_was_said_can_be_read_although_nothing_can_be_said_any_more() {
+    let outlast = Outlast::new();
+    std::fs::create_dir(outlast.folder.path().join("work")).unwrap();
+    let server = Serve::start(&outlast, "ok:text,times=always");
+    let id = server.begin(&json!({ "directory": "work" }));
+    server.say(&id, "before").all();
+    server.kill();
+    outlast.write("work/outlast.toml", "[retry\n");
+    let server = Serve::start(&outlast, "ok:text,times=always");
+    let session = server.show(&id);
+    let problem = word(&session["problem"]);
+    assert!(problem.contains("outlast.toml"), "{problem}");
+    let model = &session["model"];
+    assert_eq!(
+        (&model["provider"], &model["id"]),
+        (&json!("mock"), &json!("ok:text,times=always"))
+    );
+    let told = Transcript::of(&server.told(&id));
+    assert_eq!(told.inputs(), ["before"]);
+    let snapshot = server.sse(&id, None).next().unwrap();
+    assert_eq!(snapshot.data["session"]["problem"], problem);
+    let path = format!("/api/sessions/{id}");
+    let say = server.ask("POST", &format!("{path}/prompt"));
+    let change = server.ask("PATCH", &format!("{path}/settings"));
+    let models = server.ask("GET", &format!("{path}/models"));
+    let asks = [
+        say.json(&json!({ "text": "after" })),
+        change.json(&json!({ "policy": "patient" })),
+        models,
+    ];
+    for ask in asks {
+        let (status, code, detail) = ask.send().problem();
+        assert_eq!((status, &*code), (422, "invalid_value"));
+        assert_eq!(detail, problem);
+    }
+    outlast.write("work/outlast.toml", "");
+    assert_eq!(server.show(&id)["problem"], Value::Null);
+    server.say(&id, "after").all();
+}
+
+/// Whoever follows a session that is not there is told so, also by a stream.
+#[test]
+fn a_stream_that_cannot_begin_says_why() {
+    let outlast = Outlast::new();
+    let server = Serve::start(&outlast, "ok:text,times=always");
+    let mut rpc = Rpc::start(&outlast, "ok:text,times=always");
+    rpc.prompt_and_wait("from the terminal");
+    let id = word(&rpc.get("get_state")["sessionId"]);
+    rpc.finish();
+    server.show(&id);
+    let deleted = outlast.run(&["sessions", "delete", &id]);
+    assert_eq!(deleted.code, 0, "{}", deleted.stderr);
+    let events = server.ask("GET", &format!("/api/sessions/{id}/events"));
+    let events = events.with("accept", "text/event-stream");
+    assert_eq!(events.send().problem().0, 404);
+}

@@ -40,8 +40,8 @@ impl Dialect {
 
 /// What comes next.
 pub(super) enum Next {
-    /// Everything up to a place.
-    Snapshot(Box<SnapshotView>),
+    /// What comes cannot be told without a [snapshot](Following::snapshot).
+    Behind,
     /// An event, in its words.
     Event(Place, Box<RawValue>),
     /// Nothing, for a while.
@@ -54,8 +54,6 @@ pub(super) struct Following {
     dialect: Dialect,
     /// How far they have come; without it they need a snapshot.
     place: Option<Place>,
-    /// Whether they can be given one in the middle.
-    takes_snapshots: bool,
     /// The one turn that they follow, to its end; otherwise everything.
     turn: Option<String>,
     news: watch::Receiver<u64>,
@@ -76,18 +74,11 @@ impl Following {
             room,
             dialect,
             place,
-            takes_snapshots: true,
             turn: None,
             stop,
             ready: Vec::new().into_iter(),
             is_over: false,
         }
-    }
-
-    /// For those who cannot be given a snapshot: they are left when they have fallen behind.
-    pub(super) fn without_snapshots(mut self) -> Self {
-        self.takes_snapshots = false;
-        self
     }
 
     /// For those who follow one turn.
@@ -97,7 +88,7 @@ impl Following {
     }
 
     /// Waits for what comes next; `None` when nothing does any more.
-    pub(super) async fn next(&mut self) -> Option<Result<Next, Error>> {
+    pub(super) async fn next(&mut self) -> Option<Next> {
         loop {
             if self.is_over || self.stop.is_cancelled() {
                 return None;
@@ -114,7 +105,7 @@ impl Following {
                 }
                 self.is_over = self.turn.is_some() && matches!(event.body, Body::Sealed { .. });
                 if let Some(said) = self.dialect.say(&event) {
-                    return Some(Ok(Next::Event(place, said)));
+                    return Some(Next::Event(place, said));
                 }
             }
             self.news.mark_unchanged();
@@ -124,25 +115,25 @@ impl Following {
                     // The room lasts as long as we hold it.
                     _ = self.news.changed() => {}
                     () = self.stop.cancelled() => return None,
-                    () = tokio::time::sleep(BEAT) => return Some(Ok(Next::Beat)),
+                    () = tokio::time::sleep(BEAT) => return Some(Next::Beat),
                 },
                 Some(Heard::Events(events)) => self.ready = events.into_iter(),
-                Some(Heard::Stale) | None if self.takes_snapshots => {
-                    return Some(self.snapshot().await);
-                }
-                Some(Heard::Stale) | None => {
-                    self.is_over = true;
-                    return Some(Err(Error::Behind));
-                }
+                Some(Heard::Stale) | None => return Some(Next::Behind),
             }
         }
     }
 
-    async fn snapshot(&mut self) -> Result<Next, Error> {
-        let snapshot = self.room.snapshot(self.dialect == Dialect::Native).await;
-        let snapshot = snapshot.inspect_err(|_| self.is_over = true)?;
+    /// Whether a snapshot is needed before anything else.
+    pub(super) fn is_behind(&self) -> bool {
+        let heard = self.place.map(|place| self.room.since(place));
+        heard.is_none_or(|heard| heard == Heard::Stale)
+    }
+
+    /// Everything up to now, from where it goes on.
+    pub(super) async fn snapshot(&mut self) -> Result<SnapshotView, Error> {
+        let snapshot = self.room.snapshot(self.dialect == Dialect::Native).await?;
         // It was made by the room, and can be read.
         self.place = snapshot.place.parse().ok();
-        Ok(Next::Snapshot(Box::new(snapshot)))
+        Ok(snapshot)
     }
 }

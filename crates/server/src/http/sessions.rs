@@ -197,7 +197,7 @@ struct ModelList {
 }
 
 async fn list_models(State(shared): Server, Name(id): Name) -> Answer<ModelList> {
-    let card = shared.sessions.room(&id).await?.card().await?;
+    let card = shared.sessions.room(&id).await?.card().await?.sound()?;
     Ok(Json(ModelList {
         models: card.models.into_iter().map(Into::into).collect(),
     }))

@@ -3,37 +3,40 @@
 //! Invariants: a subscription that is not read holds up itself and nothing else; what a client asks is done while it
 //! does not read; everything that it may send or subscribe to is bounded.
 
+mod out;
+
 use super::following::{Dialect, Following, Next};
 use super::gatekeeper::{self, Peer};
 use super::shared::{Shared, to_its_end};
-use super::turns::{Disposition, Prompt, obey};
-use crate::problem::{self, Problem};
+use super::turns::{DeliverWord, Disposition, Picture, Prompt, obey};
+use crate::problem::Problem;
 use crate::sessions::Place;
 use axum::Extension;
 use axum::extract::State;
 use axum::extract::ws::rejection::WebSocketUpgradeRejection;
-use axum::extract::ws::{CloseFrame, Message, WebSocket, WebSocketUpgrade, close_code};
+use axum::extract::ws::{Message, WebSocket, WebSocketUpgrade};
 use axum::response::Response;
-use futures_util::stream::{SplitSink, SplitStream};
-use futures_util::{SinkExt, StreamExt};
+use futures_util::StreamExt;
+use futures_util::stream::SplitStream;
 use http::{HeaderMap, StatusCode};
-use serde::{Deserialize, Serialize};
-use serde_json::value::{RawValue, to_raw_value};
+use out::{Frame, Out};
+use serde::Deserialize;
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio::sync::mpsc;
 use tokio_util::task::AbortOnDropHandle;
 
 /// How many sessions one socket may follow.
 const MOST_FOLLOWED: usize = 256;
-/// How many frames wait to be sent.
-const WAITING: usize = 64;
-/// How many bytes of them.
-const MOST_BYTES: usize = 32 << 20;
+/// How many answers wait to be written.
+const UNREAD: usize = 64;
 /// What is said when a socket ends has so long to be written.
 const LAST_WORDS: Duration = Duration::from_millis(200);
+/// The longest id of a request that is told with its reply.
+const LONGEST_ID: usize = 256;
 /// How often it is asked whether the other side is still there, and for how long it may be silent.
 const PING: Duration = Duration::from_secs(30);
 const LONGEST_SILENCE: Duration = Duration::from_secs(100);
@@ -54,33 +57,15 @@ struct Request {
     dialect: Dialect,
     text: Option<String>,
     #[serde(default)]
-    images: Value,
-    deliver: Option<String>,
+    images: Vec<Picture>,
+    deliver: Option<DeliverWord>,
 }
 
-#[derive(Serialize)]
-#[serde(tag = "type")]
-enum Frame<'a> {
-    #[serde(rename = "chat.delta", rename_all = "camelCase")]
-    Delta {
-        conversation_id: &'a str,
-        place: String,
-        seq: u64,
-        event: &'a RawValue,
-    },
-    #[serde(rename = "chat.snapshot", rename_all = "camelCase")]
-    Snapshot {
-        conversation_id: &'a str,
-        place: &'a str,
-        seq: u64,
-        snapshot: &'a RawValue,
-    },
-    /// Nothing more comes of a subscription.
-    #[serde(rename = "chat.ended", rename_all = "camelCase")]
-    Ended {
-        conversation_id: &'a str,
-        problem: problem::Written<'a>,
-    },
+/// What a reply is told by, whatever else the request is.
+#[derive(Deserialize)]
+struct Named<'a> {
+    #[serde(borrow)]
+    id: Option<&'a RawValue>,
 }
 
 pub(super) async fn upgrade(
@@ -113,17 +98,16 @@ pub(super) async fn upgrade(
 
 async fn talk(shared: Arc<Shared>, socket: WebSocket, peer: Option<Peer>) {
     let (sink, stream) = socket.split();
-    let ((out, waiting), (replies, answers)) = (mpsc::channel(WAITING), mpsc::channel(WAITING));
+    let ((out, waiting), (replies, answers)) = (Out::line(), mpsc::channel(UNREAD));
     let stop = shared.sessions.stopping().clone();
     let client = Client {
         shared,
         out,
         replies,
-        room: Arc::new(Semaphore::new(MOST_BYTES)),
         peer,
         followed: HashMap::new(),
     };
-    let mut writing = AbortOnDropHandle::new(tokio::spawn(write(sink, waiting, answers)));
+    let mut writing = AbortOnDropHandle::new(tokio::spawn(out::write(sink, waiting, answers)));
     tokio::select! {
         () = Box::pin(client.read(stream)) => {}
         _ = &mut writing => return,
@@ -133,50 +117,11 @@ async fn talk(shared: Arc<Shared>, socket: WebSocket, peer: Option<Peer>) {
     tokio::time::timeout(LAST_WORDS, writing).await.ok();
 }
 
-/// Writes what is to be said until nothing more is.
-async fn write(
-    mut sink: SplitSink<WebSocket, Message>,
-    mut waiting: mpsc::Receiver<Waiting>,
-    mut answers: mpsc::Receiver<Message>,
-) {
-    loop {
-        let next = tokio::select! {
-            biased;
-            Some(answer) = answers.recv() => (answer, None),
-            Some(Waiting(message, room)) = waiting.recv() => (message, room),
-            else => break,
-        };
-        let written = async {
-            let mut sent = sink.feed(next.0).await;
-            // What waits already goes along.
-            while let (Ok(()), Ok(Waiting(message, _room))) = (&sent, waiting.try_recv()) {
-                sent = sink.feed(message).await;
-            }
-            sent.and(sink.flush().await)
-        };
-        // Whoever reads nothing for so long does not read.
-        let written = tokio::time::timeout(LONGEST_SILENCE, written).await;
-        if !matches!(written, Ok(Ok(()))) {
-            return;
-        }
-    }
-    let close = CloseFrame {
-        code: close_code::AWAY,
-        reason: "".into(),
-    };
-    sink.send(Message::Close(Some(close))).await.ok();
-}
-
-/// A frame that waits to be written, and the room that it takes.
-struct Waiting(Message, Option<OwnedSemaphorePermit>);
-
 struct Client {
     shared: Arc<Shared>,
-    out: mpsc::Sender<Waiting>,
+    out: Out,
     /// Answers do not stand behind what happens. A client that reads none of them is left.
     replies: mpsc::Sender<Message>,
-    /// How many bytes may wait to be written.
-    room: Arc<Semaphore>,
     peer: Option<Peer>,
     followed: HashMap<String, AbortOnDropHandle<()>>,
 }
@@ -223,8 +168,10 @@ impl Client {
 
     async fn answer(&mut self, text: &[u8]) -> Value {
         // Whoever is refused is told which of its requests that was, as far as that can be read.
-        let asked: Value = serde_json::from_slice(text).unwrap_or_default();
-        let id = asked["id"].clone();
+        let named = serde_json::from_slice::<Named<'_>>(text);
+        let id = named.ok().and_then(|named| named.id);
+        let id = id.filter(|id| id.get().len() <= LONGEST_ID);
+        let id = json!(id);
         if let Some(peer) = &self.peer
             && let Err(problem) = self.shared.take_place(peer.address)
         {
@@ -242,7 +189,10 @@ impl Client {
 
     async fn done(&mut self, request: Request) -> Result<Value, Problem> {
         if request.kind == "chat.unsubscribe" {
-            self.followed.remove(&request.conversation);
+            // Also one that is not there any more may be followed, and be named in short.
+            let room = self.shared.sessions.room(&request.conversation).await;
+            let id = room.map_or(request.conversation, |room| room.id().to_owned());
+            self.followed.remove(&id);
             return Ok(Value::Null);
         }
         if request.kind == "chat.subscribe" {
@@ -259,6 +209,8 @@ impl Client {
         room: Arc<crate::sessions::Room>,
     ) -> Result<(), Problem> {
         let id = room.id().to_owned();
+        self.followed
+            .retain(|_, following| !following.is_finished());
         if self.followed.len() >= MOST_FOLLOWED && !self.followed.contains_key(&id) {
             let detail = format!("one socket follows at most {MOST_FOLLOWED} sessions");
             return Err(Problem::conflict("too_many_subscriptions", detail));
@@ -268,8 +220,7 @@ impl Client {
         let after = after.map_err(|error| Problem::unreadable(format!("after: {error}")))?;
         let stop = self.shared.sessions.stopping().clone();
         let following = Following::new(room, request.dialect, after, stop);
-        let out = (self.out.clone(), Arc::clone(&self.room));
-        let task = tokio::spawn(follow(following, id.clone(), out));
+        let task = tokio::spawn(follow(following, id.clone(), self.out.clone()));
         self.followed.insert(id, AbortOnDropHandle::new(task));
         Ok(())
     }
@@ -279,12 +230,11 @@ async fn do_request(shared: Arc<Shared>, request: Request) -> Result<Value, Prob
     let room = shared.sessions.room(&request.conversation).await?;
     match request.kind.as_str() {
         "chat.send" => {
-            let said = json!({
-                "text": request.text.unwrap_or_default(),
-                "images": match request.images { Value::Null => json!([]), images => images },
-                "deliver": request.deliver,
-            });
-            let said: Prompt = super::extract::read_json(said.to_string().as_bytes())?;
+            let said = Prompt {
+                text: request.text.unwrap_or_default(),
+                images: request.images,
+                deliver: request.deliver,
+            };
             let (disposition, _) = said.say(&room).await?;
             Ok(json!(Disposition { disposition }))
         }
@@ -301,46 +251,41 @@ fn refusal(id: &Value, problem: &Problem) -> Value {
 }
 
 /// Says what happens in a room until the client has enough.
-async fn follow(
-    mut following: Following,
-    conversation_id: String,
-    (out, room): (mpsc::Sender<Waiting>, Arc<Semaphore>),
-) {
-    let say = |frame: &Frame<'_>| serde_json::to_string(frame).unwrap_or_default();
+async fn follow(mut following: Following, conversation_id: String, out: Out) {
     let conversation_id = &*conversation_id;
     while let Some(next) = following.next().await {
+        let mut _turn = None;
         let frame = match next {
-            Ok(Next::Beat) => continue,
-            Ok(Next::Event(place, event)) => say(&Frame::Delta {
+            Next::Beat => continue,
+            Next::Event(place, event) => Frame::Delta {
                 conversation_id,
                 place: place.to_string(),
                 seq: place.seq,
-                event: &event,
-            }),
-            Ok(Next::Snapshot(snapshot)) => {
-                let Ok(whole) = to_raw_value(&snapshot) else {
-                    return;
-                };
-                say(&Frame::Snapshot {
-                    conversation_id,
-                    place: &snapshot.place,
-                    seq: snapshot.seq,
-                    snapshot: &whole,
-                })
-            }
-            Err(error) => {
-                let problem = Problem::from(error);
-                say(&Frame::Ended {
-                    conversation_id,
-                    problem: problem.written(),
-                })
+                event,
+            },
+            Next::Behind => {
+                _turn = out.snapshots.acquire().await.ok();
+                match following.snapshot().await {
+                    Ok(snapshot) => Frame::Snapshot {
+                        conversation_id,
+                        place: snapshot.place.clone(),
+                        seq: snapshot.seq,
+                        snapshot: Box::new(snapshot),
+                    },
+                    Err(error) => {
+                        let problem = Problem::from(error);
+                        let problem = problem.written();
+                        let ended = Frame::Ended {
+                            conversation_id,
+                            problem,
+                        };
+                        out.say(&ended).await;
+                        return;
+                    }
+                }
             }
         };
-        let bytes = frame.len().clamp(1, MOST_BYTES);
-        let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
-        let permit = Arc::clone(&room).acquire_many_owned(bytes).await;
-        let waiting = Waiting(Message::text(frame), permit.ok());
-        if out.send(waiting).await.is_err() {
+        if !out.say(&frame).await {
             return;
         }
     }

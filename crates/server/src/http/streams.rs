@@ -1,6 +1,7 @@
 //! A following as the body of an answer: lines of JSON, or server-sent events.
 
 use super::following::{Following, Next};
+use crate::sessions::{Error, SnapshotView};
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
@@ -33,10 +34,6 @@ impl Form {
         let text = match (self, next) {
             (Self::Sse, Next::Beat) => ": \n\n".to_owned(),
             (Self::Sse, Next::Event(place, event)) => format!("id: {place}\ndata: {event}\n\n"),
-            (Self::Sse, Next::Snapshot(snapshot)) => {
-                let data = serde_json::to_string(&snapshot).ok()?;
-                format!("id: {}\nevent: snapshot\ndata: {data}\n\n", snapshot.place)
-            }
             (Self::Lines, Next::Event(_, event)) => format!("{event}\n"),
             (Self::Envelopes, Next::Event(place, event)) => {
                 let envelope = Envelope {
@@ -46,7 +43,7 @@ impl Form {
                 };
                 serde_json::to_string(&envelope).ok()? + "\n"
             }
-            (Self::Lines | Self::Envelopes, Next::Beat | Next::Snapshot(_)) => return None,
+            (Self::Lines | Self::Envelopes, Next::Beat) | (_, Next::Behind) => return None,
         };
         Some(Bytes::from(text))
     }
@@ -59,23 +56,56 @@ struct Envelope<'a> {
     event: &'a RawValue,
 }
 
-/// The answer that follows.
+/// The answer that follows one turn, or everything, without snapshots: whoever falls behind is cut off.
 pub(super) fn body(following: Following, form: Form) -> Response {
-    let frames = stream::unfold(following, move |mut following| async move {
-        loop {
-            let next = match following.next().await? {
-                Ok(next) => next,
-                // It is cut, and does not look like an end; whoever comes back is told why.
-                Err(error) => return Some((Err(error), following)),
-            };
-            if let Some(bytes) = form.write(next) {
-                return Some((Ok(bytes), following));
+    answer(following, None, form)
+}
+
+/// The answer that follows everything, with snapshots wherever one is needed. What stands against the first of them is
+/// told instead.
+pub(super) async fn body_with_snapshots(mut following: Following) -> Result<Response, Error> {
+    let first = match following.is_behind() {
+        true => Some(written(&following.snapshot().await?)),
+        false => None,
+    };
+    Ok(answer(following, Some(first), Form::Sse))
+}
+
+/// With `snapshots` there may be some, and that is the first.
+fn answer(following: Following, snapshots: Option<Option<Bytes>>, form: Form) -> Response {
+    let takes_snapshots = snapshots.is_some();
+    let first = snapshots.flatten();
+    let frames = stream::unfold(
+        (following, first),
+        move |(mut following, first)| async move {
+            if first.is_some() {
+                return Some((Ok(first?), (following, None)));
             }
-        }
-    });
+            loop {
+                let frame = match following.next().await? {
+                    Next::Behind if takes_snapshots => {
+                        following.snapshot().await.map(|it| written(&it))
+                    }
+                    Next::Behind => Err(Error::Behind),
+                    next => match form.write(next) {
+                        Some(bytes) => Ok(bytes),
+                        None => continue,
+                    },
+                };
+                // One that fails is cut, and does not look like an end.
+                return Some((frame, (following, None)));
+            }
+        },
+    );
     let headers = [
         (header::CONTENT_TYPE, form.content_type()),
         (header::CACHE_CONTROL, "no-store"),
     ];
     (headers, Body::from_stream(Box::pin(frames))).into_response()
+}
+
+fn written(snapshot: &SnapshotView) -> Bytes {
+    let data = serde_json::to_string(snapshot).unwrap_or_default();
+    let text = format!("id: {}\nevent: snapshot\ndata: {data}\n\n", snapshot.place);
+    Bytes::from(text)
 }

@@ -140,13 +140,10 @@ async fn follow_session(
     };
     let stop = shared.sessions.stopping().clone();
     let following = Following::new(room, asked.dialect, after, stop);
-    Ok(streams::body(
-        match form {
-            Form::Sse => following,
-            Form::Lines | Form::Envelopes => following.without_snapshots(),
-        },
-        form,
-    ))
+    match form {
+        Form::Sse => Ok(streams::body_with_snapshots(following).await?),
+        Form::Lines | Form::Envelopes => Ok(streams::body(following, form)),
+    }
 }
 
 /// Whether a client names that kind of answer.
@@ -161,12 +158,12 @@ fn wants(headers: &HeaderMap, kind: &str) -> bool {
 #[serde(deny_unknown_fields)]
 pub(super) struct Prompt {
     /// The text.
-    text: String,
+    pub(super) text: String,
     /// Pictures that belong to it.
     #[serde(default)]
-    images: Vec<Picture>,
+    pub(super) images: Vec<Picture>,
     /// When it is said while a turn runs; without it, after that turn.
-    deliver: Option<DeliverWord>,
+    pub(super) deliver: Option<DeliverWord>,
 }
 
 /// Something to be said with the next call.
@@ -192,7 +189,7 @@ pub(super) struct Picture {
 
 #[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-enum DeliverWord {
+pub(super) enum DeliverWord {
     Steer,
     FollowUp,
 }
@@ -273,10 +270,7 @@ async fn say_prompt(
     };
     let stop = shared.sessions.stopping().clone();
     let following = Following::new(room, Dialect::Turn, Some(place), stop);
-    Ok(streams::body(
-        following.without_snapshots().of_turn(turn),
-        form,
-    ))
+    Ok(streams::body(following.of_turn(turn), form))
 }
 
 async fn say_steering(

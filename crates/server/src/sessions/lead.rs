@@ -1,5 +1,6 @@
 //! Leading a session: opening it when something is to be done, driving it by the commands of `rpc`, giving it back.
 
+use super::record::Seen;
 use super::room::{Deliver, Place, Room, Said, Settings, Switches, lock};
 use super::view::{QueueMode, State};
 use super::{Error, one_line};
@@ -9,6 +10,7 @@ use crate::rpc::{BUSY, Dialect, Server};
 use outlast_agent::Session;
 use outlast_agent::session::{Mode, Subscription};
 use outlast_engine::CancellationToken;
+use outlast_store::journal::State as Owned;
 use serde_json::{Value, json};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -17,6 +19,9 @@ use std::time::Duration;
 const IDLE: Duration = Duration::from_secs(60);
 /// How much of what is said to a session, and what it answers, may be on its way.
 const PIPE: usize = 64 << 10;
+/// How long a run that has said its last word may take to end, and how often that is looked at.
+const ENDING: Duration = Duration::from_millis(500);
+const MOMENT: Duration = Duration::from_millis(1);
 /// A room that nobody has looked at for so long is forgotten; one in which nothing was said, after a day.
 const UNWATCHED: Duration = Duration::from_secs(300);
 const NEVER_USED: Duration = Duration::from_secs(24 * 3600);
@@ -76,7 +81,8 @@ impl Room {
         let written = (session.turn_count(), entries);
         {
             let mut record = self.record();
-            record.has(self.id(), entries);
+            let is_led = false;
+            record.has(self.id(), Seen { entries, is_led });
             record.open(written, is_unfinished);
         }
         lock(&self.wanted).card = None;
@@ -137,10 +143,12 @@ impl Room {
         }
         lead.client.close().await;
         lead.over.cancelled().await;
-        let entries = self.written_entries().await;
+        // It was led here until now, and by nobody else.
+        let is_led = false;
+        let seen = self.seen().await.map(|seen| Seen { is_led, ..seen });
         *lock(&self.lead) = None;
         lock(&self.wanted).card = None;
-        self.record().close(self.id(), entries);
+        self.record().close(self.id(), seen);
         self.stir();
     }
 
@@ -149,22 +157,25 @@ impl Room {
         if self.is_new() || self.led().is_some() {
             return;
         }
-        let Some(entries) = self.written_entries().await else {
+        let Some(seen) = self.seen().await else {
             return;
         };
         // It may have been opened meanwhile.
         let Ok(_door) = self.door.try_lock() else {
             return;
         };
-        if self.led().is_none() && self.record().has(self.id(), entries) {
+        if self.led().is_none() && self.record().has(self.id(), seen) {
             lock(&self.wanted).card = None;
             self.stir();
         }
     }
 
-    async fn written_entries(&self) -> Option<u64> {
+    async fn seen(&self) -> Option<Seen> {
         let summary = self.house.journal()?.summary(self.id()).await.ok()?;
-        Some(summary.entries)
+        Some(Seen {
+            entries: summary.entries,
+            is_led: summary.state == Owned::InUse,
+        })
     }
 
     /// Whether it can be made again from what is written down.
@@ -189,21 +200,28 @@ impl Room {
     ) -> Result<(Value, Place), Error> {
         let lead = self.enter().await?;
         let place = self.place();
-        let command = |deliver: Option<Deliver>| {
+        let say = |deliver: Option<Deliver>| {
             let mut command =
                 json!({ "type": "prompt", "message": said.text, "images": said.images });
             if let Some(deliver) = deliver {
                 command["streamingBehavior"] = deliver.word().into();
             }
-            command
+            lead.client.request(command)
         };
-        let answer = match lead.client.request(command(deliver)).await {
-            // It is said after the turn that runs.
-            Err(ClientError::Refused { error, .. }) if deliver.is_none() && error == BUSY => {
-                let later = command(Some(Deliver::FollowUp));
-                lead.client.request(later).await
+        // In a session in which nothing runs it is said at once, whatever it would have waited for.
+        let first = deliver.filter(|_| lead.session.is_running());
+        let until = tokio::time::Instant::now() + ENDING;
+        let answer = loop {
+            match say(first).await {
+                Err(ClientError::Refused { error, .. }) if error == BUSY => {}
+                answer => break answer,
             }
-            answer => answer,
+            // A run that has said its last word is over in a moment. Otherwise there is a turn that it has to wait for.
+            let is_ending = lead.session.snapshot().turn_id.is_none();
+            if !is_ending || tokio::time::Instant::now() > until {
+                break say(Some(deliver.unwrap_or(Deliver::FollowUp))).await;
+            }
+            tokio::time::sleep(MOMENT).await;
         };
         Ok((answer.map_err(self::said)?, place))
     }
@@ -276,6 +294,8 @@ impl Room {
             steering_mode: settings.steering_mode,
             follow_up_mode: settings.follow_up_mode,
         };
+        // Whoever opens it meanwhile either knows of this or is told.
+        let door = self.door.lock().await;
         let is_new = self.is_new() && self.led().is_none();
         {
             let mut wanted = lock(&self.wanted);
@@ -290,7 +310,9 @@ impl Room {
             }
             wanted.card = None;
         }
-        let lead = match self.led() {
+        let lead = self.led();
+        drop(door);
+        let lead = match lead {
             Some(lead) => lead,
             // The rest is done when it is opened.
             None if is_new || settings.title.is_none() => return Ok(()),
@@ -324,7 +346,7 @@ impl Room {
         }
         wishes.policy = settings.policy.clone().or(wishes.policy);
         let name = Some(self.id()).filter(|_| !self.is_new());
-        self.house.look(name, &wishes).await?;
+        self.house.look(name, &wishes).await?.sound()?;
         Ok(())
     }
 }

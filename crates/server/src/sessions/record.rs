@@ -23,8 +23,17 @@ pub(super) struct Record {
     resuming: bool,
     /// Changes whenever something else is written down as a whole.
     generation: u64,
-    /// How many entries those know of who watch a session that is not open.
-    known: Option<u64>,
+    /// What those know of who watch a session that is not open.
+    known: Option<Seen>,
+}
+
+/// What can be seen of a session that is not open here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Seen {
+    /// How many entries it has.
+    pub(super) entries: u64,
+    /// Whether another process leads it.
+    pub(super) is_led: bool,
 }
 
 /// The turn under way.
@@ -70,19 +79,20 @@ impl Record {
     }
 
     /// The session is left. Whoever has heard everything goes on hearing; others take a snapshot.
-    pub(super) fn close(&mut self, session_id: &str, entries: Option<u64>) {
+    pub(super) fn close(&mut self, session_id: &str, seen: Option<Seen>) {
         let newest = self.kept.newest();
         self.kept.forget(session_id, newest);
-        self.known = entries;
+        self.known = seen;
         (self.live, self.wait, self.written) = (None, None, Written::default());
         self.generation += 1;
     }
 
-    /// A session that is not open has so many entries. What another process has added nobody here was told of: every
-    /// place is behind it. Says whether that is so.
-    pub(super) fn has(&mut self, session_id: &str, entries: u64) -> bool {
-        let is_behind = self.known.is_some_and(|known| entries > known);
-        self.known = Some(entries);
+    /// How a session stands that is not open. What another process has added, or that it has come or gone, nobody here was
+    /// told of: every place is behind it. Says whether that is so.
+    pub(super) fn has(&mut self, session_id: &str, seen: Seen) -> bool {
+        let is_new = |known: Seen| seen.entries > known.entries || seen.is_led != known.is_led;
+        let is_behind = self.known.is_some_and(is_new);
+        self.known = Some(seen);
         if is_behind {
             let newest = self.kept.newest() + 1;
             self.kept.forget(session_id, newest);

@@ -18,6 +18,11 @@ fn event(turn: &str, attempt: u32, body: Body) -> Event {
     }
 }
 
+fn seen(entries: u64) -> Seen {
+    let is_led = false;
+    Seen { entries, is_led }
+}
+
 fn start() -> Body {
     Body::Start {
         provider: "p".to_owned(),
@@ -75,7 +80,7 @@ fn numbers_go_on_however_often_the_session_is_opened() {
     record.open((0, 0), false);
     hear(&mut record, [(0, start()), (0, input("a")), (0, SEALED)]);
     assert_eq!(record.newest(), 3);
-    record.close("s", Some(5));
+    record.close("s", Some(seen(5)));
     assert_eq!(record.since(3).unwrap(), []);
     assert!(record.since(2).is_err());
     record.open((1, 5), false);
@@ -184,11 +189,18 @@ fn what_another_process_has_added_leads_to_a_snapshot() {
     let mut record = Record::default();
     record.open((0, 0), false);
     hear(&mut record, [(0, start()), (0, SEALED)]);
-    record.close("s", Some(5));
-    assert!(!record.has("s", 5));
+    record.close("s", Some(seen(5)));
+    assert!(!record.has("s", seen(5)));
     assert_eq!(record.since(2).unwrap(), []);
-    assert!(record.has("s", 6));
+    assert!(record.has("s", seen(6)));
     assert!(record.since(2).is_err());
     assert_eq!(record.since(record.newest()).unwrap(), []);
-    assert!(!record.has("s", 6));
+    assert!(!record.has("s", seen(6)));
+    // So does one that comes, and one that leaves.
+    for is_led in [true, false] {
+        let newest = record.newest();
+        assert!(record.has("s", Seen { is_led, ..seen(6) }));
+        assert!(record.since(newest).is_err());
+        assert!(!record.has("s", Seen { is_led, ..seen(6) }));
+    }
 }

@@ -1,6 +1,6 @@
 //! What a room tells those who come: where its session stands, and everything that was said.
 
-use super::record::{View, Written};
+use super::record::{Seen, View, Written};
 use super::room::{Room, lock};
 use super::view::{SessionRow, SessionView, SettingsView, SnapshotView, State, Told};
 use super::{Error, first_words, one_line};
@@ -37,8 +37,12 @@ impl Room {
             // What was written down meanwhile is told by the events that follow.
             if generation == view.generation && is_quiet {
                 let last = entries.last().map_or(0, |last| last.seq);
+                let seen = Seen {
+                    entries: last,
+                    is_led: session.row.state == State::Elsewhere,
+                };
                 // Another process has gone on: its number is another one.
-                if self.led().is_none() && self.record().has(self.id(), last) {
+                if self.led().is_none() && self.record().has(self.id(), seen) {
                     continue;
                 }
                 let room = Arc::clone(self);
@@ -79,12 +83,13 @@ impl Room {
 
     /// Everything that is written down.
     async fn entries(&self) -> Result<Vec<Stored>, Error> {
-        let unreadable = |error: &dyn std::fmt::Display| Error::Unreadable(error.to_string());
         if let Some(lead) = self.led() {
             match lead.session.entries().await {
                 // It was closed just now.
                 Err(outlast_agent::session::Error::Closed) => {}
-                entries => return entries.map_err(|error| unreadable(&error)),
+                entries => {
+                    return entries.map_err(|error| Error::Unreadable(error.to_string()));
+                }
             }
         }
         let mut entries: Vec<Stored> = Vec::new();
@@ -98,11 +103,19 @@ impl Room {
                 kinds: None,
             };
             let more = journal.read(self.id(), page).await;
-            let more = more.map_err(|error| unreadable(&error))?;
+            let more = more.map_err(|error| self.unread(error))?;
             if more.is_empty() {
                 return Ok(entries);
             }
             entries.extend(more);
+        }
+    }
+
+    fn unread(&self, error: outlast_store::Error) -> Error {
+        let name = self.id().to_owned();
+        match error {
+            outlast_store::Error::NoSuchSession { .. } => HouseError::Unknown { name }.into(),
+            error => Error::Unreadable(error.to_string()),
         }
     }
 
@@ -127,6 +140,7 @@ impl Room {
             queue: waiting.map(|waiting| texts(&waiting)).unwrap_or_default(),
             last_seal: last,
             usage: lead.map(|_| snapshot.usage),
+            problem: card.problem,
         })
     }
 
@@ -142,9 +156,7 @@ impl Room {
             return Ok((row, lead.and_then(|lead| lead.session.last_seal())));
         };
         let summary = journal.summary(self.id()).await;
-        let summary = summary.map_err(|_| HouseError::Unknown {
-            name: self.id().to_owned(),
-        })?;
+        let summary = summary.map_err(|error| self.unread(error))?;
         let title = match summary.title.is_empty() {
             true => first_words(journal, self.id()).await,
             false => one_line(&summary.title),
@@ -175,9 +187,10 @@ impl Room {
         let wishes = lock(&self.wanted).wishes.clone();
         let name = Some(self.id()).filter(|_| !self.is_new());
         let card = self.house.look(name, &wishes).await?;
-        // While nobody leads it here, others may.
-        if self.is_new() || self.led().is_some() {
-            lock(&self.wanted).card = Some(card.clone());
+        // While nobody leads it here, others may. Something else may have been wished for meanwhile.
+        let mut wanted = lock(&self.wanted);
+        if (self.is_new() || self.led().is_some()) && wanted.wishes == wishes {
+            wanted.card = Some(card.clone());
         }
         Ok(card)
     }

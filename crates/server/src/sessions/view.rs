@@ -113,6 +113,9 @@ pub struct SessionView {
     pub usage: Option<Usage>,
     /// How it is led.
     pub settings: SettingsView,
+    /// Why nothing can be said in it as things are.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub problem: Option<String>,
 }
 
 /// How a session is led.
