@@ -1,6 +1,6 @@
 // Dialogs, and words that pass.
 
-import { h } from "./dom.js";
+import { h, setOff } from "./dom.js";
 import { icon } from "./icons.js";
 
 /** Opens a dialog; focus goes back to where it was when it is closed. */
@@ -89,4 +89,17 @@ export async function attempt(act) {
     complain(problem);
     return false;
   }
+}
+
+/** Has a form do something for a person. While that is under way, sending the form once more does nothing. */
+export function onSubmit(form, act) {
+  const sender = form.querySelector("[type=submit]");
+  form.addEventListener("submit", async (event) => {
+    event.preventDefault();
+    // The button is not `disabled`, so a second click or Enter still gets here.
+    if (sender.getAttribute("aria-disabled") === "true") return;
+    setOff(sender, true);
+    await attempt(act);
+    setOff(sender, false);
+  });
 }

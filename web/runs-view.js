@@ -2,7 +2,7 @@
 
 import { api, post } from "./api.js";
 import { sinceThen } from "./clock.js";
-import { attempt, openDialog } from "./dialog.js";
+import { onSubmit, openDialog } from "./dialog.js";
 import { button, empty, h, replace } from "./dom.js";
 import { icon } from "./icons.js";
 import { page, whenOther } from "./page.js";
@@ -65,15 +65,12 @@ class RunsView {
       h("div", { class: "actions" }, h("button", { type: "submit", class: "primary" }, "Start")),
     );
     const dialog = openDialog({ title: "Start a run", content: form, test: "start-run-dialog" });
-    form.addEventListener("submit", (event) => {
-      event.preventDefault();
-      attempt(async () => {
-        const body = { file: file.value.trim(), inputs: readInputs(inputs.value) };
-        if (directory.value.trim()) body.directory = directory.value.trim();
-        const { id } = await post("runs", body);
-        dialog.close();
-        window.location.hash = link("runs", id);
-      });
+    onSubmit(form, async () => {
+      const body = { file: file.value.trim(), inputs: readInputs(inputs.value) };
+      if (directory.value.trim()) body.directory = directory.value.trim();
+      const { id } = await post("runs", body);
+      dialog.close();
+      window.location.hash = link("runs", id);
     });
   }
 }

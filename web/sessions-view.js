@@ -2,7 +2,7 @@
 
 import { api, post } from "./api.js";
 import { sinceThen } from "./clock.js";
-import { attempt, openDialog } from "./dialog.js";
+import { attempt, onSubmit, openDialog } from "./dialog.js";
 import { button, empty, h, replace, show } from "./dom.js";
 import { icon } from "./icons.js";
 import { poll } from "./poll.js";
@@ -159,18 +159,15 @@ class SessionsView {
       h("div", { class: "actions" }, h("button", { type: "submit", class: "primary", test: "create-session" }, "Begin")),
     );
     const dialog = openDialog({ title: "New session", content: form, test: "new-session-dialog" });
-    form.addEventListener("submit", (event) => {
-      event.preventDefault();
-      attempt(async () => {
-        const body = { after_content: "retract" };
-        if (directory.value.trim()) body.directory = directory.value.trim();
-        if (model.value.trim()) body.model = model.value.trim();
-        const session = await post("sessions", body);
-        dialog.close();
-        this.#isNew = true;
-        this.polling.soon();
-        window.location.hash = link("sessions", session.id);
-      });
+    onSubmit(form, async () => {
+      const body = { after_content: "retract" };
+      if (directory.value.trim()) body.directory = directory.value.trim();
+      if (model.value.trim()) body.model = model.value.trim();
+      const session = await post("sessions", body);
+      dialog.close();
+      this.#isNew = true;
+      this.polling.soon();
+      window.location.hash = link("sessions", session.id);
     });
   }
 }
