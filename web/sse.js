@@ -7,7 +7,9 @@ const LONGEST_EVENT = 64 * 1024 * 1024;
 
 /** A reader: `push` takes a piece and returns the messages that are complete with it, as `{id, event, data}`. */
 export function sseReader() {
-  let rest = "";
+  // Pieces of a line whose end has not come. They are put together once: a long line comes in many pieces.
+  let rest = [];
+  let restSize = 0;
   let id;
   let event = "";
   let data = [];
@@ -36,10 +38,16 @@ export function sseReader() {
       // A line may end with `\r`, whose `\n` comes with the next piece.
       const text = endedWithReturn && piece.startsWith("\n") ? piece.slice(1) : piece;
       if (piece !== "") endedWithReturn = piece.endsWith("\r");
-      const lines = (rest + text).split(/\r\n|\n|\r/);
-      rest = lines.pop() ?? "";
+      const lines = text.split(/\r\n|\n|\r/);
+      const last = lines.pop() ?? "";
+      if (lines.length > 0) {
+        lines[0] = rest.join("") + lines[0];
+        [rest, restSize] = [[], 0];
+      }
+      rest.push(last);
+      restSize += last.length;
       for (const line of lines) take(line, out);
-      if (rest.length + size > LONGEST_EVENT) throw new Error("an event is too long");
+      if (restSize + size > LONGEST_EVENT) throw new Error("an event is too long");
       return out;
     },
   };
