@@ -14,7 +14,7 @@ const SILENCE = 60_000;
 
 /**
  * Follows a session. `hear` has `snapshot(snapshot)`, `event(event)`, and `state(word, problem)` with `live`, `lost` or
- * `gone`. Returns a function that ends it.
+ * `gone`; the problem is what the server said, if it said something. Returns a function that ends it.
  */
 export function follow(id, hear) {
   let place;
@@ -48,17 +48,18 @@ export function follow(id, hear) {
 
   const run = async () => {
     while (!isOver) {
+      let told;
       try {
         await once();
       } catch (problem) {
         if (isOver) return;
-        if (problem.status === 410) place = undefined;
         if (problem.status === 404) return hear.state("gone", problem);
         // What cannot be read is not read again: a snapshot is.
-        if (problem instanceof SyntaxError || problem instanceof TypeError) place = undefined;
+        if (problem.status === 410 || problem instanceof SyntaxError || problem instanceof TypeError) place = undefined;
+        else if (problem.status > 0) told = problem;
       }
       if (isOver) return;
-      hear.state("lost");
+      hear.state("lost", told);
       await new Promise((resolve) => {
         wake = resolve;
         setTimeout(resolve, pause * (0.75 + Math.random() / 2));

@@ -9,7 +9,7 @@ import { follow } from "./follow.js";
 import { icon } from "./icons.js";
 import { link } from "./router.js";
 import { openSettings } from "./settings-panel.js";
-import { standing, waitOf } from "./standing.js";
+import { connectionWords, standing, waitOf } from "./standing.js";
 import { stateChip } from "./states.js";
 import { amount, line, shortPath } from "./text.js";
 import { apply, fromSnapshot, newTranscript, stand } from "./transcript.js";
@@ -129,17 +129,19 @@ class SessionView {
   }
 
   #connected(word, problem) {
-    clearTimeout(this.connecting);
-    if (word === "live") return show(this.connection, false);
-    const text = word === "gone" ? (problem?.detail ?? "There is no such session.") : "The connection is lost. Trying again…";
+    if (word === "live") {
+      clearTimeout(this.connecting);
+      this.connecting = undefined;
+      return show(this.connection, false);
+    }
+    this.lost = connectionWords(word, problem);
+    const tell = () => {
+      setText(this.connection, this.lost);
+      show(this.connection, true);
+    };
+    if (word === "gone" || !this.connection.hidden) return tell();
     // A moment without a connection is not worth a word.
-    this.connecting = setTimeout(
-      () => {
-        setText(this.connection, text);
-        show(this.connection, true);
-      },
-      word === "gone" ? 0 : 1_500,
-    );
+    this.connecting ??= setTimeout(tell, 1_500);
   }
 
   // --- What a person does ---

@@ -1,4 +1,6 @@
-// How a session stands, as its transcript has it: what it waits for, and all of it in a word. Pure.
+// How a session stands, as its transcript has it: what it waits for, and all of it in a word. And how it is followed. Pure.
+
+import { line } from "./text.js";
 
 /** The wait that is to be shown, if there is one: `{kind: "retry" | "trying" | "held", …}`. */
 export function waitOf(state) {
@@ -20,4 +22,11 @@ export function standing(state) {
   }
   if (["unfinished", "elsewhere"].includes(state.state)) return state.state;
   return SEALS[state.seal] ?? state.state;
+}
+
+/** What is said of a connection that is `lost`, with what the server has told of it, or of a session that is `gone`. */
+export function connectionWords(word, problem) {
+  if (word === "gone") return "There is no such session. It was deleted, or the server ended before anything was said in it.";
+  const told = line(problem?.detail, 300).replace(/[.\s]+$/, "");
+  return `${told ? `The session cannot be followed: ${told}` : "The connection is lost"}. Trying again…`;
 }

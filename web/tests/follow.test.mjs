@@ -1,0 +1,83 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { problem, server, settle, stream } from "./outside.mjs";
+import { follow } from "../follow.js";
+import { connectionWords } from "../standing.js";
+
+/** Follows a session with a clock that stands still; what is heard. */
+function following(context) {
+  context.mock.timers.enable({ apis: ["setTimeout"] });
+  const heard = { states: [], said: [] };
+  const end = follow("a/b", {
+    snapshot: ({ text }) => heard.said.push(`snapshot ${text}`),
+    event: ({ text }) => heard.said.push(text),
+    state: (word, told) => heard.states.push(told ? [word, told.detail] : [word]),
+  });
+  context.after(end);
+  return Object.assign(heard, { end, pass: (time) => context.mock.timers.tick(time) });
+}
+
+const event = (place, text) => `id: ${place}\ndata: ${JSON.stringify({ text })}\n\n`;
+const snapshot = (place, text) => `event: snapshot\n${event(place, text)}`;
+
+test("why a session cannot be followed is told, and it is tried again", async (context) => {
+  const { answer, say } = stream();
+  const { asked } = server(problem(503, "the disk is full"), problem(403, "not from there"), answer);
+  const heard = following(context);
+  await settle();
+  assert.deepEqual(heard.states, [["lost", "the disk is full"]]);
+  heard.pass(700);
+  await settle();
+  assert.deepEqual(heard.states.at(-1), ["lost", "not from there"]);
+  // The second pause is longer than the first.
+  heard.pass(700);
+  await settle();
+  assert.equal(asked.length, 2);
+  heard.pass(700);
+  await settle();
+  say(snapshot("L-1", "all"));
+  await settle();
+  assert.deepEqual([asked.length, heard.states.at(-1), heard.said], [3, ["live"], ["snapshot all"]]);
+});
+
+test("a connection that broke off has no more to tell, and goes on from the last place", async (context) => {
+  const first = stream();
+  const { asked } = server(first.answer, problem(410, "stale"));
+  const heard = following(context);
+  await settle();
+  first.say(snapshot("L-1", "all") + event("L-2", "more"));
+  await settle();
+  first.end();
+  await settle();
+  assert.deepEqual(heard.states, [["live"], ["lost"]]);
+  heard.pass(700);
+  await settle();
+  // A place that is too far back is nothing that a person can do something about: a snapshot comes.
+  assert.deepEqual(heard.states.at(-1), ["lost"]);
+  heard.pass(1_500);
+  await settle();
+  assert.deepEqual(
+    asked.map(({ after }) => after),
+    [undefined, "L-2", undefined],
+  );
+});
+
+test("a session that is not there is asked for once", async (context) => {
+  const { asked } = server(problem(404, "there is no session a/b"));
+  const heard = following(context);
+  await settle();
+  heard.pass(60_000);
+  await settle();
+  assert.deepEqual([asked.length, heard.states], [1, [["gone", "there is no session a/b"]]]);
+  assert.equal(asked[0].path, "/api/sessions/a%2Fb/events");
+});
+
+test("what is said of a lost connection is one short line", () => {
+  assert.equal(connectionWords("lost"), "The connection is lost. Trying again…");
+  assert.equal(
+    connectionWords("lost", { detail: "the disk\nis \u202Efull.\n" }),
+    "The session cannot be followed: the disk is full. Trying again…",
+  );
+  assert.ok(connectionWords("lost", { detail: "x".repeat(9_999) }).length < 400);
+  assert.match(connectionWords("gone"), /^There is no such session\./);
+});
