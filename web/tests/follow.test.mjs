@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { problem, server, settle, stream } from "./outside.mjs";
+import { look, problem, server, settle, stream } from "./outside.mjs";
 import { follow } from "../follow.js";
 import { connectionWords } from "../standing.js";
 
@@ -70,6 +70,96 @@ test("a session that is not there is asked for once", async (context) => {
   await settle();
   assert.deepEqual([asked.length, heard.states], [1, [["gone", "there is no session a/b"]]]);
   assert.equal(asked[0].path, "/api/sessions/a%2Fb/events");
+});
+
+test("nobody looks for a while: the connection is left, and gone on with from the last place", async (context) => {
+  const [first, second] = [stream(), stream()];
+  const { asked } = server(first.answer, second.answer);
+  const heard = following(context);
+  context.after(() => look(true));
+  await settle();
+  first.say(snapshot("L-1", "all") + event("L-2", "more") + "id: L-3\ndata: {");
+  await settle();
+  look(false);
+  heard.pass(29_999);
+  await settle();
+  assert.equal(first.isOver, false, "a short look elsewhere costs nothing");
+  heard.pass(1);
+  await settle();
+  assert.ok(first.isOver);
+  // Neither time nor a network that is back has it ask again.
+  heard.pass(600_000);
+  window.dispatchEvent(new Event("online"));
+  await settle();
+  assert.deepEqual([asked.length, heard.states], [1, [["live"]]]);
+  look(true);
+  await settle();
+  second.say(event("L-3", "the rest"));
+  await settle();
+  assert.deepEqual(
+    [asked.map(({ after }) => after), heard.said, heard.states],
+    [[undefined, "L-2"], ["snapshot all", "more", "the rest"], [["live"], ["live"]]],
+  );
+});
+
+test("a look elsewhere that is over in time leaves nothing", async (context) => {
+  const only = stream();
+  const { asked } = server(only.answer);
+  const heard = following(context);
+  await settle();
+  look(false);
+  heard.pass(20_000);
+  look(true);
+  heard.pass(20_000);
+  await settle();
+  assert.deepEqual([asked.length, only.isOver], [1, false]);
+});
+
+test("a tab that nobody has looked at yet gives up what it asks for as well", async (context) => {
+  const { asked } = server(problem(503, "busy"));
+  look(false);
+  context.after(() => look(true));
+  const heard = following(context);
+  await settle();
+  heard.pass(700);
+  await settle();
+  assert.deepEqual([asked.length, asked[1].signal.aborted], [2, false]);
+  heard.pass(29_300);
+  await settle();
+  heard.pass(600_000);
+  await settle();
+  assert.deepEqual([asked.length, asked[1].signal.aborted], [2, true]);
+  look(true);
+  await settle();
+  assert.equal(asked.length, 3);
+});
+
+test("a server that is away is not asked again while nobody looks, and at once when somebody does", async (context) => {
+  const { asked } = server(problem(503, "busy"));
+  const heard = following(context);
+  context.after(() => look(true));
+  await settle();
+  look(false);
+  heard.pass(30_000);
+  await settle();
+  assert.equal(asked.length, 1);
+  look(true);
+  await settle();
+  assert.equal(asked.length, 2);
+});
+
+test("what is ended asks no more, whether somebody looks or not", async (context) => {
+  const only = stream();
+  const { asked } = server(only.answer);
+  const heard = following(context);
+  await settle();
+  look(false);
+  heard.pass(30_000);
+  await settle();
+  heard.end();
+  look(true);
+  await settle();
+  assert.deepEqual([asked.length, only.isOver], [1, true]);
 });
 
 test("what is said of a lost connection is one short line", () => {
