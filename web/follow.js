@@ -101,7 +101,19 @@ class Following {
     await readAll(response.body, (message) => this.#take(message), () => this.#connection.abort());
   }
 
-  #take({ id, event, data }) {
+  #take(message) {
+    try {
+      this.#tell(message);
+    } catch (error) {
+      // What cannot be read or shown is not read again: a snapshot is.
+      this.#place = undefined;
+      throw error;
+    }
+    this.#place = message.id || this.#place;
+    this.#pause = SHORTEST_PAUSE;
+  }
+
+  #tell({ event, data }) {
     const said = JSON.parse(data);
     if (event === "snapshot") {
       learnNow(said.session?.now);
@@ -110,14 +122,11 @@ class Following {
       learnEvent(said.time);
       this.hear.event(said);
     }
-    this.#place = id || this.#place;
-    this.#pause = SHORTEST_PAUSE;
   }
 
   /** What a person is to be told of a problem, if anything. */
   #learn(problem) {
-    // What cannot be read is not read again: a snapshot is.
-    if (problem?.status === 410 || problem instanceof SyntaxError || problem instanceof TypeError) this.#place = undefined;
+    if (problem?.status === 410) this.#place = undefined;
     else if (problem?.status > 0) return problem;
     return undefined;
   }

@@ -62,6 +62,27 @@ test("a connection that broke off has no more to tell, and goes on from the last
   );
 });
 
+for (const [what, bad, after] of [
+  ["a network that is gone", undefined, "L-1"],
+  ["an event that is no JSON", "id: L-2\ndata: {\n\n", undefined],
+  ["an event that nobody can show", "id: L-2\ndata: null\n\n", undefined],
+]) {
+  test(`after ${what} it goes on with ${after ? "the last place" : "a snapshot"}`, async (context) => {
+    const first = stream();
+    const { asked } = server(first.answer);
+    const heard = following(context);
+    await settle();
+    first.say(snapshot("L-1", "all"));
+    await settle();
+    if (bad) first.say(bad);
+    else first.breakOff();
+    await settle();
+    heard.pass(700);
+    await settle();
+    assert.deepEqual([asked.length, asked[1].after, heard.states], [2, after, [["live"], ["lost"]]]);
+  });
+}
+
 test("a session that is not there is asked for once", async (context) => {
   const { asked } = server(problem(404, "there is no session a/b"));
   const heard = following(context);

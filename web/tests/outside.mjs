@@ -33,7 +33,7 @@ export function problem(status, detail) {
   return () => new Response(JSON.stringify({ status, detail, code: "made_up" }), { status });
 }
 
-/** An answer that goes on: `say(text)` brings text, `end()` ends it. */
+/** An answer that goes on: `say(text)` brings text, `end()` ends it, `breakOff()` is what browsers do when the network is gone. */
 export function stream() {
   let control;
   const told = { isOver: false };
@@ -49,5 +49,5 @@ export function stream() {
     return new Response(body, { headers: { "content-type": "text/event-stream" } });
   };
   const say = (text) => control.enqueue(new TextEncoder().encode(text));
-  return Object.assign(told, { answer, say, end: () => control.close() });
+  return Object.assign(told, { answer, say, end: () => control.close(), breakOff: () => control.error(new TypeError("network error")) });
 }
