@@ -10,7 +10,7 @@ import { poll } from "./poll.js";
 import { when } from "./providers-view.js";
 import { line, words } from "./text.js";
 import { clockTime, lasting, millis } from "./time.js";
-import { learnTraffic, newTraffic } from "./traffic.js";
+import { concernsOne, learnTraffic, newTraffic } from "./traffic.js";
 import { trafficTimeline } from "./traffic-timeline.js";
 
 /** The view of gateways. */
@@ -104,6 +104,7 @@ class GatewayCard {
 
   update({ address, status: told, problem }) {
     const status = told ?? {};
+    this.isSilent = Boolean(problem);
     if (status.listening_since !== this.since) this.#traffic = newTraffic();
     this.since = status.listening_since;
     const { version, listening_since: since, draining, upstreams = [], waiting = [], counters = {} } = status;
@@ -114,13 +115,14 @@ class GatewayCard {
   }
 
   async learn(signal) {
+    // What it does not say of itself it does not say of its requests, and whoever asks waits for that.
+    if (this.isSilent) return;
     const after = this.#traffic.seq === undefined ? "" : `?after=${this.#traffic.seq}`;
     try {
       learnTraffic(this.#traffic, await api(`gateways/${this.port}/traffic${after}`, { signal }));
       this.timeline.again(this.#traffic);
     } catch (problem) {
-      // A gateway that has ended meanwhile is not in the next list.
-      if (![404, 502].includes(problem.status)) throw problem;
+      if (!concernsOne(problem)) throw problem;
     }
   }
 

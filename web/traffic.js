@@ -27,6 +27,14 @@ export function learnTraffic(traffic, { seq, requests = [] }) {
 }
 
 /**
+ * Whether a problem concerns one gateway, and nothing else that is shown: it has ended meanwhile, or says nothing. The next
+ * list says so, or does not have it any more.
+ */
+export function concernsOne({ status }) {
+  return [404, 502, 503, 504].includes(status);
+}
+
+/**
  * The rows of a picture: the requests of the last `window` milliseconds, those that began last first, each as
  * `{request, from, to, waits: [{from, to, cause}], failures: [{at, cause, attempt}], end}`.
  */

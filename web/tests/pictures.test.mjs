@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { attemptCount, graphLayout, layers, runBars, stepState } from "../run-layout.js";
-import { isGood, learnTraffic, newTraffic, trafficRows } from "../traffic.js";
+import { concernsOne, isGood, learnTraffic, newTraffic, trafficRows } from "../traffic.js";
 
 const NOW = Date.parse("2030-01-01T12:00:00Z");
 const at = (seconds) => new Date(NOW + seconds * 1_000).toISOString();
@@ -179,4 +179,10 @@ test("an end is good or not by its status and outcome", () => {
   assert.equal(isGood({ outcome: "answered", status: 400 }), false);
   for (const outcome of ["cancelled", "failed", "broken", "sent_back", "left"])
     assert.equal(isGood({ outcome }), false, outcome);
+});
+
+test("a gateway that has ended or says nothing takes no other one with it", () => {
+  for (const status of [404, 502, 503, 504]) assert.ok(concernsOne({ status }), String(status));
+  // The server itself is away, or wants its token, or is asked too often.
+  for (const status of [0, undefined, 401, 403, 429, 500]) assert.ok(!concernsOne({ status }), String(status));
 });
