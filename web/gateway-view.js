@@ -10,7 +10,7 @@ import { poll } from "./poll.js";
 import { when } from "./providers-view.js";
 import { line, words } from "./text.js";
 import { clockTime, lasting, millis } from "./time.js";
-import { concernsOne, learnTraffic, newTraffic } from "./traffic.js";
+import { concernsOne, learnTraffic, newTraffic, waitingRows } from "./traffic.js";
 import { trafficTimeline } from "./traffic-timeline.js";
 
 /** The view of gateways. */
@@ -95,7 +95,7 @@ class GatewayCard {
     );
     this.drawHead = whenOther((head) => this.#head(head));
     this.drawNumbers = whenOther((counters) => replace(this.numbers, numbers(counters)));
-    this.drawWaiting = whenOther((waiting) => keepingFocus(this.waiting, () => this.#rows(waiting)));
+    this.drawWaiting = whenOther((rows) => keepingFocus(this.waiting, () => this.#rows(rows)));
   }
 
   close() {
@@ -110,7 +110,7 @@ class GatewayCard {
     const { version, listening_since: since, draining, upstreams = [], waiting = [], counters = {} } = status;
     this.drawHead({ address, version, since, draining, upstreams, problem });
     this.drawNumbers(counters);
-    this.drawWaiting(waiting);
+    this.drawWaiting(waitingRows(waiting));
     show(this.retryAll, waiting.length > 1);
   }
 
@@ -142,16 +142,17 @@ class GatewayCard {
     setText(this.problem, line(problem, 600));
   }
 
-  #rows(waiting) {
+  #rows({ shown, more }) {
+    const list = () =>
+      h(
+        "ul",
+        { class: "facts" },
+        shown.map((request) => this.#row(request)),
+      );
     replace(
       this.waiting,
-      waiting.length === 0
-        ? empty("Nothing waits")
-        : h(
-            "ul",
-            { class: "facts" },
-            waiting.map((request) => this.#row(request)),
-          ),
+      shown.length === 0 ? empty("Nothing waits") : list(),
+      more > 0 && h("p", { class: "quiet", test: "waiting-more" }, `… and ${more.toLocaleString("en")} more wait.`),
     );
   }
 

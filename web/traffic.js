@@ -4,6 +4,8 @@ import { millis } from "./time.js";
 
 /** How many requests are kept. */
 const MOST = 500;
+/** How many of those that wait are shown: nobody reads more, and they are drawn anew every second. */
+const MOST_WAITING = 200;
 
 /** Nothing known yet. */
 export function newTraffic() {
@@ -24,6 +26,11 @@ export function learnTraffic(traffic, { seq, requests = [] }) {
   }
   traffic.seq = seq;
   return traffic;
+}
+
+/** Of those that wait, the ones that are shown, and how many more there are. */
+export function waitingRows(waiting) {
+  return { shown: waiting.slice(0, MOST_WAITING), more: Math.max(0, waiting.length - MOST_WAITING) };
 }
 
 /**

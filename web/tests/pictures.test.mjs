@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { attemptCount, graphLayout, layers, runBars, stepState } from "../run-layout.js";
-import { concernsOne, isGood, learnTraffic, newTraffic, trafficRows } from "../traffic.js";
+import { concernsOne, isGood, learnTraffic, newTraffic, trafficRows, waitingRows } from "../traffic.js";
 
 const NOW = Date.parse("2030-01-01T12:00:00Z");
 const at = (seconds) => new Date(NOW + seconds * 1_000).toISOString();
@@ -185,4 +185,11 @@ test("a gateway that has ended or says nothing takes no other one with it", () =
   for (const status of [404, 502, 503, 504]) assert.ok(concernsOne({ status }), String(status));
   // The server itself is away, or wants its token, or is asked too often.
   for (const status of [0, undefined, 401, 403, 429, 500]) assert.ok(!concernsOne({ status }), String(status));
+});
+
+test("of many that wait the first are shown, and the others are counted", () => {
+  const waiting = (count) => Array.from({ length: count }, (_, id) => ({ id }));
+  assert.deepEqual(waitingRows(waiting(0)), { shown: [], more: 0 });
+  assert.deepEqual(waitingRows(waiting(200)), { shown: waiting(200), more: 0 });
+  assert.deepEqual(waitingRows(waiting(10_000)), { shown: waiting(200), more: 9_800 });
 });
