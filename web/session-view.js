@@ -9,7 +9,7 @@ import { follow } from "./follow.js";
 import { icon } from "./icons.js";
 import { link } from "./router.js";
 import { openSettings } from "./settings-panel.js";
-import { connectionWords, standing, waitOf } from "./standing.js";
+import { connectionWords, disagrees, standing, waitOf } from "./standing.js";
 import { stateChip } from "./states.js";
 import { amount, line, shortPath } from "./text.js";
 import { apply, fromSnapshot, newTranscript, stand } from "./transcript.js";
@@ -29,6 +29,7 @@ export function sessionView(id, changed) {
 class SessionView {
   #state = newTranscript();
   #said = "";
+  #heard = 0;
   #bubble;
   #drawn;
 
@@ -77,6 +78,15 @@ class SessionView {
     this.composer.focus();
   }
 
+  /**
+   * A list says how the session stands, or does not have it. Not all that changes is an event: another process leaves it,
+   * or a snapshot is told in the moment in which a turn ends. So where the two disagree, the session is asked.
+   */
+  async compare(told) {
+    if (!this.session || this.isGone || this.isClosed) return;
+    if (told === undefined || disagrees(this.#state, told)) await this.#look();
+  }
+
   #head() {
     const settings = button(
       icon("gear"),
@@ -97,6 +107,7 @@ class SessionView {
   // --- What comes from the server ---
 
   #begin(snapshot) {
+    this.#heard += 1;
     this.#state = fromSnapshot(snapshot);
     this.session = snapshot.session ?? {};
     this.view.reset(this.#state, Boolean(snapshot.truncated));
@@ -104,6 +115,7 @@ class SessionView {
   }
 
   #take(event) {
+    this.#heard += 1;
     const changes = apply(this.#state, event);
     const kinds = new Set(changes.map(({ kind }) => kind));
     this.view.change(changes);
@@ -113,19 +125,25 @@ class SessionView {
     if (event.type === "sealed") this.#refresh();
   }
 
-  /** What is not part of events: usage, settings, the state as others see it. */
   async #refresh() {
+    await this.#look();
+    this.changed();
+  }
+
+  /** What is not part of events: usage, settings, the state as others see it. */
+  async #look() {
+    const heard = this.#heard;
     try {
       const session = await api(this.at);
       if (this.isClosed) return;
       this.session = session;
-      // A turn that has begun meanwhile knows better.
-      if (!this.#state.running) stand(this.#state, this.session);
+      // What was heard meanwhile knows better, and so do the events of a turn that runs.
+      const isNews = !this.#state.running || disagrees(this.#state, session.state);
+      if (isNews && heard === this.#heard) stand(this.#state, session);
       this.#paintAll();
     } catch {
       // The stream says so when the server is gone.
     }
-    this.changed();
   }
 
   #connected(word, problem) {
@@ -139,7 +157,8 @@ class SessionView {
       setText(this.connection, this.lost);
       show(this.connection, true);
     };
-    if (word === "gone" || !this.connection.hidden) return tell();
+    this.isGone = word === "gone";
+    if (this.isGone || !this.connection.hidden) return tell();
     // A moment without a connection is not worth a word.
     this.connecting ??= setTimeout(tell, 1_500);
   }

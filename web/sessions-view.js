@@ -89,6 +89,7 @@ class SessionsView {
     if (this.#older.length === 0) show(this.more, Boolean(more));
     show(this.problem, false);
     this.#draw();
+    await this.current?.compare(sessions.find(({ id }) => id === this.id)?.state);
   }
 
   async #showOlder() {

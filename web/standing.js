@@ -24,6 +24,12 @@ export function standing(state) {
   return SEALS[state.seal] ?? state.state;
 }
 
+/** Whether a session does something else than its transcript has it. What a turn waits for is told by events alone. */
+export function disagrees(state, told) {
+  const isBusy = ["running", "waiting"].includes(told);
+  return state.running || isBusy ? state.running !== isBusy : state.state !== told;
+}
+
 /** What is said of a connection that is `lost`, with what the server has told of it, or of a session that is `gone`. */
 export function connectionWords(word, problem) {
   if (word === "gone") return "There is no such session. It was deleted, or the server ended before anything was said in it.";

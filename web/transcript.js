@@ -59,6 +59,7 @@ export function fromSnapshot(snapshot) {
 export function stand(state, session) {
   const { retry, held, model } = session;
   state.running = ["running", "waiting"].includes(session.state);
+  state.compacting &&= state.running;
   state.state = session.state ?? "";
   state.seal = session.last_seal ?? state.seal;
   state.title = session.title ?? state.title;

@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { standing, waitOf } from "../standing.js";
+import { disagrees, standing, waitOf } from "../standing.js";
 import { SEAM } from "../text.js";
-import { apply, fromSnapshot } from "../transcript.js";
+import { apply, fromSnapshot, stand } from "../transcript.js";
 import { begun, heard, kinds, later, retry, texts, types } from "./hear.mjs";
 
 test("pieces of an answer become one message", () => {
@@ -272,4 +272,42 @@ test("what waits to be said is known", () => {
   const { state, last } = heard({ type: "queue_changed", steering: ["a"], follow_up: ["b"] });
   assert.deepEqual(kinds(last), ["queue"]);
   assert.deepEqual(state.queue, { steering: ["a"], follow_up: ["b"] });
+});
+
+test("a list disagrees when it tells of another state, and not for how a turn runs", () => {
+  const page = (state) => fromSnapshot({ session: { state }, events: [] });
+  const words = ["new", "idle", "running", "waiting", "unfinished", "elsewhere"];
+  for (const here of words) {
+    for (const told of words) {
+      const isSame = here === told || [here, told].every((word) => ["running", "waiting"].includes(word));
+      assert.equal(disagrees(page(here), told), !isSame, `${here} here, ${told} there`);
+    }
+  }
+});
+
+test("what events have said counts when a list is compared", () => {
+  const { state, say } = heard(...begun);
+  assert.deepEqual([disagrees(state, "running"), disagrees(state, "idle")], [false, true]);
+  say({ type: "sealed", status: "completed" });
+  assert.deepEqual([disagrees(state, "running"), disagrees(state, "idle")], [true, false]);
+});
+
+test("a session that another process has left can be led here", () => {
+  const events = [
+    { type: "start", turn_id: "t1", provider: "p", model: "m" },
+    { type: "input", turn_id: "t1", text: "hello" },
+  ];
+  const locked = fromSnapshot({ session: { state: "elsewhere" }, events });
+  assert.deepEqual([standing(locked), locked.running], ["elsewhere", false]);
+  for (const state of ["idle", "unfinished"]) {
+    const left = fromSnapshot({ session: { state: "elsewhere" }, events });
+    stand(left, { state });
+    assert.deepEqual([standing(left), standing(fromSnapshot({ session: { state }, events }))], [state, state]);
+  }
+});
+
+test("a turn that was told to run and has ended meanwhile has ended", () => {
+  const { state } = heard(...begun, retry, { type: "auto_compaction_started", reason: "overflow", tokens: 9 });
+  stand(state, { state: "idle", last_seal: "completed" });
+  assert.deepEqual([standing(state), waitOf(state), state.running, state.compacting], ["finished", undefined, false, false]);
 });
