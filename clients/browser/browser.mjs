@@ -10,6 +10,7 @@ import { existsSync, mkdirSync, mkdtempSync, rmSync } from "node:fs";
 import { createRequire } from "node:module";
 import { tmpdir } from "node:os";
 import { delimiter, join, resolve } from "node:path";
+import { cases as healing } from "./healing.mjs";
 import { cases as keyboard } from "./keyboard.mjs";
 import { cases as retry } from "./retry.mjs";
 import { Stage } from "./stage.mjs";
@@ -27,7 +28,7 @@ if (!packages || !existsSync(outlast)) {
   process.exit(2);
 }
 const need = createRequire(join(resolve(packages), "package.json"));
-const waiting = [...retry, ...views, ...keyboard, ...strangers].filter(([name]) => name.includes(word));
+const waiting = [...retry, ...views, ...keyboard, ...healing, ...strangers].filter(([name]) => name.includes(word));
 const chosen = waiting.length;
 const folder = mkdtempSync(join(tmpdir(), "outlast-browser-"));
 const stages = new Set();
