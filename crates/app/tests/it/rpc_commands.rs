@@ -154,6 +154,25 @@ fn case(situation: Situation, rpc: &mut Rpc, (command, at_once): (&Value, bool))
     [answered, aborted]
 }
 
+fn is_in_time([answered, aborted]: [Duration; 2]) -> bool {
+    answered < AT_ONCE && aborted < LONGEST_ABORT
+}
+
+/// What a case takes: of a first that is late, the median of five. A machine that has much to do is late now and then,
+/// a command that is in the way of an abort is always.
+fn usually_takes(mut case: impl FnMut() -> [Duration; 2]) -> [Duration; 2] {
+    let first = case();
+    if is_in_time(first) {
+        return first;
+    }
+    let tries = [first, case(), case(), case(), case()];
+    [0, 1].map(|which| {
+        let mut took = tries.map(|took| took[which]);
+        took.sort();
+        took[2]
+    })
+}
+
 fn every_command_in(situation: Situation) {
     let outlast = in_real_time();
     let mut rpc = situation.start(&outlast);
@@ -162,14 +181,8 @@ fn every_command_in(situation: Situation) {
     assert_eq!(commands.len(), 33 + 2);
     for command in &commands {
         for at_once in [false, true] {
-            let mut is_in_time = || {
-                let [answered, aborted] = case(situation, &mut rpc, (command, at_once));
-                let is_in_time = answered < AT_ONCE && aborted < LONGEST_ABORT;
-                is_in_time.then_some(()).ok_or((answered, aborted))
-            };
-            // A machine that has much to do may be late once.
-            let took = is_in_time().or_else(|_| is_in_time());
-            assert_eq!(took, Ok(()), "{command} while {situation:?}");
+            let took = usually_takes(|| case(situation, &mut rpc, (command, at_once)));
+            assert!(is_in_time(took), "{command} while {situation:?}: {took:?}");
         }
     }
     let ok = json!({ "type": "set_model", "provider": "mock", "modelId": "ok:text,times=always" });
