@@ -7,6 +7,7 @@ use crate::support::Outlast;
 use std::cell::RefCell;
 use std::ffi::OsStr;
 use std::io::Write;
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -181,6 +182,16 @@ impl Pane {
     /// Waits until the screen shows that text, on however many lines.
     pub(crate) fn sees(&self, text: &str) -> String {
         self.wait_for(text, |screen| flat(screen).contains(text))
+    }
+
+    /// Waits until that retry is waited for, with a countdown in that range: no second of it is on the screen for longer
+    /// than a second.
+    pub(crate) fn is_waiting(&self, number: &str, left: RangeInclusive<u64>) {
+        let begin = format!("Retrying {number} in ");
+        let screen = flat(&self.sees(&begin));
+        let (_, rest) = screen.split_once(&begin).unwrap();
+        let is_in_range = countdown(&format!("{begin}{rest}")).is_some_and(|it| left.contains(&it));
+        assert!(is_in_range, "not {left:?}:\n{screen}");
     }
 
     /// Waits until nothing is being done and nothing is written.

@@ -101,7 +101,7 @@ fn r_retries_now_and_is_a_letter_while_something_is_written() {
     let pane = Pane::chat(&outlast, &["--model", "overloaded:1"]);
     pane.is_ready();
     pane.say("Say hello");
-    pane.sees("Retrying (1/3) in 200s… (esc to cancel)");
+    pane.is_waiting("(1/3)", 150..=200);
     pane.write("wor");
     let written = pane.sees("› wor");
     assert_eq!(countdown(&written).map(|left| left > 100), Some(true));
@@ -118,9 +118,9 @@ fn slash_retry_hastens_a_wait_and_tries_a_failed_turn_again() {
     let pane = Pane::chat(&outlast, &["--model", "overloaded:2"]);
     pane.is_ready();
     pane.say("Say hello");
-    pane.sees("Retrying (1/3) in 200s… (esc to cancel)");
+    pane.is_waiting("(1/3)", 150..=200);
     pane.say("/retry");
-    pane.sees("Retrying (2/3) in 400s… (esc to cancel)");
+    pane.is_waiting("(2/3)", 300..=400);
     pane.press(&["Escape"]);
     pane.sees("Retry cancelled");
     pane.say("/retry");
