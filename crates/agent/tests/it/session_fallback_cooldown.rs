@@ -3,8 +3,8 @@
 
 use crate::routes::{Routes, back, switch, switches};
 use crate::support::{
-    Call, Fate, Kept, Listener, START, answers, calls, elsewhere, fails, is_wait, overloaded, stop,
-    text, until_cut,
+    Call, Fate, Kept, Listener, START, World, answers, calls, elsewhere, fails, is_wait,
+    overloaded, stop, text, until_cut,
 };
 use outlast_agent::Session;
 use outlast_agent::session::{Ask, Setup};
@@ -215,7 +215,11 @@ async fn an_explicit_choice_that_fails_leaves_the_model_anew() {
 
 #[tokio::test(start_paused = true)]
 async fn a_change_is_written_down_before_it_is_said() {
-    let (kept, routes) = (Arc::new(Kept::new()), once(refused_key()));
+    let kept = Arc::new(Kept::new());
+    let mut routes = Routes::new([("one", vec![fails(refused_key()), answers("one")])]);
+    let two = World::by(Arc::clone(&routes.world.clock), [answers("two")]).provider;
+    routes.push("two", Arc::clone(&two) as _);
+    two.hang(true);
     let session = kept.begin(routes.setup()).await;
     let (journal, id) = (Arc::clone(&kept), session.id().to_owned());
     let _reader = Listener::with(&session, move |_, body| {
@@ -227,6 +231,7 @@ async fn a_change_is_written_down_before_it_is_said() {
     });
     let fate = until_cut(&session, session.prompt("hi".into()), is_switch).await;
     assert_eq!(fate, Fate::Died);
+    two.hang(false);
     let id = session.id().to_owned();
     drop(session);
     routes.wait_until(10).await;

@@ -5,8 +5,8 @@ use crate::pieces::{
     thinks, thought, with_tools,
 };
 use crate::support::{
-    Call, Fate, Item, Kept, Listener, START, World, answers, calls, fails, overloaded, stop, text,
-    until_cut, used, words,
+    Call, Fate, Item, Kept, Listener, START, World, answers, calls, fails, hanging, overloaded,
+    stop, text, until_cut, used, words,
 };
 use outlast_agent::Session;
 use outlast_agent::session::Setup;
@@ -368,11 +368,14 @@ async fn an_answer_that_was_dropped_does_not_come_back_with_the_next_process() {
     {
         let (kept, world) = (Kept::new(), World::new([call, answers("Hello")]));
         let session = kept.begin(with_tools(&world)).await;
-        let is_told = |body: &Body| matches!(body, Body::Corrected { .. });
+        let is_told = hanging(&world.provider, |body| {
+            matches!(body, Body::Corrected { .. })
+        });
         let fate = until_cut(&session, session.prompt("hi".into()), is_told).await;
         assert_eq!(fate, Fate::Died, "{oddity:?}");
         let id = session.id().to_owned();
         drop(session);
+        world.provider.hang(false);
         let session = kept.open(&id, with_tools(&world)).await;
         let ended = session.resume().await.unwrap();
         assert_eq!(ended.seal, Seal::Completed, "{oddity:?}");

@@ -5,8 +5,8 @@ use crate::pieces::{
     thinks, thought,
 };
 use crate::support::{
-    Fate, Kept, Listener, START, World, answers, calls, fails, overloaded, stop, text, until_cut,
-    wants, words,
+    Fate, Kept, Listener, START, World, answers, calls, fails, hanging, overloaded, stop, text,
+    until_cut, wants, words,
 };
 use outlast_agent::session::Setup;
 use outlast_dialect::Role;
@@ -421,11 +421,14 @@ async fn calls_of_a_broken_answer_do_not_run_again_after_a_restart() {
     let (kept, world) = (Kept::new(), World::new([broken, answers("Sent.")]));
     let setup = || continues(&world, ContinueBy::Prompt);
     let session = kept.begin(setup()).await;
-    let is_done = |body: &Body| matches!(body, Body::ToolResult { .. });
+    let is_done = hanging(&world.provider, |body| {
+        matches!(body, Body::ToolResult { .. })
+    });
     let fate = until_cut(&session, session.prompt("hi".into()), is_done).await;
     assert_eq!(fate, Fate::Died);
     let id = session.id().to_owned();
     drop(session);
+    world.provider.hang(false);
     let session = kept.open(&id, setup()).await;
     session.resume().await.unwrap();
     let sent = world.tools.ran().iter().filter(|id| *id == "c1").count();

@@ -59,10 +59,16 @@ pub(crate) struct Asked {
 pub(crate) struct Scripted {
     calls: Mutex<VecDeque<Call>>,
     asked: Mutex<Vec<Asked>>,
+    hang: AtomicBool,
     clock: Arc<dyn Clock>,
 }
 
 impl Scripted {
+    /// Whether calls are neither noted nor answered.
+    pub(crate) fn hang(&self, hang: bool) {
+        self.hang.store(hang, Ordering::Relaxed);
+    }
+
     pub(crate) fn asked(&self) -> Vec<Asked> {
         self.asked.lock().unwrap().clone()
     }
@@ -84,6 +90,9 @@ impl Provider for Scripted {
     }
 
     fn stream(&self, request: &Request, _: Option<&Credential>) -> BoxStream<'static, Item> {
+        if self.hang.load(Ordering::Relaxed) {
+            return stream::pending().boxed();
+        }
         self.asked.lock().unwrap().push(Asked {
             after: self.clock.now().since(START),
             messages: request.messages.clone(),
@@ -233,6 +242,7 @@ impl World {
         let provider = Arc::new(Scripted {
             calls: Mutex::new(calls.into_iter().collect()),
             asked: Mutex::default(),
+            hang: AtomicBool::new(false),
             clock: Arc::clone(&clock),
         });
         let tools = Arc::new(Tools {
@@ -459,7 +469,7 @@ pub(crate) enum Fate {
 }
 
 /// Runs until the first of these events and what follows from it at once; the rest is dropped, as a process that dies
-/// drops it.
+/// drops it. What follows at once may be all the rest, unless something waits or hangs.
 pub(crate) async fn until_cut(
     session: &Arc<Session>,
     running: impl Future,
@@ -476,6 +486,21 @@ pub(crate) async fn until_cut(
         biased;
         () = cut.notified() => Fate::Died,
         _ = running => Fate::Ended,
+    }
+}
+
+/// Such an event, from the first of which on the provider hangs.
+pub(crate) fn hanging(
+    provider: &Arc<Scripted>,
+    is_it: fn(&Body) -> bool,
+) -> impl Fn(&Body) -> bool + Send + 'static {
+    let provider = Arc::clone(provider);
+    move |body| {
+        let is_it = is_it(body);
+        if is_it {
+            provider.hang(true);
+        }
+        is_it
     }
 }
 
