@@ -239,3 +239,34 @@ fn shown(line: &[u8], found_at: usize) -> String {
     let after = if is_cut { "…" } else { "" };
     format!("{before}{text}{after}")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_search_that_is_interrupted_ends_with_what_it_has_found() {
+        let folder = tempfile::tempdir().unwrap();
+        let [first, second] = ["0", "1"].map(|name| folder.path().join(name));
+        for file in [&first, &second] {
+            std::fs::write(file, "needle\nneedle\n").unwrap();
+        }
+        let cancel = CancellationToken::new();
+        let mut search = Search {
+            regex: Regex::new("needle").unwrap(),
+            limit: DEFAULT_LIMIT,
+            cancel: &cancel,
+            directory: folder.path().to_owned(),
+            found: String::new(),
+            count: 0,
+            unreadable: 0,
+        };
+        assert!(search.file(&first).unwrap() == End::AllSeen);
+        cancel.cancel();
+        assert!(search.file(&second).unwrap() == End::Cancelled);
+        let all = Override::empty();
+        assert!(search.folder(folder.path(), &all) == End::Cancelled);
+        let found = "0:1: needle\n0:2: needle\n";
+        assert_eq!(search.report(End::Cancelled), found);
+    }
+}
