@@ -2,6 +2,7 @@
 //! back is used again.
 
 use super::raw::{Bench, Got, Provider, Reader, responses, within};
+use futures_util::future::select_all;
 use outlast_server::gateway::Limits;
 use std::time::Duration;
 use tokio::io::AsyncWriteExt;
@@ -58,18 +59,35 @@ async fn ask(bench: &Bench, path: &str, number: usize) -> (TcpStream, Reader) {
     (stream, Reader::new())
 }
 
-/// Asks until it is refused at once, which is at the latest when all places are taken.
-async fn refused(bench: &Bench, path: &str) -> (Got, Vec<TcpStream>) {
-    let mut waiting = Vec::new();
-    for number in 0..20 {
-        let (mut stream, mut reader) = ask(bench, path, number).await;
-        let soon = Duration::from_millis(1500);
-        match tokio::time::timeout(soon, reader.next(&mut stream)).await {
-            Ok(got) => return (got.unwrap(), waiting),
-            Err(_) => waiting.push(stream),
-        }
+/// How long nothing comes to somebody who waits; whoever is refused is so at once.
+const SILENCE: Duration = Duration::from_millis(1500);
+
+type Asked = (TcpStream, Reader);
+
+/// What comes first to any of them, which is taken out.
+async fn next(asked: &mut Vec<Asked>) -> Got {
+    let answers = asked
+        .iter_mut()
+        .map(|(stream, reader)| Box::pin(reader.next(stream)));
+    let (got, which, _) = select_all(answers).await;
+    asked.remove(which);
+    got.unwrap()
+}
+
+/// Asks once more than can wait: who is refused, and the others, who are not.
+async fn refused(bench: &Bench, path: &str, places: usize) -> (Got, Vec<Asked>) {
+    let mut asked = Vec::new();
+    for number in 0..=places {
+        asked.push(ask(bench, path, number).await);
     }
-    panic!("nobody is refused");
+    let got = within("a refusal", next(&mut asked)).await;
+    let more = tokio::time::timeout(SILENCE, next(&mut asked)).await;
+    assert!(more.is_err(), "{path}: {more:?}");
+    (got, asked)
+}
+
+fn is_full(got: &Got) -> bool {
+    got.status == 503 && got.problem().1.contains("gateway.max_waiting")
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -82,10 +100,8 @@ async fn more_waiting_requests_than_allowed_are_told_which_setting_it_is() {
     };
     for path in ["/v1/messages", "/v1/chat/completions", "/v1/responses"] {
         let bench = Bench::with(provider.address, 1, |setup| setup.limits = limits).await;
-        let (got, mut waiting) = refused(&bench, path).await;
-        assert_eq!((got.status, waiting.len()), (503, 2), "{path}");
-        let (_, message) = got.problem();
-        assert!(message.contains("gateway.max_waiting"), "{path}: {message}");
+        let (got, mut waiting) = refused(&bench, path, limits.waiting).await;
+        assert!(is_full(&got), "{path}: {got:?}");
         assert!(got.head.contains("retry-after: 30"), "{path}: {}", got.head);
         assert!(
             got.head.contains("x-should-retry: true"),
@@ -94,10 +110,16 @@ async fn more_waiting_requests_than_allowed_are_told_which_setting_it_is() {
         );
         // Whoever leaves makes room.
         waiting.pop();
-        tokio::time::sleep(Duration::from_millis(100)).await;
-        let (mut stream, mut reader) = ask(&bench, path, 100).await;
-        let soon = Duration::from_millis(1500);
-        let answered = tokio::time::timeout(soon, reader.next(&mut stream)).await;
-        assert!(answered.is_err(), "{path}: {answered:?}");
+        let room = async {
+            loop {
+                let mut asked = vec![ask(&bench, path, 100).await];
+                match tokio::time::timeout(SILENCE, next(&mut asked)).await {
+                    Err(_) => return,
+                    Ok(got) => assert!(is_full(&got), "{path}: {got:?}"),
+                }
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        within("room", room).await;
     }
 }
