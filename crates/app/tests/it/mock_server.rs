@@ -98,14 +98,6 @@ impl MockServer {
         });
     }
 
-    /// Waits until a prompt of this home stands in line.
-    pub(crate) fn wait_for_waiter(&self) {
-        let file = self.outlast.home().join("outlast.db-wal");
-        let size = || std::fs::metadata(&file).map_or(0, |found| found.len());
-        let before = size();
-        wait_for("a prompt in line", || size() > before);
-    }
-
     /// Ends it; the answer is what it wrote to stderr.
     pub(crate) fn stop(mut self) -> String {
         self.child.kill().unwrap();

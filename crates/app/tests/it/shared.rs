@@ -2,8 +2,13 @@
 
 use crate::mock_server::MockServer;
 use crate::support::{Outlast, Ran, after};
+use outlast_engine::Clock;
+use outlast_engine::clock::WallClock;
 use serde_json::Value;
+use std::io::{BufRead, BufReader, Read};
+use std::num::NonZeroU32;
 use std::process::Stdio;
+use std::time::Duration;
 
 const HELLO: &str =
     "Hello from the scripted provider: no network, no key, no cost. You said: Say hello\n";
@@ -83,6 +88,7 @@ fn a_full_disk_never_stops_a_prompt() {
 
 #[test]
 fn when_the_one_that_probes_is_killed_another_takes_over() {
+    const SCALE: NonZeroU32 = NonZeroU32::new(20).unwrap();
     let mock = MockServer::start_in(Outlast {
         scale: "20",
         ..Outlast::new()
@@ -98,33 +104,37 @@ fn when_the_one_that_probes_is_killed_another_takes_over() {
     };
     let mut first = prompt();
     mock.wait_for_requests(2);
-    let second = prompt();
-    mock.wait_for_waiter();
+    let mut second = prompt();
+    let mut told = BufReader::new(second.stderr.take().unwrap());
+    let mut said = String::new();
+    while !said.contains("waiting in line") {
+        assert_ne!(told.read_line(&mut said).unwrap(), 0, "{said}");
+    }
     first.kill().unwrap();
+    let clock = WallClock::scaled(SCALE).unwrap();
+    let killed = clock.now();
     first.wait().unwrap();
-    let ran = Ran::from(second.wait_with_output().unwrap());
+    told.read_to_string(&mut said).unwrap();
+    let ran = Ran {
+        stderr: said,
+        ..Ran::from(second.wait_with_output().unwrap())
+    };
     assert_eq!(
         (ran.code, ran.stdout.as_str()),
         (0, HELLO),
         "{}",
         ran.stderr
     );
-    assert!(ran.stderr.contains("waiting in line"), "{}", ran.stderr);
     let log: Value = serde_json::from_str(&mock.requests()).unwrap();
     let requests = log["requests"].as_array().unwrap();
     assert_eq!(requests.len(), 3, "{log}");
-    // The lease is a minute, and the probe was its last sign of life but for renewals of twenty seconds.
-    let at = |number: usize| {
-        let time = requests[number]["time"].as_str().unwrap();
-        let parts: Vec<f64> = time[11..]
-            .trim_end_matches('Z')
-            .split(':')
-            .map(|part| part.parse().unwrap())
-            .collect();
-        parts[0] * 3600.0 + parts[1] * 60.0 + parts[2]
-    };
-    let taken_over = (at(2) - at(1)).rem_euclid(86_400.0);
-    assert!(taken_over <= 90.0, "taken over after {taken_over} s");
+    // The lease is a minute, and was renewed for the last time before the kill.
+    let asked = crate::run_driver::time(&requests[2]["time"]);
+    let taken_over = asked.since(killed);
+    assert!(
+        taken_over <= Duration::from_secs(90),
+        "taken over after {taken_over:?}"
+    );
 }
 
 #[test]
