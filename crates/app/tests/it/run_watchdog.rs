@@ -108,13 +108,14 @@ steps:
 
 #[test]
 fn a_timeout_is_a_cause_of_its_own_with_and_without_the_watchdog() {
-    for stall in ["0", "1800s", "20s"] {
+    // What a step needs to begin is real: a limit that must not be reached leaves it seconds of that.
+    for stall in ["0", "1800s", "60s"] {
         let run = hasty().pipeline(&format!(
             r#"runtime: {{stall_timeout: {stall}}}
 steps:
   - {{id: command, command: sleep 1000, timeout: 15s, retry: {{max_attempts: 2, base_delay: 1s}}, on_failure: continue}}
   - {{id: prompt, prompt: hi, model: "stall:2", timeout: 15s, retry: {{policy: none}}, on_failure: continue}}
-  - {{id: waits, prompt: hi, model: "overloaded:1", timeout: 15s, retry: {{max_attempts: 2, base_delay: 20s}}}}
+  - {{id: waits, prompt: hi, model: "overloaded:1", timeout: 60s, retry: {{max_attempts: 2, base_delay: 80s, max_delay: 80s}}}}
 "#
         ));
         assert_eq!(
@@ -136,6 +137,7 @@ steps:
             run.dump()
         );
         assert_eq!(run.attempts("waits"), ["finish"], "{stall}\n{}", run.dump());
+        assert_eq!(run.waits_of_turns("waits"), seconds(&[80.]));
     }
 }
 
