@@ -43,7 +43,10 @@ pub(crate) fn complain(line: &str) {
     let taken = taken_by().as_ref().map(|chat| chat.send(line.to_string()));
     if !matches!(taken, Some(Ok(()))) {
         clear_line();
-        writeln!(std::io::stderr(), "{line}").ok();
+        // In one piece: whoever reads along sees the line with its end, and no other process writes between the two.
+        std::io::stderr()
+            .write_all(format!("{line}\n").as_bytes())
+            .ok();
     }
 }
 

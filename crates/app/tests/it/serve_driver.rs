@@ -4,6 +4,7 @@ pub(crate) mod http;
 pub(crate) mod socket;
 pub(crate) mod transcript;
 
+use crate::mock_server::wait_for;
 use crate::rpc_driver::LIMIT;
 use crate::support::Outlast;
 use http::{Answer, Ask, Lines, Messages};
@@ -194,6 +195,12 @@ impl Serve {
     /// What it wrote to stderr until now.
     pub(crate) fn complaints(&self) -> String {
         self.stderr.lock().unwrap().clone()
+    }
+
+    /// What it wrote to stderr, as soon as that is a line.
+    pub(crate) fn complaint(&self) -> String {
+        wait_for("complaint", || self.complaints().ends_with('\n'));
+        self.complaints()
     }
 
     /// Ends it at once, as a crash does.

@@ -197,7 +197,7 @@ fn beyond_this_machine_the_token_is_always_needed() {
         .with("x-outlast-token", &token);
     assert_eq!(ask.send().status, 200);
     let warning = "warning: other machines can reach this server; the token and what is said come to it unencrypted\n";
-    assert_eq!(server.complaints(), warning);
+    assert_eq!(server.complaint(), warning);
 }
 
 #[test]
