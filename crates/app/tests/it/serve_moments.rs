@@ -5,6 +5,7 @@ use crate::serve_driver::transcript::Transcript;
 use crate::serve_driver::{AN_HOUR, Serve, kinds, of_kind};
 use crate::support::Outlast;
 use serde_json::{Value, json};
+use std::time::Duration;
 
 const TOOLS: &str = "call grep {\"pattern\":\"x\"}\nand read {\"path\":\"missing\"}\ncall write {\"path\":\"a\",\"content\":\"b\"}\nsay done";
 /// Keeps a turn busy until there is a file `go`.
@@ -55,7 +56,7 @@ fn a_snapshot_in_the_middle_and_what_follows_it_say_everything() {
     let mut live = first.clone();
     let mut late = Vec::new();
     // While the tool runs.
-    live.extend(stream.until("tool-call").into_iter().map(|it| it.data));
+    live.extend(stream.until("step-complete").into_iter().map(|it| it.data));
     late.push(Late::comes(&server, &id));
     let so_far = kinds(&server.told(&id));
     assert_eq!(so_far.last().map(String::as_str), Some("step-complete"));
@@ -98,6 +99,8 @@ fn so_it_is_at_any_moment() {
             {
                 break;
             }
+            // An address may ask a thousand times a second, and no more.
+            std::thread::sleep(Duration::from_millis(2));
         }
         let live = stream.until("sealed");
         let end = &live.last().unwrap().id;
