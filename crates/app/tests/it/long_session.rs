@@ -1,7 +1,7 @@
 //! A session of ten thousand turns is carried on as soon as it is asked for, and fits into little memory.
 
 use crate::mock_server::MockServer;
-use crate::support::Ran;
+use crate::support::{Outlast, Ran};
 use crate::written::{self, Left, answer, completed, prompt};
 use outlast_engine::journal::Entry;
 use serde_json::{Value, json};
@@ -82,7 +82,8 @@ fn work(stat: &str) -> Duration {
 #[test]
 fn ten_thousand_turns_are_carried_on_at_once() {
     // The provider is a process of its own, so that what it needs is not counted.
-    let mock = MockServer::start();
+    // Nothing waits, and no limit on an answer is to be reached while ten thousand turns are read.
+    let mock = MockServer::start_in(Outlast::in_real_time());
     let typed = json!({"settings": {"provider": "openai", "model": "ok"}, "base_url": mock.url()});
     written::session(&mock.outlast, ID, (&turns(&typed), Left::Free));
     let started = SystemTime::now();
