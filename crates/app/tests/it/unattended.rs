@@ -279,7 +279,8 @@ fn a_wait_ends_within_a_second_of_its_time_and_an_overdue_one_within_five_of_the
         let ran = Ran::of(command.env("OPENAI_API_KEY", "sk-test-0123456789abcdef"));
         assert_eq!(ran.code, 0, "{}", ran.stderr);
     };
-    let until = killed_in_a_wait(&mock, 3);
+    // Long enough for a busy machine to start the next process before it is over.
+    let until = killed_in_a_wait(&mock, 10);
     resume();
     let late = last_request(&mock) - until;
     assert!((0..1000).contains(&late), "{late} ms late");
