@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 const PROCESSES: usize = 10;
 const TURNS: usize = 20;
 /// Seconds, on the clock that all of them share.
-const DOWN: u64 = 60;
+const DOWN: u64 = 30;
 const CAPACITY: u64 = 25;
 const LEARNING: f64 = 10.0;
 
@@ -69,7 +69,8 @@ fn requests(mock: &MockServer) -> Vec<(f64, bool)> {
 
 fn outage(program: &PathBuf, hint: &str) {
     let mock = MockServer::start_in(Outlast {
-        scale: "10",
+        // All that is asked for below leaves a busy machine seconds of its own.
+        scale: "4",
         ..Outlast::new()
     });
     let script = format!("rate-limited:retry-after={DOWN}{hint}+capacity:requests={CAPACITY}");
