@@ -47,13 +47,13 @@ export function composer({ draft, say, stop }) {
   return {
     element: form,
     focus: () => input.focus(),
-    /** Whether a turn runs, and why nothing can be said, if so. */
-    update({ isRunning, refusal }) {
+    /** Whether a turn runs, and why nothing can be said, if so, or why it may fail. */
+    update({ isRunning, refusal, warning }) {
       show(ways.element, isRunning);
       show(stopper, isRunning);
       input.disabled = Boolean(refusal);
       input.placeholder = isRunning ? "Say something meanwhile…" : "Write a message…";
-      setText(hint, refusal ?? HINT);
+      setText(hint, refusal ?? warning ?? HINT);
     },
   };
 }

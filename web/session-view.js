@@ -9,7 +9,7 @@ import { follow } from "./follow.js";
 import { icon } from "./icons.js";
 import { link } from "./router.js";
 import { openSettings } from "./settings-panel.js";
-import { connectionWords, disagrees, standing, waitOf } from "./standing.js";
+import { connectionWords, disagrees, problemWords, standing, waitOf } from "./standing.js";
 import { stateChip } from "./states.js";
 import { amount, line, shortPath } from "./text.js";
 import { apply, fromSnapshot, newTranscript, stand } from "./transcript.js";
@@ -228,7 +228,8 @@ class SessionView {
     show(this.resume, Boolean(resumes) && state.items.length > 0);
     if (resumes) setText(this.resume, resumes);
     const refusal = word === "elsewhere" ? "Another process leads this session. It can be read here." : undefined;
-    this.composer.update({ isRunning: state.running, refusal });
+    const warning = state.running ? undefined : problemWords(this.session?.problem);
+    this.composer.update({ isRunning: state.running, refusal, warning });
     this.#tell(word, title);
   }
 

@@ -30,6 +30,12 @@ export function disagrees(state, told) {
   return state.running || isBusy ? state.running !== isBusy : state.state !== told;
 }
 
+/** What is said of a session in which nothing can be said as things are; that may have been mended since. */
+export function problemWords(problem) {
+  const told = line(problem, 300).replace(/[.\s]+$/, "");
+  return told ? `Nothing can be said here as things are: ${told}.` : undefined;
+}
+
 /** What is said of a connection that is `lost`, with what the server has told of it, or of a session that is `gone`. */
 export function connectionWords(word, problem) {
   if (word === "gone") return "There is no such session. It was deleted, or the server ended before anything was said in it.";

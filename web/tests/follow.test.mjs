@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { look, problem, server, settle, stream } from "./outside.mjs";
 import { follow } from "../follow.js";
-import { connectionWords } from "../standing.js";
+import { connectionWords, problemWords } from "../standing.js";
 
 /** Follows a session with a clock that stands still; what is heard. */
 function following(context) {
@@ -191,4 +191,10 @@ test("what is said of a lost connection is one short line", () => {
   );
   assert.ok(connectionWords("lost", { detail: "x".repeat(9_999) }).length < 400);
   assert.match(connectionWords("gone"), /^There is no such session\./);
+});
+
+test("why nothing can be said is told as a sentence, and only then", () => {
+  assert.equal(problemWords(undefined), undefined);
+  assert.equal(problemWords("set a key.\n"), "Nothing can be said here as things are: set a key.");
+  assert.ok(problemWords("x".repeat(9_999)).length < 400);
 });
