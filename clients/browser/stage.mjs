@@ -9,6 +9,9 @@ import { join } from "node:path";
 
 const START_MS = 15_000;
 const LOOK_MS = 50;
+/** With it no wait ends by itself while somebody looks, however slow the machine is; the second is twice as long. */
+export const FIRST_WAIT_S = 200;
+export const LONG_WAITS = `policy = "session"\nbase_delay_ms = ${FIRST_WAIT_S * 1000}\nmax_delay = "1h"`;
 
 export class Stage {
   started = [];
@@ -24,18 +27,19 @@ export class Stage {
     this.env = { PATH: process.env.PATH, HOME: join(folder, "home"), TERM: "dumb", OUTLAST_HOME: this.home };
   }
 
-  /** A provider, settings that lead to it, and the server; `script` is for sessions that name none. */
-  async open({ script = "ok", policy = "overnight", settings = "" } = {}) {
+  /** A provider, settings that lead to it, and the server; `script` and `retry` are for sessions that name none. */
+  async open({ script = "ok", retry = 'policy = "overnight"', settings = "" } = {}) {
     this.provider = await this.listen(["mock", "--listen", "127.0.0.1:0"]);
-    this.settings(script, policy, settings);
+    this.settings(script, retry, settings);
     await this.serve();
   }
 
-  settings(script, policy, more) {
+  settings(script, retry, more) {
     const lines = [
       'provider = "anthropic"',
       `model = "${script}"`,
-      `retry.policy = "${policy}"`,
+      "[retry]",
+      retry,
       "[providers.anthropic]",
       `base_url = "${this.provider}"`,
       // An account of another provider: what happens to it concerns no session.

@@ -143,6 +143,8 @@ async function run(scene) {
   // Until the step has been refused.
   await until(async () => (await stage.asked()).length > 0);
   const tab = await show(scene, ROUTES.run(found.id));
+  // It is drawn when the run has been read.
+  await tab.see("run-graph", { text: new RegExp(STEPS.at(-1).id) });
   const graph = await tab.text("run-graph");
   for (const { id } of STEPS) assert.ok(graph.includes(id), `the graph shows ${id}: ${graph}`);
   await tab.see("run-timeline");
@@ -154,12 +156,14 @@ async function run(scene) {
 async function hurriedRun(scene) {
   const { stage } = scene;
   await stage.open();
-  stage.pipeline([{ id: "ask", prompt: "say hello", model: "overloaded:2", retry: { policy: "patient" } }]);
+  stage.pipeline([{ id: "ask", prompt: "say hello", model: "overloaded:2", retry: { policy: "patient", base_delay: "1h", max_delay: "2h" } }]);
   const found = await until(async () => (await stage.get("/api/runs")).runs[0]);
   const tab = await show(scene, ROUTES.run(found.id));
+  const waiting = async () => (await stage.get(`/api/runs/${found.id}`)).run.steps[0].waiting;
   for (const tries of [2, 3]) {
+    assert.ok(await until(async () => (await waiting())?.attempt === tries), `try ${tries} is waited for`);
     await tab.click("run-retry");
-    assert.ok(await until(async () => (await stage.asked()).length === tries, 4000), `try ${tries} is made at once`);
+    assert.ok(await until(async () => (await stage.asked()).length === tries), `try ${tries} is made at once`);
   }
   await tab.see("run-graph", { text: /completed/ });
 }
