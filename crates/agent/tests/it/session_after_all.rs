@@ -211,7 +211,9 @@ async fn what_a_model_used_that_is_gone_from_the_list_is_not_for_nothing() {
     routes.list[1].price = price(2);
     let session = kept.begin(routes.setup()).await;
     let starts = |body: &Body| matches!(body, Body::ToolStarted { .. });
+    routes.world.tools.hang(true);
     until_cut(&session, session.prompt("hi".into()), starts).await;
+    routes.world.tools.hang(false);
     let id = session.id().to_owned();
     drop(session);
     kept.journal.sessions().await.unwrap();
