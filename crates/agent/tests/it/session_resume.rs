@@ -19,7 +19,12 @@ fn starts_tool(body: &Body) -> bool {
 }
 
 /// Prompts, and dies at the first of these events; the answer is the session's id.
-async fn die_at(kept: &Kept, world: &World, ask: Ask, event: fn(&Body) -> bool) -> String {
+async fn die_at(
+    kept: &Kept,
+    world: &World,
+    ask: Ask,
+    event: impl Fn(&Body) -> bool + Send + 'static,
+) -> String {
     let session = kept.begin(world.setup()).await;
     let fate = until_cut(&session, session.prompt(ask), event).await;
     assert_eq!(fate, Fate::Died);
@@ -299,8 +304,16 @@ async fn a_tool_that_began_and_may_not_begin_again_is_not_said_to_have_never_run
 async fn calls_that_an_earlier_process_left_are_said_again() {
     let script = [calls(&[("c1", "read"), ("c2", "read")]), answers("done")];
     let (kept, world) = (Kept::new(), World::new(script));
-    let first_is_over = |body: &Body| matches!(body, Body::ToolResult { .. });
+    let tools = Arc::clone(&world.tools);
+    let first_is_over = move |body: &Body| {
+        let is_over = matches!(body, Body::ToolResult { .. });
+        if is_over {
+            tools.hang(true);
+        }
+        is_over
+    };
     let id = die_at(&kept, &world, "hi".into(), first_is_over).await;
+    world.tools.hang(false);
     let session = kept.open(&id, world.setup()).await;
     let heard = Listener::new(&session);
     session.resume().await.unwrap();
