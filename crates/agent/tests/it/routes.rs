@@ -1,6 +1,6 @@
 //! Several models in order of preference, each at a provider of its own name, and one log of what all were asked.
 
-use crate::support::{Call, Item, Listener, START, World};
+use crate::support::{Call, Item, Listener, START, Scripted, World};
 use futures_util::{StreamExt, stream};
 use outlast_agent::Session;
 use outlast_agent::session::Setup;
@@ -33,6 +33,7 @@ struct Named {
     name: &'static str,
     answers: Arc<dyn Provider>,
     log: Log,
+    world: Arc<Scripted>,
     clock: Arc<dyn Clock>,
 }
 
@@ -46,6 +47,9 @@ impl Provider for Named {
         request: &Request,
         credential: Option<&Credential>,
     ) -> BoxStream<'static, Item> {
+        if self.world.is_hanging() {
+            return stream::pending().boxed();
+        }
         let mut log = self.log.lock().unwrap();
         assert!(log.len() < MOST_REQUESTS, "models are asked without an end");
         log.push(Logged {
@@ -60,7 +64,7 @@ impl Provider for Named {
 
 /// Models in order of preference. Each has the same name as its provider.
 pub(crate) struct Routes {
-    /// The clock and the tools; its own provider is not asked.
+    /// The clock and the tools; its own provider is not asked, but while it hangs all of them do.
     pub(crate) world: World,
     /// They can be changed before a session is set up with them.
     pub(crate) list: Vec<Route>,
@@ -92,6 +96,7 @@ impl Routes {
             name,
             answers,
             log: Arc::clone(&self.log),
+            world: Arc::clone(&self.world.provider),
             clock: Arc::clone(&self.world.clock),
         };
         self.list.push(Route::new(Arc::new(provider), name));

@@ -3,7 +3,8 @@
 use crate::pieces::assert_well_formed;
 use crate::routes::Routes;
 use crate::support::{
-    Fate, Kept, Listener, answers, calls, fails, overloaded, stop, until_cut, used, wants, words,
+    Fate, Kept, Listener, answers, calls, fails, hanging, overloaded, stop, until_cut, used, wants,
+    words,
 };
 use outlast_agent::Session;
 use outlast_agent::compaction::{Compaction, Settings};
@@ -160,7 +161,9 @@ async fn an_agent_that_dies_after_its_conversation_was_made_smaller_goes_on_from
     let (routes, pages) = reader();
     let kept = Kept::new();
     let session = kept.begin(reading(&routes, &pages)).await;
-    let is_enough = |body: &Body| matches!(body, Body::AutoCompactionEnded { .. });
+    let is_enough = hanging(&routes.world.provider, |body| {
+        matches!(body, Body::AutoCompactionEnded { .. })
+    });
     let plan = plan(12);
     let running = session.prompt(plan.as_str().into());
     assert_eq!(until_cut(&session, running, is_enough).await, Fate::Died);
@@ -170,6 +173,7 @@ async fn an_agent_that_dies_after_its_conversation_was_made_smaller_goes_on_from
     let (asked, ran) = (routes.log().len(), pages.ran().len());
     assert_eq!(routes.log()[asked - 1].name, "summariser");
     assert!((1..12).contains(&ran), "{ran}");
+    routes.world.provider.hang(false);
 
     let session = kept.open(&id, reading(&routes, &pages)).await;
     let ended = session.resume().await.unwrap();

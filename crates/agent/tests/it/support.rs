@@ -69,6 +69,10 @@ impl Scripted {
         self.hang.store(hang, Ordering::Relaxed);
     }
 
+    pub(crate) fn is_hanging(&self) -> bool {
+        self.hang.load(Ordering::Relaxed)
+    }
+
     pub(crate) fn asked(&self) -> Vec<Asked> {
         self.asked.lock().unwrap().clone()
     }
@@ -90,7 +94,7 @@ impl Provider for Scripted {
     }
 
     fn stream(&self, request: &Request, _: Option<&Credential>) -> BoxStream<'static, Item> {
-        if self.hang.load(Ordering::Relaxed) {
+        if self.is_hanging() {
             return stream::pending().boxed();
         }
         self.asked.lock().unwrap().push(Asked {
