@@ -353,6 +353,7 @@ async fn a_turn_that_is_killed_again_and_again_ends_as_if_nothing_had_happened()
     let id = session.id().to_owned();
     let seen: Arc<Mutex<BTreeSet<String>>> = Arc::default();
     let is_new = {
+        let (provider, tools) = (Arc::clone(&world.provider), Arc::clone(&world.tools));
         let seen = Arc::clone(&seen);
         move |body: &Body| {
             let word = match body {
@@ -365,7 +366,13 @@ async fn a_turn_that_is_killed_again_and_again_ends_as_if_nothing_had_happened()
                 }
                 _ => return false,
             };
-            seen.lock().unwrap().insert(word)
+            // What a process still says after that is nothing new.
+            let is_new = !provider.is_hanging() && seen.lock().unwrap().insert(word);
+            if is_new {
+                provider.hang(true);
+                tools.hang(true);
+            }
+            is_new
         }
     };
     let mut deaths = 0;
@@ -373,10 +380,12 @@ async fn a_turn_that_is_killed_again_and_again_ends_as_if_nothing_had_happened()
     drop(session);
     while fate == Fate::Died {
         deaths += 1;
+        world.provider.hang(false);
+        world.tools.hang(false);
         let session = kept.open(&id, world.setup()).await;
         fate = until_cut(&session, session.resume(), is_new.clone()).await;
     }
-    assert_eq!(deaths, 5);
+    assert_eq!(deaths, 7);
     let session = kept.open(&id, world.setup()).await;
     assert_eq!(world.elapsed(), Duration::from_secs(8));
     let conversation = [
