@@ -1,9 +1,9 @@
 //! Whose a session is, and what becomes of it when its journal cannot be written.
 
 use crate::support::{
-    Kept, Listener, World, answers, calls, elsewhere, fails, hangs, is_wait, overloaded, until_cut,
-    words,
+    Kept, Listener, World, answers, calls, elsewhere, fails, is_wait, overloaded, until_cut, words,
 };
+use futures_util::FutureExt;
 use outlast_agent::Session;
 use outlast_agent::session::Error;
 use outlast_engine::journal::Entry;
@@ -123,15 +123,29 @@ async fn a_turn_that_could_not_be_written_down_is_written_with_the_next_one() {
     assert_eq!(kept.journal.summary(&id).await.unwrap().turns, 3);
 }
 
+/// Until the task is polled again, nothing that it awaits of others is ready, however fast they are.
+fn spend_budget() {
+    let mut units = (0..1000).map(|_| tokio::task::coop::consume_budget().now_or_never());
+    assert!(units.any(|unit| unit.is_none()));
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_prompt_that_was_dropped_while_it_was_written_down_is_carried_on() {
-    let (kept, world) = (Kept::new(), World::new([hangs(vec![]), answers("Hello")]));
+    let (kept, world) = (Kept::new(), World::new([answers("Hello")]));
+    world.provider.hang(true);
     let session = kept.begin(world.setup()).await;
+    let reader = Listener::with(&session, |_, body| {
+        if matches!(body, Body::Start { .. }) {
+            spend_budget();
+        }
+    });
     let prompt = session.prompt("hi".into());
     // It asks the store to write the prompt down, and does not stay to hear of it.
-    assert!(futures_util::FutureExt::now_or_never(prompt).is_none());
+    assert!(prompt.now_or_never().is_none());
+    drop(reader);
     let called = |body: &Body| matches!(body, Body::AttemptStarted { .. });
     until_cut(&session, session.resume(), called).await;
+    world.provider.hang(false);
     let taken_up = session.unfinished_turn().unwrap().taken_up;
     assert_eq!(
         taken_up.attempts, 1,
