@@ -9,6 +9,7 @@
 //! back, so that other programs can have it; nobody who watches, however slowly, holds up a turn.
 
 mod lead;
+mod orders;
 mod record;
 mod room;
 mod snapshot;

@@ -291,3 +291,20 @@ fn what_other_processes_left_is_carried_on_and_what_cannot_be_is_named() {
     assert_eq!((status, &*code), (422, "invalid_value"));
     assert!(detail.contains(&folder), "{detail}");
 }
+
+/// A turn that the server is about to carry on hears what is asked of it.
+#[test]
+fn a_wait_is_ended_by_hand_as_soon_as_the_server_is_back() {
+    for _ in 0..6 {
+        let scene = Scene::new("1", "overloaded:1");
+        scene.outlast.write("home/outlast.toml", AN_HOUR);
+        let server = scene.start();
+        let id = server.session();
+        server.say(&id, "hi").until("provider-retry");
+        server.kill();
+        let server = scene.start();
+        server.order(&id, "retry_now");
+        let session = server.when_idle(&id);
+        assert_eq!(session["last_seal"], "completed");
+    }
+}
