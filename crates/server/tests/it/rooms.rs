@@ -3,7 +3,7 @@
 mod house;
 
 use crate::kinds::NOW;
-use house::{Small, hold_time};
+use house::{Small, Still, hold_time};
 use outlast_agent::Session;
 use outlast_engine::journal::Entry;
 use outlast_kernel::budget::Prompt;
@@ -15,6 +15,18 @@ use outlast_store::journal::{Line, NewSession, State};
 use serde_json::Value;
 use std::sync::Arc;
 use tokio::sync::Semaphore;
+
+/// A house of which the time stands still, and its sessions.
+fn opened(script: &'static str) -> (Still, Arc<Small>, Arc<Sessions>) {
+    let (still, house) = (hold_time(), Small::new(script));
+    let sessions = Sessions::new(house.clone());
+    (still, house, sessions)
+}
+
+fn keep_house(sessions: &Arc<Sessions>) {
+    let keeper = Arc::clone(sessions);
+    tokio::spawn(async move { keeper.keep_house().await });
+}
 
 /// Says something, and waits for the end of the turn.
 async fn say(house: &Small, room: &Arc<Room>, text: &str) -> Vec<Event> {
@@ -64,15 +76,12 @@ async fn until_free(house: &Small, id: &str) {
 
 #[tokio::test(start_paused = true)]
 async fn a_session_that_nobody_needs_is_given_back_and_goes_on_where_it_was() {
-    let _still = hold_time();
-    let house = Small::new("overloaded:1");
-    let sessions = Sessions::new(house.clone());
+    let (_still, house, sessions) = opened("overloaded:1");
     let room = sessions.create(Wishes::default()).await.unwrap();
     let heard = say(&house, &room, "one").await;
     let before = told(&room).await;
     assert_eq!(before.0, room.place_of(heard.last().unwrap()));
-    let keeper = Arc::clone(&sessions);
-    tokio::spawn(async move { keeper.keep_house().await });
+    keep_house(&sessions);
     until_free(&house, room.id()).await;
     assert_eq!(
         told(&room).await,
@@ -99,15 +108,12 @@ async fn a_session_that_nobody_needs_is_given_back_and_goes_on_where_it_was() {
 /// Nothing is lost by forgetting: the numbers are others, and the place of before leads to a snapshot.
 #[tokio::test(start_paused = true)]
 async fn a_room_that_nobody_watches_is_made_anew() {
-    let _still = hold_time();
-    let house = Small::new("ok");
-    let sessions = Sessions::new(house.clone());
+    let (_still, house, sessions) = opened("ok");
     let room = sessions.create(Wishes::default()).await.unwrap();
     say(&house, &room, "one").await;
     let (place, before) = told(&room).await;
     let id = room.id().to_owned();
-    let keeper = Arc::clone(&sessions);
-    tokio::spawn(async move { keeper.keep_house().await });
+    keep_house(&sessions);
     until_free(&house, &id).await;
     drop(room);
     // Whoever looks after rooms has come by.
@@ -120,15 +126,12 @@ async fn a_room_that_nobody_watches_is_made_anew() {
 
 #[tokio::test(start_paused = true)]
 async fn a_session_in_which_nothing_was_said_stays_as_long_as_the_server() {
-    let _still = hold_time();
-    let house = Small::new("ok");
-    let sessions = Sessions::new(house.clone());
+    let (_still, house, sessions) = opened("ok");
     let id = {
         let room = sessions.create(Wishes::default()).await.unwrap();
         room.id().to_owned()
     };
-    let keeper = Arc::clone(&sessions);
-    tokio::spawn(async move { keeper.keep_house().await });
+    keep_house(&sessions);
     house.seconds(3600).await;
     assert!(
         house.journal.summary(&id).await.is_err(),
@@ -142,13 +145,10 @@ async fn a_session_in_which_nothing_was_said_stays_as_long_as_the_server() {
 /// Whoever watches a session that another process goes on with is told, although nothing of it has happened here.
 #[tokio::test(start_paused = true)]
 async fn what_is_said_elsewhere_is_told_to_those_who_watch_here() {
-    let _still = hold_time();
-    let house = Small::new("ok");
-    let sessions = Sessions::new(house.clone());
+    let (_still, house, sessions) = opened("ok");
     let room = sessions.create(Wishes::default()).await.unwrap();
     say(&house, &room, "here").await;
-    let keeper = Arc::clone(&sessions);
-    tokio::spawn(async move { keeper.keep_house().await });
+    keep_house(&sessions);
     until_free(&house, room.id()).await;
     let (before, _) = told(&room).await;
     let place = before;
@@ -185,9 +185,7 @@ async fn what_is_said_elsewhere_is_told_to_those_who_watch_here() {
 /// Whoever takes a snapshot can follow from it, also when it is the first to see what was said elsewhere.
 #[tokio::test(start_paused = true)]
 async fn a_snapshot_of_what_was_said_elsewhere_can_be_followed() {
-    let _still = hold_time();
-    let house = Small::new("ok");
-    let sessions = Sessions::new(house.clone());
+    let (_still, house, sessions) = opened("ok");
     let room = sessions.create(Wishes::default()).await.unwrap();
     say(&house, &room, "here").await;
     let id = room.id().to_owned();
@@ -211,13 +209,10 @@ async fn until_stale(house: &Small, room: &Room, place: Place) {
 /// A process that only has a session open keeps others from going on with it, although it says nothing.
 #[tokio::test(start_paused = true)]
 async fn who_comes_to_a_session_and_leaves_it_elsewhere_is_told_of() {
-    let _still = hold_time();
-    let house = Small::new("ok");
-    let sessions = Sessions::new(house.clone());
+    let (_still, house, sessions) = opened("ok");
     let room = sessions.create(Wishes::default()).await.unwrap();
     say(&house, &room, "here").await;
-    let keeper = Arc::clone(&sessions);
-    tokio::spawn(async move { keeper.keep_house().await });
+    keep_house(&sessions);
     until_free(&house, room.id()).await;
     let state = async || {
         let snapshot = room.snapshot(true).await.unwrap();
@@ -238,9 +233,7 @@ async fn who_comes_to_a_session_and_leaves_it_elsewhere_is_told_of() {
 
 #[tokio::test(start_paused = true)]
 async fn what_is_changed_while_a_session_is_opened_holds() {
-    let _still = hold_time();
-    let house = Small::new("ok");
-    let sessions = Sessions::new(house.clone());
+    let (_still, house, sessions) = opened("ok");
     let room = sessions.create(Wishes::default()).await.unwrap();
     house.doors.forget_permits(Semaphore::MAX_PERMITS);
     let opening = tokio::spawn({
@@ -266,8 +259,7 @@ async fn what_is_changed_while_a_session_is_opened_holds() {
 /// A lock may be there a moment longer than the process that had it.
 #[tokio::test(start_paused = true)]
 async fn a_turn_that_was_left_just_now_is_carried_on_too() {
-    let _still = hold_time();
-    let house = Small::new("ok");
+    let (_still, house, sessions) = opened("ok");
     let id = "0190d0f0-0000-7000-8000-000000000001";
     let new = NewSession {
         id: id.to_owned(),
@@ -290,7 +282,6 @@ async fn a_turn_that_was_left_just_now_is_carried_on_too() {
         body: serde_json::to_string(&prompt).unwrap(),
     };
     house.journal.append(&hold, vec![line]).await.unwrap();
-    let sessions = Sessions::new(house.clone());
     let keeper = Arc::clone(&sessions);
     let carrying_on = tokio::spawn(async move { keeper.carry_on().await });
     house.second().await;
