@@ -25,59 +25,59 @@ use std::hint::black_box;
 const CASES: [Case; 9] = [
     Case {
         name: "line_1_mib",
-        baseline: 1_110_000,
+        baseline: 1_172_000,
         limit: 1_500_000,
         run: short_line,
     },
     Case {
         name: "line_10_mib",
-        baseline: 11_160_000,
+        baseline: 11_770_000,
         limit: 15_000_000,
         run: long_line,
     },
     Case {
         name: "events_5000",
-        baseline: 6_420_000,
-        limit: 8_000_000,
+        baseline: 7_220_000,
+        limit: 9_000_000,
         run: events,
     },
     Case {
         name: "frames_5000",
-        baseline: 6_540_000,
-        limit: 8_000_000,
+        baseline: 7_300_000,
+        limit: 9_000_000,
         run: frames,
     },
     // Two come in for each that is taken out.
     Case {
         name: "behind_5000",
-        baseline: 3_860_000,
-        limit: 5_000_000,
+        baseline: 4_430_000,
+        limit: 5_500_000,
         run: behind,
     },
     // An answer of two hundred frames, each a chunk, as a server sends them.
     Case {
         name: "relay_anthropic",
-        baseline: 213_000,
+        baseline: 250_000,
         limit: 300_000,
         run: |rounds| relay(Dialect::Anthropic, rounds),
     },
     Case {
         name: "relay_chat",
-        baseline: 370_000,
-        limit: 500_000,
+        baseline: 529_000,
+        limit: 650_000,
         run: |rounds| relay(Dialect::OpenaiChat, rounds),
     },
     Case {
         name: "relay_responses",
-        baseline: 343_000,
+        baseline: 393_000,
         limit: 500_000,
         run: |rounds| relay(Dialect::OpenaiResponses, rounds),
     },
     // Cut elsewhere: every frame is put together from two.
     Case {
         name: "relay_cut",
-        baseline: 481_000,
-        limit: 600_000,
+        baseline: 555_000,
+        limit: 680_000,
         run: relay_cut,
     },
 ];

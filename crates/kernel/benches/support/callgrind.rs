@@ -2,7 +2,8 @@
 //!
 //! A bench includes this file by its path and calls [`run`] from its `main`. Each case runs twice, once with twice as
 //! many rounds; the difference, divided by the rounds, is what one round costs when everything is warm. Counts do not
-//! depend on the machine's load, so there is no noise to allow for.
+//! depend on the machine's load, so there is no noise to allow for. They are those of the test profile: optimised, with
+//! assertions and overflow checks, some tenth more than in a release.
 
 use std::process::Command;
 
@@ -53,7 +54,7 @@ fn check_all(cases: &[Case], rounds: u64) -> Vec<u64> {
         let each = (count(case, 2 * rounds) - count(case, rounds)) / rounds;
         let most = case.limit.min(case.baseline + case.baseline / 4);
         println!(
-            "{:<18} {each:>8} instructions  (baseline {}, at most {most})",
+            "{:<30} {each:>8} instructions  (baseline {}, at most {most})",
             case.name, case.baseline
         );
         if each > most {
@@ -70,12 +71,25 @@ fn check_all(cases: &[Case], rounds: u64) -> Vec<u64> {
 }
 
 fn count(case: &Case, rounds: u64) -> u64 {
-    let program = std::env::current_exe().expect("the path of this program");
-    let output = Command::new("valgrind")
+    let mut command = valgrind();
+    command
+        .arg(std::env::current_exe().expect("the path of this program"))
+        .args(["run", case.name, &rounds.to_string()]);
+    collected(&mut command)
+}
+
+/// A command that counts the instructions of the program in its further arguments.
+pub(crate) fn valgrind() -> Command {
+    let mut command = Command::new("valgrind");
+    command
         .env("GLIBC_TUNABLES", STEADY)
-        .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])
-        .arg(program)
-        .args(["run", case.name, &rounds.to_string()])
+        .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"]);
+    command
+}
+
+/// The instructions that a program under [`valgrind`] takes. It has to succeed.
+pub(crate) fn collected(command: &mut Command) -> u64 {
+    let output = command
         .output()
         .expect("valgrind runs; scripts/test installs it");
     let report = String::from_utf8_lossy(&output.stderr);
@@ -84,6 +98,6 @@ fn count(case: &Case, rounds: u64) -> u64 {
         .find_map(|line| line.split("Collected : ").nth(1));
     match counted.and_then(|number| number.trim().parse().ok()) {
         Some(number) if output.status.success() => number,
-        _ => panic!("{} was not counted: {report}", case.name),
+        _ => panic!("{command:?} was not counted: {report}"),
     }
 }
