@@ -1,7 +1,5 @@
 //! Answers: any text is judged, circles are found wherever it is cut into pieces, and a stated window is read from anything.
-#![no_main]
 
-use libfuzzer_sys::fuzz_target;
 use outlast_kernel::Timestamp;
 use outlast_kernel::event::{StopReason, ToolCall, Usage};
 use outlast_kernel::failure::Failure;
@@ -17,8 +15,7 @@ const REASONS: [StopReason; 5] = [
     StopReason::Other,
 ];
 
-fuzz_target!(|input: (u64, u8, &str)| {
-    let (number, choice, text) = input;
+pub(super) fn run(number: u64, choice: u8, text: &str) {
     let call = ToolCall {
         id: String::new(),
         name: text.chars().take(3).collect(),
@@ -52,4 +49,4 @@ fuzz_target!(|input: (u64, u8, &str)| {
         found |= pieces.push(character.encode_utf8(&mut [0; 4])).is_some();
     }
     assert_eq!(at_once, found);
-});
+}

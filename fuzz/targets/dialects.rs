@@ -1,13 +1,11 @@
 //! Answers in every dialect, in frames and as a whole: any bytes are deltas, nothing, or a failure.
 //! A call that is handed on has all of its arguments.
-#![no_main]
 
-use libfuzzer_sys::fuzz_target;
 use outlast_dialect::{Delta, Dialect, sse};
 use outlast_kernel::Timestamp;
 use serde_json::value::RawValue;
 
-fuzz_target!(|bytes: &[u8]| {
+pub(super) fn run(bytes: &[u8]) {
     for dialect in Dialect::ALL {
         let whole = String::from_utf8_lossy(bytes);
         if let Ok(deltas) = dialect.read_whole("p", &whole, Timestamp::default()) {
@@ -16,7 +14,7 @@ fuzz_target!(|bytes: &[u8]| {
         }
         stream(dialect, bytes);
     }
-});
+}
 
 fn stream(dialect: Dialect, bytes: &[u8]) {
     let mut decoder = sse::Decoder::new(1 << 16);

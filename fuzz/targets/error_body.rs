@@ -1,18 +1,34 @@
 //! Error bodies: any text is read and judged, and none makes a terminal 4xx retryable.
-#![no_main]
 
-use libfuzzer_sys::fuzz_target;
 use outlast_dialect::error_body::{Seen, read};
 use outlast_kernel::Timestamp;
 use outlast_kernel::classify::classify;
 use outlast_kernel::failure::Transport;
 use outlast_kernel::verdict::Class;
 
-fuzz_target!(|body: &str| {
+pub(super) fn run(body: &str) {
     let at = Timestamp::from_millis(1_800_000_000_000);
-    for (transport, status) in [(Transport::Http, Some(429)), (Transport::Stream, Some(200)), (Transport::Thrown, None)] {
-        classify(&read(Seen { provider: "p", transport, status, headers: &[], body, at }));
+    for (transport, status) in [
+        (Transport::Http, Some(429)),
+        (Transport::Stream, Some(200)),
+        (Transport::Thrown, None),
+    ] {
+        classify(&read(Seen {
+            provider: "p",
+            transport,
+            status,
+            headers: &[],
+            body,
+            at,
+        }));
     }
-    let seen = Seen { provider: "p", transport: Transport::Http, status: Some(422), headers: &[], body, at };
+    let seen = Seen {
+        provider: "p",
+        transport: Transport::Http,
+        status: Some(422),
+        headers: &[],
+        body,
+        at,
+    };
     assert_ne!(classify(&read(seen)).class(), Class::Transient);
-});
+}

@@ -1,7 +1,5 @@
 //! Stated times: any value of any header gives a time that is not in the past, or none.
-#![no_main]
 
-use libfuzzer_sys::fuzz_target;
 use outlast_kernel::Timestamp;
 use outlast_kernel::classify::classify;
 use outlast_kernel::failure::Failure;
@@ -16,12 +14,15 @@ const NAMES: [&str; 7] = [
     "date",
 ];
 
-fuzz_target!(|input: (u64, &str, &str)| {
-    let (at, one, other) = input;
+pub(super) fn run(at: u64, one: &str, other: &str) {
     let at = Timestamp::from_millis(at);
     for name in NAMES {
-        let headers = [(name, one), ("date", other), ("anthropic-ratelimit-unified-5h-status", "rejected")];
+        let headers = [
+            (name, one),
+            ("date", other),
+            ("anthropic-ratelimit-unified-5h-status", "rejected"),
+        ];
         let verdict = classify(&Failure::http("p", 429, "", at).with_headers(headers));
         assert!(verdict.hint.is_none_or(|hint| hint.not_before >= at));
     }
-});
+}

@@ -1,11 +1,9 @@
 //! Pipelines: any text is a pipeline, which can be drawn, or faults that stay within the text and on their lines.
-#![no_main]
 
-use libfuzzer_sys::fuzz_target;
 use outlast_agent::pipeline::{file, plan};
 use std::path::Path;
 
-fuzz_target!(|text: &str| {
+pub(super) fn run(text: &str) {
     // No schema is there to be read.
     match file::read(text, Path::new("/nowhere/p.yaml")) {
         Ok(pipeline) => assert!(plan::plan(&pipeline).ends_with("└ end\n")),
@@ -13,7 +11,12 @@ fuzz_target!(|text: &str| {
             let lines = text.matches(['\n', '\r']).count() + 1;
             assert!(!faults.list.is_empty());
             assert!(faults.list.iter().all(|fault| fault.line as usize <= lines));
-            assert!(faults.list.iter().all(|fault| !fault.message.contains(['\n', '\u{1b}'])));
+            assert!(
+                faults
+                    .list
+                    .iter()
+                    .all(|fault| !fault.message.contains(['\n', '\u{1b}']))
+            );
         }
     }
-});
+}

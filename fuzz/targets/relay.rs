@@ -1,9 +1,7 @@
 //! Answers on their way through a proxy: any bytes, in two chunkings, are sent on as they came or are the same failure,
 //! and nothing is sent before content. What a request asks for is seen in anything.
-#![no_main]
 
 use bytes::Bytes;
-use libfuzzer_sys::fuzz_target;
 use outlast_dialect::Dialect;
 use outlast_kernel::Timestamp;
 use outlast_kernel::failure::Failure;
@@ -25,7 +23,9 @@ fn pass_on(dialect: Dialect, bytes: &[u8], size: usize) -> Became {
     let mut out = Vec::new();
     let mut failure = None;
     for chunk in bytes.chunks(size) {
-        failure = relay.push(Bytes::copy_from_slice(chunk), NOW, &mut out).err();
+        failure = relay
+            .push(Bytes::copy_from_slice(chunk), NOW, &mut out)
+            .err();
         if failure.is_some() {
             break;
         }
@@ -64,10 +64,12 @@ const PIECES: [&str; 16] = [
     "\r\n",
 ];
 
-fuzz_target!(|data: &[u8]| {
+pub(super) fn run(data: &[u8]) {
     let [size, bytes @ ..] = data else { return };
     let size = usize::from(*size).max(1);
-    let piece = |byte: &u8| PIECES[usize::from(byte % 16)].to_owned() + ["", "\n\n"][usize::from(byte >> 7)];
+    let piece = |byte: &u8| {
+        PIECES[usize::from(byte % 16)].to_owned() + ["", "\n\n"][usize::from(byte >> 7)]
+    };
     let pieces: String = bytes.iter().take(500).map(piece).collect();
     for dialect in Dialect::ALL {
         for bytes in [bytes, pieces.as_bytes()] {
@@ -76,4 +78,4 @@ fuzz_target!(|data: &[u8]| {
         }
     }
     Dialect::asked(bytes);
-});
+}

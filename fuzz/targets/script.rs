@@ -1,8 +1,6 @@
 //! Scripts of the scripted provider, and what is asked of it: any text is a script or an error, a script can be played,
 //! and whatever comes as a request is answered in every dialect.
-#![no_main]
 
-use libfuzzer_sys::fuzz_target;
 use outlast_dialect::Dialect;
 use outlast_engine::Transport;
 use outlast_engine::clock::WallClock;
@@ -11,7 +9,7 @@ use outlast_kernel::Timestamp;
 use outlast_mock::{Script, Scripted};
 use std::sync::Arc;
 
-fuzz_target!(|text: &str| {
+pub(super) fn run(text: &str) {
     let (first, body) = text.split_once('\n').unwrap_or((text, text));
     let script = match first.parse::<Script>() {
         Ok(mut script) => {
@@ -22,7 +20,7 @@ fuzz_target!(|text: &str| {
         }
         Err(_) => "ok:tools+ok:image-seen".parse(),
     };
-    let scripted = Scripted::new(script.expect("it was read"), Arc::new(WallClock::default()));
+    let scripted = Scripted::new(script.unwrap(), Arc::new(WallClock::default()));
     for dialect in Dialect::ALL {
         // What is to be sent is decided before anybody waits for it.
         drop(scripted.send(Request {
@@ -32,4 +30,4 @@ fuzz_target!(|text: &str| {
             body: body.to_owned().into(),
         }));
     }
-});
+}

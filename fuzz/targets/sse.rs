@@ -1,8 +1,6 @@
 //! Server-sent events: any bytes, in two chunkings, give the same events or the same error, and frames and rest are the
 //! bytes that went in.
-#![no_main]
 
-use libfuzzer_sys::fuzz_target;
 use outlast_dialect::sse::{Decoder, Event, MOST_STRAY_BYTES, TooLong};
 
 /// Its events, and the error that ended it.
@@ -18,7 +16,10 @@ fn decode(limit: usize, bytes: &[u8], size: usize) -> (Vec<Event>, Option<TooLon
     }
     raw.extend_from_slice(decoder.rest());
     assert!(bytes.starts_with(&raw), "frames and rest are not the input");
-    assert!(error.is_some() || raw.len() == bytes.len(), "bytes were lost");
+    assert!(
+        error.is_some() || raw.len() == bytes.len(),
+        "bytes were lost"
+    );
     assert!(decoder.stray().len() <= MOST_STRAY_BYTES);
     (events, error)
 }
@@ -38,12 +39,19 @@ fn check(limit: usize, bytes: &[u8], size: usize) {
 }
 
 /// What streams are made of: few bytes by themselves become a field or a line end.
-const PIECES: [&str; 8] = ["data: a", "event: b", ": c", "d", "\n", "\r", "\r\n", "\u{feff}"];
+const PIECES: [&str; 8] = [
+    "data: a", "event: b", ": c", "d", "\n", "\r", "\r\n", "\u{feff}",
+];
 
-fuzz_target!(|data: &[u8]| {
-    let [size, limit, bytes @ ..] = data else { return };
+pub(super) fn run(data: &[u8]) {
+    let [size, limit, bytes @ ..] = data else {
+        return;
+    };
     let (limit, size) = (1 + 16 * usize::from(*limit), usize::from(*size));
     check(limit, bytes, size);
-    let pieces: String = bytes.iter().map(|byte| PIECES[usize::from(byte % 8)]).collect();
+    let pieces: String = bytes
+        .iter()
+        .map(|byte| PIECES[usize::from(byte % 8)])
+        .collect();
     check(limit, pieces.as_bytes(), size);
-});
+}

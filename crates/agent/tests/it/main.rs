@@ -9,6 +9,7 @@
 
 mod compaction;
 mod cut_answers;
+mod fuzz_targets;
 #[cfg(target_os = "linux")]
 mod hooks;
 mod notes;
