@@ -28,6 +28,9 @@ KEY = "planted-key-7f3a9c1e5b"
 PIXEL = base64.b64encode(b"not really a picture").decode()
 TOOL = {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]}
 ARGUMENTS = {"path": "scripted"}
+# Keeps a request that hangs from lasting for ever.
+HANG_TIMEOUT_S = 120
+SLOWEST_COUNT = 5
 
 
 def case(function):
@@ -63,14 +66,14 @@ class Mock:
     def anthropic(self, script, retries=0):
         headers = {"x-outlast-script": script}
         client = anthropic.Anthropic(
-            base_url=self.url, api_key=KEY, max_retries=retries, default_headers=headers, timeout=20
+            base_url=self.url, api_key=KEY, max_retries=retries, default_headers=headers, timeout=HANG_TIMEOUT_S
         )
         return client.messages
 
     def openai(self, script, retries=0):
         headers = {"x-outlast-script": script}
         return openai.OpenAI(
-            base_url=f"{self.url}/v1", api_key=KEY, max_retries=retries, default_headers=headers, timeout=20
+            base_url=f"{self.url}/v1", api_key=KEY, max_retries=retries, default_headers=headers, timeout=HANG_TIMEOUT_S
         )
 
     def requests(self):
@@ -200,9 +203,8 @@ def anthropic_errors_in_a_stream_are_raised(mock):
 
 @case
 def anthropic_retries_wait_as_long_as_they_are_told(mock):
-    start = time.monotonic()
+    # Until then every request is refused: one refusal says that the client has waited.
     mock.anthropic("rate-limited:retry-after=1", retries=2).create(**MESSAGES)
-    assert time.monotonic() - start >= 1, "it did not wait"
     same([entry["fault"] for entry in mock.requests()], ["rate-limited:retry-after=1", "ok"])
 
 
@@ -337,9 +339,8 @@ def chat_errors_in_a_stream_are_raised(mock):
 
 @case
 def chat_retries_wait_as_long_as_they_are_told(mock):
-    start = time.monotonic()
+    # As above.
     mock.openai("rate-limited:retry-after=1,as=ms", retries=2).chat.completions.create(**CHAT)
-    assert time.monotonic() - start >= 1, "it did not wait"
     same([entry["fault"] for entry in mock.requests()], ["rate-limited:retry-after=1,as=ms", "ok"])
 
 
@@ -499,17 +500,22 @@ def main():
 
 
 def run(mock):
-    failed = []
+    failed, seconds = [], {}
     for function in CASES:
         mock.control("DELETE", "script")
         mock.control("DELETE", "requests")
         name = function.__name__.replace("_", " ")
+        began = time.perf_counter()
         try:
             function(mock)
             print(f"ok      {name}")
         except Exception:
             failed.append(name)
             print(f"FAILED  {name}\n{traceback.format_exc()}")
+        seconds[name] = time.perf_counter() - began
+    print("slowest:")
+    for name in sorted(seconds, key=seconds.get, reverse=True)[:SLOWEST_COUNT]:
+        print(f"  {seconds[name]:6.1f} s  {name}")
     print(f"\n{len(CASES) - len(failed)} of {len(CASES)} passed")
     return 1 if failed else 0
 

@@ -4,12 +4,13 @@
 //     npm ci --prefix PI_FOLDER            with clients/pi/package.json and its lock file in it
 //     node clients/agents/agents.mjs target/debug/outlast CLAUDE_FOLDER PI_FOLDER [WORD]
 //
-// Every case has a provider, a home and a folder of its own; with a WORD, only those run that have it in their name. The
-// programs reach nothing but the provider on this machine, and have no key but made-up ones. The exit status is 1 when a
-// case failed, 2 when there was nothing to run.
+// Every case has a provider, a home and a folder of its own, and several run at once; with a WORD, only those run that have it
+// in their name. The programs reach nothing but the provider on this machine, and have no key but made-up ones. The exit
+// status is 1 when a case failed, 2 when there was nothing to run.
 import { existsSync, mkdirSync, mkdtempSync, readdirSync, rmSync, symlinkSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
+import { runCases, withDetails } from "../lanes.mjs";
 import { cases as claude } from "./claude.mjs";
 import { cases as pi } from "./pi.mjs";
 import { Stage } from "./stage.mjs";
@@ -21,13 +22,14 @@ if (!piFolder || !existsSync(outlast)) {
 }
 const folder = mkdtempSync(join(tmpdir(), "outlast-agents-"));
 const chosen = [...claude, ...pi].filter(([name]) => name.includes(word));
-let failed = 0;
-try {
-  const programs = bin();
-  for (const [name, body] of chosen) failed += await passes(name, body, programs);
-} finally {
+const stages = new Set();
+process.on("exit", () => {
+  for (const stage of stages) stage.remove();
   rmSync(folder, { recursive: true, force: true, maxRetries: 5 });
-}
+});
+for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"]) process.on(signal, () => process.exit(1));
+const programs = bin();
+const failed = await runCases(chosen.map(([name, body]) => ({ name, body })), run);
 console.log(`agents: ${chosen.length} cases, ${failed} failed`);
 process.exit(chosen.length === 0 ? 2 : failed > 0 ? 1 : 0);
 
@@ -48,19 +50,15 @@ function claudeProgram() {
   return join(packages, found[0], "claude");
 }
 
-/** Prints how the case went; 1 when it failed. */
-async function passes(name, body, programs) {
-  const began = performance.now();
+async function run({ body }) {
   const stage = new Stage({ outlast: resolve(outlast), programs, folder: mkdtempSync(join(folder, "case-")) });
+  stages.add(stage);
   try {
     await body(stage);
-    console.log(`ok      ${name} (${Math.round(performance.now() - began)} ms)`);
-    return 0;
   } catch (error) {
-    const place = (error.stack ?? "").split("\n").find((line) => line.includes("/clients/agents/"))?.trim() ?? "";
-    console.log(`FAILED  ${name}\n        ${[error.message, place, stage.told()].join("\n        ")}`);
-    return 1;
+    throw withDetails(error, [stage.told()]);
   } finally {
     stage.remove();
+    stages.delete(stage);
   }
 }

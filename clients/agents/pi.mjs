@@ -28,7 +28,13 @@ export const cases = [
   }],
 
   ["pi: a usage limit is transient", async (stage) => {
-    const ran = await stage.play("usage-limit:reset=5", { agent, prompt: "Hello", retry });
+    let lifted;
+    // The limit lasts until the first attempt has failed.
+    const hear = ({ type }) => {
+      if (type === "attempt_ended") lifted ??= stage.direct("ok");
+    };
+    const ran = await stage.play("usage-limit:reset=3600", { agent, prompt: "Hello", retry }, { hear });
+    await lifted;
     assert.deepEqual(ran.attempts[0], ["transient", "usage_limit", "wait"]);
     assert.deepEqual(ran.attempts.at(-1), ["done"]);
   }],

@@ -2,8 +2,7 @@
 import { spawn } from "node:child_process";
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-
-const LIMIT_MS = 90_000;
+import { HANG_TIMEOUT_MS } from "../lanes.mjs";
 
 export class Stage {
   events = [];
@@ -19,15 +18,16 @@ export class Stage {
     this.env = { PATH: `${programs}:${process.env.PATH}`, HOME: folder, OUTLAST_HOME: join(folder, "home") };
   }
 
-  /** Runs a step against a provider that plays the script; how the run went. */
-  async play(script, step, runtime = {}) {
+  /** Runs a step against a provider that plays the script; how the run went. `hear` gets every event as it comes. */
+  async play(script, step, { runtime = {}, hear = () => {} } = {}) {
     const address = await this.provide(script);
+    this.provider = address;
     this.configurePi(address);
     const env = { ...this.variables(address), ...step.env };
     const steps = [{ id: "work", ...step, env }];
     // JSON is YAML.
     writeFileSync(join(this.folder, "pipeline.yaml"), JSON.stringify({ runtime, steps }));
-    const code = await this.run();
+    const code = await this.run(hear);
     const ended = this.events.filter(({ type }) => type === "attempt_ended");
     return {
       code,
@@ -75,19 +75,38 @@ export class Stage {
     writeFileSync(join(this.folder, "pi/settings.json"), JSON.stringify(settings));
   }
 
-  run() {
+  /** The requests that the provider got. */
+  async asked() {
+    const response = await fetch(`${this.provider}/_outlast/requests`);
+    return (await response.json()).requests;
+  }
+
+  /** Has the provider play another script from now on. */
+  async direct(script) {
+    const response = await fetch(`${this.provider}/_outlast/script`, { method: "POST", body: JSON.stringify({ script }) });
+    if (!response.ok) throw new Error(`the provider refused the script: ${await response.text()}`);
+  }
+
+  run(hear) {
     const args = ["run", "../pipeline.yaml", "--json"];
     const child = spawn(this.outlast, args, { cwd: this.work, env: this.env, stdio: ["ignore", "pipe", "pipe"] });
     this.running = child;
-    const late = setTimeout(() => child.kill("SIGKILL"), LIMIT_MS);
-    let lines = "";
-    child.stdout.setEncoding("utf8").on("data", (piece) => (lines += piece));
+    const late = setTimeout(() => child.kill("SIGKILL"), HANG_TIMEOUT_MS);
+    let rest = "";
+    child.stdout.setEncoding("utf8").on("data", (piece) => {
+      const lines = (rest + piece).split("\n");
+      rest = lines.pop();
+      for (const line of lines.filter(Boolean)) {
+        const event = JSON.parse(line);
+        this.events.push(event);
+        hear(event);
+      }
+    });
     child.stderr.setEncoding("utf8").on("data", (piece) => (this.said += piece));
     return new Promise((resolve, reject) => {
       child.on("error", reject);
       child.on("close", (code, signal) => {
         clearTimeout(late);
-        this.events = lines.split("\n").filter(Boolean).map((line) => JSON.parse(line));
         resolve(signal ?? code);
       });
     });

@@ -10,7 +10,7 @@ import sys
 import time
 import urllib.request
 
-START_S = 15
+HANG_TIMEOUT_S = 120
 # Never answered: what waits for it waits as long as this runs.
 HELD = "overloaded:999"
 
@@ -36,7 +36,7 @@ class Server:
                 [self.outlast, *args], env=self.env, cwd=self.work, stdout=log, stderr=log, start_new_session=True
             )
         self.processes.append(process)
-        for _ in range(START_S * 20):
+        for _ in range(HANG_TIMEOUT_S * 20):
             found = re.search(r"listening on (http://\S+)", said.read_text(errors="replace"))
             if found:
                 return found[1]
@@ -49,7 +49,7 @@ class Server:
         data = None if body is None else json.dumps(body).encode()
         headers = {"content-type": "application/json", "accept": accept}
         request = urllib.request.Request(self.origin + path, data, headers, method=method)
-        with urllib.request.urlopen(request, timeout=10) as response:
+        with urllib.request.urlopen(request, timeout=HANG_TIMEOUT_S) as response:
             return response.read()
 
     def ask(self, method, path, body=None):
@@ -65,7 +65,7 @@ class Server:
             self.ask("POST", f"/api/sessions/{session}/prompt", {"text": "say hello"})
         (self.work / "pipeline.yaml").write_text("steps: [{id: only, command: echo done}]\n")
         run = [self.outlast, "run", "pipeline.yaml"]
-        subprocess.run(run, env=self.env, cwd=self.work, check=True, capture_output=True, timeout=60)
+        subprocess.run(run, env=self.env, cwd=self.work, check=True, capture_output=True, timeout=HANG_TIMEOUT_S)
         runs = [run["id"] for run in self.ask("GET", "/api/runs")["runs"]]
         return {"sessions": ("id", sessions), "runs": ("id", runs), "gateways": ("port", [self.hold()])}
 

@@ -3,13 +3,14 @@
 //     npm ci --prefix FOLDER               with clients/browser/package.json and its lock file in it
 //     node clients/browser/browser.mjs OUTLAST FOLDER [PICTURES] [WORD]
 //
-// Every case has a home, a server, a provider and a context of the browser of its own; with a WORD, only those run that have
-// it in their name. Pictures of every view are left in PICTURES (target/browser), and one of every tab of a case that
-// failed. The exit status is 1 when a case failed, 2 when there was nothing to run.
-import { existsSync, mkdirSync, mkdtempSync, rmSync } from "node:fs";
+// Every case has a home, a server, a provider and a context of the browser of its own, and several run at once; with a WORD,
+// only those run that have it in their name. Pictures of every view are left in PICTURES (target/browser), and one of every
+// tab of a case that failed. The exit status is 1 when a case failed, 2 when there was nothing to run.
+import { cpSync, existsSync, mkdirSync, mkdtempSync, readdirSync, rmSync } from "node:fs";
 import { createRequire } from "node:module";
 import { tmpdir } from "node:os";
 import { delimiter, join, resolve } from "node:path";
+import { HANG_TIMEOUT_MS, runCases, withDetails } from "../lanes.mjs";
 import { cases as healing } from "./healing.mjs";
 import { cases as keyboard } from "./keyboard.mjs";
 import { cases as retry } from "./retry.mjs";
@@ -18,8 +19,6 @@ import { cases as strangers } from "./strangers.mjs";
 import { Tab } from "./tab.mjs";
 import { cases as views } from "./views.mjs";
 
-// They wait more than they compute.
-const AT_ONCE = 3;
 const PROGRAMS = ["chromium", "chromium-browser", "google-chrome-stable", "google-chrome"];
 
 const [outlast, packages, pictures = "target/browser", word = ""] = process.argv.slice(2);
@@ -28,25 +27,34 @@ if (!packages || !existsSync(outlast)) {
   process.exit(2);
 }
 const need = createRequire(join(resolve(packages), "package.json"));
-const waiting = [...retry, ...views, ...keyboard, ...healing, ...strangers].filter(([name]) => name.includes(word));
-const chosen = waiting.length;
+const chosen = [...retry, ...views, ...keyboard, ...healing, ...strangers].filter(([name]) => name.includes(word));
 const folder = mkdtempSync(join(tmpdir(), "outlast-browser-"));
+// They are taken here first: another copy of this program may clear PICTURES meanwhile.
+const shots = join(folder, "pictures");
+mkdirSync(shots);
 const stages = new Set();
-let failed = 0;
 // What was started is in groups of its own, and does not hear of a Ctrl-C.
 process.on("exit", () => {
   for (const stage of stages) stage.remove();
+  leavePictures();
   rmSync(folder, { recursive: true, force: true, maxRetries: 5 });
 });
 for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"]) process.on(signal, () => process.exit(1));
 
-if (!word) rmSync(pictures, { recursive: true, force: true });
-mkdirSync(pictures, { recursive: true });
 const browser = await launch();
-await Promise.all(Array.from({ length: Math.min(AT_ONCE, chosen) }, work));
+const failed = await runCases(chosen.map(([name, body]) => ({ name, body })), run);
 await browser.close();
-console.log(`browser: ${chosen - failed} passed, ${failed} failed`);
-process.exit(chosen === 0 ? 2 : failed > 0 ? 1 : 0);
+console.log(`browser: ${chosen.length - failed} passed, ${failed} failed`);
+process.exit(chosen.length === 0 ? 2 : failed > 0 ? 1 : 0);
+
+/** Puts the pictures where the person looks for them; with all cases run, in place of older ones. */
+function leavePictures() {
+  mkdirSync(pictures, { recursive: true });
+  const ours = readdirSync(shots);
+  const older = word ? [] : readdirSync(pictures).filter((name) => name.endsWith(".png") && !ours.includes(name));
+  for (const name of older) rmSync(join(pictures, name), { force: true });
+  for (const name of ours) cpSync(join(shots, name), join(pictures, name));
+}
 
 function launch() {
   const places = process.env.PATH.split(delimiter).flatMap((place) => PROGRAMS.map((name) => join(place, name)));
@@ -56,39 +64,30 @@ function launch() {
   const args = ["--no-first-run", "--disable-background-networking", "--disable-dev-shm-usage", "--lang=en-US"];
   if (process.getuid() === 0) args.push("--no-sandbox");
   const env = { ...process.env, HOME: folder };
-  return need("puppeteer-core").launch({ executablePath, args, env, headless: true });
+  return need("puppeteer-core").launch({
+    executablePath,
+    args,
+    env,
+    headless: true,
+    timeout: HANG_TIMEOUT_MS,
+    protocolTimeout: HANG_TIMEOUT_MS,
+  });
 }
 
-async function work() {
-  for (let next = waiting.shift(); next; next = waiting.shift()) {
-    // Not in one expression: another case may fail while this one runs.
-    const passed = await passes(next);
-    if (!passed) failed += 1;
-  }
-}
-
-/** Prints how the case went; whether it passed. */
-async function passes([name, body]) {
-  const began = performance.now();
+async function run({ name, body }) {
   const stage = new Stage({ outlast: resolve(outlast), folder: mkdtempSync(join(folder, "case-")) });
   const tabs = [];
   const open = async (options = {}) => {
-    const tab = await Tab.open({ browser, origin: stage.origin, pictures, ...options });
+    const tab = await Tab.open({ browser, origin: stage.origin, pictures: shots, ...options });
     tabs.push(tab);
     return tab;
   };
   stages.add(stage);
-  const took = () => `${((performance.now() - began) / 1000).toFixed(1)} s`;
   try {
     await body({ stage, open, need });
     for (const tab of tabs) tab.checkQuiet();
-    console.log(`ok      ${name} (${took()})`);
-    return true;
   } catch (error) {
-    const where = (error.stack ?? "").split("\n").find((line) => line.includes("/clients/browser/"))?.trim() ?? "";
-    const kept = await keep(name, tabs);
-    console.log(`FAILED  ${name} (${took()})\n        ${[error.message, where, ...kept, stage.told()].join("\n        ")}`);
-    return false;
+    throw withDetails(error, [...(await keep(name, tabs)), stage.told()]);
   } finally {
     for (const tab of tabs) await tab.close().catch(() => {});
     stage.remove();

@@ -4,14 +4,15 @@
 // already is not forgotten when the server of sessions is killed. Time runs as it does: a person looks at it.
 import { spawn } from "node:child_process";
 import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
-import { createServer } from "node:net";
 import { join } from "node:path";
+import { HANG_TIMEOUT_MS } from "../lanes.mjs";
+import { listenOnFreePort } from "../ports.mjs";
 
-const START_MS = 15_000;
 const LOOK_MS = 50;
 /** With it no wait ends by itself while somebody looks, however slow the machine is; the second is twice as long. */
-export const FIRST_WAIT_S = 200;
-export const LONG_WAITS = `policy = "session"\nbase_delay_ms = ${FIRST_WAIT_S * 1000}\nmax_delay = "1h"`;
+export const FIRST_WAIT_S = 1000;
+export const longWaits = (policy) => `policy = "${policy}"\nbase_delay_ms = ${FIRST_WAIT_S * 1000}\nmax_delay = "1h"`;
+export const LONG_WAITS = longWaits("session");
 
 export class Stage {
   started = [];
@@ -54,9 +55,10 @@ export class Stage {
     writeFileSync(join(this.home, "outlast.toml"), lines.join("\n"));
   }
 
+  /** Starts the server, or starts it again at the same address. */
   async serve() {
-    this.address ??= `127.0.0.1:${await freePort()}`;
-    this.origin = await this.listen(["serve", "--listen", this.address]);
+    const listen = (address) => this.listen(["serve", "--listen", address]);
+    this.origin = this.origin ? await listen(new URL(this.origin).host) : await listenOnFreePort(listen);
     this.serving = this.started.at(-1);
   }
 
@@ -69,7 +71,7 @@ export class Stage {
 
   /** A gateway whose provider plays the script, and a request that it holds. */
   async hold(script) {
-    this.gateway = await this.listen(["gateway", "--listen", `127.0.0.1:${await freePort()}`, "--upstream", `mock:${script}`]);
+    this.gateway = await listenOnFreePort((address) => this.listen(["gateway", "--listen", address, "--upstream", `mock:${script}`]));
     const body = { model: "m", max_tokens: 9, stream: true, messages: [{ role: "user", content: "hi" }] };
     const ask = { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(body) };
     // It is given up when the case is over.
@@ -98,13 +100,15 @@ export class Stage {
     const child = this.spawn([this.outlast, ...args], { cwd: this.work });
     return new Promise((found, failed) => {
       let said = "";
-      const late = setTimeout(() => failed(new Error(`\`outlast ${args[0]}\` says nothing: ${said}`)), START_MS);
+      const late = setTimeout(() => failed(new Error(`\`outlast ${args[0]}\` says nothing: ${said}`)), HANG_TIMEOUT_MS);
       for (const stream of [child.stdout, child.stderr]) {
         stream.setEncoding("utf8").on("data", (piece) => {
           said += piece;
           this.said += piece;
           const address = said.match(/listening on (http:\/\/[^\s"]+)/);
-          if (address) found(address[1]);
+          if (!address) return;
+          clearTimeout(late);
+          found(address[1]);
         });
       }
       child.on("close", () => {
@@ -168,8 +172,8 @@ export class Stage {
   }
 }
 
-/** Waits until something is so, and gives it; undefined when it is late. */
-export async function until(look, limitMs = 10_000) {
+/** Waits until something is so, and gives it; undefined when it hangs. */
+export async function until(look, limitMs = HANG_TIMEOUT_MS) {
   for (const end = performance.now() + limitMs; performance.now() < end; ) {
     const found = await look();
     if (found) return found;
@@ -180,16 +184,6 @@ export async function until(look, limitMs = 10_000) {
 
 export function passing(milliseconds) {
   return new Promise((resolve) => setTimeout(resolve, milliseconds));
-}
-
-export function freePort() {
-  return new Promise((resolve, reject) => {
-    const server = createServer().on("error", reject);
-    server.listen(0, "127.0.0.1", () => {
-      const { port } = server.address();
-      server.close(() => resolve(port));
-    });
-  });
 }
 
 function ended(child) {

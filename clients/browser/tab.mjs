@@ -1,12 +1,12 @@
 // One page in the browser: what is seen of it, what it complains of, and pictures of it.
 import assert from "node:assert/strict";
 import { join } from "node:path";
+import { HANG_TIMEOUT_MS } from "../lanes.mjs";
 import { until } from "./stage.mjs";
 
 export const WIDE = { width: 1280, height: 860 };
 // The narrowest that everybody must be able to use: a wide window at four times the size.
 export const NARROW = { width: 320, height: 640 };
-const SEEN_MS = 8000;
 
 export class Tab {
   complaints = [];
@@ -22,6 +22,7 @@ export class Tab {
     const context = await browser.createBrowserContext();
     const tab = new Tab({ page: await context.newPage(), origin, pictures });
     tab.motion = motion;
+    tab.page.setDefaultTimeout(HANG_TIMEOUT_MS);
     tab.listen();
     // Several are driven at once, and each believes that it is the one in front.
     const wire = await tab.page.createCDPSession();
@@ -66,21 +67,21 @@ export class Tab {
   // --- what is seen ---
 
   /** Waits until the element is seen, and has the text; the element. */
-  async see(id, { text, limitMs = SEEN_MS } = {}) {
+  async see(id, { text } = {}) {
     const found = await until(async () => {
       for (const element of await this.all(id)) {
         if (!(await element.isVisible())) continue;
         if (!text || (await content(element)).match(text)) return element;
       }
       return undefined;
-    }, limitMs);
+    });
     assert.ok(found, `${id}${text ? ` with ${text}` : ""} is not seen; seen: ${await this.describe(id)}`);
     return found;
   }
 
   /** Waits until no such element is seen. */
-  async gone(id, limitMs = SEEN_MS) {
-    const gone = await until(async () => (await this.seen(id)) === 0, limitMs);
+  async gone(id) {
+    const gone = await until(async () => (await this.seen(id)) === 0);
     assert.ok(gone, `${id} is still there: ${await this.describe(id)}`);
   }
 
@@ -109,6 +110,12 @@ export class Tab {
     const seconds = secondsIn(text);
     assert.ok(seconds !== undefined, `the countdown says no time: ${text}`);
     return seconds;
+  }
+
+  /** What the page says of its connection; nothing when all is well, or it does not show a session yet. */
+  async connection() {
+    const notice = await this.page.$(".connection");
+    return notice ? notice.evaluate((node) => (node.hidden ? "" : node.innerText)) : "";
   }
 
   async click(id, options) {

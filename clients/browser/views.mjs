@@ -5,8 +5,8 @@ import { ROUTES } from "./routes.mjs";
 import { until } from "./stage.mjs";
 import { secondsIn } from "./tab.mjs";
 
-// Long enough for a look in every dress.
-const LONG = "rate-limited:retry-after=300";
+// Long enough for a look in every dress, however slow the machine is.
+const LONG = "rate-limited:retry-after=3000";
 
 export const cases = [
   view("sessions", sessions),

@@ -12,6 +12,7 @@
 import { existsSync, mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
+import { runCases, withDetails } from "../lanes.mjs";
 import { comesBack, directly, held, killed, outlives, served, started } from "./cases.mjs";
 import { FAULTS, OUTAGES, SCALE } from "./faults.mjs";
 import { clients } from "./programs.mjs";
@@ -28,62 +29,44 @@ if (!ownFolder || !existsSync(outlast)) {
 }
 const all = clients({ python, claudeFolder, piFolder, ownFolder });
 const { cases, scale, atOnce } = plan();
-const waiting = cases.filter(({ name }) => name.includes(word));
-const chosen = waiting.length;
+const chosen = cases.filter(({ name }) => name.includes(word));
 const folder = mkdtempSync(join(tmpdir(), "outlast-gateway-"));
 const scenes = new Set();
-let failed = 0;
 // What was started is in groups of its own, and does not hear of a Ctrl-C.
 process.on("exit", () => {
   for (const scene of scenes) scene.remove();
   rmSync(folder, { recursive: true, force: true, maxRetries: 5 });
 });
 for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"]) process.on(signal, () => process.exit(1));
-await Promise.all(Array.from({ length: Math.min(atOnce, chosen) }, work));
-console.log(`gateway: ${chosen} cases, ${failed} failed`);
-process.exit(chosen === 0 ? 2 : failed > 0 ? 1 : 0);
+const failed = await runCases(chosen, run, { atOnce });
+console.log(`gateway: ${chosen.length} cases, ${failed} failed`);
+process.exit(chosen.length === 0 ? 2 : failed > 0 ? 1 : 0);
 
-/** What is run, how fast time runs, and how many cases there are at once. */
+/** What is run, how fast time runs, and how many cases there are at once, where it is not the usual number. */
 function plan() {
   const each = (list, make) => all.flatMap((client) => list.map((item) => make(client, item)));
-  if (options.includes("--direct")) return { cases: each(FAULTS, directly), scale: 1, atOnce: 4 };
+  if (options.includes("--direct")) return { cases: each(FAULTS, directly), scale: 1 };
   if (options.includes("--long")) return { cases: each(OUTAGES, held), scale: 1, atOnce: Infinity };
   const named = (...names) => all.filter(({ name }) => names.includes(name));
   const cases = [
-    // The longest comes first.
+    // Those that wait longest come first.
     ...named("Claude Code").map(comesBack),
-    ...each(FAULTS, served),
     ...named("Claude Code", "Codex", "openai chat SDK, streamed").map(killed),
     ...named("Claude Code", "Codex", "opencode, chat").map(outlives),
+    ...each(FAULTS, served),
     ...all.filter(({ alone }) => alone).map(started),
   ];
-  // They wait more than they compute.
-  return { cases, scale: SCALE, atOnce: 3 };
+  return { cases, scale: SCALE };
 }
 
-async function work() {
-  for (let next = waiting.shift(); next; next = waiting.shift()) {
-    // Not in one expression: another case may fail while this one runs.
-    const passed = await passes(next);
-    if (!passed) failed += 1;
-  }
-}
-
-/** Prints how the case went; whether it passed. */
-async function passes({ name, body, scale: own }) {
-  const began = performance.now();
+async function run({ body, scale: own }) {
   const place = mkdtempSync(join(folder, "case-"));
   const scene = new Scene({ outlast: resolve(outlast), folder: place, scale: own ?? scale });
   scenes.add(scene);
-  const took = () => `${((performance.now() - began) / 1000).toFixed(1)} s`;
   try {
-    const told = await body(scene);
-    console.log(`ok      ${name} (${[took(), told].filter(Boolean).join(", ")})`);
-    return true;
+    return await body(scene);
   } catch (error) {
-    const where = (error.stack ?? "").split("\n").find((line) => line.includes("/clients/gateway/"))?.trim() ?? "";
-    console.log(`FAILED  ${name} (${took()})\n        ${[error.message, where, scene.told()].join("\n        ")}`);
-    return false;
+    throw withDetails(error, [scene.told()]);
   } finally {
     scene.remove();
     scenes.delete(scene);

@@ -2,11 +2,11 @@
 //
 // All of them are started for one case and ended with it. Without the gateway the client asks the provider itself.
 import { spawn } from "node:child_process";
-import { mkdirSync } from "node:fs";
-import { createServer } from "node:net";
+import { existsSync, mkdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
+import { HANG_TIMEOUT_MS } from "../lanes.mjs";
+import { listenOnFreePort } from "../ports.mjs";
 
-const START_MS = 10_000;
 const LOOK_MS = 50;
 
 export class Scene {
@@ -27,9 +27,12 @@ export class Scene {
     this.provider = await this.listen(args, () => {});
   }
 
-  async stand(address) {
-    // What waits is kept by the port: one that is known, to come back to.
-    address ??= `127.0.0.1:${await freePort()}`;
+  /** Starts the gateway. Its holds are kept by the port: one that is known, to come back to. */
+  stand() {
+    return listenOnFreePort((address) => this.standAt(address));
+  }
+
+  async standAt(address) {
     const args = ["gateway", "--listen", address, "--log", "json", "--upstream", this.provider];
     this.gateway = await this.listen(args, (piece) => (this.gatewaySaid += piece));
     this.standing = this.started.at(-1);
@@ -40,7 +43,14 @@ export class Scene {
     const ended = new Promise((resolve) => this.standing.on("close", resolve));
     end(this.standing);
     await ended;
-    await this.stand(new URL(this.gateway).host);
+    await this.standAt(new URL(this.gateway).host);
+  }
+
+  /** Whether the file of the gateway has a hold after so many attempts. The gateway writes holds in groups. */
+  hasWritten(attempts) {
+    const file = join(this.folder, "outlast", `gateway-${new URL(this.gateway).port}.db`);
+    const places = [file, `${file}-wal`].filter(existsSync);
+    return places.some((place) => readFileSync(place, "latin1").includes(`"attempts":${attempts}`));
   }
 
   /** Starts one of our servers; where it listens. */
@@ -48,13 +58,15 @@ export class Scene {
     const child = this.spawn([this.outlast, ...args], { env: this.ours });
     return new Promise((found, failed) => {
       let said = "";
-      const late = setTimeout(() => failed(new Error(`\`outlast ${args[0]}\` says nothing: ${said}`)), START_MS);
+      const late = setTimeout(() => failed(new Error(`\`outlast ${args[0]}\` says nothing: ${said}`)), HANG_TIMEOUT_MS);
       for (const stream of [child.stdout, child.stderr]) {
         stream.setEncoding("utf8").on("data", (piece) => {
           hear(piece);
           said += piece;
           const address = said.match(/listening on (http:\/\/[^\s"]+)/) ?? said.match(/"address":"([^"]+)"/);
-          if (address) found(address[1].startsWith("http") ? address[1] : `http://${address[1]}`);
+          if (!address) return;
+          clearTimeout(late);
+          found(address[1].startsWith("http") ? address[1] : `http://${address[1]}`);
         });
       }
       child.on("close", () => failed(new Error(`\`outlast ${args.join(" ")}\` ended: ${said}`)));
@@ -63,7 +75,7 @@ export class Scene {
   }
 
   /** Runs the client to its end, or until it is late: what it was answered. */
-  async ask(client, limitMs) {
+  async ask(client, limitMs = HANG_TIMEOUT_MS) {
     const running = this.begin(client);
     const late = setTimeout(() => end(running.child), limitMs);
     const code = await running.ended;
@@ -112,7 +124,7 @@ export class Scene {
   }
 
   /** Waits until something is so; whether it came to be. */
-  async until(isSo, limitMs = 5000) {
+  async until(isSo, limitMs = HANG_TIMEOUT_MS) {
     for (const end = performance.now() + limitMs; performance.now() < end; ) {
       if (await isSo()) return true;
       await passing(LOOK_MS);
@@ -121,11 +133,11 @@ export class Scene {
   }
 
   /** Has the gateway start the client, and says what it was answered. */
-  async launch(client, limitMs) {
+  async launch(client) {
     const { command, env, input } = client.alone(this.folder);
     const args = ["gateway", "run", "--log", "json", "--upstream", this.provider, "--", ...command];
     const start = () => ({ command: [this.outlast, ...args], env: { ...this.ours, ...env }, input });
-    const answer = await this.ask({ ...client, start }, limitMs);
+    const answer = await this.ask({ ...client, start });
     this.gatewaySaid = this.complained;
     return answer;
   }
@@ -140,16 +152,6 @@ export class Scene {
   remove() {
     for (const child of this.started) end(child);
   }
-}
-
-function freePort() {
-  return new Promise((resolve, reject) => {
-    const server = createServer().on("error", reject);
-    server.listen(0, "127.0.0.1", () => {
-      const { port } = server.address();
-      server.close(() => resolve(port));
-    });
-  });
 }
 
 export function passing(milliseconds) {

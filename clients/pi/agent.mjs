@@ -2,12 +2,16 @@
 //
 // The client sees what it asks for; `frames` holds every line as it was written, the answers among them. Whatever a case
 // looks at itself, `finish` checks the rules of frames.mjs, that nothing was refused but what the case expected, that the
-// process ends in time when the client stops it, and that none is left.
-import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
+// process ends by SIGTERM when the client stops it, and that none is left.
+import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { checkFrames } from "./frames.mjs";
+
+/** The delay before the first retry with `longWaits`: no wait ends by itself while a case runs. */
+export const LONG_WAIT_MS = 3_600_000;
+const LONG_WAITS = `[retry]\nbase_delay_ms = ${LONG_WAIT_MS}\nmax_delay = "8h"\n`;
 
 const shim = fileURLToPath(new URL("shim.mjs", import.meta.url));
 
@@ -18,15 +22,21 @@ export class Agent {
   refused = [];
   ended = false;
 
-  /** `model` is a script of the scripted provider, `scale` how many times as fast as the wall's its clock runs. */
-  constructor(kit, { model = "ok", scale = 100, args = [] } = {}) {
+  /**
+   * `model` is a script of the scripted provider, `scale` how many times as fast as the wall's its clock runs. With
+   * `longWaits` a wait for a retry ends only when the case ends it.
+   */
+  constructor(kit, { model = "ok", scale = 1, longWaits = false, args = [] } = {}) {
     this.folder = mkdtempSync(join(tmpdir(), "outlast-pi-"));
     this.cwd = join(this.folder, "work");
     mkdirSync(this.cwd);
     this.pidFile = join(this.folder, "pid");
+    const home = join(this.folder, "home");
+    mkdirSync(home);
+    if (longWaits) writeFileSync(join(home, "outlast.toml"), LONG_WAITS);
     const env = {
       OUTLAST_BIN: kit.outlast,
-      OUTLAST_HOME: join(this.folder, "home"),
+      OUTLAST_HOME: home,
       OUTLAST_TIME_SCALE: String(scale),
       OUTLAST_PID_FILE: this.pidFile,
     };
@@ -37,6 +47,9 @@ export class Agent {
   async start(kit) {
     const started = this.client.start();
     this.process = this.client.process;
+    // The client sends SIGKILL one second after SIGTERM, which is too soon on a slow machine.
+    this.kill = this.process.kill.bind(this.process);
+    this.process.kill = (signal) => signal === "SIGKILL" || this.kill(signal);
     // Before the client's own listeners take anything out: 0.73.1 passes over one when another leaves.
     kit.attachJsonlLineReader(this.process.stdout, (line) => this.hear(line));
     this.exited = new Promise((resolve) => this.process.once("exit", (code, signal) => resolve({ code, signal })));
@@ -85,6 +98,15 @@ export class Agent {
     return ends.map(({ message }) => message).filter(isFailed);
   }
 
+  /** Ends so many waits for a retry, one after the other. */
+  async retryNow(times = 1) {
+    for (let attempt = 1; attempt <= times; attempt += 1) {
+      await this.frame({ type: "auto_retry_start", attempt });
+      const { success, error } = await this.client.send({ type: "retry_now" });
+      if (!success) throw new Error(`retry_now was refused: ${error}`);
+    }
+  }
+
   /** Bytes as they are, past the client. */
   write(raw) {
     this.process.stdin.write(raw);
@@ -127,7 +149,7 @@ export class Agent {
 
   /** Whatever happened, nothing stays behind. */
   remove() {
-    for (const kill of [() => process.kill(this.pid(), "SIGKILL"), () => this.process.kill("SIGKILL")]) {
+    for (const kill of [() => process.kill(this.pid(), "SIGKILL"), () => this.kill("SIGKILL")]) {
       try {
         kill();
       } catch {

@@ -4,18 +4,18 @@
 //     node clients/pi/pi.mjs target/debug/outlast CLIENT_FOLDER VERSION      runs every case with one of them
 //     node clients/pi/pi.mjs target/debug/outlast CLIENT_FOLDER VERSION retry      those with that word in their name
 //
-// Every case starts a process of its own, in a home of its own, with the scripted provider. The exit status is 1 when a
-// case failed or a method of the client was never called, 2 when there was nothing to run.
+// Every case starts a process of its own, in a home of its own, with the scripted provider; several cases run at once. The
+// exit status is 1 when a case failed or a method of the client was never called, 2 when there was nothing to run.
 import assert from "node:assert/strict";
 import { existsSync, readFileSync } from "node:fs";
 import { join, resolve } from "node:path";
 import { pathToFileURL } from "node:url";
+import { runCases, withDetails, withHangTimeout } from "../lanes.mjs";
 import { Agent } from "./agent.mjs";
 import { cases as prompts } from "./cases/prompts.mjs";
 import { cases as retries } from "./cases/retries.mjs";
 import { cases as sessions } from "./cases/sessions.mjs";
 
-const LIMIT_MS = 25_000;
 // What the client does inside, and its ways to start and stop.
 const INSIDE = ["constructor", "handleLine", "createProcessExitError", "rejectPendingRequests", "send", "getData"];
 
@@ -36,9 +36,8 @@ const kit = { RpcClient, attachJsonlLineReader, outlast: resolve(outlast), calle
 assert.equal(JSON.parse(readFileSync(join(folder, "package.json"))).version, version, "the client's version");
 
 const chosen = [...prompts, ...retries, ...sessions].filter(([name]) => name.includes(word));
-let failed = 0;
-for (const [name, body] of chosen) failed += await passes(name, body);
-if (!word) failed += await passes("every method of the client was called", everyMethodWasCalled);
+let failed = await runCases(chosen.map(([name, body]) => ({ name: `${version} ${name}`, body })), run);
+if (!word) failed += await runCases([{ name: `${version} every method of the client was called` }], everyMethodWasCalled);
 console.log(`client ${version}: ${chosen.length} cases, ${failed} failed`);
 process.exit(chosen.length === 0 ? 2 : failed > 0 ? 1 : 0);
 
@@ -46,48 +45,31 @@ async function client(file) {
   return import(pathToFileURL(resolve(folder, "dist/modes/rpc", file)).href);
 }
 
-/** Prints how the case went; 1 when it failed. */
-async function passes(name, body) {
+async function run({ body }) {
   const agents = [];
   const start = (options) => {
     const agent = new Agent(kit, options);
     agents.push(agent);
     return agent.start(kit);
   };
-  const began = performance.now();
+  const play = async () => {
+    await body(start);
+    for (const agent of agents) await agent.finish();
+  };
   try {
-    await inTime(async () => {
-      await body(start);
-      for (const agent of agents) await agent.finish();
-    });
-    console.log(`ok      ${version} ${name} (${Math.round(performance.now() - began)} ms)`);
-    return 0;
+    await withHangTimeout(play());
   } catch (error) {
-    console.log(`FAILED  ${version} ${name}\n        ${explain(error, agents)}`);
-    return 1;
+    throw withDetails(error, agents.map(lastFrames));
   } finally {
     for (const agent of agents) agent.remove();
   }
 }
 
-async function inTime(work) {
-  let timer;
-  const late = new Promise((_, reject) => {
-    timer = setTimeout(() => reject(new Error(`it did not end in ${LIMIT_MS} ms`)), LIMIT_MS);
-  });
-  const running = work();
-  // When it is late, nobody hears of its end any more.
-  running.catch(() => {});
-  await Promise.race([running, late]).finally(() => clearTimeout(timer));
+function lastFrames({ frames }) {
+  return `the last frames: ${frames.map(({ type, command }) => command ?? type).slice(-25).join(" ")}`;
 }
 
-function explain(error, agents) {
-  const place = (error.stack ?? "").split("\n").find((line) => line.includes("/cases/"))?.trim() ?? "";
-  const said = agents.map(({ frames }) => frames.map(({ type, command }) => command ?? type).slice(-25).join(" "));
-  return [error.message, place, ...said.map((types) => `the last that was said: ${types}`)].join("\n        ");
-}
-
-function everyMethodWasCalled() {
+async function everyMethodWasCalled() {
   const methods = Object.getOwnPropertyNames(RpcClient.prototype).filter((name) => !INSIDE.includes(name));
   assert.deepEqual(methods.filter((name) => !kit.called.has(name)), [], "methods that were not called");
 }

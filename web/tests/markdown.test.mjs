@@ -77,10 +77,37 @@ test("HTML is text", () => {
   assert.deepEqual(shape("<script>\nx\n</script>"), ["paragraph"]);
 });
 
+// How many times as long the long text is, and how many times as long as the short texts together it may take: with work
+// that grows with the square it takes PARTS times as long, whatever the machine.
+const PARTS = 16;
+const MAX_GROWTH = 6;
+const MIN_ROUNDS = 8;
+const MAX_ROUNDS = 20;
+
+/** CPU milliseconds of some work. */
+function cost(work) {
+  const began = process.cpuUsage();
+  work();
+  const { user, system } = process.cpuUsage(began);
+  return (user + system) / 1000;
+}
+
+/** How much more one long text costs than the same amount of short ones: least of both, so that other work does not count. */
+function growth(parse, piece, length) {
+  const short = piece.repeat(length / PARTS / piece.length);
+  const long = piece.repeat(length / piece.length);
+  let [least, most] = [Infinity, Infinity];
+  for (let round = 0; round < MAX_ROUNDS; round += 1) {
+    least = Math.min(least, cost(() => Array.from({ length: PARTS }, () => parse(short))));
+    most = Math.min(most, cost(() => parse(long)));
+    if (round >= MIN_ROUNDS && most < MAX_GROWTH * least) break;
+  }
+  return most / least;
+}
+
 test("hostile texts take no more time than others", () => {
-  const began = performance.now();
-  for (const piece of ["*", "_", "**a ", "`", "[", "[a](", "\\", "~~", "*a_", "`` ` "])
-    inline(piece.repeat(19_000 / piece.length));
-  for (const piece of ["> ", "- ", "|-", "```\n", "1. \n"]) blocks(piece.repeat(20_000));
-  assert.ok(performance.now() - began < 4_000, `${performance.now() - began} ms`);
+  const found = [];
+  for (const piece of ["*", "_", "**a ", "`", "[", "[a](", "\\", "~~", "*a_", "`` ` "]) found.push([piece, growth(inline, piece, 19_000)]);
+  for (const piece of ["> ", "- ", "|-", "```\n", "1. \n"]) found.push([piece, growth(blocks, piece, 20_000 * piece.length)]);
+  for (const [piece, times] of found) assert.ok(times < MAX_GROWTH, `${JSON.stringify(piece)} costs ${times} times as much`);
 });

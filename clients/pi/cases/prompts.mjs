@@ -2,6 +2,7 @@
 import assert from "node:assert/strict";
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
+import { HANG_TIMEOUT_MS } from "../../lanes.mjs";
 import { text } from "../agent.mjs";
 
 export const GREETING = "Hello from the scripted provider: no network, no key, no cost. You said: ";
@@ -25,7 +26,7 @@ export const cases = [
   }],
 
   ["nothing is said after the end, and the end of the input ends the process", async (start) => {
-    const agent = await start({ model: "overloaded:1" });
+    const agent = await start({ model: "overloaded:1", scale: 20 });
     await agent.client.promptAndWait("Say hello");
     assert.deepEqual(await agent.hangUp(), { code: 0, signal: null });
     assert.equal(agent.frames.at(-1).type, "agent_settled");
@@ -42,7 +43,7 @@ export const cases = [
   }],
 
   ["waitForIdle waits for the end", async (start) => {
-    const agent = await start({ model: "overloaded:2" });
+    const agent = await start({ model: "overloaded:2", scale: 20 });
     const idle = agent.client.waitForIdle();
     await agent.client.prompt("Say hello");
     await idle;
@@ -74,7 +75,7 @@ export const cases = [
   }],
 
   ["abort ends an answer in the middle", async (start) => {
-    const agent = await start({ model: "drip:1000", scale: 10 });
+    const agent = await start({ model: "stall:3" });
     await agent.client.prompt("Say hello");
     await agent.frame({ type: "message_update" });
     await agent.client.abort();
@@ -84,9 +85,9 @@ export const cases = [
   }],
 
   ["an abort right behind a prompt ends it, and the client does not wait in vain", async (start) => {
-    const agent = await start({ scale: 1 });
+    const agent = await start();
     for (let number = 1; number <= 10; number += 1) {
-      const run = agent.client.promptAndWait("Say hello", undefined, 5000);
+      const run = agent.client.promptAndWait("Say hello", undefined, HANG_TIMEOUT_MS);
       await Promise.all([run, agent.client.abort()]);
     }
   }],
@@ -98,11 +99,12 @@ export const cases = [
   }],
 
   ["what is steered is said before the next call", async (start) => {
-    const agent = await start({ model: "overloaded:1", scale: 2 });
+    const agent = await start({ model: "overloaded:1", longWaits: true });
     await agent.client.prompt("first");
     await agent.frame({ type: "auto_retry_start" });
     await agent.client.steer("rather second");
     await agent.frame({ type: "queue_update", steering: ["rather second"] });
+    await agent.retryNow();
     await agent.frame({ type: "agent_settled" });
     assert.deepEqual(said(agent), ["first", "rather second"]);
     assert.match(agent.answers().join(), /rather second/);
@@ -112,12 +114,13 @@ export const cases = [
   }],
 
   ["a follow-up is said when the turn is over, in the same run", async (start) => {
-    const agent = await start({ model: "overloaded:1", scale: 2 });
+    const agent = await start({ model: "overloaded:1", longWaits: true });
     await agent.client.prompt("first");
     await agent.frame({ type: "auto_retry_start" });
     await agent.client.followUp("second");
     await agent.frame({ type: "queue_update", followUp: ["second"] });
     assert.equal((await agent.client.getState()).pendingMessageCount, 1);
+    await agent.retryNow();
     await agent.frame({ type: "agent_settled" });
     assert.deepEqual(agent.answers(), [GREETING + "first", GREETING + "second"]);
     const [end] = agent.all({ type: "agent_end" });
@@ -128,7 +131,8 @@ export const cases = [
   }],
 
   ["a prompt while another is answered says where it goes, or is refused", async (start) => {
-    const agent = await start({ model: "drip:1000", scale: 10 });
+    // The answer takes some seconds, and both prompts come while its first words do.
+    const agent = await start({ model: "drip:3000", scale: 10 });
     agent.refused = ["prompt: "];
     await agent.client.prompt("first");
     await agent.frame({ type: "message_update" });
@@ -141,19 +145,21 @@ export const cases = [
   }],
 
   ["a prompt while another waits is said after it", async (start) => {
-    for (const [model, answers] of [["overloaded:1", ["first", "second"]], ["overloaded:4", ["second"]]]) {
-      const agent = await start({ model, scale: 10 });
+    for (const [failures, answers] of [[1, ["first", "second"]], [4, ["second"]]]) {
+      const agent = await start({ model: `overloaded:${failures}`, longWaits: true });
       await agent.client.prompt("first");
       await agent.frame({ type: "auto_retry_start" });
       const queued = await agent.client.send({ type: "prompt", message: "second" });
       assert.deepEqual([queued.success, queued.data?.disposition], [true, "queued"]);
+      // The fourth failure is the last: three retries are made.
+      await agent.retryNow(Math.min(failures, 3));
       await agent.frame({ type: "message_end", message: { content: [{ text: GREETING + "second" }] } });
       assert.deepEqual(agent.answers(), answers.map((answer) => GREETING + answer));
     }
   }],
 
   ["what waits can be taken back", async (start) => {
-    const agent = await start({ model: "overloaded:1", scale: 2 });
+    const agent = await start({ model: "overloaded:1", longWaits: true });
     await agent.client.prompt("first");
     await agent.frame({ type: "auto_retry_start" });
     await agent.client.steer("steered");
@@ -162,6 +168,7 @@ export const cases = [
       ? await agent.client.clearQueue()
       : (await agent.client.send({ type: "clear_queue" })).data;
     assert.deepEqual(taken, { steering: ["steered"], followUp: ["followed"] });
+    await agent.retryNow();
     await agent.frame({ type: "agent_settled" });
     assert.deepEqual(said(agent), ["first"]);
   }],

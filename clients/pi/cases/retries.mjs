@@ -1,13 +1,17 @@
 // Failures of the provider: what a client hears of them, and what it can do about them.
 import assert from "node:assert/strict";
+import { LONG_WAIT_MS } from "../agent.mjs";
 import { has } from "../frames.mjs";
 import { GREETING } from "./prompts.mjs";
 
-const PATIENCE_MS = 1000;
+// The waits of a policy that end by themselves take a fraction of a second.
+const SCALE = 20;
+// How much of an hour-long wait may be over when a case reads its end.
+const SPENT_MS = 600_000;
 
 export const cases = [
   ["a retry that succeeds is one run with one end", async (start) => {
-    const agent = await start({ model: "overloaded:1" });
+    const agent = await start({ model: "overloaded:1", scale: SCALE });
     const events = await agent.client.promptAndWait("Say hello");
     await agent.frame({ type: "agent_settled", aborted: false });
     assert.ok(events.some(({ type }) => type === "auto_retry_end"), "the client came back too early");
@@ -21,7 +25,7 @@ export const cases = [
   }],
 
   ["retries that are spent end with the error", async (start) => {
-    const agent = await start({ model: "overloaded:9" });
+    const agent = await start({ model: "overloaded:9", scale: SCALE });
     const events = await agent.client.promptAndWait("Say hello");
     await agent.frame({ type: "agent_settled", aborted: false });
     assert.ok(events.some(({ type }) => type === "auto_retry_end"), "the client came back too early");
@@ -47,7 +51,7 @@ export const cases = [
   }],
 
   ["an answer that breaks off is begun anew", async (start) => {
-    const agent = await start({ model: "drop-after:5" });
+    const agent = await start({ model: "drop-after:5", scale: SCALE });
     await agent.client.promptAndWait("Say hello");
     await agent.frame({ type: "agent_settled", aborted: false });
     assert.equal(agent.failures().length, 1);
@@ -55,24 +59,20 @@ export const cases = [
   }],
 
   ["abort ends a wait at once", async (start) => {
-    const agent = await start({ model: "overloaded:9", scale: 1 });
+    const agent = await start({ model: "overloaded:9", longWaits: true });
     await agent.client.prompt("Say hello");
     await agent.frame({ type: "auto_retry_start" });
-    const began = performance.now();
     await Promise.all([agent.client.abort(), agent.frame({ type: "agent_settled", aborted: true })]);
-    assert.ok(performance.now() - began < PATIENCE_MS, "it took too long");
     assert.deepEqual(ends(agent), [{ success: false, attempt: 1, finalError: "Retry cancelled" }]);
     assert.equal(agent.failures().length, 1, "the failed attempt, and nothing more");
     assert.equal((await agent.client.getState()).isStreaming, false);
   }],
 
   ["abort_retry gives up at once, with the error", async (start) => {
-    const agent = await start({ model: "overloaded:1", scale: 1 });
+    const agent = await start({ model: "overloaded:1", longWaits: true });
     await agent.client.prompt("Say hello");
     await agent.frame({ type: "auto_retry_start" });
-    const began = performance.now();
     await Promise.all([agent.client.abortRetry(), agent.frame({ type: "agent_settled", aborted: false })]);
-    assert.ok(performance.now() - began < PATIENCE_MS, "it took too long");
     assert.deepEqual(ends(agent), [{ success: false, attempt: 1, finalError: "Retry cancelled" }]);
     const last = agent.all({ type: "agent_end" })[0].messages.at(-1);
     assert.deepEqual([last.role, last.stopReason], ["assistant", "error"]);
@@ -82,7 +82,7 @@ export const cases = [
 
   ["a prompt can follow an abort at once", async (start) => {
     for (const giveUp of ["abort", "abortRetry"]) {
-      const agent = await start({ model: "overloaded:1", scale: 1 });
+      const agent = await start({ model: "overloaded:1", longWaits: true });
       await agent.client.prompt("Say hello");
       await agent.frame({ type: "auto_retry_start" });
       await agent.client[giveUp]();
@@ -92,7 +92,7 @@ export const cases = [
   }],
 
   ["set_auto_retry off: one error and no retry", async (start) => {
-    const agent = await start({ model: "overloaded:1" });
+    const agent = await start({ model: "overloaded:1", scale: SCALE });
     await agent.client.setAutoRetry(false);
     assert.equal((await agent.client.getState()).retry.enabled, false);
     await agent.client.promptAndWait("Say hello");
@@ -106,7 +106,7 @@ export const cases = [
   }],
 
   ["get_state says what is waited for", async (start) => {
-    const agent = await start({ model: "overloaded:9", scale: 1 });
+    const agent = await start({ model: "overloaded:9", longWaits: true });
     await agent.client.prompt("Say hello");
     await agent.frame({ type: "auto_retry_start" });
     const { isStreaming, isRunning, retry } = await agent.client.getState();
@@ -115,25 +115,23 @@ export const cases = [
     has(retry, { enabled: "boolean", attempt: "number", maxAttempts: "number", cause: "string", wakeAt: "any" }, "retry");
     assert.deepEqual([retry.enabled, retry.attempt, retry.maxAttempts], [true, 1, 3]);
     const left = new Date(retry.wakeAt) - Date.now();
-    assert.ok(left > -500 && left <= 2500, `it wakes in ${left} ms`);
+    assert.ok(left > LONG_WAIT_MS - SPENT_MS && left <= LONG_WAIT_MS, `it wakes in ${left} ms`);
     await agent.client.abort();
   }],
 
   ["a client that stops or goes away during a wait ends the process", async (start) => {
     // The first one is ended by SIGTERM, when the case is over.
     for (const isStopped of [true, false]) {
-      const agent = await start({ model: "overloaded:9", scale: 1 });
+      const agent = await start({ model: "overloaded:9", longWaits: true });
       await agent.client.prompt("Say hello");
       await agent.frame({ type: "auto_retry_start" });
       if (isStopped) continue;
-      const began = performance.now();
       assert.deepEqual(await agent.hangUp(), { code: 0, signal: null });
-      assert.ok(performance.now() - began < PATIENCE_MS, "it took too long");
     }
   }],
 
   ["a second run counts its retries anew", async (start) => {
-    const agent = await start({ model: "overloaded:5" });
+    const agent = await start({ model: "overloaded:5", scale: SCALE });
     await agent.client.promptAndWait("one");
     await agent.client.promptAndWait("two");
     await agent.client.getState();

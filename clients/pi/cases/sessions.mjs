@@ -99,7 +99,7 @@ export const cases = [
   }],
 
   ["the history can be read", async (start) => {
-    const agent = await start({ model: "overloaded:1" });
+    const agent = await start({ model: "overloaded:1", scale: 20 });
     const { client } = agent;
     assert.equal(await client.getLastAssistantText(), null);
     await client.promptAndWait("first");
@@ -165,13 +165,12 @@ export const cases = [
   }],
 
   ["abort_bash ends a command", async (start) => {
-    const agent = await start({ scale: 1 });
-    const running = agent.client.bash("echo begun; sleep 20; echo over");
+    const agent = await start();
+    // Longer than the client waits for an answer.
+    const running = agent.client.bash("echo begun; sleep 3600; echo over");
     await agent.client.getState();
-    const began = performance.now();
     await agent.client.abortBash();
     const ran = await running;
-    assert.ok(performance.now() - began < 3000, "it took too long");
     assert.equal(ran.cancelled, true);
     assert.ok(!ran.output.includes("over"), ran.output);
   }],
@@ -216,15 +215,13 @@ export const cases = [
   }],
 
   ["what is asked for during a run is answered at once", async (start) => {
-    const agent = await start({ model: "overloaded:9", scale: 1 });
+    const agent = await start({ model: "overloaded:9", longWaits: true });
     await agent.client.prompt("Say hello");
     await agent.frame({ type: "auto_retry_start" });
-    const began = performance.now();
     const { client } = agent;
     const questions = [client.getState(), client.getMessages(), client.getSessionStats(), client.bash("echo hi")];
     await Promise.all([...questions, client.getAvailableModels(), client.getCommands(), client.setAutoCompaction(true)]);
-    assert.ok(performance.now() - began < 1500, "it took too long");
-    assert.equal(agent.all({ type: "agent_end" }).length, 0);
+    for (const type of ["auto_retry_end", "agent_end"]) assert.equal(agent.all({ type }).length, 0, `${type} came first`);
     await client.abort();
     await agent.frame({ type: "agent_settled", aborted: true });
   }],
