@@ -167,7 +167,7 @@ mod tests {
     fn start(attempt: &str) -> Child {
         // What leads a group of its own is found as well.
         let mut command = Command::new("sh");
-        command.args(["-c", "setsid sleep 60 & wait"]);
+        command.args(["-c", "setsid sleep 600 & wait"]);
         command.envs(marks(attempt)).stdin(Stdio::null());
         command.spawn().unwrap()
     }

@@ -4,8 +4,10 @@ use std::time::Duration;
 use tempfile::TempDir;
 use tokio::time::{Instant, timeout};
 
-/// What may pass between a stop and the end of all that was started.
+/// What may pass between a stop and the end of all that was started, by a paused clock.
 const SOON: Duration = Duration::from_millis(250);
+/// Fails a test that would hang.
+const HANG_TIMEOUT: Duration = Duration::from_secs(120);
 
 pub(in crate::pipeline) fn shell(line: &str) -> CommandLine {
     CommandLine::Shell(line.to_owned())
@@ -60,7 +62,7 @@ async fn written_pids(file: &Path, count: usize) -> Vec<u32> {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     };
-    timeout(Duration::from_secs(20), look).await.unwrap()
+    timeout(HANG_TIMEOUT, look).await.unwrap()
 }
 
 async fn all_gone(pids: &[u32]) {
@@ -69,16 +71,28 @@ async fn all_gone(pids: &[u32]) {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     };
-    let gone = timeout(Duration::from_secs(5), look).await;
+    let gone = timeout(HANG_TIMEOUT, look).await;
     assert!(gone.is_ok(), "{pids:?} live on");
 }
 
 #[tokio::test]
 async fn the_streams_are_kept_apart_and_their_end_together() {
+    // What was printed at the same time may be told in another order: it goes on when it was heard.
     let line = shell(
-        r"echo one; sleep 0.05; printf '\033[31mred\033[0m\n' >&2; sleep 0.05; echo two; exit 3",
+        r"heard() { until [ -e $1 ]; do sleep 0.01; done; }
+        echo one; heard 1; printf '\033[31mred\033[0m\n' >&2; heard 2; echo two; exit 3",
     );
-    let ran = ran(&line).await.unwrap();
+    let (folder, mut heard) = (TempDir::new().unwrap(), 0);
+    let watching = Watching {
+        on_start: &mut |_, _| {},
+        on_output: &mut |_, _| {
+            heard += 1;
+            fs::write(folder.path().join(heard.to_string()), "").unwrap();
+        },
+    };
+    let spec = in_folder(&line, folder.path());
+    let ran = run(spec, watching, &CancellationToken::new()).await;
+    let ran = ran.unwrap();
     assert_eq!(ran.stdout, b"one\ntwo\n");
     assert_eq!(ran.errors, "red");
     assert_eq!(ran.tail, "one\nred\ntwo");
@@ -207,10 +221,10 @@ async fn it_is_told_what_was_started_and_what_is_printed() {
 }
 
 /// Processes that will not go by themselves: one that does not listen, one in a group of its own, one in the background.
-const STUBBORN: &str = "trap '' TERM; echo $$ >> pids; \
+const STUBBORN: &str = "trap '' TERM; echo begun; echo $$ >> pids; \
     sh -c \"trap '' TERM; echo \\$\\$ >> pids; sleep 300; sleep 300\" & \
     timeout 300 sh -c 'echo $$ >> pids; sleep 300' & \
-    echo begun; sleep 300; sleep 300";
+    sleep 300; sleep 300";
 
 #[tokio::test]
 async fn when_it_is_stopped_all_of_its_processes_are_gone() {
@@ -225,6 +239,7 @@ async fn when_it_is_stopped_all_of_its_processes_are_gone() {
     let stopping = async {
         let pids = written_pids(&file, 3).await;
         assert!(pids.iter().all(|pid| is_alive(*pid)), "{pids:?}");
+        tokio::time::pause();
         stop.cancel();
         (pids, Instant::now())
     };
@@ -235,6 +250,7 @@ async fn when_it_is_stopped_all_of_its_processes_are_gone() {
         },
         stopping
     );
+    tokio::time::resume();
     assert!(ran.0.stopped && !ran.0.is_success());
     assert_eq!(
         (ran.0.code, ran.0.stdout.as_slice()),
@@ -295,7 +311,7 @@ async fn what_a_dead_run_left_is_ended_and_nothing_else() {
 #[tokio::test]
 async fn what_a_command_has_started_ends_with_it_when_it_is_killed() {
     let folder = TempDir::new().unwrap();
-    let line = shell("sleep 60 & echo $! >pids; kill -9 $$");
+    let line = shell("sleep 600 & echo $! >pids; kill -9 $$");
     let ran = run_quietly(in_folder(&line, folder.path())).await.unwrap();
     assert_eq!(ran.signal, Some(9));
     all_gone(&written_pids(&folder.path().join("pids"), 1).await).await;

@@ -1,7 +1,7 @@
-//! Hooks, with real processes in real time.
+//! Hooks, with real processes.
 
 use crate::support::{World, answers, calls, fails, overloaded, stop, text, usage, used};
-use crate::tools_bash::{SOON, all_gone, written_pids};
+use crate::tools_bash::{HANG_TIMEOUT, SOON, all_gone, written_pids};
 use outlast_agent::Session;
 use outlast_agent::hooks::{Hook, Hooks, Moment, Reason, Report};
 use outlast_agent::session::Ask;
@@ -17,13 +17,11 @@ use std::time::Duration;
 use tempfile::TempDir;
 use tokio::time::{Instant, timeout};
 
-const LONG: Duration = Duration::from_secs(20);
-
 fn hook(on: &[Moment], command: &str) -> Hook {
     Hook {
         on: on.to_vec(),
         command: command.to_owned(),
-        timeout: Duration::from_secs(10),
+        timeout: HANG_TIMEOUT,
     }
 }
 
@@ -113,7 +111,7 @@ async fn a_hook_reads_what_happens_in_order_one_event_at_a_time() {
     ask(&session).await;
     drop(subscription);
     hooks.stopped(&session, Reason::Ended);
-    hooks.finish(LONG).await;
+    hooks.finish(HANG_TIMEOUT).await;
 
     let lines = lines(folder.path());
     let expected = [
@@ -197,7 +195,7 @@ async fn a_turn_that_fails_says_why() {
     let session = Session::in_memory(world.setup_by(quick().with(overrides).unwrap()));
     let _subscription = hooks.listen(&session);
     ask(&session).await;
-    hooks.finish(LONG).await;
+    hooks.finish(HANG_TIMEOUT).await;
     let lines = lines(folder.path());
     assert_eq!(kinds(&lines), ["auto_retry_end", "turn_end"]);
     assert_eq!(lines[0]["success"], false);
@@ -211,13 +209,24 @@ async fn a_turn_that_fails_says_why() {
     assert_eq!(lines[1]["error"], "Overloaded");
 }
 
+/// Waits until the worker of a hook has seen the end of each of these processes.
+async fn all_reaped(pids: &[String]) {
+    let is_there = |pid: &String| Path::new("/proc").join(pid).exists();
+    let reaped = async {
+        while pids.iter().any(is_there) {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    timeout(HANG_TIMEOUT, reaped).await.unwrap();
+}
+
 #[tokio::test]
 async fn a_hook_that_hangs_delays_neither_the_session_nor_other_hooks() {
     let folder = TempDir::new().unwrap();
     let moments = [Moment::TurnEnd];
     let all = vec![
         hook(&moments, "echo $$ >> pids; sleep 600"),
-        hook(&moments, "cat >> lines"),
+        hook(&moments, "cat >> lines; echo $$ >> others"),
     ];
     let (hooks, reported) = hooks(&folder, all);
     let world = world([answers("hello")]);
@@ -227,6 +236,9 @@ async fn a_hook_that_hangs_delays_neither_the_session_nor_other_hooks() {
         ask(&session).await;
     }
     let pids = written_pids(&folder.path().join("pids"), 1).await;
+    let others = written_pids(&folder.path().join("others"), 3).await;
+    all_reaped(&others).await;
+    tokio::time::pause();
     let begun = Instant::now();
     hooks.finish(Duration::from_millis(500)).await;
     assert!(
@@ -234,6 +246,7 @@ async fn a_hook_that_hangs_delays_neither_the_session_nor_other_hooks() {
         "{:?}",
         begun.elapsed()
     );
+    tokio::time::resume();
     assert_eq!(lines(folder.path()).len(), 3);
     all_gone(&pids).await;
     assert_eq!(
@@ -242,7 +255,7 @@ async fn a_hook_that_hangs_delays_neither_the_session_nor_other_hooks() {
     );
     // Nothing is run after the end.
     ask(&session).await;
-    hooks.finish(LONG).await;
+    hooks.finish(HANG_TIMEOUT).await;
     assert_eq!(lines(folder.path()).len(), 3);
 }
 
@@ -250,10 +263,10 @@ async fn a_hook_that_hangs_delays_neither_the_session_nor_other_hooks() {
 async fn the_time_limit_kills_all_that_a_hook_started() {
     let folder = TempDir::new().unwrap();
     let slow = Hook {
-        timeout: Duration::from_millis(500),
+        timeout: Duration::from_secs(600),
         ..hook(
             &[Moment::TurnEnd],
-            "trap '' TERM; (trap '' TERM; echo $BASHPID >> pids; sleep 600) & echo $$ >> pids; echo waiting >&2; wait",
+            "trap '' TERM; echo waiting >&2; (trap '' TERM; echo $BASHPID >> pids; sleep 900) & echo $$ >> pids; wait",
         )
     };
     let (hooks, reported) = hooks(&folder, vec![slow]);
@@ -261,12 +274,15 @@ async fn the_time_limit_kills_all_that_a_hook_started() {
     let _subscription = hooks.listen(&session);
     ask(&session).await;
     let pids = written_pids(&folder.path().join("pids"), 2).await;
-    hooks.finish(LONG).await;
+    // The clock jumps ahead to the limit.
+    tokio::time::pause();
+    hooks.finish(Duration::from_secs(3600)).await;
+    tokio::time::resume();
     all_gone(&pids).await;
     let lines = reported.lines();
     assert_eq!(lines.len(), 1, "{lines:?}");
     assert!(
-        lines[0].ends_with("on turn_end: killed, since it took longer than 0.5 s: waiting"),
+        lines[0].ends_with("on turn_end: killed, since it took longer than 600 s: waiting"),
         "{lines:?}"
     );
 }
@@ -283,7 +299,7 @@ async fn when_too_much_waits_the_newest_is_dropped_and_counted() {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     };
-    timeout(LONG, first_runs).await.unwrap();
+    timeout(HANG_TIMEOUT, first_runs).await.unwrap();
     for _ in 0..64 + 5 {
         hooks.stopped(&session, Reason::HungUp);
     }
@@ -295,9 +311,9 @@ async fn when_too_much_waits_the_newest_is_dropped_and_counted() {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     };
-    timeout(LONG, until_there_is_room).await.unwrap();
+    timeout(HANG_TIMEOUT, until_there_is_room).await.unwrap();
     hooks.stopped(&session, Reason::Interrupted);
-    hooks.finish(LONG).await;
+    hooks.finish(HANG_TIMEOUT).await;
     let lines = lines(folder.path());
     assert_eq!(lines.len(), 1 + 64 + 1);
     let last = lines.last().unwrap();
@@ -322,7 +338,7 @@ async fn a_failure_is_reported_once_without_escapes_and_fails_nothing() {
     let _subscription = hooks.listen(&session);
     ask(&session).await;
     ask(&session).await;
-    hooks.finish(LONG).await;
+    hooks.finish(HANG_TIMEOUT).await;
     let reports = reported.lines();
     assert_eq!(reports.len(), 1, "{reports:?}");
     assert!(
@@ -353,7 +369,7 @@ async fn a_hook_that_reads_nothing_of_a_long_line_is_well() {
     let session = Session::in_memory(world([wants.into(), answers("done")]).setup());
     let _subscription = hooks.listen(&session);
     ask(&session).await;
-    hooks.finish(LONG).await;
+    hooks.finish(HANG_TIMEOUT).await;
     assert_eq!(reported.lines(), [""; 0]);
     assert_eq!(
         fs::read_to_string(folder.path().join("ran")).unwrap(),
@@ -374,7 +390,7 @@ async fn a_hook_does_not_see_hidden_variables() {
     let hooks = Hooks::new(all, folder.path().to_owned(), hidden, reported.report());
     let session = Session::in_memory(world([answers("hello")]).setup());
     hooks.stopped(&session, Reason::Terminated);
-    hooks.finish(LONG).await;
+    hooks.finish(HANG_TIMEOUT).await;
     let variables = fs::read_to_string(folder.path().join("variables")).unwrap();
     assert!(
         variables.contains("declare -x") && !variables.contains(" PATH="),

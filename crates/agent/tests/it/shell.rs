@@ -1,4 +1,4 @@
-//! A command that a client runs, with real processes in real time.
+//! A command that a client runs, with real processes.
 
 use crate::tools_bash::{SOON, all_gone, written_pids};
 use outlast_agent::tools::shell::{Shell, ShellEnd, run};
@@ -63,11 +63,12 @@ async fn a_long_output_is_told_in_full_and_handed_back_shortened() {
 async fn cancelled_it_ends_soon_with_all_that_it_started() {
     let folder = TempDir::new().unwrap();
     let file = folder.path().join("pids");
-    let command = "trap '' TERM; (trap '' TERM; echo $BASHPID >> pids; sleep 600) & timeout 600 sleep 600 & \
-                   echo $$ >> pids; printf begun; wait";
+    let command = "trap '' TERM; printf begun; (trap '' TERM; echo $BASHPID >> pids; sleep 600) & timeout 600 sleep 600 & \
+                   echo $$ >> pids; wait";
     let cancel = CancellationToken::new();
     let stop = async {
         let pids = written_pids(&file, 2).await;
+        tokio::time::pause();
         let now = Instant::now();
         cancel.cancel();
         (pids, now)
@@ -81,6 +82,7 @@ async fn cancelled_it_ends_soon_with_all_that_it_started() {
         "{:?}",
         cancelled_at.elapsed()
     );
+    tokio::time::resume();
     let end = end.unwrap();
     assert!(end.cancelled && end.exit_code.is_none());
     assert_eq!((end.output.as_str(), pieces.as_str()), ("begun", "begun"));

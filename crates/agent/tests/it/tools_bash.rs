@@ -1,20 +1,23 @@
-//! `bash` with real processes, in real time.
+//! `bash` with real processes. Limits are measured on a clock that is paused when they begin to count.
 
 use crate::tools::{call, run, standard};
 use outlast_agent::tools::{Output, Toolbox, Tools};
 use outlast_engine::CancellationToken;
-use outlast_engine::clock::WallClock;
+use outlast_engine::clock::TimerClock;
+use outlast_kernel::Timestamp;
 use serde_json::json;
 use std::fs;
-use std::num::NonZeroU32;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 use tempfile::TempDir;
+use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
 
-/// What may pass between a cancel and the end of all that was started.
+/// What may pass between a cancel and the end of all that was started, by the paused clock.
 pub(crate) const SOON: Duration = Duration::from_millis(250);
+/// Fails a test that would hang.
+pub(crate) const HANG_TIMEOUT: Duration = Duration::from_secs(120);
 
 fn with_bash(folder: &Path) -> Tools {
     standard(folder).allowing(["bash"])
@@ -45,9 +48,22 @@ pub(crate) async fn written_pids(file: &Path, count: usize) -> Vec<String> {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     };
-    timeout(Duration::from_secs(20), look).await.unwrap()
+    timeout(HANG_TIMEOUT, look).await.unwrap()
 }
 
+/// Keeps a paused clock from jumping ahead until that is so: real processes need real time.
+pub(crate) fn hold_time_until(is_so: impl Fn() -> bool + Send + 'static) -> JoinHandle<()> {
+    // Tokio does not advance a paused clock while a blocking task runs.
+    tokio::task::spawn_blocking(move || {
+        let start = std::time::Instant::now();
+        while !is_so() {
+            assert!(start.elapsed() < HANG_TIMEOUT, "it never is so");
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    })
+}
+
+/// Waits, by a clock that runs, until these processes have ended.
 pub(crate) async fn all_gone(pids: &[String]) {
     let look = async {
         while pids.iter().any(|pid| is_alive(pid)) {
@@ -55,13 +71,22 @@ pub(crate) async fn all_gone(pids: &[String]) {
         }
     };
     assert!(
-        timeout(Duration::from_secs(5), look).await.is_ok(),
+        timeout(HANG_TIMEOUT, look).await.is_ok(),
         "{pids:?} live on"
     );
 }
 
-/// Runs the command until it has written its process ids, and cancels it then.
-async fn cancelled(command: &str, count: usize) -> (Output, Duration, Vec<String>) {
+/// What the command does once it was cancelled.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Then {
+    /// It stays as long as it may.
+    Stays,
+    /// Its first process ends, as soon as the machine lets it.
+    Ends,
+}
+
+/// Runs the command until it has written its process ids, and cancels it then, on a paused clock.
+async fn cancelled(command: &str, count: usize, then: Then) -> (Output, Duration, Vec<String>) {
     let folder = TempDir::new().unwrap();
     let tools = with_bash(folder.path());
     let cancel = CancellationToken::new();
@@ -70,14 +95,22 @@ async fn cancelled(command: &str, count: usize) -> (Output, Duration, Vec<String
     let stop = async {
         let pids = written_pids(&file, count).await;
         assert!(pids.iter().all(|pid| is_alive(pid)), "{pids:?}");
+        tokio::time::pause();
+        let start = Instant::now();
+        let first = pids[0].clone();
+        let ends = (then == Then::Ends).then(|| hold_time_until(move || !is_alive(&first)));
         cancel.cancel();
-        (Instant::now(), pids)
+        if let Some(ends) = ends {
+            ends.await.unwrap();
+        }
+        (start, pids)
     };
     let ended = async {
         let output = tools.run(&bash, cancel.clone()).await;
         (output, Instant::now())
     };
     let ((output, end), (start, pids)) = tokio::join!(ended, stop);
+    tokio::time::resume();
     (output, end - start, pids)
 }
 
@@ -167,14 +200,15 @@ async fn what_is_left_in_the_background_delays_nobody_and_lives_on() {
     let folder = TempDir::new().unwrap();
     let tools = with_bash(folder.path());
     for background in ["sleep 1000", "yes", "setsid sleep 1000"] {
-        let start = Instant::now();
-        let output = bash(&tools, &format!("echo hi; {background} & echo $! > pid")).await;
-        assert!(start.elapsed() < Duration::from_secs(2), "{background}");
+        let command = format!("echo hi; {background} & echo $! > pid");
+        let output = timeout(HANG_TIMEOUT, bash(&tools, &command)).await;
+        let output = output.unwrap_or_else(|_| panic!("`{background}` is waited for"));
         assert!(!output.is_error, "{}", output.text);
         assert!(output.text.contains("hi\n") && output.text.len() <= 64 * 1024);
         let pid = fs::read_to_string(folder.path().join("pid")).unwrap();
-        if background == "sleep 1000" {
-            assert!(is_alive(pid.trim()));
+        // Nobody reads what `yes` prints any more, which ends it.
+        if background != "yes" {
+            assert!(is_alive(pid.trim()), "{background}");
         }
         bash(&tools, &format!("kill {pid}")).await;
     }
@@ -200,7 +234,7 @@ async fn a_cancelled_command_is_gone_at_once_with_all_that_it_started() {
         ),
     ];
     for (command, count) in table {
-        let (output, took, pids) = cancelled(command, count).await;
+        let (output, took, pids) = cancelled(command, count, Then::Stays).await;
         assert!(took < SOON, "{command} took {took:?}");
         all_gone(&pids).await;
         assert_eq!(
@@ -213,7 +247,7 @@ async fn a_cancelled_command_is_gone_at_once_with_all_that_it_started() {
 #[tokio::test]
 async fn a_cancelled_command_may_clean_up() {
     let cleaning = "trap 'echo cleaned; exit' TERM; echo $$ > pids; while :; do sleep 0.01; done";
-    let (output, took, _) = cancelled(cleaning, 1).await;
+    let (output, took, _) = cancelled(cleaning, 1, Then::Ends).await;
     assert!(took < SOON, "{took:?}");
     assert!(output.text.contains("cleaned\n["), "{}", output.text);
 }
@@ -221,7 +255,7 @@ async fn a_cancelled_command_may_clean_up() {
 #[tokio::test]
 async fn a_process_that_left_does_not_keep_a_cancelled_command_waiting() {
     let leaving = "setsid bash -c 'echo $$ > pids; exec sleep 1000' & wait";
-    let (output, took, pids) = cancelled(leaving, 1).await;
+    let (output, took, pids) = cancelled(leaving, 1, Then::Stays).await;
     assert!(took < SOON, "{took:?}");
     assert!(output.is_error && is_alive(&pids[0]));
     let folder = TempDir::new().unwrap();
@@ -270,22 +304,29 @@ async fn whoever_stops_waiting_for_a_command_ends_it() {
 #[tokio::test]
 async fn a_command_that_takes_too_long_is_killed_by_the_clock_of_the_session() {
     let folder = TempDir::new().unwrap();
-    let clock = WallClock::scaled(NonZeroU32::new(1000).unwrap()).unwrap();
+    let clock = TimerClock::new(Timestamp::from_millis(1_800_000_000_000));
     let tools = Tools::standard(folder.path(), Arc::new(clock)).allowing(["bash"]);
-    let start = Instant::now();
-    let command = "echo $$ > pids; echo begun; sleep 1000";
+    let file = folder.path().join("pids");
+    let command = "echo begun; echo $$ > pids; sleep 1000";
     let arguments = json!({"command": command, "timeout": 300});
-    let output = run(&tools, "bash", arguments).await;
-    assert!(start.elapsed() < Duration::from_secs(3));
+    // The session's clock jumps ahead as soon as the command has begun.
+    let begun = async {
+        let pids = written_pids(&file, 1).await;
+        tokio::time::pause();
+        (pids, Instant::now())
+    };
+    let (output, (pids, start)) = tokio::join!(run(&tools, "bash", arguments), begun);
+    let took = start.elapsed();
+    tokio::time::resume();
     let expected = "begun\n[`bash` took longer than 300s and was stopped; it may have partly run]";
     assert_eq!(output, Output::error(expected));
-    all_gone(&written_pids(&folder.path().join("pids"), 1).await).await;
+    // What passed before the command had begun counts as well.
+    assert!(took < Duration::from_secs(300) + SOON, "{took:?}");
+    assert!(took > Duration::from_secs(300) - HANG_TIMEOUT, "{took:?}");
+    all_gone(&pids).await;
     let hasty = tools.with_timeout(Duration::from_secs(100));
-    let output = run(
-        &hasty,
-        "bash",
-        json!({"command": "sleep 1000", "timeout": 300}),
-    )
-    .await;
+    let arguments = json!({"command": "sleep 1000", "timeout": 300});
+    tokio::time::pause();
+    let output = run(&hasty, "bash", arguments).await;
     assert!(output.text.contains("longer than 100s"), "{}", output.text);
 }

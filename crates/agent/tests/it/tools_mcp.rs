@@ -1,8 +1,8 @@
-//! Tools of MCP servers with a real server process, in real time.
+//! Tools of MCP servers with a real server process.
 
 use crate::support::{Kept, World, answers, calls, words};
 use crate::tools::{Person, call, run, standard};
-use crate::tools_bash::{SOON, all_gone, is_alive};
+use crate::tools_bash::{HANG_TIMEOUT, SOON, all_gone, hold_time_until, is_alive};
 use outlast_agent::session::Setup;
 use outlast_agent::tools::mcp::{Error, Server};
 use outlast_agent::tools::{Answer, Effect, Output, Toolbox, Tools};
@@ -35,9 +35,7 @@ impl Place {
 
     /// What the server noted, but for its processes.
     fn noted(&self) -> Vec<String> {
-        let log = fs::read_to_string(self.log()).unwrap_or_default();
-        let lines = log.lines().filter(|line| !line.starts_with("pid "));
-        lines.map(str::to_owned).collect()
+        noted_in(&self.log())
     }
 
     /// Comes when that is the last thing that the server noted.
@@ -47,7 +45,7 @@ impl Place {
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
         };
-        timeout(Duration::from_secs(20), look).await.unwrap();
+        timeout(HANG_TIMEOUT, look).await.unwrap();
     }
 
     /// The processes that the server was, in their order.
@@ -77,6 +75,12 @@ impl Place {
         assert_eq!(said(&problems), [SAME_NAME]);
         tools
     }
+}
+
+fn noted_in(log: &Path) -> Vec<String> {
+    let log = fs::read_to_string(log).unwrap_or_default();
+    let lines = log.lines().filter(|line| !line.starts_with("pid "));
+    lines.map(str::to_owned).collect()
 }
 
 /// Two of the test server's tools differ only in what no provider takes.
@@ -367,14 +371,25 @@ async fn a_call_that_hangs_is_cancelled_within_a_moment_and_the_server_is_told()
         let hang = call("mcp__test__hang", json!({}));
         let stop = async {
             place.has_noted("hang").await;
+            tokio::time::pause();
+            let start = Instant::now();
+            let log = place.log();
+            let is_told = move || {
+                noted_in(&log)
+                    .last()
+                    .is_some_and(|last| last == "cancelled")
+            };
+            let told = hold_time_until(is_told);
             cancel.cancel();
-            Instant::now()
+            told.await.unwrap();
+            start
         };
         let ended = async {
             let output = tools.run(&hang, cancel.clone()).await;
             (output, Instant::now())
         };
         let ((output, end), start) = tokio::join!(ended, stop);
+        tokio::time::resume();
         assert!(end - start <= SOON, "{mode}: {:?}", end - start);
         let expected = "`mcp__test__hang` was interrupted; it may have partly run";
         assert_eq!(output, Output::error(expected), "{mode}");
@@ -407,7 +422,8 @@ async fn servers_end_with_the_tools_whether_they_are_closed_or_forgotten() {
         let (tools, _) = tools.with_servers(vec![place.server(mode)]).await;
         assert!(is_alive(&place.pids()[0]));
         tools.close().await;
-        assert!(!is_alive(&place.pids()[0]), "{mode}");
+        // A killed process is gone when the machine has come to it.
+        all_gone(&place.pids()).await;
         let (tools, _) = standard(place.path())
             .allowing(["mcp"])
             .with_servers(vec![place.server(mode)])

@@ -1,7 +1,7 @@
 //! The real transport, over real sockets.
 
 use crate::says::question;
-use crate::support::clock;
+use crate::support::{HANG_TIMEOUT, clock};
 use bytes::Bytes;
 use futures_util::StreamExt;
 use http_body_util::Full;
@@ -17,7 +17,6 @@ use rcgen::{CertifiedKey, generate_simple_self_signed};
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
@@ -95,7 +94,7 @@ fn ok(kind: &str, body: &str) -> String {
 fn settings(base_url: String) -> HttpSettings {
     HttpSettings {
         base_url,
-        connect_timeout: Duration::from_secs(10),
+        connect_timeout: HANG_TIMEOUT,
         ..HttpSettings::default()
     }
 }
@@ -281,7 +280,7 @@ async fn dropping_an_answer_closes_the_connection() {
         request = server.requests.recv() => assert!(request.is_some()),
     }
     drop(stream);
-    let noticed = tokio::time::timeout(Duration::from_secs(5), closed.recv()).await;
+    let noticed = tokio::time::timeout(HANG_TIMEOUT, closed.recv()).await;
     assert_eq!(noticed, Ok(Some(())));
 }
 

@@ -1,5 +1,6 @@
 //! Knowledge that is shared through a real file, by a clock that runs fast.
 
+use crate::support::HANG_TIMEOUT;
 use outlast_engine::Clock;
 use outlast_engine::clock::WallClock;
 use outlast_engine::knowledge::{Knowledge, Notice, Report};
@@ -12,7 +13,6 @@ use std::time::Duration;
 use tempfile::TempDir;
 
 const GATE: &str = "p/a/m";
-const LONG: Duration = Duration::from_secs(20);
 
 struct Process {
     knowledge: Knowledge,
@@ -69,7 +69,7 @@ impl Process {
                 changes.changed().await.unwrap();
             }
         };
-        tokio::time::timeout(LONG, learning).await.unwrap();
+        tokio::time::timeout(HANG_TIMEOUT, learning).await.unwrap();
     }
 
     async fn is_told(&self, count: usize) -> Vec<Notice> {
@@ -78,9 +78,14 @@ impl Process {
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
         };
-        tokio::time::timeout(LONG, telling).await.unwrap();
+        tokio::time::timeout(HANG_TIMEOUT, telling).await.unwrap();
         self.notices.lock().unwrap().clone()
     }
+}
+
+/// Whether something is wrong at the gate. A slow machine may come when the next probe is due.
+fn is_not_free(answer: &Answer) -> bool {
+    matches!(answer, Answer::Hold(_) | Answer::Probe(_))
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -93,7 +98,7 @@ async fn what_one_process_meets_the_others_learn() {
         .learns(|knowledge| knowledge.cause(GATE) == Some(Cause::Overloaded))
         .await;
     let answer = other.knowledge.ask(GATE, &other.waiter("b")).await;
-    assert!(matches!(answer, Answer::Hold(_)), "{answer:?}");
+    assert!(is_not_free(&answer), "{answer:?}");
     assert_eq!(*one.notices.lock().unwrap(), []);
 }
 
@@ -107,10 +112,7 @@ async fn a_locked_file_is_done_without_and_joined_again() {
     one.fail("a").await;
     // In memory, the same rules hold: it is time to probe by now, but not to go.
     let answer = one.knowledge.ask(GATE, &one.waiter("b")).await;
-    assert!(
-        matches!(answer, Answer::Hold(_) | Answer::Probe(_)),
-        "{answer:?}"
-    );
+    assert!(is_not_free(&answer), "{answer:?}");
     let told = one.is_told(1).await;
     assert!(matches!(&told[..], [Notice::Alone { .. }]), "{told:?}");
     holder.execute_batch("COMMIT").unwrap();
@@ -134,8 +136,12 @@ async fn a_folder_that_is_missing_is_joined_when_it_comes() {
     std::fs::create_dir(&home).unwrap();
     assert_eq!(one.is_told(2).await[1], Notice::Joined);
     let other = Process::start(&home.join("outlast.db")).await;
+    // What was learnt alone is brought along after the file is joined.
+    other
+        .learns(|knowledge| knowledge.stated_end(GATE).is_some())
+        .await;
     let answer = other.knowledge.ask(GATE, &other.waiter("b")).await;
-    assert!(matches!(answer, Answer::Hold(_)), "{answer:?}");
+    assert!(is_not_free(&answer), "{answer:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -179,7 +185,7 @@ async fn a_file_that_is_taken_away_or_damaged_is_left_by_all_for_the_same_new_on
                     tokio::time::sleep(Duration::from_millis(5)).await;
                 }
             };
-            tokio::time::timeout(LONG, joined).await.unwrap();
+            tokio::time::timeout(HANG_TIMEOUT, joined).await.unwrap();
         }
         // All are on the new one: what one meets now the others learn.
         let again = |knowledge: &Knowledge| knowledge.cause("q/b/n") == Some(Cause::RateLimited);

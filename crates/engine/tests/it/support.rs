@@ -18,6 +18,9 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+/// Fails a test that would hang.
+pub(crate) const HANG_TIMEOUT: Duration = Duration::from_secs(120);
+
 pub(crate) const START: Timestamp = Timestamp::from_millis(1_800_000_000_000);
 
 pub(crate) type Item = Result<Delta, Box<Failure>>;

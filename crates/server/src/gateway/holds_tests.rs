@@ -24,6 +24,8 @@ mod memory;
 
 const START: u64 = 1_800_000_000;
 const MINUTE: Duration = Duration::from_secs(60);
+/// Fails a test that would hang.
+const HANG_TIMEOUT: Duration = Duration::from_secs(120);
 
 fn at(seconds: u64) -> Timestamp {
     Timestamp::from_millis((START + seconds) * 1000)

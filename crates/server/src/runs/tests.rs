@@ -21,6 +21,8 @@ use tempfile::TempDir;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
+/// Fails a test that would hang.
+const HANG_TIMEOUT: Duration = Duration::from_secs(120);
 const ID: &str = "01900000-0000-7000-8000-000000000001";
 const SESSION: &str = "01900000-0000-7000-8000-00000000000a";
 
@@ -151,12 +153,12 @@ impl UnderWay {
             }
             panic!("the run has ended");
         };
-        let heard = tokio::time::timeout(Duration::from_secs(30), heard);
+        let heard = tokio::time::timeout(HANG_TIMEOUT, heard);
         heard.await.unwrap();
     }
 
     async fn end(self) {
-        let ended = tokio::time::timeout(Duration::from_secs(30), self.task);
+        let ended = tokio::time::timeout(HANG_TIMEOUT, self.task);
         ended.await.unwrap().unwrap();
     }
 }

@@ -2,6 +2,7 @@
 
 mod accounts;
 mod after_content;
+mod clock;
 mod dice;
 mod endings;
 mod exact;

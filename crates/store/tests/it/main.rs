@@ -11,7 +11,11 @@ use outlast_kernel::gate::{Answer, Report, Waiter, WaiterId};
 use outlast_kernel::verdict::{Authority, Cause};
 use outlast_store::{Claim, Error, Scene, Seat, Store};
 use std::path::PathBuf;
+use std::time::Duration;
 use tempfile::TempDir;
+
+/// Fails a test that would hang.
+const HANG_TIMEOUT: Duration = Duration::from_secs(120);
 
 fn at(seconds: u64) -> Timestamp {
     Timestamp::from_millis(seconds * 1000)

@@ -346,28 +346,40 @@ async fn tests_that_cannot_be_run_are_no_failure_of_the_tests() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn tests_that_take_too_long_are_ended_and_it_is_said() {
     let rule = Rule::TestSuite {
-        command: CommandLine::Shell("echo begun; sleep 60; echo over".into()),
+        command: CommandLine::Shell("echo begun; >there; sleep 600; echo over".into()),
         timeout: Some(Duration::from_millis(300)),
     };
-    let problem = of(vec![fails(rule.clone())], "x").await.unwrap_err();
+    // The clock stands still until the tests have begun, and jumps ahead then.
+    let too_late = async |contracts| {
+        let place = Place::new();
+        let there = place.folder.path().join("there");
+        let begun = tokio::task::spawn_blocking(move || {
+            while !there.exists() {
+                std::thread::park_timeout(Duration::from_millis(2));
+            }
+        });
+        let answers = Answers::default();
+        let (checked, begun) = tokio::join!(place.check(contracts, "x", &answers), begun);
+        begun.unwrap();
+        checked.unwrap_err()
+    };
+    let problem = too_late(vec![fails(rule.clone())]).await;
     assert_eq!(problem.cause, Cause::Timeout);
     assert_eq!(
         problem.message,
-        "`echo begun; sleep 60; echo over` did not end within 300ms"
+        "`echo begun; >there; sleep 600; echo over` did not end within 300ms"
     );
     assert_eq!(
         problem.violations,
         [
-            "`echo begun; sleep 60; echo over` did not end within 300ms. The end of what it printed:\nbegun"
+            "`echo begun; >there; sleep 600; echo over` did not end within 300ms. The end of what it printed:\nbegun"
         ]
     );
     // What failed says more than what did not end.
-    let problem = of(vec![fails(rule), fails(tests("exit 1"))], "x")
-        .await
-        .unwrap_err();
+    let problem = too_late(vec![fails(rule), fails(tests("exit 1"))]).await;
     assert_eq!(problem.cause, Cause::TestsFailed);
     assert_eq!(problem.violations.len(), 2);
 }

@@ -89,9 +89,9 @@ async fn who_needs_headers_early_gets_them_and_then_the_frames_of_its_dialect() 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn who_bears_any_silence_is_left_alone() {
     limited(async {
-        for streamed in [true, false] {
-            let dialect = Dialect::OpenaiResponses;
-            let (answer, direct) = in_an_outage(CODEX, dialect, streamed).await;
+        let dialect = Dialect::OpenaiResponses;
+        let asking = [true, false].map(|streamed| in_an_outage(CODEX, dialect, streamed));
+        for (answer, direct) in join_all(asking).await {
             assert_eq!(answer.interims, 0, "{answer:?}");
             assert!(attempts(&answer) > 2, "the headers came with the answer");
             assert!(direct.starts_with(&answer.text()[..60]), "{answer:?}");
@@ -105,12 +105,15 @@ async fn who_bears_any_silence_is_left_alone() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn who_understands_interim_responses_gets_these_and_the_true_status() {
     limited(async {
-        for (dialect, streamed) in [
+        let table = [
             (Dialect::OpenaiChat, true),
             (Dialect::OpenaiChat, false),
             (Dialect::OpenaiResponses, true),
-        ] {
-            let (answer, direct) = in_an_outage(OPENAI_PYTHON, dialect, streamed).await;
+        ];
+        let asking =
+            table.map(|(dialect, streamed)| in_an_outage(OPENAI_PYTHON, dialect, streamed));
+        let answers = join_all(asking).await;
+        for ((dialect, _), (answer, direct)) in table.into_iter().zip(answers) {
             assert!((2..=20).contains(&answer.interims), "{answer:?}");
             let interim = b"HTTP/1.1 102 Processing\r\n\r\nHTTP/1.1 102 Processing\r\n\r\n";
             assert!(answer.raw.starts_with(interim), "{answer:?}");
@@ -125,13 +128,15 @@ async fn who_understands_interim_responses_gets_these_and_the_true_status() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_document_is_begun_with_blanks_that_mean_nothing() {
     limited(async {
-        for (agent, dialect) in [
+        let table = [
             (UNKNOWN, Dialect::Anthropic),
             (UNKNOWN, Dialect::OpenaiChat),
             (OPENCODE, Dialect::OpenaiChat),
             (OPENCODE, Dialect::OpenaiResponses),
-        ] {
-            let (answer, direct) = in_an_outage(agent, dialect, false).await;
+        ];
+        let asking = table.map(|(agent, dialect)| in_an_outage(agent, dialect, false));
+        let answers = join_all(asking).await;
+        for ((agent, _), (answer, direct)) in table.into_iter().zip(answers) {
             let text = answer.text();
             assert!(text.starts_with("\n\n"), "{agent}: {answer:?}");
             assert_eq!(text.trim_start(), direct, "{agent}");

@@ -4,6 +4,8 @@
 use super::raw::{Bench, Got, Provider, Reader, responses, within};
 use futures_util::future::select_all;
 use outlast_server::gateway::Limits;
+use outlast_server::guard::Token;
+use serde_json::Value;
 use std::time::Duration;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
@@ -59,9 +61,6 @@ async fn ask(bench: &Bench, path: &str, number: usize) -> (TcpStream, Reader) {
     (stream, Reader::new())
 }
 
-/// How long nothing comes to somebody who waits; whoever is refused is so at once.
-const SILENCE: Duration = Duration::from_millis(1500);
-
 type Asked = (TcpStream, Reader);
 
 /// What comes first to any of them, which is taken out.
@@ -74,16 +73,22 @@ async fn next(asked: &mut Vec<Asked>) -> Got {
     got.unwrap()
 }
 
-/// Asks once more than can wait: who is refused, and the others, who are not.
-async fn refused(bench: &Bench, path: &str, places: usize) -> (Got, Vec<Asked>) {
-    let mut asked = Vec::new();
-    for number in 0..=places {
-        asked.push(ask(bench, path, number).await);
+/// Waits until so many requests wait while their clients are there.
+async fn until_waiting(bench: &Bench, token: &Token, count: usize) {
+    let request = format!(
+        "GET /_outlast/status HTTP/1.1\r\nhost: {}\r\nauthorization: Bearer {}\r\nconnection: close\r\n\r\n",
+        bench.gateway,
+        token.reveal()
+    );
+    loop {
+        let answers = responses(&bench.exchange(request.as_bytes()).await);
+        let status: Value = serde_json::from_slice(&answers[0].body).unwrap();
+        let waiting = status["waiting"].as_array().unwrap().iter();
+        if waiting.filter(|waits| waits["left"].is_null()).count() == count {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(2)).await;
     }
-    let got = within("a refusal", next(&mut asked)).await;
-    let more = tokio::time::timeout(SILENCE, next(&mut asked)).await;
-    assert!(more.is_err(), "{path}: {more:?}");
-    (got, asked)
 }
 
 fn is_full(got: &Got) -> bool {
@@ -99,8 +104,22 @@ async fn more_waiting_requests_than_allowed_are_told_which_setting_it_is() {
         ..Limits::default()
     };
     for path in ["/v1/messages", "/v1/chat/completions", "/v1/responses"] {
-        let bench = Bench::with(provider.address, 1, |setup| setup.limits = limits).await;
-        let (got, mut waiting) = refused(&bench, path, limits.waiting).await;
+        let home = tempfile::TempDir::new().unwrap();
+        let token = Token::kept_in(home.path()).unwrap();
+        let bench = Bench::with(provider.address, 1, |setup| {
+            setup.limits = limits;
+            setup.token = Some(token.clone());
+        });
+        let bench = bench.await;
+        // Whoever waits goes on waiting.
+        bench.clock.pause();
+        let mut asked = Vec::new();
+        for number in 0..limits.waiting {
+            asked.push(ask(&bench, path, number).await);
+            within("its wait", until_waiting(&bench, &token, number + 1)).await;
+        }
+        asked.push(ask(&bench, path, limits.waiting).await);
+        let got = within("a refusal", next(&mut asked)).await;
         assert!(is_full(&got), "{path}: {got:?}");
         assert!(got.head.contains("retry-after: 30"), "{path}: {}", got.head);
         assert!(
@@ -108,16 +127,25 @@ async fn more_waiting_requests_than_allowed_are_told_which_setting_it_is() {
             "{path}: {}",
             got.head
         );
+        within(
+            "the others' wait",
+            until_waiting(&bench, &token, limits.waiting),
+        )
+        .await;
         // Whoever leaves makes room.
-        waiting.pop();
+        asked.pop();
+        within(
+            "its leave",
+            until_waiting(&bench, &token, limits.waiting - 1),
+        )
+        .await;
         let room = async {
             loop {
-                let mut asked = vec![ask(&bench, path, 100).await];
-                match tokio::time::timeout(SILENCE, next(&mut asked)).await {
-                    Err(_) => return,
-                    Ok(got) => assert!(is_full(&got), "{path}: {got:?}"),
+                let mut late = vec![ask(&bench, path, 100).await];
+                tokio::select! {
+                    () = until_waiting(&bench, &token, limits.waiting) => return,
+                    got = next(&mut late) => assert!(is_full(&got), "{path}: {got:?}"),
                 }
-                tokio::time::sleep(Duration::from_millis(10)).await;
             }
         };
         within("room", room).await;

@@ -1,6 +1,6 @@
 //! Bare sockets on both sides of a gateway, so that every byte can be wrong.
 
-use outlast_engine::clock::WallClock;
+use super::clock::TestClock;
 use outlast_engine::knowledge::Knowledge;
 use outlast_engine::provider::Timeouts;
 use outlast_engine::transport::{Forwarder, HttpSettings};
@@ -10,7 +10,6 @@ use outlast_server::gateway::{Gateway, Limits, Setup, Upstream, Upstreams};
 use outlast_server::guard::Names;
 use serde_json::{Value, json};
 use std::net::SocketAddr;
-use std::num::NonZeroU32;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -18,18 +17,19 @@ use tokio::net::{TcpListener, TcpStream};
 
 const ANY: &str = "127.0.0.1:0";
 
-/// Nothing that is asked here takes longer.
-pub(super) const PATIENCE: Duration = Duration::from_secs(20);
+/// Fails a test that would hang.
+pub(super) const HANG_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Waits for something that must come.
 pub(super) async fn within<T>(what: &str, work: impl Future<Output = T>) -> T {
-    let done = tokio::time::timeout(PATIENCE, work).await;
+    let done = tokio::time::timeout(HANG_TIMEOUT, work).await;
     done.unwrap_or_else(|_| panic!("{what} takes too long"))
 }
 
 /// A gateway that runs until this is dropped.
 pub(super) struct Bench {
     pub(super) gateway: SocketAddr,
+    pub(super) clock: Arc<TestClock>,
     pub(super) stop: CancellationToken,
 }
 
@@ -51,14 +51,15 @@ impl Bench {
         scale: u32,
         change: impl FnOnce(&mut Setup),
     ) -> Self {
-        let clock = WallClock::scaled(NonZeroU32::new(scale).unwrap()).unwrap();
-        let mut setup = setup(provider, Arc::new(clock));
+        let clock = TestClock::start(scale);
+        let mut setup = setup(provider, clock.clone());
         change(&mut setup);
         let gateway = Gateway::bind(setup).await.unwrap();
         let (address, stop) = (gateway.address(), CancellationToken::new());
         tokio::spawn(gateway.serve(stop.clone()));
         Self {
             gateway: address,
+            clock,
             stop,
         }
     }

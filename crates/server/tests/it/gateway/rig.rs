@@ -1,8 +1,8 @@
-//! A provider and a gateway in front of it, on real sockets, with a clock that may run fast.
+//! A provider and a gateway in front of it, on real sockets, with a clock that may run fast and can be paused.
 
+use super::clock::TestClock;
 use super::wire::{Answer, Ask};
 use outlast_engine::accounts::{Account, Accounts, KeySource};
-use outlast_engine::clock::WallClock;
 use outlast_engine::credential::Credential;
 use outlast_engine::knowledge::Knowledge;
 use outlast_engine::provider::Timeouts;
@@ -14,11 +14,12 @@ use outlast_server::gateway::{Gateway, Limits, Setup, Upstream, Upstreams};
 use outlast_server::guard::{Names, Token};
 use serde_json::Value;
 use std::net::SocketAddr;
-use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
 const ANY: &str = "127.0.0.1:0";
+/// Fails a test that would hang.
+const HANG_TIMEOUT: Duration = Duration::from_secs(120);
 const DAY: Duration = Duration::from_secs(86_400);
 
 /// Limits that nothing reaches by accident, however slow the machine is while the clock runs fast.
@@ -69,8 +70,7 @@ impl Plan {
     }
 
     pub(super) async fn start(self) -> Rig {
-        let scale = NonZeroU32::new(self.scale).unwrap();
-        let clock: Arc<dyn Clock> = Arc::new(WallClock::scaled(scale).unwrap());
+        let clock = TestClock::start(self.scale);
         let stop = CancellationToken::new();
         let provider = match self.provider {
             Some(provider) => provider,
@@ -113,7 +113,7 @@ pub(super) struct Rig {
     home: tempfile::TempDir,
     /// Opens the gateway's own endpoints.
     token: Token,
-    pub(super) clock: Arc<dyn Clock>,
+    pub(super) clock: Arc<TestClock>,
     pub(super) provider: SocketAddr,
     pub(super) gateway: SocketAddr,
     gateway_stop: CancellationToken,
@@ -286,8 +286,7 @@ impl KeySource for Key {
 
 /// A test that hangs is a test that fails.
 pub(super) async fn limited<T>(test: impl Future<Output = T>) -> T {
-    let limit = Duration::from_secs(90);
-    match tokio::time::timeout(limit, Box::pin(test)).await {
+    match tokio::time::timeout(HANG_TIMEOUT, Box::pin(test)).await {
         Ok(done) => done,
         Err(_) => panic!("it hangs"),
     }

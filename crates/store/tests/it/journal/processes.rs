@@ -4,16 +4,14 @@
 //! and answers each with one line on standard error (the test harness writes to the other one).
 
 use super::{ALL, Place, append, begin, line, told};
+use crate::HANG_TIMEOUT;
 use outlast_store::Error;
 use outlast_store::journal::{Hold, Journal, Line, State};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
 use std::process::{Child, ChildStderr, ChildStdin, Command, Stdio};
-use std::time::Duration;
 
 const PLACE: &str = "OUTLAST_TEST_JOURNAL";
-/// Nobody has a session for so long.
-const PATIENCE: Duration = Duration::from_secs(30);
 
 // --- The other process ---
 
@@ -78,7 +76,7 @@ async fn take_part(journal: &Journal, id: &str, name: &str) -> Result<(), Error>
             }
         }
     };
-    let hold = tokio::time::timeout(PATIENCE, claim).await.unwrap()?;
+    let hold = tokio::time::timeout(HANG_TIMEOUT, claim).await.unwrap()?;
     for kind in ["came", "went"] {
         let line = Line {
             body: name.to_owned(),
