@@ -49,6 +49,8 @@ mod recovery;
 mod recovery_cases;
 mod recovery_limits;
 #[cfg(unix)]
+mod released_home;
+#[cfg(unix)]
 mod resume;
 #[cfg(unix)]
 mod rpc_commands;
