@@ -7,6 +7,10 @@ use std::path::{Path, PathBuf};
 /// Nobody else takes so many names.
 const MOST_NAMES: u32 = 100;
 
+/// Disables the timeouts of requests: in the fastest scene, five minutes are a few milliseconds, which a busy machine needs
+/// for a response.
+const NO_TIMEOUTS: &str = "[timeouts]\nheaders = 0\nfirst_event = 0\nidle = 0\n";
+
 pub(super) struct Folder(PathBuf);
 
 impl Folder {
@@ -21,6 +25,7 @@ impl Folder {
         for inner in [folder.home(), folder.work()] {
             std::fs::create_dir(inner).with_context(problem)?;
         }
+        std::fs::write(folder.home().join("outlast.toml"), NO_TIMEOUTS).with_context(problem)?;
         Ok(folder)
     }
 

@@ -222,7 +222,7 @@ fn a_reader_that_leaves_ends_the_run_without_a_panic() {
         .spawn()
         .unwrap();
     drop(child.stdout.take());
-    let ran = Ran::from(child.wait_with_output().unwrap());
+    let ran = Ran::ended(child);
     assert_eq!(ran.code, 1);
     assert!(
         ran.stderr.starts_with("Stopped: `outlast resume "),

@@ -172,7 +172,7 @@ fn two_at_once_do_not_disturb_each_other_and_draw_pictures() {
         })
         .collect();
     for child in runs {
-        let ran = Ran::from(child.wait_with_output().unwrap());
+        let ran = Ran::ended(child);
         assert_eq!((ran.code, ran.stderr.as_str()), (0, ""), "{}", ran.stdout);
     }
     demo.assert_nothing_left();
@@ -235,7 +235,7 @@ fn interrupted(demo: &Demo, signal: &str, when: &str) -> Ran {
     assert!(kill.success());
     let mut rest = String::new();
     std::io::Read::read_to_string(&mut stdout, &mut rest).unwrap();
-    let ran = Ran::from(child.wait_with_output().unwrap());
+    let ran = Ran::ended(child);
     wait_for_end(&started);
     Ran {
         stdout: rest,
@@ -246,19 +246,25 @@ fn interrupted(demo: &Demo, signal: &str, when: &str) -> Ran {
 #[test]
 #[cfg(unix)]
 fn a_signal_in_the_middle_leaves_no_process_and_no_folder() {
-    for (signal, code, when) in [
+    let table = [
         ("-INT", 130, "waits 45s"),
         ("-TERM", 143, "waits 5h"),
         ("-INT", 130, "kill -9, with"),
         ("-TERM", 143, "waits the rest"),
-    ] {
+    ];
+    let is_left_clean = |(signal, code, when)| {
         let demo = Demo::new();
         let ran = interrupted(&demo, signal, when);
         let said = (ran.code, ran.stderr.trim());
         assert_eq!(said, (code, "Stopped; nothing is left of it."), "{when}");
         assert!(!ran.stdout.contains("What happened"), "{}", ran.stdout);
         demo.assert_nothing_left();
-    }
+    };
+    std::thread::scope(|scope| {
+        for case in table {
+            scope.spawn(move || is_left_clean(case));
+        }
+    });
 }
 
 #[test]
@@ -282,7 +288,7 @@ fn a_reader_that_leaves_ends_it_and_nothing_is_left() {
     let mut stdout = BufReader::new(child.stdout.take().unwrap());
     stdout.read_line(&mut line).unwrap();
     drop(stdout);
-    let ran = Ran::from(child.wait_with_output().unwrap());
+    let ran = Ran::ended(child);
     assert_eq!((ran.code, ran.stderr.as_str()), (0, ""));
     demo.assert_nothing_left();
 }

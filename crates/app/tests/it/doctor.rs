@@ -1,7 +1,7 @@
 //! `outlast doctor`: what it finds, what it says to do, and what it keeps to itself.
 
 use crate::mock_server::{DIALECTS, MockServer, PLANTED};
-use crate::support::{Outlast, Ran};
+use crate::support::{NO_TIMEOUTS, Outlast, Ran};
 use serde_json::Value;
 use std::os::unix::fs::PermissionsExt;
 
@@ -154,6 +154,7 @@ fn every_account_is_looked_at() {
         "[accounts.work]\nprovider = \"openai\"\napi_key_command = \"echo {PLANTED}\"\n\
          [accounts.home]\nprovider = \"openai\"\napi_key_command = \"echo {PLANTED}; exit 3\"\n"
     );
+    let settings = settings + NO_TIMEOUTS;
     std::fs::write(mock.outlast.home().join("outlast.toml"), settings).unwrap();
     let ran = doctor(&mock, "openai", &[]);
     assert_eq!(ran.code, 1);

@@ -5,8 +5,9 @@ use crate::support::{Outlast, Ran};
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Command, Stdio};
 
-/// Starts a wait in real time, sends the signal once the wait has begun, and returns how it ended.
-fn interrupted_by(signal: &str) -> (Ran, std::time::Duration) {
+/// Starts a wait in real time, sends the signal once the wait has begun, and returns how it ended. A process that waited
+/// on would not end before `HANG_TIMEOUT`.
+fn interrupted_by(signal: &str) -> Ran {
     let outlast = Outlast {
         scale: "1",
         ..Outlast::new()
@@ -31,16 +32,14 @@ fn interrupted_by(signal: &str) -> (Ran, std::time::Duration) {
         first.contains("Usage limit reached, retrying in 5h"),
         "{first}"
     );
-    let sent = std::time::SystemTime::now();
     let kill = Command::new("kill")
         .args([signal, &child.id().to_string()])
         .status()
         .unwrap();
     assert!(kill.success());
-    let mut ran = Ran::from(child.wait_with_output().unwrap());
-    let took = sent.elapsed().unwrap();
+    let mut ran = Ran::ended(child);
     stderr.read_to_string(&mut ran.stderr).unwrap();
-    (ran, took)
+    ran
 }
 
 #[test]
@@ -54,7 +53,7 @@ fn a_signal_ends_an_eight_hour_wait_at_once() {
         ),
         ("-HUP", 129, "Stopped: `outlast resume ID` carries it on.\n"),
     ] {
-        let (ran, took) = interrupted_by(signal);
+        let ran = interrupted_by(signal);
         let id = ran.stderr.split(['`', ' ']).find(|word| word.len() == 36);
         let stderr = ran.stderr.replace(id.unwrap_or("no id"), "ID");
         assert_eq!(
@@ -62,8 +61,6 @@ fn a_signal_ends_an_eight_hour_wait_at_once() {
             (code, "", says),
             "{signal}"
         );
-        // Generous: it must not depend on how busy the machine is, only not on the wait.
-        assert!(took.as_secs() < 5, "{signal}: {took:?}");
     }
 }
 
@@ -84,14 +81,12 @@ fn ctrl_c_closes_the_connection_to_the_provider() {
             .spawn()
             .unwrap();
         mock.wait_for_request("open");
-        let sent = std::time::SystemTime::now();
         Command::new("kill")
             .args(["-INT", &child.id().to_string()])
             .status()
             .unwrap();
-        let ran = Ran::from(child.wait_with_output().unwrap());
+        let ran = Ran::ended(child);
         assert_eq!((ran.code, ran.stdout.as_str()), (130, ""), "{script}");
-        assert!(sent.elapsed().unwrap().as_secs() < 5);
         mock.wait_for_request("client_closed");
     }
 }

@@ -1,10 +1,12 @@
 //! `outlast mock` as a process of its own, and a line to it.
 
-use crate::support::{Outlast, Ran};
+use crate::support::{HANG_TIMEOUT, NO_TIMEOUTS, Outlast, Ran};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
+#[cfg(unix)]
+use std::path::Path;
 use std::process::{Child, Stdio};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant};
 
 /// A key that must not be seen anywhere.
 pub(crate) const PLANTED: &str = "planted-key-7f3a9c1e5b";
@@ -26,8 +28,13 @@ impl MockServer {
         Self::start_with(outlast, &[])
     }
 
-    /// One that is told more.
+    /// One that is told more. Where the clock is sped up, prompts of its home have no timeouts.
     pub(crate) fn start_with(outlast: Outlast, arguments: &[&str]) -> Self {
+        if outlast.scale != "1" {
+            outlast.write("home/outlast.toml", NO_TIMEOUTS);
+            #[cfg(unix)]
+            keep_private(&outlast.home());
+        }
         let mut child = outlast
             .command(&[&["mock", "--listen", "127.0.0.1:0"], arguments].concat())
             .stdout(Stdio::piped())
@@ -119,12 +126,20 @@ impl Drop for MockServer {
     }
 }
 
+/// Makes a home and the settings in it what they are when a command makes them: for the user alone.
+#[cfg(unix)]
+fn keep_private(home: &Path) {
+    use std::fs::{Permissions, set_permissions};
+    use std::os::unix::fs::PermissionsExt;
+    set_permissions(home, Permissions::from_mode(0o700)).unwrap();
+    set_permissions(home.join("outlast.toml"), Permissions::from_mode(0o600)).unwrap();
+}
+
 /// Waits for something that must come.
 pub(crate) fn wait_for(what: &str, mut is_there: impl FnMut() -> bool) {
-    const LIMIT: Duration = Duration::from_secs(20);
-    let start = SystemTime::now();
+    let start = Instant::now();
     while !is_there() {
-        assert!(start.elapsed().unwrap() < LIMIT, "no {what}");
-        std::thread::yield_now();
+        assert!(start.elapsed() < HANG_TIMEOUT, "no {what}");
+        std::thread::sleep(Duration::from_millis(1));
     }
 }

@@ -1,7 +1,7 @@
 //! `outlast -p` against the scripted provider over real HTTP, in every dialect: answers, faults, hints, secrets.
 
 use crate::mock_server::{DIALECTS, MockServer, PLANTED};
-use crate::support::{Outlast, Ran};
+use crate::support::{NO_TIMEOUTS, Outlast, Ran};
 use serde_json::Value;
 use std::path::Path;
 
@@ -71,7 +71,7 @@ const SCRIPTS: &[&str] = &[
     "stall",
     "stall:3",
     "pings",
-    "hold:400",
+    "hold:4000",
     "bomb",
 ];
 
@@ -103,21 +103,65 @@ fn without_sizes(text: &str) -> String {
     text.split('\n').map(line).collect::<Vec<_>>().join("\n")
 }
 
+/// Scripts that must reach a limit, and the limit. The retry after it must not: two or three seconds are enough for that.
+const LIMITED: [(&str, &str); 5] = [
+    ("linger", "20m"),
+    ("stall", "20m"),
+    ("stall:3", "20m"),
+    // One that only shows signs of life is given three times the limit.
+    ("pings", "10m"),
+    ("hold:4000", "20m"),
+];
+
+/// Settings in which no other script reaches a limit.
+fn limits() -> String {
+    let limits = LIMITED.map(|(script, limit)| {
+        format!(
+            "[models.\"{script}\".timeouts]\nheaders = \"{limit}\"\nfirst_event = \"{limit}\"\nidle = \"{limit}\"\n"
+        )
+    });
+    NO_TIMEOUTS.to_owned() + &limits.concat()
+}
+
+/// What comes of a script at a provider.
+fn outcome(mock: &MockServer, script: &str, (dialect, delivery): (&str, &[&str])) -> String {
+    let ran = mock.ask(dialect, &[&["--model", script], delivery].concat());
+    // Where the server is differs from run to run.
+    let seen = seen(&ran).replace(&mock.url(), "URL");
+    // Stated in whole seconds, the end of a window may lie a second later.
+    let seen = seen.replace("5h1s", "5h");
+    let seen = without_sizes(&seen);
+    assert!(!seen.contains(PLANTED), "{script}: {seen}");
+    assert!(!seen.contains('\u{1b}'), "{script}: {seen}");
+    format!("{script}\n    {seen}\n")
+}
+
 fn outcomes(dialect: &str, delivery: &[&str]) -> String {
-    let mock = MockServer::start();
-    let url = mock.url();
-    let outcome = |script: &&str| {
-        let ran = mock.ask(dialect, &[&["--model", script], delivery].concat());
-        // Where the server is differs from run to run.
-        let seen = seen(&ran).replace(&url, "URL");
-        // Stated in whole seconds, the end of a window may lie a second later.
-        let seen = seen.replace("5h1s", "5h");
-        let seen = without_sizes(&seen);
-        assert!(!seen.contains(PLANTED), "{script}: {seen}");
-        assert!(!seen.contains('\u{1b}'), "{script}: {seen}");
-        format!("{script}\n    {seen}\n")
+    let start = || {
+        let mock = MockServer::start();
+        mock.outlast.write("home/outlast.toml", limits());
+        mock
     };
-    SCRIPTS.iter().map(outcome).collect()
+    let is_limited = |script: &str| LIMITED.iter().any(|(limited, _)| *limited == script);
+    let mock = start();
+    std::thread::scope(|scope| {
+        // Those that wait for seconds do so beside the others, and beside each other.
+        let limited = SCRIPTS.iter().filter(|script| is_limited(script));
+        let limited: Vec<_> = limited
+            .map(|script| scope.spawn(move || outcome(&start(), script, (dialect, delivery))))
+            .collect();
+        let mut limited = limited.into_iter();
+        let outcomes: Vec<_> = SCRIPTS
+            .iter()
+            .map(|script| match is_limited(script) {
+                true => Err(limited.next().unwrap()),
+                false => Ok(outcome(&mock, script, (dialect, delivery))),
+            })
+            .collect();
+        let all = outcomes.into_iter();
+        all.map(|it| it.unwrap_or_else(|thread| thread.join().unwrap()))
+            .collect()
+    })
 }
 
 #[test]
@@ -142,7 +186,10 @@ fn every_fault_ends_well_or_is_named_unstreamed() {
 
 /// The events of one prompt.
 fn events(mock: &MockServer, dialect: &str, arguments: &[&str]) -> Vec<Value> {
-    let ran = mock.ask(dialect, &[arguments, &["--json"]].concat());
+    lines(&mock.ask(dialect, &[arguments, &["--json"]].concat()))
+}
+
+fn lines(ran: &Ran) -> Vec<Value> {
     let lines = ran.stdout.lines();
     lines
         .map(|line| serde_json::from_str(line).unwrap())
@@ -161,28 +208,46 @@ fn every_form_in_which_a_wait_is_stated_is_honoured() {
     const FORMS: [&str; 8] = [
         "seconds", "ms", "date", "reset", "epoch", "rfc3339", "body", "text",
     ];
-    for dialect in DIALECTS {
-        let mock = MockServer::start();
-        for form in FORMS {
-            let script = format!("rate-limited:retry-after=240,as={form}");
-            let events = events(&mock, dialect, &["--model", &script]);
-            let retries = of_type(&events, "retry_scheduled");
-            assert_eq!(retries.len(), 1, "{dialect} {form}: {events:?}");
-            let delay = retries[0]["delay_ms"].as_u64().unwrap();
-            // Some forms count in whole seconds, and seconds pass quickly here, in two processes that do not agree to the millisecond.
-            assert!(
-                (200_000..=245_000).contains(&delay),
-                "{dialect} {form}: {delay}"
-            );
-            assert_eq!(of_type(&events, "done").len(), 1, "{dialect} {form}");
+    let is_honoured = |mock: &MockServer, dialect: &str, form: &str| {
+        let script = format!("rate-limited:retry-after=200,as={form}");
+        let mut command = mock.command(dialect, &["--model", &script, "--json"]);
+        // What one has learnt of the provider is not for the others.
+        let home = mock.outlast.folder.path().join(form);
+        let ran = Ran::of(command.env("OUTLAST_HOME", home));
+        let events = lines(&ran);
+        let retries = of_type(&events, "retry_scheduled");
+        assert_eq!(retries.len(), 1, "{dialect} {form}: {events:?}");
+        let delay = retries[0]["delay_ms"].as_u64().unwrap();
+        // Some forms are times of day, until which less is left on a busy machine, and the clocks of two processes differ by
+        // as long as one of them was stopped at its start. The schedule alone would be two seconds.
+        assert!(
+            (20_000..=295_000).contains(&delay),
+            "{dialect} {form}: {delay}"
+        );
+        assert_eq!(of_type(&events, "done").len(), 1, "{dialect} {form}");
+    };
+    // Each waits for two seconds and has nearly as long to hear how long; all wait at once.
+    let mocks = DIALECTS.map(|dialect| {
+        let outlast = Outlast {
+            scale: "100",
+            ..Outlast::new()
+        };
+        (dialect, MockServer::start_in(outlast))
+    });
+    std::thread::scope(|scope| {
+        for (dialect, mock) in &mocks {
+            for form in FORMS {
+                scope.spawn(move || is_honoured(mock, dialect, form));
+            }
         }
-    }
+    });
 }
 
 #[test]
 fn reasoning_calls_and_usage_arrive_as_events() {
     for dialect in DIALECTS {
-        let mock = MockServer::start();
+        // Sped up, what follows the end of an answer is waited for for three milliseconds.
+        let mock = MockServer::start_in(Outlast::in_real_time());
         let thoughts = events(&mock, dialect, &["--model", "ok:reasoning"]);
         let done = &of_type(&thoughts, "reasoning_done")[0];
         let pieces: String = of_type(&thoughts, "reasoning_delta")
@@ -264,7 +329,7 @@ fn a_key_is_seen_nowhere_but_by_the_provider() {
     const HEADER: &str = "planted-header-2d8e4f6a";
     let mock = MockServer::start();
     let settings = format!(
-        "[providers.anthropic]\napi_key = \"{PLANTED}\"\nheaders = {{ x-team = \"{HEADER}\" }}\n"
+        "{NO_TIMEOUTS}[providers.anthropic]\napi_key = \"{PLANTED}\"\nheaders = {{ x-team = \"{HEADER}\" }}\n"
     );
     std::fs::create_dir_all(mock.outlast.home()).unwrap();
     std::fs::write(mock.outlast.home().join("outlast.toml"), settings).unwrap();
@@ -383,7 +448,7 @@ fn an_answer_cut_anywhere_is_printed_whole_or_not_at_all() {
     const STEP: usize = 157;
     let whole =
         "Hello from the scripted provider: no network, no key, no cost. You said: Say hello\n";
-    for dialect in DIALECTS {
+    let is_whole_or_nothing = |dialect: &str| {
         let mock = MockServer::start();
         let mut retried = 0;
         for bytes in (0..6000).step_by(STEP) {
@@ -403,7 +468,12 @@ fn an_answer_cut_anywhere_is_printed_whole_or_not_at_all() {
             }
         }
         assert!(retried > 0, "{dialect}");
-    }
+    };
+    std::thread::scope(|scope| {
+        for dialect in DIALECTS {
+            scope.spawn(move || is_whole_or_nothing(dialect));
+        }
+    });
 }
 
 #[test]

@@ -2,7 +2,7 @@
 //! off or is none, a smaller conversation.
 
 use crate::mock_server::{MockServer, PLANTED};
-use crate::support::{Outlast, Ran};
+use crate::support::{NO_TIMEOUTS, Outlast, Ran};
 use crate::written::{self, Left, answer, completed, prompt, typed};
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Read};
@@ -163,7 +163,8 @@ fn a_fallback_at_another_provider_is_reached_by_its_own_address_and_key() {
         let model = |request: &Value| request["body"]["model"].as_str().unwrap().to_owned();
         requests.map(model).collect()
     };
-    mock.outlast.write(USER, "fallback.overload_retries = 0\n");
+    let settings = "fallback.overload_retries = 0\n".to_owned();
+    mock.outlast.write(USER, settings + NO_TIMEOUTS);
     let chain = ["--fallback", "error:401", "--fallback", "openai:ok"];
     let mut command = mock.command(
         "anthropic",
@@ -444,7 +445,7 @@ fn a_compaction_that_is_cancelled_has_changed_nothing() {
     let id = child.id().to_string();
     let kill = Command::new("kill").args(["-INT", &id]).status();
     assert!(kill.unwrap().success());
-    let mut ran = Ran::from(child.wait_with_output().unwrap());
+    let mut ran = Ran::ended(child);
     stderr.read_to_string(&mut ran.stderr).unwrap();
     assert_eq!((ran.code, ran.stdout.as_str()), (130, ""));
     assert_eq!(ran.stderr, "Cancelled: the conversation is as it was.\n");

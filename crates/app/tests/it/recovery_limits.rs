@@ -1,7 +1,7 @@
 //! Where recovery ends, and what of it outlives a process, against a real server that notes what it was asked.
 
 use crate::mock_server::{MockServer, PLANTED};
-use crate::support::{Outlast, Ran};
+use crate::support::{NO_TIMEOUTS, Outlast, Ran};
 use crate::written::{self, Left, answer, completed, prompt, typed};
 use serde_json::Value;
 
@@ -71,7 +71,7 @@ fn a_model_in_cooldown_is_not_asked_by_the_next_process() {
     ];
     let mock = MockServer::start_with(Outlast::new(), &scripts);
     let chain = "provider = \"anthropic\"\nmodel = \"a\"\nfallback.models = [\"b\"]\nfallback.cooldown = \"12h\"\n";
-    mock.outlast.write(USER, chain);
+    mock.outlast.write(USER, chain.to_owned() + NO_TIMEOUTS);
     let url = mock.url();
     let reach = [
         ("ANTHROPIC_BASE_URL", url.as_str()),

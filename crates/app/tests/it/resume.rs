@@ -142,7 +142,7 @@ fn two_at_once_carry_each_turn_on_once() {
         written::session(outlast, id, (&[turn], Left::Free));
     }
     let running = [(), ()].map(|()| start(outlast, &["resume"]));
-    let ran = running.map(|child| Ran::from(child.wait_with_output().unwrap()));
+    let ran = running.map(Ran::ended);
     for ran in &ran {
         assert_eq!(ran.code, 0, "{}", ran.stderr);
     }
@@ -288,7 +288,7 @@ fn a_signal_leaves_what_is_resumed_to_be_resumed() {
         mock.requests().matches(r#""ended":"open""#).count() == 2
     });
     signal(&child, "-TERM");
-    let ran = Ran::from(child.wait_with_output().unwrap());
+    let ran = Ran::ended(child);
     assert_eq!((ran.code, ran.stdout.as_str()), (143, ""));
     let left: BTreeSet<String> = standing(outlast)
         .into_iter()

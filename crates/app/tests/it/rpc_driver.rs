@@ -3,7 +3,7 @@
 //! Every line that comes must be a JSON object. Events are waited for from where the last wait has ended; replies are found
 //! wherever they came.
 
-use crate::support::Outlast;
+use crate::support::{HANG_TIMEOUT, Outlast};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -13,9 +13,6 @@ use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
-
-/// Whatever must come has come by then, also on a machine that has much to do.
-pub(crate) const LIMIT: Duration = Duration::from_secs(40);
 
 /// A client of `outlast rpc`; the process ends with it.
 pub(crate) struct Rpc {
@@ -124,7 +121,7 @@ impl Rpc {
 
     /// The first frame from there on that is wanted.
     fn find(&mut self, from: usize, is_it: impl Fn(&Value) -> bool) -> Option<usize> {
-        let until = Instant::now() + LIMIT;
+        let until = Instant::now() + HANG_TIMEOUT;
         let known = self.frames.iter().skip(from).position(&is_it);
         if let Some(place) = known {
             return Some(from + place);
@@ -201,7 +198,7 @@ impl Rpc {
 
     /// The state when nothing is under way any more.
     pub(crate) fn idle(&mut self) -> Value {
-        let until = Instant::now() + LIMIT;
+        let until = Instant::now() + HANG_TIMEOUT;
         loop {
             let state = self.get("get_state");
             if state["isRunning"] == false && state["isCompacting"] == false {
@@ -271,14 +268,14 @@ impl Rpc {
 
     /// Waits until it has gone.
     pub(crate) fn gone(&mut self) -> Left {
-        let until = Instant::now() + LIMIT;
+        let until = Instant::now() + HANG_TIMEOUT;
         while self.next(until).is_some() {}
         let code = loop {
             match self.child.try_wait().unwrap() {
                 Some(status) => break status.code(),
                 None => assert!(Instant::now() < until, "it does not end:\n{}", self.story()),
             }
-            std::thread::yield_now();
+            std::thread::sleep(Duration::from_millis(1));
         };
         for reader in self.readers.drain(..) {
             reader.join().unwrap();
@@ -358,6 +355,14 @@ pub(crate) fn word(value: &Value) -> String {
 pub(crate) fn text(message: &Value) -> String {
     let blocks = message["content"].as_array().into_iter().flatten();
     blocks.map(|block| word(&block["text"])).collect()
+}
+
+/// One in real time whose first retry is an hour away: it does not come while a test looks at the wait.
+pub(crate) fn with_long_waits() -> Outlast {
+    let outlast = in_real_time();
+    let settings = "[retry]\nbase_delay_ms = 3600000\nmax_delay = \"2h\"\n";
+    outlast.write("home/outlast.toml", settings);
+    outlast
 }
 
 /// A command that runs as fast as the clock on the wall.

@@ -1,6 +1,6 @@
 //! `outlast rpc --mode native`: events as they are, numbered, with absolute times, said again to whoever asks.
 
-use crate::rpc_driver::{Rpc, in_real_time, word};
+use crate::rpc_driver::{Rpc, with_long_waits, word};
 use crate::support::Outlast;
 use serde_json::{Value, json};
 
@@ -65,24 +65,15 @@ fn events_are_numbered_without_a_gap_and_have_absolute_times() {
 
 #[test]
 fn a_snapshot_and_the_events_after_it_say_everything() {
-    let outlast = in_real_time();
-    let script = "error:503,times=1+ok:text,times=always";
-    let arguments = [
-        "--mode",
-        "native",
-        "--policy",
-        "overnight",
-        "--model",
-        script,
-    ];
-    let mut rpc = Rpc::with(&outlast, &arguments);
+    let outlast = with_long_waits();
+    let mut rpc = native(&outlast, "error:503,times=1+ok:text,times=always");
     rpc.data(json!({ "type": "prompt", "message": "one" }));
     let scheduled = rpc.event("retry_scheduled");
     let snapshot = rpc.get("snapshot");
     assert_eq!(snapshot["events"], scheduled["seq"]);
     let retry = &snapshot["retry"];
     let expected = json!({
-        "attempt": 1, "max_attempts": 21, "cause": "overloaded", "message": scheduled["message"],
+        "attempt": 1, "max_attempts": 3, "cause": "overloaded", "message": scheduled["message"],
         "wake_at": scheduled["retry_at"],
     });
     assert_eq!(*retry, expected);

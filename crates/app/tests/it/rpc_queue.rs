@@ -1,6 +1,6 @@
 //! What is said to `outlast rpc` while it is busy: what waits, in which order it is said, and what an abort does to it.
 
-use crate::rpc_driver::{Rpc, in_real_time, text, word};
+use crate::rpc_driver::{Rpc, in_real_time, text, with_long_waits, word};
 use crate::support::Outlast;
 use serde_json::{Value, json};
 
@@ -65,9 +65,8 @@ fn a_second_prompt_is_refused_until_the_first_is_over_unless_it_says_how_it_wait
 
 #[test]
 fn a_prompt_during_a_wait_has_its_turn_when_the_wait_was_given_up() {
-    let outlast = in_real_time();
-    let script = "overloaded:1+ok:text,times=always";
-    let mut rpc = Rpc::with(&outlast, &["--model", script, "--policy", "overnight"]);
+    let outlast = with_long_waits();
+    let mut rpc = Rpc::start(&outlast, "overloaded:1+ok:text,times=always");
     rpc.prompt("one");
     rpc.event("auto_retry_start");
     let queued = rpc.data(json!({ "type": "prompt", "message": "two" }));

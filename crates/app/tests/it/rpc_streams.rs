@@ -11,11 +11,11 @@ use crate::support::Outlast;
 use client::Client;
 use provider::Provider;
 use serde::Deserialize;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 const MIB: u64 = 1 << 20;
 /// How long a provider may be silent: it is not the one who is when nobody reads.
-const LONGEST_SILENCE: Duration = Duration::from_secs(3);
+const LONGEST_SILENCE: Duration = Duration::from_secs(5);
 
 fn in_real_time() -> Outlast {
     Outlast {
@@ -81,9 +81,22 @@ fn read_run(client: &mut Client, last: &str) -> Seen {
     seen
 }
 
+/// Does the work for each case, all of them at once: they wait more than they work.
+fn in_parallel<Case: Send>(cases: impl IntoIterator<Item = Case>, work: impl Fn(Case) + Sync) {
+    std::thread::scope(|scope| {
+        for case in cases {
+            scope.spawn({
+                let work = &work;
+                move || work(case)
+            });
+        }
+    });
+}
+
 #[test]
 fn a_reader_that_stops_holds_up_the_provider_costs_little_and_misses_nothing() {
-    for (mode, last) in [("rpc", "agent_settled"), ("native", "sealed")] {
+    let modes = [("rpc", "agent_settled"), ("native", "sealed")];
+    in_parallel(modes, |(mode, last)| {
         // More than has a place between it and the client.
         let provider = Provider::start(60_000, 400);
         let outlast = in_real_time();
@@ -114,27 +127,26 @@ fn a_reader_that_stops_holds_up_the_provider_costs_little_and_misses_nothing() {
         }
         let ended = client.end();
         assert_eq!((ended.code, ended.stderr.as_str()), (0, ""));
-    }
+    });
 }
 
 #[test]
-fn a_long_answer_in_small_pieces_takes_seconds() {
+fn a_long_answer_in_small_pieces_is_not_said_anew_with_every_piece() {
     for (mode, last) in [("rpc", "agent_settled"), ("native", "sealed")] {
         let provider = Provider::start(52_429, 20);
         let outlast = in_real_time();
         let mut client = start(&outlast, &provider, mode);
-        let start = Instant::now();
         client.prompt("go");
         let seen = read_run(&mut client, last);
-        let took = start.elapsed();
+        let (bytes, whole) = (seen.bytes, provider.text().len());
         println!(
-            "{mode}: {} frames, {} MiB, {took:?}",
+            "{mode}: {} frames, {} MiB",
             seen.kinds.len(),
-            seen.bytes as u64 / MIB
+            bytes as u64 / MIB
         );
         assert!(seen.pieces == provider.text());
-        // Said anew with every piece, the answer would be thirty thousand million bytes.
-        assert!(took < Duration::from_secs(60), "{mode}: {took:?}");
+        // Said anew with every piece, it would be twenty-six thousand times as long.
+        assert!(bytes < 1000 * whole, "{mode}: {bytes} bytes");
         let (_, most) = client.memory();
         assert!(most < 160 * MIB, "{mode}: {} MiB", most / MIB);
     }

@@ -1,9 +1,9 @@
 //! The six classes of failures, each decided by what a step really met: tried again, stopped, reworked or left.
 
-use crate::run_driver::{ended, signal};
+use crate::run_driver::{ended, seconds, signal};
 use crate::support::Outlast;
 use std::fmt::Write as _;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 /// What a command says as it fails: the cause, its class, and whether it is tried again when the step says nothing.
 const SAID: [(&str, &str, &str, bool); 22] = [
@@ -147,7 +147,7 @@ fn what_cannot_succeed_stops_at_once_even_where_the_step_asks_for_retries() {
         let expected = [format!("{cause}: stop")];
         assert_eq!(run.attempts(step), expected, "{step}\n{}", run.dump());
         assert_eq!(run.problem(step, 0)["class"], "deterministic");
-        assert_eq!(run.waits_of_turns(step), []);
+        assert_eq!(run.waits_of_turns(step), seconds(&[]));
     }
 }
 
@@ -171,7 +171,7 @@ steps:
     assert_eq!(switched[0]["to"], "ok");
     assert_eq!(run.attempts("alone"), ["context_overflow: stop"]);
     assert_eq!(run.problem("alone", 0)["class"], "budget_exhausted");
-    assert_eq!(run.waits_of_turns("alone"), []);
+    assert_eq!(run.waits_of_turns("alone"), seconds(&[]));
 }
 
 #[test]
@@ -296,23 +296,20 @@ fn an_interrupt_ends_a_run_without_a_failure_and_it_can_be_resumed() {
     let child = outlast.begin(
         "steps:
   - {id: before, command: echo x >> before}
-  - {id: works, needs: [before], command: 'test -e go || sleep 60'}
+  - {id: works, needs: [before], command: 'test -e go || sleep 1000'}
   - {id: waits, command: \"test -e go || { echo '429 rate limit' >&2; exit 1; }\", retry: {base_delay: 1h, max_delay: 1h}}
 ",
     );
     outlast.wait_for_entry("works", "process_started");
     outlast.wait_for_entry("waits", "attempt_ended");
-    let sent = SystemTime::now();
     signal("-INT", &child);
     let run = ended(child);
-    let took = sent.elapsed().unwrap();
     assert_eq!(
         (run.code, run.outcome()),
         (130, "canceled"),
         "{}",
         run.dump()
     );
-    assert!(took < Duration::from_secs(5), "{took:?}");
     assert_eq!(run.attempts("works"), ["interrupted: stop"]);
     for step in ["works", "waits"] {
         assert_eq!(run.outcomes(step), ["canceled"], "{step}");

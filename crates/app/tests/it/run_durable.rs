@@ -3,6 +3,8 @@
 use crate::mock_server::wait_for;
 use crate::run_driver::{FILE, Run, ended, signal, time};
 use crate::support::{Outlast, Ran};
+use outlast_engine::Clock;
+use outlast_engine::clock::WallClock;
 use std::process::Child;
 use std::time::Duration;
 
@@ -67,13 +69,18 @@ fn a_killed_wait_of_a_step_is_waited_to_its_end_only() {
     let outlast = Outlast::new();
     let child = outlast.begin(
         "steps:
-  - {id: limited, command: \"echo $OUTLAST_ATTEMPT >> tries; test $OUTLAST_ATTEMPT = 2 || { echo 'HTTP 429' >&2; exit 1; }\", retry: {base_delay: 30m, max_delay: 30m}}
+  - {id: limited, command: \"echo $OUTLAST_ATTEMPT >> tries; test $OUTLAST_ATTEMPT = 2 || { echo 'HTTP 429' >&2; exit 1; }\", retry: {base_delay: 40m, max_delay: 40m}}
 ",
     );
     outlast.wait_for_entry("limited", "attempt_ended");
-    // Half of the wait.
-    std::thread::sleep(Duration::from_millis(1500));
     kill(child);
+    let all = outlast.written();
+    let until = time(&all.of("limited", "attempt_ended")[0]["next"]["until"]);
+    let clock = WallClock::scaled(outlast.scale.parse().unwrap()).unwrap();
+    wait_for("most of the wait", || {
+        until.since(clock.now()) < Duration::from_secs(10 * 60)
+    });
+    let resumed = clock.now();
     let run = outlast.resume(&[]);
     assert_eq!(
         (run.code, run.outcome()),
@@ -82,14 +89,11 @@ fn a_killed_wait_of_a_step_is_waited_to_its_end_only() {
         run.dump()
     );
     let all = outlast.written();
-    let until = time(&all.of("limited", "attempt_ended")[0]["next"]["until"]);
     let over = time(&all.of("limited", "wait_ended")[0]["time"]);
     assert!(over >= until, "{}", all.dump());
-    assert!(
-        over.since(until) < Duration::from_secs(13 * 60),
-        "{}",
-        all.dump()
-    );
+    // One that was begun anew would have ended no sooner than that.
+    let anew = resumed + Duration::from_secs(40 * 60);
+    assert!(over < anew, "{}", all.dump());
     assert_eq!(outlast.notes("tries"), ["1", "2"]);
     assert_eq!(numbers(&all, "limited", "attempt_started"), [1, 2]);
 }
@@ -99,7 +103,7 @@ fn a_killed_wait_of_a_turn_goes_on_in_the_same_session_and_nothing_is_said_twice
     let outlast = Outlast::new();
     let child = outlast.begin(
         "steps:
-  - {id: ask, prompt: What is the time?, model: 'overloaded:1', retry: {base_delay: 15m, max_delay: 15m}}
+  - {id: ask, prompt: What is the time?, model: 'overloaded:1', retry: {base_delay: 40m, max_delay: 40m}}
 ",
     );
     outlast.wait_for_entry("ask", "attempt_started");
@@ -254,7 +258,7 @@ fn what_may_be_begun_once_is_not_begun_again_after_a_crash() {
 #[test]
 fn a_gate_that_was_open_is_open_again_until_its_time() {
     let outlast = Outlast::new();
-    let child = outlast.begin("steps:\n  - {id: gate, gate: {type: approval, message: Well?, default: y, timeout: 20m}}\n");
+    let child = outlast.begin("steps:\n  - {id: gate, gate: {type: approval, message: Well?, default: y, timeout: 40m}}\n");
     outlast.wait_for_entry("gate", "gate_opened");
     kill(child);
     let run = outlast.resume(&[]);

@@ -1,8 +1,8 @@
 //! What other processes tell a run: answers, retries at once, cancellations.
 
+use crate::mock_server::wait_for;
 use crate::run_driver::ended;
 use crate::support::Outlast;
-use std::time::Duration;
 
 const GATES: &str = r#"steps:
   - {id: gate, gate: {type: approval, message: Publish it?}}
@@ -107,10 +107,10 @@ fn waits_are_ended_and_runs_cancelled_from_another_process() {
     tell(&["retry-now", &id, "command"]);
     outlast.wait_for_entry("prompt", "attempt_started");
     // Its turn waits a moment later.
-    while outlast.written().of("gate", "gate_opened").is_empty() {
+    wait_for("gate", || {
         tell(&["retry-now", &id]);
-        std::thread::sleep(Duration::from_millis(200));
-    }
+        !outlast.written().of("gate", "gate_opened").is_empty()
+    });
     tell(&["cancel", &id]);
     let run = ended(child);
     assert_eq!(

@@ -6,7 +6,6 @@ use crate::support::Outlast;
 use outlast_server::runs::{PhaseView, RunView, Runs, StateView};
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Stdio};
-use std::time::Duration;
 use tokio::runtime::Runtime;
 
 fn show(outlast: &Outlast, id: &str) -> RunView {
@@ -72,6 +71,10 @@ fn a_run_that_was_killed_is_told_as_unfinished() {
     });
     signal("-KILL", &child);
     child.wait().unwrap();
+    // A process that it was about to start holds its lock until it has become a command.
+    wait_for("the end of the process", || {
+        show(&outlast, &id).state != StateView::Running
+    });
     let view = show(&outlast, &id);
     assert_eq!(
         (view.state, view.ended, view.outcome),
@@ -109,13 +112,10 @@ steps:
     assert!(!waiting.message.unwrap().is_empty());
     let (runs, runtime) = (Runs::new(&outlast.home()), Runtime::new().unwrap());
     // It begins to wait a moment after that is written down.
-    for _ in 0..100 {
-        if child.try_wait().unwrap().is_some() {
-            break;
-        }
+    wait_for("end of the run", || {
         runtime.block_on(runs.retry_now(&id, Some("ask"))).ok();
-        std::thread::sleep(Duration::from_millis(200));
-    }
+        child.try_wait().unwrap().is_some()
+    });
     assert_eq!(child.wait().unwrap().code(), Some(0));
     assert_eq!(show(&outlast, &id).state, StateView::Completed);
 }

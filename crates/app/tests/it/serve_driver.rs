@@ -5,8 +5,7 @@ pub(crate) mod socket;
 pub(crate) mod transcript;
 
 use crate::mock_server::wait_for;
-use crate::rpc_driver::LIMIT;
-use crate::support::Outlast;
+use crate::support::{HANG_TIMEOUT, Outlast};
 use http::{Answer, Ask, Lines, Messages};
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Read};
@@ -169,7 +168,7 @@ impl Serve {
 
     /// Where a session stands, as soon as it stands like this.
     pub(crate) fn when(&self, id: &str, is_it: impl Fn(&Value) -> bool) -> Value {
-        let until = Instant::now() + LIMIT;
+        let until = Instant::now() + HANG_TIMEOUT;
         loop {
             let session = self.show(id);
             if is_it(&session) {

@@ -4,7 +4,7 @@ use crate::mock_server::{MockServer, PLANTED};
 use crate::serve_driver::Serve;
 use crate::serve_driver::http::{Answer, Ask};
 use crate::serve_driver::socket::Socket;
-use crate::support::Outlast;
+use crate::support::{NO_TIMEOUTS, Outlast};
 use serde_json::{Value, json};
 
 fn server(outlast: &Outlast, settings: &str) -> Serve {
@@ -287,6 +287,7 @@ fn whoever_asks_too_often_is_told_when_to_come_back() {
 fn a_key_is_told_to_nobody() {
     let mock = MockServer::start();
     let outlast = Outlast::new();
+    outlast.write("home/outlast.toml", NO_TIMEOUTS);
     let (url, mut command) = (mock.url(), outlast.command(&[]));
     command.args([
         "serve",

@@ -84,7 +84,11 @@ fn a_snapshot_in_the_middle_and_what_follows_it_say_everything() {
 #[test]
 fn so_it_is_at_any_moment() {
     for after_content in ["fail", "retract"] {
-        let outlast = Outlast::new();
+        let outlast = Outlast {
+            // A turn takes long enough to be looked at more than once on a busy machine.
+            scale: "200",
+            ..Outlast::new()
+        };
         let script = "overloaded:1+drip:1800,of=thinking-agent+drop-after:7,of=thinking-agent+overloaded:2+drip:1800,of=thinking-agent,times=always";
         let server = Serve::with(&outlast, &["--model", script]);
         let id = server.begin(&json!({ "after_content": after_content }));

@@ -5,7 +5,7 @@ use crate::resume::{FIRST, SECOND, after_its_folder_is_gone};
 use crate::serve_driver::http::{Message, Messages};
 use crate::serve_driver::transcript::Transcript;
 use crate::serve_driver::{AN_HOUR, Serve, kinds, of_kind};
-use crate::support::Outlast;
+use crate::support::{NO_TIMEOUTS, Outlast};
 use crate::written::{self, Left, prompt, typed};
 use serde_json::{Value, json};
 
@@ -24,11 +24,13 @@ impl Scene {
             scale,
             ..Outlast::new()
         };
-        Self {
+        let scene = Self {
             mock: MockServer::start_in(outlast()),
             model: model.to_owned(),
             outlast: outlast(),
-        }
+        };
+        scene.outlast.write("home/outlast.toml", NO_TIMEOUTS);
+        scene
     }
 
     fn start(&self) -> Serve {

@@ -2,7 +2,7 @@
 
 use crate::gateway_cli::{ASKED, Gateway};
 use crate::serve_driver::Serve;
-use crate::support::Outlast;
+use crate::support::{HANG_TIMEOUT, Outlast};
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 
@@ -10,7 +10,7 @@ const PIPELINE: &str = "name: made\nsteps:\n  - id: one\n    command: echo hello
 
 /// Asks until it is so.
 fn until(ask: impl Fn() -> Value, is_so: impl Fn(&Value) -> bool) -> Value {
-    let limit = Instant::now() + Duration::from_secs(30);
+    let limit = Instant::now() + HANG_TIMEOUT;
     loop {
         let answer = ask();
         if is_so(&answer) {

@@ -4,7 +4,7 @@ use crate::mock_server::{MockServer, PLANTED};
 use crate::rpc_driver::in_real_time;
 use crate::serve_driver::Serve;
 use crate::serve_driver::transcript::Transcript;
-use crate::support::Outlast;
+use crate::support::{NO_TIMEOUTS, Outlast};
 use serde_json::{Value, json};
 
 const TOOLS: &str = "call grep {\"pattern\":\"x\"}\nand read {\"path\":\"missing\"}\ncall write {\"path\":\"a\",\"content\":\"b\"}\nsay done";
@@ -109,6 +109,7 @@ fn so_it_is_with_answers_that_broke_off_and_were_left_taken_back_or_gone_on_with
 fn so_it_is_in_every_dialect() {
     let mock = MockServer::start();
     let outlast = Outlast::new();
+    outlast.write("home/outlast.toml", NO_TIMEOUTS);
     let url = mock.url();
     for provider in ["anthropic", "openai", "openai-responses"] {
         let arguments = ["--provider", provider, "--base-url", &url, "--model", "ok"];

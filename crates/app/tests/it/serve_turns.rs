@@ -4,7 +4,6 @@ use crate::rpc_driver::in_real_time;
 use crate::serve_driver::{AN_HOUR, Serve, kinds, of_kind};
 use crate::support::Outlast;
 use serde_json::{Value, json};
-use std::time::{Duration, Instant};
 
 const HELLO: &str = "Hello from the scripted provider: no network, no key, no cost. You said: hi";
 const DOWN: &str = "error:503,times=always";
@@ -174,10 +173,8 @@ fn a_wait_that_is_ended_ends_the_turn_with_its_error_and_an_abort_without() {
         let id = server.session();
         let mut turn = server.say(&id, "hi");
         turn.until("provider-retry");
-        let start = Instant::now();
         server.order(&id, order);
         let rest = turn.all();
-        assert!(start.elapsed() < Duration::from_secs(20), "{order}");
         assert_eq!(kinds(&rest), expected, "{order}");
         assert_eq!(rest.last().unwrap()["status"], seal, "{order}");
         assert_eq!(server.when_idle(&id)["last_seal"], seal);

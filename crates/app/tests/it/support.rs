@@ -3,10 +3,16 @@
 use assert_cmd::cargo::cargo_bin;
 use std::io::Write;
 use std::path::PathBuf;
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::sync::mpsc;
 use std::time::Duration;
 use tempfile::TempDir;
+
+/// Ends a test that would hang; no assertion depends on it.
+pub(crate) const HANG_TIMEOUT: Duration = Duration::from_secs(120);
+/// Settings of a prompt to a provider in another process: sped up, the default timeouts are half a second, which a busy
+/// machine needs for a response.
+pub(crate) const NO_TIMEOUTS: &str = "[timeouts]\nheaders = 0\nfirst_event = 0\nidle = 0\n";
 
 pub(crate) struct Outlast {
     pub(crate) folder: TempDir,
@@ -58,7 +64,7 @@ impl Outlast {
             .unwrap()
             .write_all(input.as_bytes())
             .unwrap();
-        Ran::from(child.wait_with_output().unwrap())
+        Ran::ended(child)
     }
 
     /// Writes a file, in a folder that is made if it is not there.
@@ -103,21 +109,21 @@ pub(crate) fn after(script: &str, inner: &Command) -> Command {
 impl Ran {
     /// Runs a command to its end, which must come.
     pub(crate) fn of(command: &mut Command) -> Self {
-        const LIMIT: Duration = Duration::from_secs(120);
-        let child = command
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
+        let piped = command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        Self::ended(piped.spawn().unwrap())
+    }
+
+    /// Waits for the end of a process, which must come, and reads what it has written. The longest is a demo of 90 s.
+    pub(crate) fn ended(child: Child) -> Self {
         let id = child.id();
         let (sender, ended) = mpsc::channel();
         std::thread::spawn(move || sender.send(child.wait_with_output()));
-        let Ok(output) = ended.recv_timeout(LIMIT) else {
+        let Ok(output) = ended.recv_timeout(3 * HANG_TIMEOUT) else {
             Command::new("kill")
                 .args(["-9", &id.to_string()])
                 .status()
                 .ok();
-            panic!("{command:?} does not end");
+            panic!("process {id} does not end");
         };
         Self::from(output.unwrap())
     }

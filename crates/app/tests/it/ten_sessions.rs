@@ -96,7 +96,7 @@ fn ten_sessions_outlast_an_outage_together() {
     });
     let running: Vec<Child> = (0..SESSIONS).map(|number| start(&mock, number)).collect();
     for child in running {
-        let ran = Ran::from(child.wait_with_output().unwrap());
+        let ran = Ran::ended(child);
         let said = (ran.code, ran.stdout.as_str());
         assert_eq!(
             said,

@@ -3,7 +3,7 @@
 //! Each pane has a server of its own, whose socket is in a folder of its own; both are gone when it is dropped.
 //! Nothing here waits for luck: whoever wants to see something says what, and is shown the last screen if it never comes.
 
-use crate::support::Outlast;
+use crate::support::{HANG_TIMEOUT, Outlast};
 use std::cell::RefCell;
 use std::ffi::OsStr;
 use std::io::Write;
@@ -13,8 +13,6 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
-/// For a busy machine: what comes at all comes far sooner.
-const LIMIT: Duration = Duration::from_secs(30);
 const GLANCE: Duration = Duration::from_millis(20);
 pub(crate) const USUAL: (u16, u16) = (80, 24);
 
@@ -174,7 +172,10 @@ impl Pane {
                 return screen;
             }
             let waited = start.elapsed();
-            assert!(waited < LIMIT, "no {what} after {waited:?}:\n{screen}");
+            assert!(
+                waited < HANG_TIMEOUT,
+                "no {what} after {waited:?}:\n{screen}"
+            );
             std::thread::sleep(GLANCE);
         }
     }
@@ -216,7 +217,7 @@ impl Pane {
             if !told.is_empty() {
                 return told;
             }
-            assert!(start.elapsed() < LIMIT, "no end:\n{}", self.screen());
+            assert!(start.elapsed() < HANG_TIMEOUT, "no end:\n{}", self.screen());
             // tmux may miss that a process has ended, and looks again when another one does.
             self.asked(&["run-shell", "true"]);
             std::thread::sleep(GLANCE);

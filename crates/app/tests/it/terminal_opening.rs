@@ -1,5 +1,6 @@
-//! How soon a chat is there, and how long a conversation it opens.
+//! What a chat shows before anything is read, and how long a conversation it opens.
 
+use crate::recorder::{Call, Counted, Record, Recorder};
 use crate::support::Outlast;
 use crate::terminal_driver::{Pane, flat};
 use crate::written::{self, Left, answer, completed, prompt, typed};
@@ -7,15 +8,9 @@ use nix::pty::{Winsize, openpty};
 use std::fs::File;
 use std::io::Read;
 use std::process::Stdio;
-use std::time::{Duration, Instant};
 
-/// For an unoptimised build as well.
-const SOON: Duration = Duration::from_millis(50);
-/// What else the machine is busy with is not counted: one of them is undisturbed.
-const TRIES: usize = 100;
-
-/// How long it takes from the start of the process to the first frame.
-fn first_frame(outlast: &Outlast) -> Duration {
+/// What a chat writes to its terminal and to its files, in order, until that is on the screen.
+fn recorded_until(outlast: &Outlast, shown: &str) -> Vec<Record> {
     let size = Winsize {
         ws_row: 24,
         ws_col: 80,
@@ -23,40 +18,47 @@ fn first_frame(outlast: &Outlast) -> Duration {
         ws_ypixel: 0,
     };
     let terminal = openpty(&size, None).unwrap();
-    let mut command = outlast.command(&["--model", "ok"]);
+    let recorder = Recorder::new(Counted::Everything);
+    let mut command = outlast.command(&["--continue"]);
     command.env("TERM", "xterm-256color");
     let side = || Stdio::from(terminal.slave.try_clone().unwrap());
     command.stdin(side()).stdout(side()).stderr(side());
-    let start = Instant::now();
-    let mut child = command.spawn().unwrap();
+    let mut child = recorder.record(&mut command).spawn().unwrap();
     let mut screen = File::from(terminal.master);
     let (mut seen, mut piece) = (String::new(), [0; 4096]);
-    while !seen.contains("Starting…") {
+    while !seen.contains(shown) {
         let read = screen.read(&mut piece).unwrap();
         seen.push_str(&String::from_utf8_lossy(&piece[..read]));
     }
-    let took = start.elapsed();
     child.kill().unwrap();
     child.wait().unwrap();
-    took
+    recorder.log()
 }
 
+/// Opening the file of the sessions makes files beside it, which are recorded.
 #[test]
-fn the_first_frame_is_there_at_once_however_much_is_written_down() {
+fn the_first_frame_is_drawn_before_any_session_is_opened() {
     let outlast = Outlast::new();
-    for number in 0..200 {
+    for number in 0..20 {
         let id = format!("01900000-0000-7000-8000-{number:012}");
         let turn = vec![
             prompt("Say hello", typed("ok")),
-            answer("Hello."),
+            answer("Greetings."),
             completed(),
         ];
         written::session(&outlast, &id, (&[turn], Left::Free));
     }
-    let mut took = (0..TRIES).map(|_| first_frame(&outlast));
-    let soon = took.find(|took| *took < SOON);
-    println!("the first frame came after {soon:?}");
-    assert!(soon.is_some(), "not once in {TRIES} tries");
+    let log = recorded_until(&outlast, "Greetings.");
+    let is_frame = |record: &Record| match &record.call {
+        Call::Output { data } => String::from_utf8_lossy(data).contains("Starting…"),
+        _ => false,
+    };
+    let is_opened = |record: &Record| record.path.to_string_lossy().starts_with("sessions.db");
+    let (frame, opened) = (
+        log.iter().position(is_frame),
+        log.iter().position(is_opened),
+    );
+    assert!(frame.is_some() && frame < opened, "{frame:?} {opened:?}");
 }
 
 #[test]

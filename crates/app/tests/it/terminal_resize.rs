@@ -107,13 +107,19 @@ fn an_answer_goes_on_coming_in_while_the_screen_changes_its_size() {
 
 #[test]
 fn a_chat_begins_on_the_smallest_of_screens() {
-    let outlast = waiting(30);
+    let outlast = waiting(59);
     let command = outlast.command(&["--model", "overloaded:1"]);
     let pane = Pane::of(&command, (10, 3));
     insta::assert_snapshot!("smallest", pane.shown(&pane.is_ready()));
     pane.say("Hi");
     let waits = pane.sees("s… 1/3");
-    insta::assert_snapshot!("smallest_waits", pane.shown(&waits));
+    // There is no room for the words by which a countdown is found elsewhere.
+    let shown = pane.shown(&waits);
+    let waits = shown.lines().map(|line| {
+        let is_countdown = line.ends_with("s… 1/3");
+        if is_countdown { "Ns… 1/3" } else { line }.to_owned() + "\n"
+    });
+    insta::assert_snapshot!("smallest_waits", waits.collect::<String>());
     pane.press(&["r"]);
     pane.resize(USUAL);
     pane.is_answered("Hi");
@@ -122,7 +128,7 @@ fn a_chat_begins_on_the_smallest_of_screens() {
 
 #[test]
 fn a_chat_fills_the_largest_of_screens() {
-    let outlast = waiting(30);
+    let outlast = waiting(59);
     let command = outlast.command(&["--model", "overloaded:1"]);
     let pane = Pane::of(&command, (200, 60));
     pane.is_ready();

@@ -85,12 +85,12 @@ fn what_another_one_is_told_moves_the_countdown_and_esc_cancels_the_retry() {
     waiting.say("Say hello");
     let before = countdown(&waiting.sees("Retrying (1/3) in ")).unwrap();
     assert!(before > 100, "{before}");
-    script(&mock, "rate-limited:retry-after=40");
+    script(&mock, "rate-limited:retry-after=90");
     let other = Pane::of(&chat(&mock, &["--model", "m"]), USUAL);
     other.is_ready();
     other.say("Are you there");
     let sooner = waiting.wait_for("a countdown that was moved", |screen| {
-        countdown(screen).is_some_and(|left| (3..=40).contains(&left))
+        countdown(screen).is_some_and(|left| (3..=90).contains(&left))
     });
     assert!(sooner.contains("Retrying (1/3) in "), "{sooner}");
     waiting.press(&["Escape"]);

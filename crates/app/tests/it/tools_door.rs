@@ -1,7 +1,7 @@
 //! Tools through the command: what may run, what a signal leaves of it, and what a model never gets to see.
 
 use crate::mock_server::{MockServer, PLANTED, wait_for};
-use crate::support::{Outlast, Ran};
+use crate::support::{NO_TIMEOUTS, Outlast, Ran};
 use serde_json::Value;
 use std::fs;
 use std::path::Path;
@@ -114,7 +114,7 @@ fn a_signal_in_the_middle_of_a_tool_leaves_no_process_and_the_model_is_told() {
                 .unwrap()
                 .success()
         );
-        let ran = Ran::from(child.wait_with_output().unwrap());
+        let ran = Ran::ended(child);
         assert_eq!(
             (ran.code, ran.stdout.as_str()),
             (code, ""),
@@ -168,7 +168,7 @@ fn a_command_that_prints_its_environment_has_no_key_to_print() {
         mock.url()
     );
     fs::create_dir_all(outlast.home()).unwrap();
-    outlast.write("home/outlast.toml", settings);
+    outlast.write("home/outlast.toml", settings + NO_TIMEOUTS);
     let prompt = "call bash {\"command\":\"echo marked; env; export; set\"}";
     let further = ["--provider", "openai", "--model", AGENT, "--allow", "bash"];
     let mut command = outlast.command(&[&["-p", prompt], further.as_slice()].concat());

@@ -134,7 +134,7 @@ fn ten_at_once_are_all_kept() {
     };
     let children: Vec<_> = names.iter().map(start).collect();
     for child in children {
-        let ran = Ran::from(child.wait_with_output().unwrap());
+        let ran = Ran::ended(child);
         assert_eq!(ran.code, 0, "{}", ran.stderr);
     }
     assert_eq!(outlast.run(&["trust", "--list"]).stdout.lines().count(), 10);

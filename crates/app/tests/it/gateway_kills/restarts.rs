@@ -27,6 +27,12 @@ fn request(path: &str, script: &str) -> Vec<u8> {
     post(path, PATIENT, &body).into_bytes()
 }
 
+/// Has the provider do that from now on, whatever is asked.
+fn script(mock: &MockServer, script: &str) {
+    let body = format!(r#"{{"script":"{script}"}}"#);
+    mock.control("POST", "/_outlast/script", &body);
+}
+
 /// When the provider was asked.
 fn asked(mock: &MockServer) -> Vec<Timestamp> {
     let log: Value = serde_json::from_str(&mock.requests()).unwrap();
@@ -59,8 +65,7 @@ fn killed_in_a_wait(path: &str, between: impl Fn(&Outlast)) -> (MockServer, Answ
     let gateway = Gateway::on(outlast, port, &mock.url());
     let first = Asking::send(&gateway.address, &request);
     gateway.wait_until_it_says(r#""event":"waiting","cause":"rate_limited","attempt":3"#);
-    // It is written down within 50 ms.
-    std::thread::sleep(Duration::from_millis(200));
+    gateway.wait_until_written(outlast, 3);
     gateway.kill();
     assert_eq!(first.answer().status, 0);
     between(outlast);
@@ -83,7 +88,8 @@ fn a_wait_goes_on_after_a_kill_in_every_dialect() {
         assert_eq!(asked.len(), 4, "{path}");
         let waited = asked[3].since(asked[2]);
         assert!(waited >= Duration::from_secs(240), "{path}: {waited:?}");
-        assert!(waited < Duration::from_secs(500), "{path}: {waited:?}");
+        // A minute of a busy machine, and far less than another wait for another reason.
+        assert!(waited < Duration::from_secs(3600), "{path}: {waited:?}");
     }
 }
 
@@ -104,18 +110,24 @@ fn however_often_it_is_killed_attempts_do_not_start_over() {
     const KILLS: usize = 6;
     let mock = mock();
     let (outlast, port) = (&mock.outlast, free_port());
-    let request = request("/v1/chat/completions", "outage:600");
+    let request = request("/v1/chat/completions", "m");
+    script(&mock, "outage:864000");
     for kill in 0..KILLS {
         let gateway = Gateway::on(outlast, port, &mock.url());
         let asking = Asking::send(&gateway.address, &request);
         gateway.wait_until_it_says(r#""event":"waiting""#);
-        std::thread::sleep(Duration::from_millis(100 + 150 * kill as u64));
+        gateway.wait_until_written(outlast, 1);
+        std::thread::sleep(Duration::from_millis(150 * kill as u64));
         let said = gateway.kill();
         assert_eq!(said.contains("taken_up"), kill > 0, "{kill}: {said}");
         assert_eq!(asking.answer().status, 0);
     }
     let gateway = Gateway::on(outlast, port, &mock.url());
-    let answer = ask(&gateway.address, &request);
+    let asking = Asking::send(&gateway.address, &request);
+    // The outage is over when there were more attempts than kills.
+    mock.wait_for_requests(KILLS + 2);
+    script(&mock, "ok");
+    let answer = asking.answer();
     let (counted, made) = (attempts(&answer), asked(&mock).len());
     assert_eq!(answer.status, 200);
     // An attempt that was under way at a kill may not have been written down.
@@ -124,8 +136,7 @@ fn however_often_it_is_killed_attempts_do_not_start_over() {
         "{counted} of {made}"
     );
     assert!(counted >= KILLS, "{counted} of {made}");
-    let said = gateway.kill();
-    assert!(said.contains(&format!(r#""resent":{KILLS}"#)), "{said}");
+    gateway.wait_until_it_says(&format!(r#""resent":{KILLS}"#));
 }
 
 #[test]
@@ -133,20 +144,21 @@ fn two_gateways_of_one_home_do_not_get_in_each_others_way() {
     let mock = mock();
     let outlast = &mock.outlast;
     let gateways = [free_port(), free_port()].map(|port| Gateway::on(outlast, port, &mock.url()));
-    let request = request("/v1/messages", "outage:300");
+    let request = request("/v1/messages", "m");
+    script(&mock, "outage:864000");
     let asking = gateways
         .each_ref()
         .map(|gateway| Asking::send(&gateway.address, &request));
     for gateway in &gateways {
         gateway.wait_until_it_says(r#""event":"waiting""#);
+        gateway.wait_until_written(outlast, 1);
     }
-    // It is written down within 50 ms.
-    std::thread::sleep(Duration::from_millis(200));
     let [first, second] = gateways;
     let [asked_first, asked_second] = asking;
     let port = first.port();
     first.kill();
     assert_eq!(asked_first.answer().status, 0);
+    script(&mock, "ok");
     assert_eq!(asked_second.answer().status, 200);
     let said = second.kill();
     assert!(!said.contains("warning"), "{said}");

@@ -1,16 +1,16 @@
 //! A gateway of its own, a provider that does as it is told, and clients that see every byte.
 
 use crate::mock_server::wait_for;
-use crate::support::Outlast;
+use crate::support::{HANG_TIMEOUT, Outlast};
+use outlast_store::holds::{Holds, Row};
+use serde_json::Value;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
-
-/// Nothing that is waited for takes longer.
-const PATIENCE: Duration = Duration::from_secs(30);
+use tempfile::TempDir;
 
 /// A gateway, until it is dropped.
 pub(super) struct Gateway {
@@ -25,20 +25,23 @@ pub(super) struct Gateway {
 /// What is left of a gateway.
 pub(super) struct Ended {
     pub(super) code: Option<i32>,
-    pub(super) took: Duration,
     pub(super) said: String,
 }
 
-/// A port that nobody has.
+/// A port that nobody has, and that the system gives to nobody who asks for any port or connects to another.
 pub(super) fn free_port() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    listener.local_addr().unwrap().port()
+    loop {
+        let port = fastrand::u16(10_000..32_768);
+        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            return port;
+        }
+    }
 }
 
 impl Gateway {
     /// One on any port, in the home of that command, before that provider.
     pub(super) fn start(outlast: &Outlast, upstream: &str) -> Self {
-        Self::on(outlast, free_port(), upstream)
+        Self::on(outlast, 0, upstream)
     }
 
     /// One on that port.
@@ -93,6 +96,31 @@ impl Gateway {
         wait_for(words, || self.said().contains(words));
     }
 
+    /// Waits until a request that waits is in its file, with that many attempts at least.
+    pub(super) fn wait_until_written(&self, outlast: &Outlast, attempts: u64) {
+        let is_written = |row: &Row| {
+            let hold: Value = serde_json::from_str(&row.value).unwrap();
+            hold["progress"]["attempts"].as_u64() >= Some(attempts)
+        };
+        wait_for("a wait that is written down", || {
+            self.written(outlast).iter().any(is_written)
+        });
+    }
+
+    /// The requests that wait, as they are written down. The file has one owner, so a copy is read.
+    fn written(&self, outlast: &Outlast) -> Vec<Row> {
+        let (name, copy) = (
+            format!("gateway-{}.db", self.port()),
+            TempDir::new().unwrap(),
+        );
+        for name in [name.clone(), format!("{name}-wal")] {
+            std::fs::copy(outlast.home().join(&name), copy.path().join(&name)).ok();
+        }
+        // One that was copied in the middle of a change may be none.
+        let opened = Holds::open(&copy.path().join(name), Box::new(drop));
+        opened.map_or(Vec::new(), |opened| opened.rows)
+    }
+
     pub(super) fn id(&self) -> u32 {
         self.child.id()
     }
@@ -124,19 +152,17 @@ impl Gateway {
         let begun = Instant::now();
         while self.child.try_wait().unwrap().is_none() {
             assert!(
-                begun.elapsed() < PATIENCE,
+                begun.elapsed() < HANG_TIMEOUT,
                 "it does not end: {}",
                 self.said()
             );
             std::thread::sleep(Duration::from_millis(5));
         }
-        let took = begun.elapsed();
         if let Some(listening) = self.listening.take() {
             listening.join().unwrap();
         }
         Ended {
             code: self.child.wait().unwrap().code(),
-            took,
             said: self.said(),
         }
     }
@@ -176,8 +202,8 @@ pub(super) struct Asking {
 impl Asking {
     pub(super) fn send(address: &str, request: &[u8]) -> Self {
         let mut socket = TcpStream::connect(address).unwrap();
-        socket.set_read_timeout(Some(PATIENCE)).unwrap();
-        socket.set_write_timeout(Some(PATIENCE)).unwrap();
+        socket.set_read_timeout(Some(HANG_TIMEOUT)).unwrap();
+        socket.set_write_timeout(Some(HANG_TIMEOUT)).unwrap();
         socket.write_all(request).unwrap();
         Self { socket }
     }

@@ -7,7 +7,6 @@ use std::io::Write;
 use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 /// None of these looks like the key of anybody.
 const KEYS: [&str; 4] = [
@@ -129,7 +128,7 @@ fn keys_stay_where_they_belong(log: &str) {
     let token = std::fs::read_to_string(outlast.home().join("gateway.token")).unwrap();
     let status = || get(&gateway, "/_outlast/status", token.trim());
     crate::mock_server::wait_for("a wait", || status().contains("outage:86400"));
-    std::thread::sleep(Duration::from_millis(200));
+    gateway.wait_until_written(outlast, 1);
     has_no_key("the status", &status());
     has_no_key("the numbers", &get(&gateway, "/metrics", ""));
     has_no_key_in_files(&gateway, &outlast.home());
@@ -217,7 +216,7 @@ fn what_is_kept_is_for_the_user_alone() {
     let gateway = Gateway::by(&mut after("umask 000", &inner));
     let waiting = super::scene::Asking::send(&gateway.address, &with_keys("/v1/messages", "m"));
     gateway.wait_until_it_says(r#""event":"waiting""#);
-    std::thread::sleep(Duration::from_millis(200));
+    gateway.wait_until_written(&outlast, 1);
     let all = files(&outlast.home());
     let names: Vec<String> = all
         .iter()

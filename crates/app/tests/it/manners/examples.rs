@@ -5,11 +5,12 @@
 
 use super::stage::{Running, Stage};
 use super::{Help, all};
+use std::collections::BTreeSet;
 use std::process::Stdio;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// How many commands have their examples run at the same time.
-const AT_ONCE: usize = 4;
+/// How many commands have their examples run at the same time; three of them are demos, which wait most of the time.
+const AT_ONCE: usize = 6;
 
 /// The chat needs a person: it is driven in the tests of the terminal.
 const DRIVEN_ELSEWHERE: [&str; 2] = ["outlast", "outlast --continue"];
@@ -139,12 +140,27 @@ fn until_signalled(
     (running.0.wait().unwrap().code().unwrap_or(-1), said)
 }
 
-/// The examples of a command, one after the other.
-fn play_all(help: &Help) -> Vec<String> {
+/// Examples that are run one after the other on a stage of their own: those of a command, without what others have run.
+/// A demo takes its time, so each is alone, and the first.
+fn acts(helps: &[Help]) -> Vec<Vec<&str>> {
+    let (mut acts, mut known) = (Vec::new(), BTreeSet::from(DRIVEN_ELSEWHERE));
+    for help in helps {
+        let examples = help.examples().into_iter().map(command);
+        let unknown = examples.filter(|example| known.insert(example));
+        let (demos, others): (Vec<_>, Vec<_>) =
+            unknown.partition(|example| example.starts_with("outlast demo"));
+        acts.push(others);
+        demos
+            .into_iter()
+            .for_each(|demo| acts.insert(0, vec![demo]));
+    }
+    acts
+}
+
+/// Runs examples one after the other; the answer is what went wrong.
+fn play_all(examples: &[&str]) -> Vec<String> {
     let stage = Stage::new();
-    let examples = help.examples().into_iter().map(command);
-    let played = examples.filter(|example| !DRIVEN_ELSEWHERE.contains(example));
-    let failed = played.filter_map(|example| {
+    let failed = examples.iter().filter_map(|example| {
         let (code, said) = play(&stage, example);
         // Nothing is wrong with what is held up as an example.
         let is_well = code == 0 && !said.contains("error:") && !said.contains("warning:");
@@ -156,11 +172,12 @@ fn play_all(help: &Help) -> Vec<String> {
 #[test]
 fn every_example_runs_as_it_stands() {
     let helps = all();
+    let acts = acts(&helps);
     let next = AtomicUsize::new(0);
     let work = || {
         let mut failed = Vec::new();
-        while let Some(help) = helps.get(next.fetch_add(1, Ordering::Relaxed)) {
-            failed.extend(play_all(help));
+        while let Some(act) = acts.get(next.fetch_add(1, Ordering::Relaxed)) {
+            failed.extend(play_all(act));
         }
         failed
     };

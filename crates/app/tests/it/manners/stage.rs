@@ -2,14 +2,13 @@
 
 use crate::gateway_cli::{ASKED, Gateway};
 use crate::mock_server::{MockServer, wait_for};
-use crate::support::{Outlast, Ran};
+use crate::support::{HANG_TIMEOUT, NO_TIMEOUTS, Outlast, Ran};
 use assert_cmd::cargo::cargo_bin;
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc;
-use std::time::Duration;
 
 const SETTINGS: &str = r#"
 [accounts.work]
@@ -82,7 +81,7 @@ impl Drop for Running {
 impl Stage {
     pub(super) fn new() -> Self {
         let outlast = Outlast::new();
-        outlast.write("home/outlast.toml", SETTINGS);
+        outlast.write("home/outlast.toml", SETTINGS.to_owned() + NO_TIMEOUTS);
         let private = |path, mode| {
             let mode = std::fs::Permissions::from_mode(mode);
             std::fs::set_permissions(outlast.folder.path().join(path), mode).unwrap();
@@ -248,7 +247,6 @@ impl Running {
 
 /// Waits until a line says that. What follows is read as well, lest somebody waits for a reader.
 pub(super) fn wait_for_line(stream: impl Read + Send + 'static, says: &'static str) {
-    const LIMIT: Duration = Duration::from_secs(60);
     let (sender, found) = mpsc::channel();
     std::thread::spawn(move || {
         let lines = BufReader::new(stream).lines().map_while(Result::ok);
@@ -256,5 +254,8 @@ pub(super) fn wait_for_line(stream: impl Read + Send + 'static, says: &'static s
             sender.send(()).ok();
         }
     });
-    assert!(found.recv_timeout(LIMIT).is_ok(), "nobody says {says:?}");
+    assert!(
+        found.recv_timeout(HANG_TIMEOUT).is_ok(),
+        "nobody says {says:?}"
+    );
 }

@@ -1,14 +1,12 @@
 //! A command at a terminal of its own.
 
+use crate::support::HANG_TIMEOUT;
 use nix::pty::openpty;
 use std::fs::File;
 use std::io::{Read, Write};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
-
-/// How long something that must come is waited for.
-const LIMIT: Duration = Duration::from_secs(60);
 
 pub(super) struct Terminal {
     child: Child,
@@ -50,7 +48,7 @@ impl Terminal {
 
     pub(super) fn wait_for(&mut self, text: &str) {
         while !self.screen.contains(text) {
-            let Ok(piece) = self.pieces.recv_timeout(LIMIT) else {
+            let Ok(piece) = self.pieces.recv_timeout(HANG_TIMEOUT) else {
                 panic!("{text:?} does not come: {}", self.screen);
             };
             self.screen += &piece;
@@ -69,7 +67,7 @@ impl Terminal {
     /// Its exit code, and all that was on the terminal.
     pub(super) fn ended(mut self) -> (i32, String) {
         let code = self.child.wait().unwrap().code().unwrap_or(-1);
-        while let Ok(piece) = self.pieces.recv_timeout(LIMIT) {
+        while let Ok(piece) = self.pieces.recv_timeout(HANG_TIMEOUT) {
             self.screen += &piece;
         }
         (code, std::mem::take(&mut self.screen))

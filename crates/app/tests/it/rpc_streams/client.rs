@@ -9,10 +9,10 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-/// Nothing here takes longer, also where many tests share a machine.
-const LIMIT: Duration = Duration::from_secs(180);
+/// Ends a test that would hang; longer than elsewhere, because it counts from the start of the process.
+const HANG_TIMEOUT: Duration = Duration::from_secs(600);
 
 pub(crate) struct Client {
     child: Child,
@@ -24,7 +24,6 @@ pub(crate) struct Client {
 /// How a server ended.
 pub(crate) struct Ended {
     pub(crate) code: i32,
-    pub(crate) took: Duration,
     pub(crate) rest: String,
     pub(crate) stderr: String,
 }
@@ -46,7 +45,7 @@ impl Client {
         let id = child.id();
         // A read that never ends would be no failure.
         std::thread::spawn(move || {
-            if ended.recv_timeout(LIMIT) == Err(RecvTimeoutError::Timeout) {
+            if ended.recv_timeout(HANG_TIMEOUT) == Err(RecvTimeoutError::Timeout) {
                 kill("-9", id);
             }
         });
@@ -160,9 +159,7 @@ impl Client {
 
     /// Waits for its end; only then the rest of what it wrote is read.
     pub(crate) fn wait(mut self) -> Ended {
-        let start = Instant::now();
         let status = self.child.wait().unwrap();
-        let took = start.elapsed();
         let (mut rest, mut stderr) = (String::new(), String::new());
         if let Some(mut output) = self.output.take() {
             output.read_to_string(&mut rest).unwrap();
@@ -171,7 +168,6 @@ impl Client {
         errors.read_to_string(&mut stderr).unwrap();
         Ended {
             code: status.code().unwrap_or(-1),
-            took,
             rest,
             stderr,
         }

@@ -126,16 +126,19 @@ fn ten_servers_in_one_home_do_not_get_in_each_others_way() {
     let begin = |_| Client::start(&outlast, &["--model", "overloaded:1"]);
     let mut clients: Vec<Client> = (0..10).map(begin).collect();
     clients.iter_mut().for_each(|client| client.prompt("hi"));
+    let mut unwritten = 0;
     for mut client in clients {
         let end = client.until_kind("agent_end").to_string();
         assert!(end.contains("You said: hi"), "{end}");
         client.until_kind("agent_settled");
         let ended = client.end();
         assert_eq!(ended.code, 0, "{}", ended.stderr);
+        // Whoever could not have the file for seconds, on a busy machine, goes on without it and says so.
+        unwritten += usize::from(ended.stderr.contains("written down"));
     }
     let ran = outlast.run(&["sessions", "list", "--json"]);
     let rows: Vec<Value> = serde_json::from_str(&ran.stdout).unwrap();
-    assert_eq!(rows.len(), 10);
+    assert_eq!(rows.len() + unwritten, 10, "{rows:?}");
     // Whoever had to wait too long for the others when it left has only not said that its answer was read.
     let is_settled = |row: &Value| row["state"] == "finished" || row["state"] == "undelivered";
     assert!(rows.iter().all(is_settled), "{rows:?}");

@@ -2,6 +2,7 @@
 
 use super::proof::{Attempted, Result};
 use crate::recorder::{Counted, Moment, Recorder};
+use crate::support::HANG_TIMEOUT;
 use assert_cmd::cargo::cargo_bin;
 use outlast_agent::pipeline::entry::Entry;
 use outlast_agent::pipeline::history::{self, Written};
@@ -20,7 +21,6 @@ const PIPELINE: &str = include_str!("twelve.yaml");
 const MARK: &str = include_str!("mark.sh");
 /// Memory, where a kill is as good as anywhere and nothing waits for a disk.
 const FAST: &str = "/dev/shm";
-const LIMIT: Duration = Duration::from_secs(60);
 /// More processes than this are a sign that nothing moves.
 const MOST_RESUMES: usize = 3;
 
@@ -142,7 +142,7 @@ impl Scene {
         let recorder = Recorder::new(Counted::Everything);
         let begun = Instant::now();
         let mut child = recorder.record(&mut self.command()).spawn().unwrap();
-        let code = self.wait(&mut child, LIMIT);
+        let code = self.wait(&mut child, HANG_TIMEOUT);
         self.check(code == Some(Some(0)), &format!("it ended with {code:?}"));
         let milliseconds = u64::try_from(begun.elapsed().as_millis()).unwrap();
         self.look();
@@ -159,7 +159,7 @@ impl Scene {
             Kill::At(at, moment) => {
                 let mut command = self.command();
                 let mut child = recorder.kill(&mut command, (at, moment)).spawn().unwrap();
-                self.wait(&mut child, LIMIT)
+                self.wait(&mut child, HANG_TIMEOUT)
             }
             Kill::After(milliseconds) => {
                 let mut child = self.command().spawn().unwrap();
@@ -187,7 +187,7 @@ impl Scene {
                 return;
             }
             let mut child = self.command().spawn().unwrap();
-            let code = self.wait(&mut child, LIMIT);
+            let code = self.wait(&mut child, HANG_TIMEOUT);
             if code.is_none() {
                 child.kill().unwrap();
             }

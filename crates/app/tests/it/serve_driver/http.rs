@@ -1,6 +1,6 @@
 //! A client of HTTP/1.1 that hides nothing: one request to a connection, its answer as it comes.
 
-use crate::rpc_driver::LIMIT;
+use crate::support::HANG_TIMEOUT;
 use serde_json::Value;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -69,7 +69,7 @@ impl Ask {
     /// Sends it and reads the head of the answer.
     pub(crate) fn send(self) -> Answer {
         let mut socket = TcpStream::connect(&self.address).unwrap();
-        socket.set_read_timeout(Some(LIMIT)).unwrap();
+        socket.set_read_timeout(Some(HANG_TIMEOUT)).unwrap();
         socket.write_all(self.head().as_bytes()).unwrap();
         // Whoever refuses a long body does not read it.
         socket.write_all(&self.body).ok();

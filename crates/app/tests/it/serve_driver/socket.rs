@@ -1,7 +1,7 @@
 //! A WebSocket to a server: requests with ids, replies, and what comes by itself.
 
 use super::Serve;
-use crate::rpc_driver::LIMIT;
+use crate::support::HANG_TIMEOUT;
 use serde_json::{Value, json};
 use std::io::ErrorKind;
 use std::net::TcpStream;
@@ -43,7 +43,7 @@ impl Socket {
             request.headers_mut().insert(name, value);
         }
         let stream = TcpStream::connect(&server.address).unwrap();
-        stream.set_read_timeout(Some(LIMIT)).unwrap();
+        stream.set_read_timeout(Some(HANG_TIMEOUT)).unwrap();
         match tungstenite::client(request, stream) {
             Ok((socket, answer)) => {
                 let client = Self {
@@ -67,7 +67,7 @@ impl Socket {
 
     /// The next message that is a frame of JSON; `None` when it was closed.
     pub(crate) fn next(&mut self) -> Option<Value> {
-        let until = Instant::now() + LIMIT;
+        let until = Instant::now() + HANG_TIMEOUT;
         // Pings come, too, so that there is never silence for so long.
         while Instant::now() < until {
             match self.socket.read() {
