@@ -328,7 +328,7 @@ fn doctor_finds_released_home_sound() {
     let lines: Vec<&str> = said.lines().collect();
     for check in ["files", "sessions", "settings"] {
         let is_ok = |line: &&str| line.split_whitespace().take(2).eq(["ok", check]);
-        assert!(lines.iter().any(|line| is_ok(line)), "{check}: {said}");
+        assert!(lines.iter().any(is_ok), "{check}: {said}");
     }
 }
 

@@ -107,13 +107,14 @@ fn a_reader_of_events_that_dies_leaves_the_turn_to_be_resumed() {
         ..Outlast::new()
     };
     let model = "rate-limited:retry-after=250";
-    let mut child = outlast
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let child = outlast
         .command(&["-p", "hi", "--model", model, "--json"])
-        .stdout(Stdio::piped())
+        .stdout(writer)
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    drop(child.stdout.take());
     let ran = Ran::ended(child);
     assert_eq!(ran.code, 1);
     assert!(
