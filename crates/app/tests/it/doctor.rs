@@ -1,7 +1,7 @@
 //! `outlast doctor`: what it finds, what it says to do, and what it keeps to itself.
 
 use crate::mock_server::{DIALECTS, MockServer, PLANTED};
-use crate::support::{NO_TIMEOUTS, Outlast, Ran};
+use crate::support::{Outlast, Ran};
 use serde_json::Value;
 use std::os::unix::fs::PermissionsExt;
 
@@ -148,13 +148,13 @@ fn files_that_others_can_read_are_found() {
 
 #[test]
 fn every_account_is_looked_at() {
-    let mock = MockServer::start();
+    // Sped up, a provider is looked at for a fortieth of a second.
+    let mock = MockServer::start_in(Outlast::in_real_time());
     std::fs::create_dir_all(mock.outlast.home()).unwrap();
     let settings = format!(
         "[accounts.work]\nprovider = \"openai\"\napi_key_command = \"echo {PLANTED}\"\n\
          [accounts.home]\nprovider = \"openai\"\napi_key_command = \"echo {PLANTED}; exit 3\"\n"
     );
-    let settings = settings + NO_TIMEOUTS;
     std::fs::write(mock.outlast.home().join("outlast.toml"), settings).unwrap();
     let ran = doctor(&mock, "openai", &[]);
     assert_eq!(ran.code, 1);
