@@ -35,6 +35,8 @@ pub use toolbox::Tools;
 
 #[cfg(unix)]
 pub(crate) use bash::how_it_ended;
+#[cfg(unix)]
+pub use running::kill_all_commands;
 
 pub use outlast_engine::tools::{Effect, Output, Toolbox};
 

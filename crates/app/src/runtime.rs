@@ -29,8 +29,11 @@ fn run_and_end<T>(
         let _limit = survive_the_file_limit();
         work.await
     });
-    // Tools run in tasks of their own, whose commands are killed when the tasks are gone.
+    // Tools run in tasks of their own, whose commands are killed when the tasks are dropped.
     runtime.shutdown_timeout(limit);
+    // A busy machine may not get to that within the limit.
+    #[cfg(unix)]
+    outlast_agent::tools::kill_all_commands();
     result
 }
 

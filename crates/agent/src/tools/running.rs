@@ -17,6 +17,7 @@ use std::io;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{ExitStatus, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::unix::pipe;
@@ -30,6 +31,21 @@ const AFTERWORD: Duration = Duration::from_millis(200);
 const LAST_MOMENT: Duration = Duration::from_millis(120);
 /// What the machine gets to take a killed process away.
 const REMOVAL: Duration = Duration::from_millis(30);
+
+/// The process sessions of all commands under way.
+static SESSIONS: Mutex<BTreeSet<Pid>> = Mutex::new(BTreeSet::new());
+
+fn sessions() -> MutexGuard<'static, BTreeSet<Pid>> {
+    SESSIONS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Kills all commands under way, with everything that they started. Call it before the process exits: a runtime that is shut
+/// down with a time limit may give up tasks before it has dropped them, and their commands would run on.
+pub fn kill_all_commands() {
+    for session in std::mem::take(&mut *sessions()) {
+        signal_session(session, Signal::SIGKILL);
+    }
+}
 
 /// What is started, and where.
 pub(crate) struct Command<'a> {
@@ -123,9 +139,11 @@ impl Running {
         // Our copies of the writing ends: as long as one is open, the output has no end.
         drop(command);
         let id = child.id().and_then(|id| i32::try_from(id).ok());
+        let session = id.map(Pid::from_raw);
+        sessions().extend(session);
         let input = child.stdin().take().zip(what.input);
         Ok(Self {
-            session: id.map(Pid::from_raw),
+            session,
             _input: input.map(|(stdin, input)| write(stdin, input.to_vec())),
             child,
             output: ends.output,
@@ -157,7 +175,7 @@ impl Running {
         while self.is_open() && Instant::now() < until {
             timeout_at(until, self.read(tell)).await.ok();
         }
-        self.session = None;
+        self.release();
         Ok(status)
     }
 
@@ -175,7 +193,7 @@ impl Running {
         timeout(LAST_MOMENT, end).await.ok();
         self.signal(Signal::SIGKILL);
         timeout(REMOVAL, self.wait()).await.ok();
-        self.session = None;
+        self.release();
     }
 
     async fn read_or_wait(&mut self, tell: Tell<'_>) -> io::Result<()> {
@@ -213,11 +231,19 @@ impl Running {
             signal_session(session, signal);
         }
     }
+
+    /// Leaves alone what the command started and left running.
+    fn release(&mut self) {
+        if let Some(session) = self.session.take() {
+            sessions().remove(&session);
+        }
+    }
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
         self.signal(Signal::SIGKILL);
+        self.release();
     }
 }
 
