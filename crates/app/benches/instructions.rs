@@ -75,7 +75,7 @@ mod linux {
         },
     ];
 
-    /// What a process used by itself.
+    /// Resources that a process used, without its children.
     #[derive(Clone, Copy, Default)]
     struct Usage {
         cpu: Duration,

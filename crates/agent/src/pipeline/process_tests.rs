@@ -4,7 +4,7 @@ use std::time::Duration;
 use tempfile::TempDir;
 use tokio::time::{Instant, timeout};
 
-/// What may pass between a stop and the end of all that was started, by a paused clock.
+/// The longest time from a stop to the end of all started processes, by the paused clock.
 const SOON: Duration = Duration::from_millis(250);
 /// Fails a test that would hang.
 const HANG_TIMEOUT: Duration = Duration::from_secs(120);
@@ -77,7 +77,7 @@ async fn all_gone(pids: &[u32]) {
 
 #[tokio::test]
 async fn the_streams_are_kept_apart_and_their_end_together() {
-    // What was printed at the same time may be told in another order: it goes on when it was heard.
+    // Output of the two streams may arrive in another order: the command continues when a piece has arrived.
     let line = shell(
         r"heard() { until [ -e $1 ]; do sleep 0.01; done; }
         echo one; heard 1; printf '\033[31mred\033[0m\n' >&2; heard 2; echo two; exit 3",

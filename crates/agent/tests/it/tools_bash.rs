@@ -14,7 +14,7 @@ use tempfile::TempDir;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
 
-/// What may pass between a cancel and the end of all that was started, by the paused clock.
+/// The longest time from a cancel to the end of all started processes, by the paused clock.
 pub(crate) const SOON: Duration = Duration::from_millis(250);
 /// Fails a test that would hang.
 pub(crate) const HANG_TIMEOUT: Duration = Duration::from_secs(120);
@@ -76,7 +76,7 @@ pub(crate) async fn all_gone(pids: &[String]) {
     );
 }
 
-/// What the command does once it was cancelled.
+/// Reaction of the command to the cancel.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Then {
     /// It stays as long as it may.
@@ -320,7 +320,7 @@ async fn a_command_that_takes_too_long_is_killed_by_the_clock_of_the_session() {
     tokio::time::resume();
     let expected = "begun\n[`bash` took longer than 300s and was stopped; it may have partly run]";
     assert_eq!(output, Output::error(expected));
-    // What passed before the command had begun counts as well.
+    // Time before the start of the command counts as well.
     assert!(took < Duration::from_secs(300) + SOON, "{took:?}");
     assert!(took > Duration::from_secs(300) - HANG_TIMEOUT, "{took:?}");
     all_gone(&pids).await;

@@ -24,17 +24,17 @@ const DOWN: u64 = 30;
 const CAPACITY: u64 = 25;
 const LEARNING: f64 = 10.0;
 
-/// What a process of the crowd is told by: the address, the file that all of them share, and the model.
-const TOLD: [&str; 3] = ["CROWD_URL", "CROWD_FILE", "CROWD_MODEL"];
+/// Environment variables of a member process: the provider's address, the shared file and the model.
+const VARIABLES: [&str; 3] = ["CROWD_URL", "CROWD_FILE", "CROWD_MODEL"];
 
-/// One process of the crowd: a copy of this one, which runs nothing but `member`.
+/// Starts a member process: this test binary again, running only the test `member`.
 fn start(mock: &MockServer, script: &str) -> Child {
     let file = mock.outlast.folder.path().join("crowd.db");
-    let told = [mock.url(), file.display().to_string(), script.to_owned()];
+    let values = [mock.url(), file.display().to_string(), script.to_owned()];
     Command::new(std::env::current_exe().unwrap())
         .args(["crowd::member", "--exact", "--nocapture"])
         .env_clear()
-        .envs(TOLD.into_iter().zip(told))
+        .envs(VARIABLES.into_iter().zip(values))
         .env("OUTLAST_TIME_SCALE", mock.outlast.scale)
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -42,10 +42,10 @@ fn start(mock: &MockServer, script: &str) -> Child {
         .unwrap()
 }
 
-/// Asks many times at once where it is told whom to ask, and does nothing otherwise.
+/// Runs many turns at once in a process that [`start`] started, and does nothing otherwise.
 #[test]
 fn member() {
-    let [Ok(base_url), Ok(path), Ok(model)] = TOLD.map(std::env::var) else {
+    let [Ok(base_url), Ok(path), Ok(model)] = VARIABLES.map(std::env::var) else {
         return;
     };
     let scale = std::env::var("OUTLAST_TIME_SCALE")

@@ -14,7 +14,7 @@ const TURNS: usize = 10_000;
 const FEWER_TURNS: usize = TURNS / 4;
 /// How many times as much work the long one may be: in proportion it is four times as much, with the square of its length
 /// sixteen times. Both are measured by the same run on the same machine.
-const MOST_TIMES: u32 = 9;
+const MAX_WORK_RATIO: u32 = 9;
 const MOST_MEMORY: u64 = 100 << 20;
 const ID: &str = "01900000-0000-7000-8000-000000000001";
 
@@ -124,7 +124,7 @@ fn ten_thousand_turns_are_carried_on_with_work_in_proportion() {
         "{} bytes",
         many.memory
     );
-    let most = MOST_TIMES * few.work;
+    let most = MAX_WORK_RATIO * few.work;
     assert!(
         !few.work.is_zero() && many.work < most,
         "{:?} {most:?}",

@@ -124,7 +124,7 @@ fn limits() -> String {
 }
 
 /// What comes of a script at a provider.
-fn outcome(mock: &MockServer, script: &str, (dialect, delivery): (&str, &[&str])) -> String {
+fn outcome(mock: &MockServer, script: &str, dialect: &str, delivery: &[&str]) -> String {
     let ran = mock.ask(dialect, &[&["--model", script], delivery].concat());
     // Where the server is differs from run to run.
     let seen = seen(&ran).replace(&mock.url(), "URL");
@@ -148,14 +148,14 @@ fn outcomes(dialect: &str, delivery: &[&str]) -> String {
         // Those that wait for seconds do so beside the others, and beside each other.
         let limited = SCRIPTS.iter().filter(|script| is_limited(script));
         let limited: Vec<_> = limited
-            .map(|script| scope.spawn(move || outcome(&start(), script, (dialect, delivery))))
+            .map(|script| scope.spawn(move || outcome(&start(), script, dialect, delivery)))
             .collect();
         let mut limited = limited.into_iter();
         let outcomes: Vec<_> = SCRIPTS
             .iter()
             .map(|script| match is_limited(script) {
                 true => Err(limited.next().unwrap()),
-                false => Ok(outcome(&mock, script, (dialect, delivery))),
+                false => Ok(outcome(&mock, script, dialect, delivery)),
             })
             .collect();
         let all = outcomes.into_iter();

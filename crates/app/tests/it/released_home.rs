@@ -41,10 +41,10 @@ impl ReleasedHome {
         let name = "p".repeat(padding);
         let project = folder.join(name);
         let original = format!("{PROJECT_PREFIX:x<PROJECT_LENGTH$}");
-        let paths = (original.as_bytes(), project.to_str().unwrap().as_bytes());
+        let (old, new) = (original.as_bytes(), project.to_str().unwrap().as_bytes());
         let fixture = Path::new(FIXTURE);
-        copy(&fixture.join("home"), &outlast.home(), paths);
-        copy(&fixture.join("project"), &project, paths);
+        copy(&fixture.join("home"), &outlast.home(), old, new);
+        copy(&fixture.join("project"), &project, old, new);
         Self { outlast, project }
     }
 
@@ -113,24 +113,24 @@ impl ReleasedHome {
 }
 
 /// Copies a folder and replaces a path in all of its files; only the user can read the copy, as the original.
-fn copy(from: &Path, to: &Path, paths: (&[u8], &[u8])) {
+fn copy(from: &Path, to: &Path, old_path: &[u8], new_path: &[u8]) {
     fs::create_dir(to).unwrap();
     fs::set_permissions(to, fs::Permissions::from_mode(0o700)).unwrap();
     for entry in fs::read_dir(from).unwrap() {
         let from = entry.unwrap().path();
         let to = to.join(from.file_name().unwrap());
         if from.is_dir() {
-            copy(&from, &to, paths);
+            copy(&from, &to, old_path, new_path);
             continue;
         }
         let mut bytes = fs::read(&from).unwrap();
-        replace(&mut bytes, paths);
+        replace(&mut bytes, old_path, new_path);
         fs::write(&to, bytes).unwrap();
         fs::set_permissions(&to, fs::Permissions::from_mode(0o600)).unwrap();
     }
 }
 
-fn replace(bytes: &mut [u8], (old, new): (&[u8], &[u8])) {
+fn replace(bytes: &mut [u8], old: &[u8], new: &[u8]) {
     assert_eq!(old.len(), new.len());
     let mut at = 0;
     while let Some(found) = bytes.get(at..).and_then(|rest| position(rest, old)) {

@@ -133,7 +133,7 @@ fn go_back(rpc: &mut Rpc) {
 
 /// A command in a situation, answered before the abort or together with it. What is under way would go on for longer
 /// than a reply is waited for, so that neither the command nor the abort waits for its end.
-fn case(situation: Situation, rpc: &mut Rpc, (command, at_once): (&Value, bool)) {
+fn case(situation: Situation, rpc: &mut Rpc, command: &Value, at_once: bool) {
     let begun = situation.enter(rpc);
     let id = rpc.send(command.clone());
     if !at_once && !takes_long(situation, command["type"].as_str().unwrap()) {
@@ -154,7 +154,7 @@ fn every_command_in(situation: Situation) {
     assert_eq!(commands.len(), 33 + 2);
     for command in &commands {
         for at_once in [false, true] {
-            case(situation, &mut rpc, (command, at_once));
+            case(situation, &mut rpc, command, at_once);
         }
     }
     // No run came to its own end: only a wait that is given up ends without an abort.

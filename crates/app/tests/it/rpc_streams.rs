@@ -15,7 +15,7 @@ use std::time::Duration;
 
 const MIB: u64 = 1 << 20;
 /// How long a provider may be silent: it is not the one who is when nobody reads.
-const LONGEST_SILENCE: Duration = Duration::from_secs(5);
+const IDLE_TIMEOUT: Duration = Duration::from_secs(5);
 
 fn in_real_time() -> Outlast {
     Outlast {
@@ -100,13 +100,13 @@ fn a_reader_that_stops_holds_up_the_provider_costs_little_and_misses_nothing() {
         // More than has a place between it and the client.
         let provider = Provider::start(60_000, 400);
         let outlast = in_real_time();
-        let limit = format!("[timeouts]\nidle = \"{}s\"\n", LONGEST_SILENCE.as_secs());
+        let limit = format!("[timeouts]\nidle = \"{}s\"\n", IDLE_TIMEOUT.as_secs());
         outlast.write("home/outlast.toml", limit);
         let mut client = start(&outlast, &provider, mode);
         let (before, _) = client.memory();
         client.prompt("go");
         wait_for("provider that is held up", || provider.is_held_up());
-        std::thread::sleep(LONGEST_SILENCE);
+        std::thread::sleep(IDLE_TIMEOUT);
         assert!(!provider.is_done());
         let (_, most) = client.memory();
         let more = most - before;

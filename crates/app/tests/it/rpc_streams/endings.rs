@@ -123,13 +123,13 @@ fn it_ends_whatever_it_does_and_leaves_nothing_running() {
 fn it_ends_while_it_makes_a_conversation_smaller() {
     for end in ENDS {
         // Last answers have a fifth of a second: a machine that is too busy for that is not so every time.
-        let is_answered = (0..10).any(|_| ends_in_a_compaction(end));
+        let is_answered = (0..10).any(|_| ends_in_a_compaction(end.0, end.1));
         assert!(is_answered, "{end:?}");
     }
 }
 
 /// Tells a server to end while it makes a conversation smaller; the answer is whether the one who asked for it was told.
-fn ends_in_a_compaction((end, code): (&str, i32)) -> bool {
+fn ends_in_a_compaction(end: &str, code: i32) -> bool {
     let outlast = in_real_time();
     let script = "ok:text,times=3+hold:86400,times=always";
     let mut client = Client::start(&outlast, &["--model", script]);
