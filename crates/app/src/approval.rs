@@ -2,9 +2,9 @@
 //!
 //! Invariants: what the model wrote never looks like a line of ours; what was typed before a question does not answer it.
 
-use outlast_agent::tools::{Answer, Approve, Question};
 use outlast_engine::BoxFuture;
 use outlast_kernel::text;
+use outlast_session::tools::{Answer, Approve, Question};
 use serde_json::Value;
 use std::io::{BufRead, IsTerminal, Write};
 
@@ -150,7 +150,7 @@ pub(crate) fn forget_what_was_typed() {}
 #[cfg(test)]
 mod tests {
     use super::*;
-    use outlast_agent::tools::Effect;
+    use outlast_session::tools::Effect;
     use serde_json::json;
 
     fn asked(summary: &str, arguments: Value) -> String {

@@ -12,10 +12,10 @@ use crate::notice::notice;
 use crate::options::Options;
 use crate::screen::Screen;
 use crate::{complain, home, hooks, knowledge, runtime, settings};
-use outlast_agent::Session;
-use outlast_agent::session::{Compacted, Error};
 use outlast_engine::Clock;
 use outlast_kernel::budget::Limits;
+use outlast_session::Session;
+use outlast_session::session::{Compacted, Error};
 use std::pin::pin;
 use std::sync::{Arc, Mutex};
 

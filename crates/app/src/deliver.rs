@@ -8,10 +8,10 @@ use crate::interrupt::Signal;
 use crate::notice::notice;
 use crate::screen::Screen;
 use anyhow::Context;
-use outlast_agent::session::read;
 use outlast_engine::Clock;
 use outlast_engine::journal::{Entry, Problem};
 use outlast_kernel::event::{Body, Event, Seal, StopReason, VERSION};
+use outlast_session::session::read;
 use outlast_store::Journal;
 
 /// How the last turn of a session ended.

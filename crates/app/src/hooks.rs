@@ -5,8 +5,8 @@
 use crate::config::Settings;
 use crate::interrupt::{Signal, Signals};
 use crate::{complain, notice};
-use outlast_agent::hooks::{Hooks, Reason};
 use outlast_kernel::text;
+use outlast_session::hooks::{Hooks, Reason};
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -19,11 +19,11 @@ use crate::{
     settings,
 };
 use anyhow::Context;
-use outlast_agent::Session;
-use outlast_agent::session::{Ask, Setup};
 use outlast_dialect::{Message, Part, Role};
 use outlast_engine::Clock;
 use outlast_kernel::text;
+use outlast_session::Session;
+use outlast_session::session::{Ask, Setup};
 use outlast_store::Journal;
 use outlast_store::journal::{State, Summary};
 use std::io::Read;

@@ -1,9 +1,9 @@
 use super::painter::Size;
 use super::*;
-use outlast_agent::pipeline::entry::Entry;
-use outlast_agent::pipeline::standing::Question;
 use outlast_kernel::event::Body;
 use outlast_kernel::verdict::Cause;
+use outlast_session::pipeline::entry::Entry;
+use outlast_session::pipeline::standing::Question;
 use serde_json::Value;
 use std::time::Duration;
 

@@ -18,10 +18,10 @@ use crate::sessions_command::age_of;
 use crate::working::Working;
 use crate::{home, settings};
 use find::find_or_newest;
-use outlast_agent::pipeline::home::Home;
-use outlast_agent::pipeline::report;
 use outlast_engine::Clock;
 use outlast_engine::clock::WallClock;
+use outlast_session::pipeline::home::Home;
+use outlast_session::pipeline::report;
 
 const NO_RUNS: &str = "No runs yet.";
 /// What is said to whoever wants something of a run where there is none.

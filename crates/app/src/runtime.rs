@@ -33,7 +33,7 @@ fn run_and_end<T>(
     runtime.shutdown_timeout(limit);
     // A busy machine may not get to that within the limit.
     #[cfg(unix)]
-    outlast_agent::tools::kill_all_commands();
+    outlast_session::tools::kill_all_commands();
     result
 }
 

@@ -2,7 +2,7 @@
 
 use crate::config::Settings;
 use crate::exit::Usage;
-use outlast_agent::tools::Tools;
+use outlast_session::tools::Tools;
 #[cfg(all(unix, feature = "mcp"))]
 use {std::pin::pin, std::time::Duration, tokio::time::timeout};
 
@@ -52,10 +52,10 @@ pub(crate) fn started(tools: Tools, _: &Settings) -> std::future::Ready<Tools> {
 fn described(
     server: &crate::config::ServerSettings,
     settings: &Settings,
-) -> outlast_agent::tools::mcp::Server {
+) -> outlast_session::tools::mcp::Server {
     use secrecy::ExposeSecret;
     let variables = server.variables.iter();
-    outlast_agent::tools::mcp::Server {
+    outlast_session::tools::mcp::Server {
         name: server.name.clone(),
         program: server.program.clone(),
         arguments: server.arguments.clone(),

@@ -2,12 +2,12 @@
 //!
 //! A [`Host`] is behind one session at a time, a [`House`] behind any number of them.
 
-use outlast_agent::Session;
-use outlast_agent::session::Setup;
-use outlast_agent::tools::shell::Shell;
 use outlast_engine::{BoxFuture, Clock};
 use outlast_kernel::budget::Limits;
 use outlast_kernel::policy::Policy;
+use outlast_session::Session;
+use outlast_session::session::Setup;
+use outlast_session::tools::shell::Shell;
 use outlast_store::Journal;
 use serde::Serialize;
 use serde_json::Value;

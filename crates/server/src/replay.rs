@@ -4,13 +4,13 @@
 //! Invariants: what these events say is what those said who told of it the first time, pieces of one text put together;
 //! what was taken back is left out, and so is what passes (waits, gates, starts of attempts).
 
-use outlast_agent::compaction::is_summary;
-use outlast_agent::session::read;
 use outlast_dialect::{Message, Part};
 use outlast_engine::journal::{Entry, ModelSwitch, Problem};
 use outlast_kernel::Timestamp;
 use outlast_kernel::event::{Body, Event, Seal, StopReason, Usage, VERSION};
 use outlast_kernel::fallback::Left;
+use outlast_session::compaction::is_summary;
+use outlast_session::session::read;
 use outlast_store::journal::Stored;
 
 /// Tells the entries of a session again, in order. One that cannot be read is said to be so.

@@ -3,7 +3,7 @@
 use super::key::Key;
 use super::layers::Layers;
 use super::value::Value;
-use outlast_agent::hooks::{Hook, Moment};
+use outlast_session::hooks::{Hook, Moment};
 use std::collections::BTreeSet;
 use std::time::Duration;
 

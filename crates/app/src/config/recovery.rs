@@ -4,10 +4,10 @@ use super::chain::Place;
 use super::key::Key;
 use super::layers::Layers;
 use super::value::Value;
-use outlast_agent::compaction;
 use outlast_kernel::decision::AfterContent;
 use outlast_kernel::fallback::{Condition, Rules};
 use outlast_kernel::models::{self, ContinueBy, Traits};
+use outlast_session::compaction;
 use std::time::Duration;
 
 /// How often in a row a model is told that its answer was none.

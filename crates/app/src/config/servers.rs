@@ -5,7 +5,7 @@ use super::layers::Layers;
 use super::settings::{LONGEST_TOOL, Secret};
 use super::value::Value;
 use crate::exit::Usage;
-use outlast_agent::tools::Effect;
+use outlast_session::tools::Effect;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 

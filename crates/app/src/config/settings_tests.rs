@@ -3,10 +3,10 @@
 use super::file::{self, Entries};
 use super::layers::{Layers, Trust};
 use super::settings::{Provider, Settings};
-use outlast_agent::compaction::Settings as Compaction;
 use outlast_kernel::decision::AfterContent;
 use outlast_kernel::fallback::{Condition, Rules};
 use outlast_kernel::models::ContinueBy;
+use outlast_session::compaction::Settings as Compaction;
 use secrecy::ExposeSecret;
 use std::path::Path;
 use std::time::Duration;

@@ -8,10 +8,10 @@ pub(crate) use super::free::Free;
 use super::gateway_table::GATEWAY;
 pub(crate) use super::kind::Kind;
 use super::serve_table::SERVE;
-use outlast_agent::hooks::Moment;
 use outlast_kernel::fallback::Condition;
 use outlast_kernel::models::ContinueBy;
 use outlast_kernel::policy::Policy;
+use outlast_session::hooks::Moment;
 
 pub(crate) const PROVIDERS: [&str; 4] = ["mock", "anthropic", "openai", "openai-responses"];
 /// The providers that are reached over the network.

@@ -1,10 +1,10 @@
 //! Where runs are kept in our folder.
 
 use crate::complain;
-use outlast_agent::pipeline::home::{ARTIFACTS, MAIL, RUNS, SCRATCH, STEPS};
-use outlast_agent::pipeline::host::{Host, Means};
-use outlast_agent::pipeline::mailbox::Mailbox;
 use outlast_engine::Clock;
+use outlast_session::pipeline::home::{ARTIFACTS, MAIL, RUNS, SCRATCH, STEPS};
+use outlast_session::pipeline::host::{Host, Means};
+use outlast_session::pipeline::mailbox::Mailbox;
 use outlast_store::Journal;
 use outlast_store::artifacts::Artifacts;
 use std::path::{Path, PathBuf};

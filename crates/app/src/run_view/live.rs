@@ -1,10 +1,10 @@
 //! What is known of a step only while it runs: what it waits for just now, what was heard of it last, what it asks.
 
 use super::words::{Left, one_line};
-use outlast_agent::pipeline::standing::Question;
 use outlast_kernel::Timestamp;
 use outlast_kernel::event::Body;
 use outlast_kernel::verdict::Cause;
+use outlast_session::pipeline::standing::Question;
 
 /// What is known of a step only while it runs.
 #[derive(Clone, Debug, Default)]

@@ -5,10 +5,10 @@
 use super::words::{self, Left, attempts, because, briefly_ended, one_line};
 use super::{Planned, run_ended};
 use crate::progress::time_of_day;
-use outlast_agent::pipeline::entry::{Entry, Next, Outcome, Problem};
-use outlast_agent::pipeline::state::{Phase, Run, StepState};
 use outlast_kernel::Timestamp;
 use outlast_kernel::verdict::Class;
+use outlast_session::pipeline::entry::{Entry, Next, Outcome, Problem};
+use outlast_session::pipeline::state::{Phase, Run, StepState};
 
 /// What a line is made of: the run as it is with the entry.
 pub(super) struct News<'a> {

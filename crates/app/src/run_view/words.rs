@@ -1,12 +1,12 @@
 //! How single things of a run are put into words for a terminal.
 
 use crate::progress::time_of_day;
-use outlast_agent::pipeline::entry::Outcome;
-use outlast_agent::pipeline::state::StepState;
 use outlast_kernel::budget::Cost;
 use outlast_kernel::event::Usage;
 use outlast_kernel::time::{Span, millis};
 use outlast_kernel::{Timestamp, text};
+use outlast_session::pipeline::entry::Outcome;
+use outlast_session::pipeline::state::StepState;
 use std::time::Duration;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 

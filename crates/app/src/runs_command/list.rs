@@ -4,8 +4,8 @@ use super::NO_RUNS;
 use crate::exit::Exit;
 use crate::notice::notice;
 use crate::output::{print, safe_json};
-use outlast_agent::pipeline::home::Home;
 use outlast_kernel::text;
+use outlast_session::pipeline::home::Home;
 use outlast_store::journal::Summary;
 use serde_json::{Value, json};
 

@@ -4,11 +4,11 @@ use super::find::find_or_newest;
 use crate::exit::{Exit, Usage};
 use crate::output::print;
 use crate::sessions_command;
-use outlast_agent::pipeline::definition::OUTPUT;
-use outlast_agent::pipeline::home::{ARTIFACTS, Home};
-use outlast_agent::pipeline::state::{Run, StepState};
-use outlast_agent::transcript::{Format, Head};
 use outlast_kernel::text;
+use outlast_session::pipeline::definition::OUTPUT;
+use outlast_session::pipeline::home::{ARTIFACTS, Home};
+use outlast_session::pipeline::state::{Run, StepState};
+use outlast_session::transcript::{Format, Head};
 use outlast_store::Artifacts;
 use std::io::{IsTerminal, Write};
 

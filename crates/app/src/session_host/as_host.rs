@@ -2,14 +2,14 @@
 
 use super::{From, SessionHost, lock, said};
 use crate::{complain, home, hooks, journal};
-use outlast_agent::Session;
-use outlast_agent::hooks::Reason;
-use outlast_agent::session::Setup;
-use outlast_agent::tools::shell::Shell;
 use outlast_engine::BoxFuture;
 use outlast_kernel::budget::Limits;
 use outlast_kernel::policy::Policy;
 use outlast_server::host::{Host, Model, Opened};
+use outlast_session::Session;
+use outlast_session::hooks::Reason;
+use outlast_session::session::Setup;
+use outlast_session::tools::shell::Shell;
 use serde_json::Value;
 use std::path::PathBuf;
 use std::sync::Arc;

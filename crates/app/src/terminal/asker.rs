@@ -1,8 +1,8 @@
 //! Asking whoever sits at the chat whether a tool may run.
 
 use super::driver::Message;
-use outlast_agent::tools::{Answer, Approve, Question};
 use outlast_engine::BoxFuture;
+use outlast_session::tools::{Answer, Approve, Question};
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::oneshot;
 

@@ -17,12 +17,12 @@ use super::loader::{Doing, Retrying};
 use super::status::Status;
 use super::transcript::{Tone, Transcript};
 use crossterm::event::KeyEvent;
-use outlast_agent::compaction::is_summary;
-use outlast_agent::tools::{Answer, Question};
 use outlast_dialect::Message;
 use outlast_kernel::Timestamp;
 use outlast_kernel::budget::Cost;
 use outlast_kernel::event::Event;
+use outlast_session::compaction::is_summary;
+use outlast_session::tools::{Answer, Question};
 
 /// Something that happens.
 pub(crate) enum Input {

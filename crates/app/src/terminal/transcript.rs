@@ -16,9 +16,9 @@ mod window;
 
 use block::{Block, Part as PartOf};
 pub(crate) use block::{Kind, Tone, ToolState};
-use outlast_agent::compaction::is_summary;
 use outlast_dialect::{Message, Part, Role};
 use outlast_kernel::event::ToolCall;
+use outlast_session::compaction::is_summary;
 use std::ops::Range;
 
 #[derive(Debug, Default)]

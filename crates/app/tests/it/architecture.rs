@@ -16,7 +16,7 @@ const ARROWS: [(&str, &[&str]); 8] = [
         &["outlast-dialect", "outlast-kernel", "outlast-store"],
     ),
     (
-        "outlast-agent",
+        "outlast-session",
         &[
             "outlast-dialect",
             "outlast-engine",
@@ -31,7 +31,7 @@ const ARROWS: [(&str, &[&str]); 8] = [
     (
         "outlast-server",
         &[
-            "outlast-agent",
+            "outlast-session",
             "outlast-dialect",
             "outlast-engine",
             "outlast-kernel",
@@ -41,7 +41,7 @@ const ARROWS: [(&str, &[&str]); 8] = [
     (
         "outlast-app",
         &[
-            "outlast-agent",
+            "outlast-session",
             "outlast-dialect",
             "outlast-engine",
             "outlast-kernel",
@@ -75,7 +75,7 @@ const RESERVED: [(&str, &[&str]); 11] = [
     ("hyper-util", &["outlast-mock", "outlast-server"]),
     ("rusqlite", &["outlast-store"]),
     ("clap", &["outlast-app"]),
-    ("rmcp", &["outlast-agent"]),
+    ("rmcp", &["outlast-session"]),
     ("crossterm", &["outlast-app"]),
     ("anyhow", &["outlast-app"]),
     ("opentelemetry-otlp", &["outlast-server"]),

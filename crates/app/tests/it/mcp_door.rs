@@ -8,7 +8,7 @@ const AGENT: &str = "ok:agent,times=always";
 
 const SCRIPT: &str = concat!(
     env!("CARGO_MANIFEST_DIR"),
-    "/../agent/tests/it/mcp_server.sh"
+    "/../session/tests/it/mcp_server.sh"
 );
 
 /// The settings of a server that notes what is asked of it in a file of that folder.

@@ -1,9 +1,9 @@
 //! Where a session stands, as it is told to clients.
 
-use outlast_agent::session::{Held, Retry, Snapshot};
 use outlast_kernel::Timestamp;
 use outlast_kernel::event::Usage;
 use outlast_kernel::verdict::Cause;
+use outlast_session::session::{Held, Retry, Snapshot};
 use schemars::JsonSchema;
 use serde::Serialize;
 

@@ -3,7 +3,7 @@
 //! It is a message like others; only its words say what it was.
 
 use super::message::BashExecution;
-use outlast_agent::tools::shell::ShellEnd;
+use outlast_session::tools::shell::ShellEnd;
 
 const COMMAND: &str = "I ran a command:\n\n```bash\n";
 const PRINTED: &str = "\n```\n\nIt printed:\n\n```\n";

@@ -6,10 +6,10 @@ use super::lane::Answer;
 use crate::native::{Follow, SnapshotView, WaitingView};
 use crate::outbox::Item;
 use crate::pi_rpc::history::History;
-use outlast_agent::Session;
-use outlast_agent::session::{Compacted, Mode, Waiting};
 use outlast_dialect::Message;
 use outlast_kernel::event::Event;
+use outlast_session::Session;
+use outlast_session::session::{Compacted, Mode, Waiting};
 use serde_json::{Map, Value, json};
 
 const NATIVE_ONLY: &str = "only the native dialect has it: `outlast rpc --mode native`";

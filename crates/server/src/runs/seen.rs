@@ -4,13 +4,13 @@ use super::view::{
     AttemptOutcome, AttemptView, ChoiceView, KindView, PhaseView, QuestionView, RunRow, RunView,
     StepView, WaitView,
 };
-use outlast_agent::pipeline::definition::{Gate, OnFailure, Step, Target, Work};
-use outlast_agent::pipeline::entry::{Next, Outcome};
-use outlast_agent::pipeline::history::{Waiting, Written};
-use outlast_agent::pipeline::standing::{self, Standing};
-use outlast_agent::pipeline::state::{Attempt, Phase, Run, StepState, Visit};
 use outlast_kernel::text;
 use outlast_kernel::verdict::Class;
+use outlast_session::pipeline::definition::{Gate, OnFailure, Step, Target, Work};
+use outlast_session::pipeline::entry::{Next, Outcome};
+use outlast_session::pipeline::history::{Waiting, Written};
+use outlast_session::pipeline::standing::{self, Standing};
+use outlast_session::pipeline::state::{Attempt, Phase, Run, StepState, Visit};
 use outlast_store::journal::Summary;
 use std::collections::BTreeMap;
 

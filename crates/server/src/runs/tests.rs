@@ -1,16 +1,16 @@
 //! Real runs of commands and gates, carried out here; and runs whose entries were written by hand.
 
 use super::*;
-use outlast_agent::pipeline::entry::{Begun, Entry};
-use outlast_agent::pipeline::file;
-use outlast_agent::pipeline::home::{ARTIFACTS, MAIL, RUNS, SCRATCH, STEPS};
-use outlast_agent::pipeline::host::{Host, Means, Wanted};
-use outlast_agent::pipeline::mailbox::Mailbox;
-use outlast_agent::pipeline::runner::{Runner, Said};
-use outlast_agent::session::Setup;
 use outlast_engine::clock::WallClock;
 use outlast_engine::{BoxFuture, CancellationToken};
 use outlast_kernel::Timestamp;
+use outlast_session::pipeline::entry::{Begun, Entry};
+use outlast_session::pipeline::file;
+use outlast_session::pipeline::home::{ARTIFACTS, MAIL, RUNS, SCRATCH, STEPS};
+use outlast_session::pipeline::host::{Host, Means, Wanted};
+use outlast_session::pipeline::mailbox::Mailbox;
+use outlast_session::pipeline::runner::{Runner, Said};
+use outlast_session::session::Setup;
 use outlast_store::journal::{Hold, Line, NewSession};
 use outlast_store::{Artifacts, Journal};
 use schemars::schema_for;

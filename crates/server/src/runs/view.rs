@@ -1,10 +1,10 @@
 //! What is told of runs: the shape of it. How it comes about is in `seen`.
 
-use outlast_agent::pipeline::entry::Outcome;
-use outlast_agent::pipeline::home::Told;
-use outlast_agent::pipeline::standing::Standing;
 use outlast_kernel::Timestamp;
 use outlast_kernel::verdict::{Cause, Class};
+use outlast_session::pipeline::entry::Outcome;
+use outlast_session::pipeline::home::Told;
+use outlast_session::pipeline::standing::Standing;
 use schemars::JsonSchema;
 use serde::Serialize;
 

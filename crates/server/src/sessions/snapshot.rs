@@ -9,9 +9,9 @@ use crate::native::{HeldView, RetryView, WaitingView};
 use crate::replay;
 use crate::turn_stream::TurnEvent;
 use crate::voice::written;
-use outlast_agent::session::{Mode, Snapshot, Waiting};
 use outlast_dialect::Message;
 use outlast_kernel::event::Event;
+use outlast_session::session::{Mode, Snapshot, Waiting};
 use outlast_store::journal::{Page, State as Owned, Stored};
 use std::sync::Arc;
 
@@ -86,7 +86,7 @@ impl Room {
         if let Some(lead) = self.led() {
             match lead.session.entries().await {
                 // It was closed just now.
-                Err(outlast_agent::session::Error::Closed) => {}
+                Err(outlast_session::session::Error::Closed) => {}
                 entries => {
                     return entries.map_err(|error| Error::Unreadable(error.to_string()));
                 }

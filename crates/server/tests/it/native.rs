@@ -2,9 +2,6 @@
 
 use crate::kinds::NOW;
 use crate::schema::{of, of_lines, said};
-use outlast_agent::Session;
-use outlast_agent::compaction::{Compaction, Settings};
-use outlast_agent::session::{Held, Retry, Setup, Snapshot};
 use outlast_dialect::{Dialect, Tool};
 use outlast_engine::clock::TimerClock;
 use outlast_engine::provider::Adapter;
@@ -19,6 +16,9 @@ use outlast_kernel::verdict::Cause;
 use outlast_mock::Scripted;
 use outlast_server::native::{Follow, NativeLog, SnapshotView, WaitingView};
 use outlast_server::voice::Voice;
+use outlast_session::Session;
+use outlast_session::compaction::{Compaction, Settings};
+use outlast_session::session::{Held, Retry, Setup, Snapshot};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};

@@ -4,13 +4,13 @@ mod house;
 
 use crate::kinds::NOW;
 use house::{Small, Still, hold_time};
-use outlast_agent::Session;
 use outlast_engine::journal::Entry;
 use outlast_kernel::budget::Prompt;
 use outlast_kernel::event::{Body, Event};
 use outlast_server::host::Wishes;
 use outlast_server::sessions::State::{Elsewhere, Idle};
 use outlast_server::sessions::{Heard, Place, Room, Said, Sessions, Settings, Told};
+use outlast_session::Session;
 use outlast_store::journal::{Line, NewSession, State};
 use serde_json::Value;
 use std::sync::Arc;
@@ -155,7 +155,7 @@ async fn what_is_said_elsewhere_is_told_to_those_who_watch_here() {
     for text in ["there", "there again"] {
         let other = Session::open(&house.journal, room.id(), house.setup());
         let other = other.await.unwrap();
-        let ask = outlast_agent::session::Ask {
+        let ask = outlast_session::session::Ask {
             message: Some(outlast_dialect::Message::user(text)),
             ..Default::default()
         };

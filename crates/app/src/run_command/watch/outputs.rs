@@ -1,11 +1,11 @@
 //! What a run has to say in the end: the outputs of the steps that nothing else was made of.
 
 use crate::output;
-use outlast_agent::pipeline::definition::{OUTPUT, OnFailure, Step, Work};
-use outlast_agent::pipeline::entry::Outcome;
-use outlast_agent::pipeline::runner::Runner;
-use outlast_agent::pipeline::state::Phase;
 use outlast_kernel::text;
+use outlast_session::pipeline::definition::{OUTPUT, OnFailure, Step, Work};
+use outlast_session::pipeline::entry::Outcome;
+use outlast_session::pipeline::runner::Runner;
+use outlast_session::pipeline::state::Phase;
 
 /// Prints them; where there are several, each under the name of its step.
 pub(super) fn print(runner: &Runner) -> anyhow::Result<()> {

@@ -3,7 +3,7 @@
 use super::{Chat, Choices, Want};
 use crate::terminal::loader::Doing;
 use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
-use outlast_agent::tools::Answer;
+use outlast_session::tools::Answer;
 
 /// What lists the sessions.
 const SESSIONS: &str = "/sessions ";

@@ -8,9 +8,9 @@ mod turns;
 use super::*;
 use crate::terminal::theme::Theme;
 use crossterm::event::{KeyCode, KeyModifiers};
-use outlast_agent::tools::Effect;
 use outlast_kernel::event::{Body, CompactionReason, Seal};
 use outlast_kernel::verdict::Cause;
+use outlast_session::tools::Effect;
 use std::time::Duration;
 
 pub(in crate::terminal) const NOW: Timestamp = Timestamp::from_millis(1_800_000_000_000);

@@ -6,14 +6,14 @@ use crate::session_host::SessionHost;
 use crate::terminal::chat::{Chat, Input, Outcome};
 use crate::terminal::transcript::Tone;
 use futures_util::FutureExt;
-use outlast_agent::Session;
-use outlast_agent::session::{Ask, Error};
 use outlast_dialect::Message as Said;
 use outlast_engine::CancellationToken;
 use outlast_engine::turn::Ended;
 use outlast_kernel::event::Seal;
 use outlast_kernel::policy::Policy;
 use outlast_server::host::Host;
+use outlast_session::Session;
+use outlast_session::session::{Ask, Error};
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 

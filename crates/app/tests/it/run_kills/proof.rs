@@ -1,9 +1,9 @@
 //! What must hold of a run, whoever was killed while it was carried out.
 
 use super::scene::Scene;
-use outlast_agent::pipeline::entry::{Entry, Outcome};
-use outlast_agent::pipeline::state::{Phase, Run};
 use outlast_kernel::verdict::Cause;
+use outlast_session::pipeline::entry::{Entry, Outcome};
+use outlast_session::pipeline::state::{Phase, Run};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A step, a visit and an attempt.

@@ -5,9 +5,9 @@
 use crate::pi_rpc::message::{
     Assistant, Block, CompactionSummary, Message, Stop, ToolResult, Used,
 };
-use outlast_agent::session::Standing;
 use outlast_dialect::{Part, Role};
 use outlast_engine::journal::Entry;
+use outlast_session::session::Standing;
 use std::collections::HashMap;
 
 #[derive(Default)]

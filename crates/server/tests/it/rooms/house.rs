@@ -1,9 +1,6 @@
 //! A house with one model and a journal, and a clock that is moved by hand.
 
 use crate::kinds::NOW;
-use outlast_agent::Session;
-use outlast_agent::session::Setup;
-use outlast_agent::tools::shell::Shell;
 use outlast_dialect::Dialect;
 use outlast_engine::clock::TimerClock;
 use outlast_engine::provider::Adapter;
@@ -13,6 +10,9 @@ use outlast_kernel::budget::Limits;
 use outlast_kernel::policy::Policy;
 use outlast_mock::Scripted;
 use outlast_server::host::{Card, Host, Hosted, House, HouseError, Model, Opened, Wishes};
+use outlast_session::Session;
+use outlast_session::session::Setup;
+use outlast_session::tools::shell::Shell;
 use outlast_store::Journal;
 use serde_json::Value;
 use std::path::PathBuf;

@@ -1,0 +1,386 @@
+//! Summaries by providers that fail: tried again for a while, then somebody else, then nobody.
+
+use crate::support::START;
+use futures_util::StreamExt;
+use outlast_dialect::{Delta, Dialect, Message, Request};
+use outlast_engine::clock::TimerClock;
+use outlast_engine::compaction::{Compactor, Job, Outcome, Size};
+use outlast_engine::credential::Credential;
+use outlast_engine::provider::Adapter;
+use outlast_engine::route::Route;
+use outlast_engine::size;
+use outlast_engine::strategy::PolicyRetry;
+use outlast_engine::{BoxStream, CancellationToken, Clock, Provider};
+use outlast_kernel::budget::{Cost, Limits, Price, Prompt};
+use outlast_kernel::event::{Body, CompactionReason};
+use outlast_kernel::failure::Failure;
+use outlast_kernel::fallback::Standing;
+use outlast_kernel::policy::Policy;
+use outlast_kernel::verdict::Cause;
+use outlast_mock::Scripted;
+use outlast_session::compaction::{Compaction, Settings};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+const WINDOW: u64 = 100_000;
+
+/// A scripted provider that remembers what it was asked.
+struct Heard {
+    provider: Adapter,
+    requests: Mutex<Vec<Request>>,
+}
+
+impl Heard {
+    fn calls(&self) -> usize {
+        self.requests.lock().unwrap().len()
+    }
+}
+
+impl Provider for Heard {
+    fn name(&self) -> &str {
+        self.provider.name()
+    }
+
+    fn stream(
+        &self,
+        request: &Request,
+        credential: Option<&Credential>,
+    ) -> BoxStream<'static, Result<Delta, Box<Failure>>> {
+        self.requests.lock().unwrap().push(request.clone());
+        self.provider.stream(request, credential).boxed()
+    }
+}
+
+/// Summarisers with a script each, the first one being asked first.
+struct World {
+    clock: Arc<dyn Clock>,
+    heard: Vec<Arc<Heard>>,
+    routes: Vec<Route>,
+    policy: Policy,
+}
+
+impl World {
+    fn new(scripts: &[&str]) -> Self {
+        let clock: Arc<dyn Clock> = Arc::new(TimerClock::new(START));
+        let hear = |script: &&str| {
+            let script = script.parse().unwrap();
+            let transport = Arc::new(Scripted::new(script, Arc::clone(&clock)));
+            let provider = Adapter::new(Dialect::Anthropic, transport, Arc::clone(&clock));
+            let requests = Mutex::default();
+            Arc::new(Heard { provider, requests })
+        };
+        let heard: Vec<Arc<Heard>> = scripts.iter().map(hear).collect();
+        let route = |(index, heard): (usize, &Arc<Heard>)| {
+            Route::new(
+                Arc::clone(heard) as Arc<dyn Provider>,
+                format!("model-{index}"),
+            )
+        };
+        Self {
+            routes: heard.iter().enumerate().map(route).collect(),
+            heard,
+            clock,
+            policy: Policy::named("session").unwrap(),
+        }
+    }
+
+    fn with_windows(mut self, window: u64) -> Self {
+        for route in &mut self.routes {
+            route.traits.window = Some(window);
+        }
+        self
+    }
+
+    fn calls(&self) -> Vec<usize> {
+        self.heard.iter().map(|heard| heard.calls()).collect()
+    }
+
+    async fn compact(&self) -> Done {
+        self.compact_within(Prompt::default(), CancellationToken::new())
+            .await
+    }
+
+    async fn compact_within(&self, budget: Prompt, cancel: CancellationToken) -> Done {
+        self.compact_request(&long(), budget, cancel).await
+    }
+
+    async fn compact_request(
+        &self,
+        request: &Request,
+        budget: Prompt,
+        cancel: CancellationToken,
+    ) -> Done {
+        let retry = Arc::new(PolicyRetry::new(
+            self.policy.clone(),
+            Arc::clone(&self.clock),
+        ));
+        let settings = Settings::default();
+        let clock = Arc::clone(&self.clock);
+        let compaction = Compaction::new(self.routes.clone(), retry, clock, settings);
+        let mut said = Vec::new();
+        let mut say = |body| said.push(body);
+        let (tokens, left) = (size::tokens(request), Standing::default());
+        let job = Job {
+            focus: None,
+            request,
+            size: Size {
+                tokens,
+                window: Some(WINDOW),
+            },
+            reason: CompactionReason::Threshold,
+            budget,
+            cancel,
+            left: &left,
+            say: &mut say,
+        };
+        let since = self.clock.now();
+        let outcome = compaction.compact(job).await;
+        let took = self.clock.now().since(since);
+        Done {
+            outcome,
+            said,
+            took,
+        }
+    }
+}
+
+struct Done {
+    outcome: Outcome,
+    said: Vec<Body>,
+    took: Duration,
+}
+
+impl Done {
+    /// Who summarised; nobody when parts were left out.
+    fn model(&self) -> Option<&str> {
+        let smaller = self.outcome.result.as_ref().unwrap();
+        assert!(smaller.size < WINDOW * 3 / 4, "{}", smaller.size);
+        smaller.model.as_deref()
+    }
+
+    /// The announced retries: number, seconds after the start, cause.
+    fn retries(&self) -> Vec<(u32, u64, Cause)> {
+        let retry = |body: &Body| match body {
+            Body::AutoCompactionRetry {
+                attempt,
+                retry_at,
+                cause,
+                ..
+            } => (*attempt, retry_at.since(START).as_secs(), *cause),
+            other => panic!("{other:?}"),
+        };
+        self.said.iter().map(retry).collect()
+    }
+}
+
+/// A conversation of some 90,000 tokens.
+fn long() -> Request {
+    let message = |number| Message::user(format!("{number} {}", "word ".repeat(1500)));
+    Request {
+        messages: (0..48).map(message).collect(),
+        ..Request::default()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_summary_that_fails_is_tried_again_and_that_is_said() {
+    let world = World::new(&["overloaded:2"]);
+    let done = world.compact().await;
+    assert_eq!(done.model(), Some("model-0"));
+    let overloaded = Cause::Overloaded;
+    assert_eq!(done.retries(), [(1, 2, overloaded), (2, 6, overloaded)]);
+    assert_eq!((world.calls(), done.took.as_secs()), (vec![3], 6));
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_cannot_summarise_is_left_for_the_next_one() {
+    // The script of the first, its calls, the seconds that it took.
+    let table = [
+        ("error:401", 1, 0),
+        ("error:403", 1, 0),
+        ("error:400", 1, 0),
+        ("overloaded:9", 3, 6),
+        ("stall", 1, 300),
+        ("stall:3", 1, 300),
+        ("hold:100000", 1, 310),
+        ("error:504", 1, 0),
+        ("rate-limited:retry-after=31", 1, 0),
+        ("rate-limited:retry-after=30", 2, 30),
+        ("usage-limit", 1, 0),
+        ("ok:empty", 1, 0),
+        ("ok:refusal", 1, 0),
+        ("ok:length", 1, 0),
+    ];
+    let mut wrong = Vec::new();
+    for (script, calls, seconds) in table {
+        let world = World::new(&[script, "ok"]);
+        let done = world.compact().await;
+        let expected_model = if script == "rate-limited:retry-after=30" {
+            "model-0"
+        } else {
+            "model-1"
+        };
+        let second = usize::from(expected_model == "model-1");
+        let got = (done.model(), world.calls(), done.took.as_secs());
+        if got != (Some(expected_model), vec![calls, second], seconds) {
+            wrong.push(format!("{script}: {got:?} {:?}", done.said));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_summary_that_was_cut_off_is_asked_for_again_since_nobody_saw_it() {
+    let world = World::new(&["drop-after:3+ok"]);
+    let done = world.compact().await;
+    assert_eq!((done.model(), world.calls()), (Some("model-0"), vec![2]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn when_nobody_can_summarise_parts_are_left_out() {
+    for scripts in [&["error:401", "overloaded:9"][..], &["stall"], &[]] {
+        let world = World::new(scripts);
+        let done = world.compact().await;
+        assert_eq!(done.model(), None, "{scripts:?}");
+        let smaller = done.outcome.result.unwrap();
+        let text: String = smaller.messages.iter().map(Message::text).collect();
+        assert!(text.contains("bytes left out"));
+        assert_eq!(smaller.messages.last(), long().messages.last());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_for_a_summary_that_is_too_long_itself_is_not_sent_to_the_next_one() {
+    let world = World::new(&["overflow", "ok"]);
+    let done = world.compact().await;
+    assert_eq!((done.model(), world.calls()), (None, vec![1, 0]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_summary_that_is_no_shorter_than_its_source_is_rejected() {
+    // It has nearly nine thousand tokens.
+    let said = |word: &str, bytes: usize| Message::user(word.repeat(bytes / word.len()));
+    let request = Request {
+        messages: vec![said("word ", 30_000), said("short ", 72_000)],
+        ..Request::default()
+    };
+    let world = World::new(&["ok:long", "ok"]);
+    let cancel = CancellationToken::new();
+    let done = world
+        .compact_request(&request, Prompt::default(), cancel)
+        .await;
+    assert_eq!((done.model(), world.calls()), (Some("model-1"), vec![1, 1]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_long_conversation_is_clipped_to_what_the_summariser_can_read() {
+    for window in [40_000, 8000, 3000] {
+        let world = World::new(&["ok"]).with_windows(window);
+        let done = world.compact().await;
+        assert_eq!(done.model(), Some("model-0"), "{window}");
+        let asked = world.heard[0].requests.lock().unwrap()[0].clone();
+        let most = u64::from(asked.max_tokens.unwrap());
+        assert!(
+            most <= 4096.min(window / 4) && size::tokens(&asked) + most <= window,
+            "{window}"
+        );
+        assert!(
+            size::tokens(&asked) > window / 4,
+            "no more is left out than needed"
+        );
+        let told = asked.messages[0].text();
+        assert!(told.lines().all(|line| line.starts_with("| ")));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cancel_is_heard_in_a_wait_and_in_a_call() {
+    for script in ["overloaded:9", "hold:1000", "stall:2"] {
+        let world = World::new(&[script, "ok"]);
+        let cancel = CancellationToken::new();
+        let soon = world.clock.sleep_until(START + Duration::from_millis(1500));
+        let canceller = async {
+            soon.await;
+            cancel.cancel();
+        };
+        let compacting = world.compact_within(Prompt::default(), cancel.clone());
+        let (done, ()) = tokio::join!(compacting, canceller);
+        assert_eq!(done.outcome.result.unwrap_err(), "cancelled", "{script}");
+        let late = done.took.saturating_sub(Duration::from_millis(1500));
+        assert!(late <= Duration::from_millis(250), "{script} {late:?}");
+        assert_eq!(world.calls(), [1, 0]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_slept_on_the_way_comes_from_the_prompts_budget() {
+    let world = World::new(&["overloaded:9", "overloaded+ok"]);
+    let budget = Prompt::new(Limits {
+        sleep: Some(Duration::from_secs(9)),
+        ..Limits::default()
+    });
+    let done = world.compact_within(budget, CancellationToken::new()).await;
+    assert_eq!(done.model(), Some("model-1"));
+    let left = done.outcome.budget.sleep_left();
+    assert_eq!(left, Some(Duration::from_secs(1)), "2 s and 4 s, then 2 s");
+
+    let budget = Prompt::new(Limits {
+        sleep: Some(Duration::from_secs(7)),
+        ..Limits::default()
+    });
+    let world = World::new(&["overloaded:9", "overloaded+ok"]);
+    let done = world.compact_within(budget, CancellationToken::new()).await;
+    assert_eq!(
+        done.model(),
+        None,
+        "there was a second left, two were needed"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_summaries_cost_is_added_to_what_the_prompt_has_cost_before() {
+    let mut world = World::new(&["ok:refusal", "ok"]);
+    for route in &mut world.routes {
+        route.price = Some(Price {
+            input: Cost(1_000_000),
+            output: Cost(2_000_000),
+            ..Price::default()
+        });
+    }
+    let mut budget = Prompt::new(Limits {
+        cost: Some(Cost(10_000_000)),
+        ..Limits::default()
+    });
+    budget.spend(Cost(5_000_000));
+    let done = world
+        .compact_within(budget.clone(), CancellationToken::new())
+        .await;
+    assert_eq!(done.model(), Some("model-1"));
+    let usage = done.outcome.usage;
+    assert!(usage.input > 30_000 && usage.output > 10, "{usage:?}");
+    let cost = usage.input + 2 * usage.output;
+    assert_eq!(done.outcome.budget.cost(), Cost(5_000_000 + cost));
+
+    // Nothing is asked any more once the ceiling is reached.
+    budget.spend(Cost(5_000_000));
+    let done = world.compact_within(budget, CancellationToken::new()).await;
+    assert_eq!((done.model(), world.calls()), (None, vec![1, 1]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_used_in_vain_is_told_too() {
+    let world = World::new(&["ok:refusal"]);
+    let mut request = long();
+    request.system = Some("x".repeat(400_000));
+    let cancel = CancellationToken::new();
+    let done = world
+        .compact_request(&request, Prompt::default(), cancel)
+        .await;
+    let why = done.outcome.result.unwrap_err();
+    assert!(why.contains("(no summary: the model refused)"), "{why}");
+    assert!(
+        done.outcome.usage.input > 40_000,
+        "{:?}",
+        done.outcome.usage
+    );
+}

@@ -1,0 +1,234 @@
+//! An answer with reasoning, text and two tool calls, cut off everywhere on the wire, in every dialect, whatever is
+//! done about it: nobody sees a byte twice without being told, and no tool runs twice.
+
+use crate::notes::{Notes, note};
+use crate::support::START;
+use futures_util::StreamExt;
+use outlast_dialect::{Dialect, Message, Part};
+use outlast_engine::clock::TimerClock;
+use outlast_engine::provider::Adapter;
+use outlast_engine::strategy::PolicyRetry;
+use outlast_engine::transport::{Method, Request};
+use outlast_engine::{Clock, Transport};
+use outlast_kernel::decision::AfterContent;
+use outlast_kernel::event::{Body, Event, Seal};
+use outlast_kernel::models::ContinueBy;
+use outlast_kernel::policy::Policy;
+use outlast_mock::Scripted;
+use outlast_session::Session;
+use outlast_session::session::Setup;
+use std::sync::{Arc, Mutex};
+
+const PROMPT: &str = "call note {\"number\": 1}\nand note {\"number\": 2}";
+const STEP: &str = "Step 1.";
+const END: &str = "Done after 1 steps. noted | noted";
+const END_OF_ONE: &str = "Done after 1 steps. noted";
+
+/// One way to deal with a cut.
+#[derive(Clone, Copy, Debug)]
+struct Way {
+    dialect: Dialect,
+    after_content: AfterContent,
+    continues_by: ContinueBy,
+}
+
+/// What came of a prompt.
+struct Seen {
+    seal: Seal,
+    events: Vec<Event>,
+    messages: Vec<Message>,
+    ran: Vec<String>,
+}
+
+async fn prompt(way: Way, cut: usize) -> Seen {
+    let clock: Arc<dyn Clock> = Arc::new(TimerClock::new(START));
+    let script = format!("cut:{cut},of=thinking-agent+ok:thinking-agent,times=always");
+    let transport = Arc::new(Scripted::new(script.parse().unwrap(), Arc::clone(&clock)));
+    let provider = Adapter::new(way.dialect, transport, Arc::clone(&clock));
+    let policy = Policy::named("session").unwrap();
+    let tools = Arc::new(Notes::default());
+    let mut setup = Setup::new(Arc::new(provider), "m", Arc::clone(&clock));
+    setup.retry = Some(Arc::new(PolicyRetry::new(policy, clock)));
+    setup.tools = Some(tools.clone());
+    setup.offered = vec![note()];
+    setup.after_content = way.after_content;
+    setup.traits.continues_by = way.continues_by;
+    let session = Session::in_memory(setup);
+    let events = Arc::new(Mutex::new(Vec::new()));
+    let heard = Arc::clone(&events);
+    let _listening = session.subscribe(move |event| heard.lock().unwrap().push(event.clone()));
+    let ended = session.prompt(PROMPT.into()).await.unwrap();
+    let ran = tools.noted();
+    let events = events.lock().unwrap().clone();
+    Seen {
+        seal: ended.seal,
+        events,
+        messages: session.messages(),
+        ran,
+    }
+}
+
+impl Seen {
+    /// The text that a reader has before them in the end: attempts that were retracted are taken out.
+    fn text(&self) -> String {
+        let mut shown: Vec<(Option<String>, String)> = Vec::new();
+        for event in &self.events {
+            match &event.body {
+                Body::TextDelta { text } => shown.push((event.attempt_id.clone(), text.clone())),
+                Body::Retracted { attempt } => {
+                    let retracted = format!("{}.{attempt}", event.turn_id);
+                    shown.retain(|(of, _)| of.as_deref() != Some(&retracted));
+                }
+                _ => {}
+            }
+        }
+        shown.into_iter().map(|(_, text)| text).collect()
+    }
+
+    fn has(&self, is_it: impl Fn(&Body) -> bool) -> bool {
+        self.events.iter().any(|event| is_it(&event.body))
+    }
+
+    /// Whether something is handed on by an attempt that goes on with an earlier one before a seam was said.
+    fn goes_on_without_a_seam(&self) -> bool {
+        let (mut heard, mut may_speak): (Option<String>, bool) = (None, true);
+        for event in &self.events {
+            match &event.body {
+                Body::Seam { .. } | Body::Retracted { .. } | Body::StepComplete { .. } => {
+                    (heard, may_speak) = (None, true);
+                }
+                Body::TextDelta { .. } | Body::ReasoningDelta { .. } => {
+                    may_speak &= heard.is_none() || heard == event.attempt_id;
+                    heard.clone_from(&event.attempt_id);
+                }
+                _ => {}
+            }
+        }
+        !may_speak
+    }
+
+    fn every_call_has_one_result(&self) -> bool {
+        let parts = || self.messages.iter().flat_map(|message| &message.parts);
+        let calls = parts().filter_map(|part| match part {
+            Part::ToolCall(call) => Some(call.id.clone()),
+            _ => None,
+        });
+        let results = parts().filter_map(|part| match part {
+            Part::ToolResult(result) => Some(result.id.clone()),
+            _ => None,
+        });
+        calls.collect::<Vec<_>>() == results.collect::<Vec<_>>()
+    }
+}
+
+fn check(way: Way, cut: usize, seen: &Seen) {
+    let at = format!("{way:?}, cut after {cut} bytes");
+    let text = seen.text();
+    assert!(!seen.goes_on_without_a_seam(), "{at}");
+    assert!(seen.every_call_has_one_result(), "{at}");
+    let both = ["{\"number\": 1}", "{\"number\": 2}"];
+    if seen.seal == Seal::Completed {
+        // A stream that broke off between two calls has brought one.
+        let one = seen.ran.len() == 1 && seen.has(|body| matches!(body, Body::Warning { .. }));
+        let (end, ran) = match one {
+            true => (END_OF_ONE, &both[..1]),
+            false => (END, &both[..]),
+        };
+        assert_eq!(text, format!("{STEP}{end}"), "{at}");
+        assert_eq!(seen.ran, ran, "{at}");
+        let said: Vec<String> = seen.messages.iter().map(Message::text).collect();
+        assert_eq!(said, [PROMPT, STEP, "", end], "{at}");
+    } else {
+        assert_eq!(way.after_content, AfterContent::Fail, "{at}");
+        assert!(STEP.starts_with(&text), "{at}: {text}");
+        assert!(seen.ran.is_empty(), "{at}");
+    }
+}
+
+/// Where the first answer is cut: around the end of every frame, and within each. What is read of half a frame is the
+/// same everywhere.
+async fn places(dialect: Dialect) -> Vec<usize> {
+    let clock: Arc<dyn Clock> = Arc::new(TimerClock::new(START));
+    let script = "ok:thinking-agent,times=always".parse().unwrap();
+    let asked = outlast_dialect::Request {
+        messages: vec![Message::user(PROMPT)],
+        tools: vec![note()],
+        resumable: true,
+        ..outlast_dialect::Request::default()
+    };
+    let response = Scripted::new(script, clock).send(Request {
+        method: Method::Post,
+        path: dialect.path().to_owned(),
+        headers: Vec::new(),
+        body: dialect.request(&asked).into(),
+    });
+    let pieces: Vec<_> = response.await.unwrap().body.collect().await;
+    let wire: Vec<u8> = pieces
+        .into_iter()
+        .flat_map(|piece| piece.unwrap())
+        .collect();
+    let ends = wire
+        .windows(2)
+        .enumerate()
+        .filter(|(_, two)| *two == b"\n\n");
+    let ends = ends.map(|(place, _)| place + 2);
+    let around = ends.flat_map(|end| [end - 20, end - 1, end, end + 1]);
+    [0, 1].into_iter().chain(around).collect()
+}
+
+/// Cuts the first answer everywhere; the answer is how often there was a seam.
+async fn cut_everywhere(way: Way, places: &[usize]) -> usize {
+    let mut seams = 0;
+    for cut in places {
+        let seen = prompt(way, *cut).await;
+        check(way, *cut, &seen);
+        seams += usize::from(seen.has(|body| matches!(body, Body::Seam { .. })));
+    }
+    seams
+}
+
+fn ways(dialect: Dialect) -> Vec<(AfterContent, ContinueBy)> {
+    let mut ways = vec![
+        (AfterContent::Fail, ContinueBy::Prompt),
+        (AfterContent::Retract, ContinueBy::Prompt),
+        (AfterContent::Continue, ContinueBy::Prompt),
+        (AfterContent::Continue, ContinueBy::Restart),
+    ];
+    match dialect {
+        Dialect::Anthropic => ways.push((AfterContent::Continue, ContinueBy::Prefill)),
+        Dialect::OpenaiResponses => ways.push((AfterContent::Continue, ContinueBy::Resume)),
+        Dialect::OpenaiChat => {}
+    }
+    ways
+}
+
+async fn cut_in(dialect: Dialect) {
+    let places = places(dialect).await;
+    assert!(places.len() > 80, "{dialect:?}: only {}", places.len());
+    for (after_content, continues_by) in ways(dialect) {
+        let way = Way {
+            dialect,
+            after_content,
+            continues_by,
+        };
+        let seams = cut_everywhere(way, &places).await;
+        let goes_on =
+            after_content == AfterContent::Continue && continues_by != ContinueBy::Restart;
+        assert_eq!(seams > 0, goes_on, "{way:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_byte_is_shown_twice_and_no_tool_runs_twice_wherever_an_anthropic_answer_is_cut() {
+    cut_in(Dialect::Anthropic).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_byte_is_shown_twice_and_no_tool_runs_twice_wherever_a_chat_completion_is_cut() {
+    cut_in(Dialect::OpenaiChat).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_byte_is_shown_twice_and_no_tool_runs_twice_wherever_a_response_is_cut() {
+    cut_in(Dialect::OpenaiResponses).await;
+}

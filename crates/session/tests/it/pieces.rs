@@ -1,0 +1,201 @@
+//! Answers that think, stop oddly or break off, and what a consumer shows of them.
+
+use crate::support::{Call, Item, Kept, Listener, START, World, elsewhere};
+use outlast_dialect::{Delta, Message, Part, Tool};
+use outlast_engine::turn::Ended;
+use outlast_kernel::decision::{AfterContent, GiveUp};
+use outlast_kernel::event::{Body, Event, Proof, Reasoning, Seal, Usage};
+use outlast_kernel::failure::{Failure, IoKind};
+use outlast_kernel::models::{ContinueBy, Traits};
+use outlast_kernel::verdict::Cause;
+use outlast_session::Session;
+use outlast_session::session::{Ask, Setup};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+// --- Answers ---
+
+/// A piece of reasoning.
+pub(crate) fn thinks(text: &str) -> Item {
+    Ok(Delta::Reasoning(text.to_owned()))
+}
+
+/// The end of reasoning, with what proves it.
+pub(crate) fn thought(text: &str) -> Item {
+    let signature = "signed".to_owned();
+    Ok(Delta::ReasoningDone(Reasoning {
+        text: text.to_owned(),
+        proof: Some(Proof::Signature { signature }),
+        ..Reasoning::default()
+    }))
+}
+
+pub(crate) fn lost() -> Failure {
+    Failure::thrown("scripted", "the connection was lost", START).with_io(IoKind::Reset)
+}
+
+/// Says these things, and then the connection is lost.
+pub(crate) fn breaks(mut items: Vec<Item>) -> Call {
+    items.push(Err(Box::new(lost())));
+    items.into()
+}
+
+/// A session in which that becomes of answers that broke off.
+pub(crate) fn after_content(world: &World, after_content: AfterContent) -> Setup {
+    Setup {
+        after_content,
+        ..world.setup()
+    }
+}
+
+/// A session that goes on with answers that broke off, in that way.
+pub(crate) fn continues(world: &World, continues_by: ContinueBy) -> Setup {
+    Setup {
+        traits: Traits {
+            continues_by,
+            ..Traits::default()
+        },
+        ..after_content(world, AfterContent::Continue)
+    }
+}
+
+/// A session that offers a tool, and takes back what does not count.
+pub(crate) fn with_tools(world: &World) -> Setup {
+    Setup {
+        offered: vec![Tool {
+            name: "read".to_owned(),
+            description: "Reads.".to_owned(),
+            parameters: serde_json::json!({}),
+        }],
+        ..after_content(world, AfterContent::Retract)
+    }
+}
+
+// --- What is heard ---
+
+/// The text that a consumer shows that drops what was retracted; a `|` stands where an answer goes on.
+pub(crate) fn shown(heard: &Listener) -> String {
+    let mut attempts: BTreeMap<(String, u32), String> = BTreeMap::new();
+    for event in heard.events() {
+        let number = number(&event);
+        let turn = event.turn_id;
+        match event.body {
+            Body::TextDelta { text } => {
+                let said = attempts.entry((turn, number)).or_default();
+                said.push_str(&text);
+            }
+            Body::Seam { .. } => attempts.entry((turn, number)).or_default().push('|'),
+            Body::Retracted { attempt } => drop(attempts.remove(&(turn, attempt))),
+            _ => {}
+        }
+    }
+    attempts.into_values().collect()
+}
+
+/// The number of an event's attempt; 0 before the first one.
+pub(crate) fn number(event: &Event) -> u32 {
+    let id = event.attempt_id.as_deref();
+    let number = id.and_then(|id| {
+        id.strip_prefix(&format!("{}.", event.turn_id))?
+            .parse()
+            .ok()
+    });
+    number.unwrap_or_default()
+}
+
+/// Every call has one result, in the message that follows it, and no result is without its call.
+pub(crate) fn assert_well_formed(messages: &[Message]) {
+    let mut wanted: Vec<&str> = Vec::new();
+    for message in messages {
+        assert!(!message.parts.is_empty(), "{messages:?}");
+        let results = message.parts.iter().filter_map(|part| match part {
+            Part::ToolResult(result) => Some(result.id.as_str()),
+            _ => None,
+        });
+        assert_eq!(results.collect::<Vec<_>>(), wanted, "{messages:?}");
+        wanted = message.tool_calls().map(|call| call.id.as_str()).collect();
+    }
+    assert_eq!(wanted, Vec::<&str>::new(), "{messages:?}");
+}
+
+/// What a model is told that is to go on after these words.
+pub(crate) fn go_on(end: &str) -> String {
+    format!(
+        "Your last answer was cut off by a failed connection. Go on exactly where it ended, without repeating any of it \
+         and without a remark about it. It ended with:\n{end}"
+    )
+}
+
+pub(crate) fn billed_twice(heard: &Listener) -> Option<(Usage, bool)> {
+    heard.bodies().into_iter().find_map(|body| match body {
+        Body::BilledTwice { usage, estimated } => Some((usage, estimated)),
+        _ => None,
+    })
+}
+
+// --- Sessions ---
+
+/// What the model was told of: the cause, the same in words, the number in a row, and how many there may be.
+pub(crate) fn corrected(heard: &Listener) -> Vec<(Cause, String, u32, u32)> {
+    let correction = |body: Body| match body {
+        Body::Corrected {
+            cause,
+            message,
+            attempt,
+            max_attempts,
+        } => Some((cause, message, attempt, max_attempts)),
+        _ => None,
+    };
+    heard.bodies().into_iter().filter_map(correction).collect()
+}
+
+/// The numbers of the corrections.
+pub(crate) fn numbers(heard: &Listener) -> Vec<u32> {
+    corrected(heard)
+        .iter()
+        .map(|correction| correction.2)
+        .collect()
+}
+
+pub(crate) fn error(ended: &Ended) -> (Cause, &str, GiveUp) {
+    let (judged, why) = ended.error.as_ref().unwrap();
+    (judged.verdict.cause, &judged.failure.message, *why)
+}
+
+pub(crate) async fn prompt(setup: Setup) -> (Arc<Session>, Listener, Ended) {
+    prompt_with(setup, "hi".into()).await
+}
+
+/// Prompts; who waits for a stream that nobody cuts waits no longer than a day.
+pub(crate) async fn prompt_with(setup: Setup, ask: Ask) -> (Arc<Session>, Listener, Ended) {
+    let session = Arc::new(Session::in_memory(setup));
+    let heard = Listener::new(&session);
+    let day = Duration::from_secs(24 * 3600);
+    let ended = tokio::time::timeout(day, session.prompt(ask)).await;
+    (session, heard, ended.unwrap().unwrap())
+}
+
+/// Prompts, and another process carries on from what was written down when the first step was said.
+pub(crate) async fn carried_on(world: &World) -> Arc<Session> {
+    let kept = Arc::new(Kept::new());
+    let session = kept.begin(with_tools(world)).await;
+    let (other, hold) = (Arc::clone(&kept), Arc::new(Mutex::new(None)));
+    let taken = Arc::clone(&hold);
+    let heard = Listener::with(&session, move |session, body| {
+        if matches!(body, Body::StepComplete { .. }) {
+            other.remove_locks();
+            let hold = elsewhere(other.elsewhere().claim(session.id())).unwrap();
+            *taken.lock().unwrap() = Some(hold);
+        }
+    });
+    session.prompt("hi".into()).await.unwrap();
+    let id = session.id().to_owned();
+    drop((heard, session));
+    let hold = hold.lock().unwrap().take().unwrap();
+    kept.elsewhere().release(hold).await.unwrap();
+    let session = kept.open(&id, with_tools(world)).await;
+    let ended = session.resume().await.unwrap();
+    assert_eq!(ended.seal, Seal::Completed);
+    session
+}

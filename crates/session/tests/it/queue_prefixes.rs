@@ -1,0 +1,203 @@
+//! A session with all that can wait in it, cut off after each of its entries: whoever opens it says every message that was
+//! written down exactly once.
+
+use crate::pieces::assert_well_formed;
+use crate::support::{
+    Call, Kept, Listener, World, answers, calls, elsewhere, fails, overloaded, words,
+};
+use outlast_dialect::{Message, Part, Role};
+use outlast_engine::clock::TimerClock;
+use outlast_engine::journal::Entry;
+use outlast_kernel::budget::{Limits, Prompt};
+use outlast_kernel::event::{Body, Seal, Usage};
+use outlast_session::Session;
+use outlast_session::session::{Ask, Place, Standing};
+use outlast_store::journal::Stored;
+use std::sync::Arc;
+use std::time::Duration;
+
+use Place::{FollowUp, Note, Steering};
+
+/// A failure, two steps with a tool, an answer, and one for each follow-up.
+fn script() -> Vec<Call> {
+    vec![
+        fails(overloaded()),
+        calls(&[("c1", "read")]),
+        calls(&[("c2", "send")]),
+        answers("one"),
+        answers("two"),
+        answers("three"),
+    ]
+}
+
+/// What comes to wait at an event.
+fn comes_at(body: &Body) -> &'static [(Place, &'static str)] {
+    match body {
+        Body::RetryScheduled { .. } => &[(Steering, "s1"), (Steering, "s2"), (FollowUp, "f1")],
+        Body::ToolStarted { id, .. } if id == "c1" => &[(Note, "n1"), (FollowUp, "x")],
+        Body::ToolStarted { id, .. } if id == "c2" => &[(Steering, "s3")],
+        Body::TextDelta { text } if text == "one" => &[(Note, "n2"), (FollowUp, "f2")],
+        _ => &[],
+    }
+}
+
+/// All entries of the session, and the conversation that it led to.
+async fn whole_session() -> (Vec<Stored>, Vec<Message>) {
+    let (kept, world) = (Kept::new(), World::new(script()));
+    let session = kept.begin(world.setup()).await;
+    let _heard = Listener::with(&session, |session, body| {
+        for (place, text) in comes_at(body) {
+            elsewhere(session.queue(*place, Message::user(*text))).unwrap();
+        }
+    });
+    session.prompt("hi".into()).await.unwrap();
+    say_all(&session).await;
+    (session.entries().await.unwrap(), session.messages())
+}
+
+/// Carries on whatever is not finished, and says whatever waits.
+async fn say_all(session: &Session) {
+    if session.unfinished_turn().is_some() {
+        let ended = session.resume().await.unwrap();
+        assert_eq!(ended.seal, Seal::Completed, "{:?}", ended.error);
+    }
+    while let Some(ended) = session.prompt_waiting(Ask::default()).await.unwrap() {
+        assert_eq!(ended.seal, Seal::Completed, "{:?}", ended.error);
+    }
+    // A note that waits is said with the next prompt.
+    session.prompt("bye".into()).await.unwrap();
+}
+
+/// What was to be said by these entries, in the order in which it came.
+fn queued(entries: &[Entry]) -> Vec<String> {
+    let text = |entry: &Entry| match entry {
+        Entry::Queued { message, .. } => Some(message.text()),
+        _ => None,
+    };
+    entries.iter().filter_map(text).collect()
+}
+
+fn is_last_answer(entry: &Entry) -> bool {
+    matches!(entry, Entry::Message { message, .. } if message.tool_calls().next().is_none())
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_waits_is_said_once_wherever_the_session_was_cut_off() {
+    let (stored, whole) = whole_session().await;
+    let read = |line| outlast_session::session::read("s", line).unwrap();
+    let all: Vec<Entry> = stored.iter().map(read).collect();
+    let every = ["s1", "s2", "f1", "n1", "x", "s3", "n2", "f2"];
+    assert_eq!(queued(&all), every);
+    let expected = [
+        "hi",
+        "s1",
+        "read(c1)",
+        "c1: c1 is done",
+        "n1",
+        "s2",
+        "send(c2)",
+        "c2: c2 is done",
+        "s3",
+        "one",
+        "n2",
+        "f1",
+        "two",
+        "x",
+        "three",
+        "f2",
+        "three",
+        "bye",
+        "three",
+    ];
+    assert_eq!(words(&whole), expected);
+    for length in 1..=stored.len() {
+        // The last answer is settled in one write.
+        if is_last_answer(&all[length - 1]) {
+            continue;
+        }
+        let at = format!("cut off after {length}: {}", all[length - 1].kind());
+        let kept = Kept::new();
+        kept.write_down("s", &stored[..length]).await;
+        let restarted = stored[length - 1].line.time + Duration::from_millis(500);
+        let clock = Arc::new(TimerClock::new(restarted));
+        let world = World::by(clock, [answers("so be it")]);
+        let session = kept.open("s", world.setup()).await;
+        say_all(&session).await;
+        let conversation = words(&session.messages());
+        for text in every {
+            let said = conversation.iter().filter(|word| *word == text).count();
+            let wanted = usize::from(queued(&all[..length]).iter().any(|queued| queued == text));
+            assert_eq!(said, wanted, "{text}, {at}: {conversation:?}");
+        }
+        assert_well_formed(&session.messages());
+        let requests = world.provider.asked();
+        let last = requests.last().unwrap();
+        assert_eq!(
+            words(&last.messages),
+            conversation[..conversation.len() - 1],
+            "{at}"
+        );
+        drop(session);
+        let session = kept.open("s", world.setup()).await;
+        assert_eq!(words(&session.messages()), conversation, "{at}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_taken_out_is_not_said_wherever_the_session_was_cut_off() {
+    let (kept, world) = (Kept::new(), World::new([answers("one")]));
+    let session = kept.begin(world.setup()).await;
+    session.queue(Steering, Message::user("a")).await.unwrap();
+    session.queue(FollowUp, Message::user("b")).await.unwrap();
+    session.clear_queue().await.unwrap();
+    session.queue(Steering, Message::user("c")).await.unwrap();
+    let stored = session.entries().await.unwrap();
+    assert_eq!(stored.len(), 4);
+    for (length, expected) in [(1, "a"), (2, "a b"), (3, ""), (4, "c")] {
+        let kept = Kept::new();
+        kept.write_down("s", &stored[..length]).await;
+        let session = kept.open("s", world.setup()).await;
+        let waiting = session.waiting();
+        let messages = waiting.steering.iter().chain(&waiting.follow_up);
+        let texts: Vec<String> = messages.map(Message::text).collect();
+        assert_eq!(texts.join(" "), expected, "after {length}");
+    }
+}
+
+#[test]
+fn nothing_is_gone_on_with_after_something_was_said() {
+    let prompt = Entry::Prompt {
+        turn_id: "t".to_owned(),
+        message: Some(Message::user("hi")),
+        budget: Prompt::new(Limits::default()),
+        chosen: false,
+        options: serde_json::Value::Null,
+    };
+    let failed = Entry::AttemptFailed {
+        attempt: 1,
+        judged: None,
+        message: Message {
+            role: Role::Assistant,
+            parts: vec![Part::Text {
+                text: "Hel".to_owned(),
+            }],
+        },
+        usage: Usage::default(),
+        kept: true,
+        place: None,
+    };
+    let said = Entry::Said {
+        ids: Vec::new(),
+        messages: vec![Message::user("left")],
+        note: false,
+    };
+    let kept = |entries: Vec<Entry>| {
+        let unfinished = Standing::after(entries).unfinished.unwrap();
+        unfinished.taken_up.kept.is_some()
+    };
+    assert!(kept(vec![prompt.clone(), failed.clone()]));
+    assert!(
+        !kept(vec![prompt, failed, said]),
+        "the model has not read on"
+    );
+}

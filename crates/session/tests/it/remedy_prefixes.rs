@@ -1,0 +1,139 @@
+//! A turn that changes its model, is made smaller, is told what was wrong and goes on with an answer that broke off, cut off
+//! after each of its entries: whoever carries it on brings it to a good end, and runs no tool twice.
+
+use crate::notes::{Notes, note};
+use crate::pieces::assert_well_formed;
+use crate::support::{Kept, START};
+use outlast_dialect::{Dialect, Message};
+use outlast_engine::Clock;
+use outlast_engine::clock::TimerClock;
+use outlast_engine::journal::Entry;
+use outlast_engine::provider::Adapter;
+use outlast_engine::route::Route;
+use outlast_engine::strategy::PolicyRetry;
+use outlast_kernel::Timestamp;
+use outlast_kernel::decision::AfterContent;
+use outlast_kernel::event::{Seal, ToolCall};
+use outlast_kernel::policy::Policy;
+use outlast_mock::Scripted;
+use outlast_session::Session;
+use outlast_session::compaction::{Compaction, Settings};
+use outlast_session::session::Setup;
+use outlast_store::journal::{Page, Stored};
+use std::sync::Arc;
+use std::time::Duration;
+
+const PROMPT: &str =
+    "call note {\"number\": 1}\nand note {\"number\": 2}\ncall note {\"number\": 3}";
+const GOOD: &str = "ok:thinking-agent,times=always";
+/// A summary, an answer that breaks off in its text, the two steps, an answer that is none, and the end.
+const TROUBLE: &str = "ok:agent+drop-after:12,of=thinking-agent+ok:thinking-agent,times=2+ok:empty+ok:thinking-agent,times=always";
+
+/// Two models that do as their scripts say; the second one holds little, and summarises.
+fn setup(scripts: [&str; 2], tools: &Arc<Notes>, now: Timestamp) -> Setup {
+    let clock: Arc<dyn Clock> = Arc::new(TimerClock::new(now));
+    let [first, second] = scripts.map(|script| {
+        let transport = Arc::new(Scripted::new(script.parse().unwrap(), Arc::clone(&clock)));
+        Arc::new(Adapter::new(
+            Dialect::Anthropic,
+            transport,
+            Arc::clone(&clock),
+        ))
+    });
+    let mut second = Route::new(second, "second");
+    (second.traits.window, second.max_tokens) = (Some(9600), Some(500));
+    let policy = Policy::named("session").unwrap();
+    let retry = Arc::new(PolicyRetry::new(policy, Arc::clone(&clock)));
+    let summarisers = vec![second.clone()];
+    let settings = Settings::default();
+    let compaction = Compaction::new(summarisers, retry.clone(), Arc::clone(&clock), settings);
+    Setup {
+        fallbacks: vec![second],
+        compaction: Some(Arc::new(compaction)),
+        after_content: AfterContent::Continue,
+        retry: Some(retry),
+        tools: Some(tools.clone()),
+        offered: vec![note()],
+        ..Setup::new(first, "first", clock)
+    }
+}
+
+/// The entries of a long turn and of the one that meets all the trouble.
+async fn whole_turn() -> Vec<Stored> {
+    let (kept, tools) = (Kept::new(), Arc::new(Notes::default()));
+    let trouble = ["ok:long+overloaded:9", TROUBLE];
+    let session = kept.begin(setup(trouble, &tools, START)).await;
+    session.prompt("Say a lot".into()).await.unwrap();
+    let ended = session.prompt(PROMPT.into()).await.unwrap();
+    assert_eq!(ended.seal, Seal::Completed, "{:?}", ended.error);
+    assert_eq!(tools.noted().len(), 3);
+    let page = Page {
+        after: 0,
+        limit: 1000,
+        kinds: None,
+    };
+    kept.journal.read(session.id(), page).await.unwrap()
+}
+
+fn entries(stored: &[Stored]) -> Vec<Entry> {
+    let read = |line| outlast_session::session::read("s", line).unwrap();
+    stored.iter().map(read).collect()
+}
+
+/// The arguments of the calls that began.
+fn begun(entries: &[Entry]) -> Vec<String> {
+    let mut calls: Vec<ToolCall> = Vec::new();
+    let mut begun = Vec::new();
+    for entry in entries {
+        match entry {
+            Entry::Message { message, .. } => calls = message.tool_calls().cloned().collect(),
+            Entry::ToolStarted { index, .. } => begun.push(calls[*index].arguments.clone()),
+            _ => {}
+        }
+    }
+    begun
+}
+
+async fn carried_on(prefix: &[Stored]) -> (Arc<Session>, Kept, Vec<String>) {
+    let kept = Kept::new();
+    let restarted = prefix.last().unwrap().line.time + Duration::from_millis(500);
+    kept.write_down("s", prefix).await;
+    let tools = Arc::new(Notes::default());
+    let session = kept.open("s", setup([GOOD, GOOD], &tools, restarted)).await;
+    let ended = session.resume().await.unwrap();
+    assert_eq!(ended.seal, Seal::Completed, "{:?}", ended.error);
+    let ran = tools.noted();
+    (session, kept, ran)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_turn_full_of_remedies_that_is_cut_off_after_any_entry_comes_to_a_good_end() {
+    let stored = whole_turn().await;
+    let all = entries(&stored);
+    for kind in ["switched", "compacted", "noticed", "wait_scheduled"] {
+        assert!(all.iter().any(|entry| entry.kind() == kind), "no {kind}");
+    }
+    let is_kept = |entry: &Entry| matches!(entry, Entry::AttemptFailed { kept: true, .. });
+    assert!(all.iter().any(is_kept), "nothing is kept");
+    let second = all
+        .iter()
+        .rposition(|entry| entry.kind() == "prompt")
+        .unwrap();
+    // The last answer is settled in one write.
+    for length in second + 1..stored.len() - 1 {
+        let (session, kept, ran) = carried_on(&stored[..length]).await;
+        let at = format!("cut off after {length}: {}", all[length - 1].kind());
+        let mut tools = begun(&all[..length]);
+        tools.extend(ran);
+        let every: Vec<String> = (1..=3)
+            .map(|number| format!("{{\"number\": {number}}}"))
+            .collect();
+        assert_eq!(tools, every, "{at}");
+        assert_well_formed(&session.messages());
+        let last = session.messages().last().map(Message::text);
+        assert!(last.is_some_and(|text| !text.is_empty()), "{at}");
+        let settled = kept.entries("s").await;
+        let settled = settled.iter().filter(|entry| entry.kind() == "settled");
+        assert_eq!(settled.count(), 2, "{at}");
+    }
+}

@@ -1,0 +1,213 @@
+//! Several models in order of preference, each at a provider of its own name, and one log of what all were asked.
+
+use crate::support::{Call, Item, Listener, START, Scripted, World};
+use futures_util::{StreamExt, stream};
+use outlast_dialect::Request;
+use outlast_engine::credential::Credential;
+use outlast_engine::route::Route;
+use outlast_engine::{BoxStream, Clock, Provider};
+use outlast_kernel::Timestamp;
+use outlast_kernel::event::Body;
+use outlast_kernel::policy::Policy;
+use outlast_kernel::verdict::Cause;
+use outlast_session::Session;
+use outlast_session::session::Setup;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+/// One request to one of the models.
+#[derive(Clone, Debug)]
+pub(crate) struct Logged {
+    pub(crate) after: Duration,
+    pub(crate) name: &'static str,
+    pub(crate) request: Request,
+}
+
+/// A turn that asks without a pause would never come to an end by the clock.
+const MOST_REQUESTS: usize = 1000;
+
+type Log = Arc<Mutex<Vec<Logged>>>;
+
+/// A provider under another name, whose requests are noted in the common log.
+struct Named {
+    name: &'static str,
+    answers: Arc<dyn Provider>,
+    log: Log,
+    world: Arc<Scripted>,
+    clock: Arc<dyn Clock>,
+}
+
+impl Provider for Named {
+    fn name(&self) -> &str {
+        self.name
+    }
+
+    fn stream(
+        &self,
+        request: &Request,
+        credential: Option<&Credential>,
+    ) -> BoxStream<'static, Item> {
+        if self.world.is_hanging() {
+            return stream::pending().boxed();
+        }
+        let mut log = self.log.lock().unwrap();
+        assert!(log.len() < MOST_REQUESTS, "models are asked without an end");
+        log.push(Logged {
+            after: self.clock.now().since(START),
+            name: self.name,
+            request: request.clone(),
+        });
+        drop(log);
+        self.answers.stream(request, credential)
+    }
+}
+
+/// Models in order of preference. Each has the same name as its provider.
+pub(crate) struct Routes {
+    /// The clock and the tools; its own provider is not asked, but while it hangs all of them do.
+    pub(crate) world: World,
+    /// They can be changed before a session is set up with them.
+    pub(crate) list: Vec<Route>,
+    log: Log,
+}
+
+impl Routes {
+    /// These models with their scripts; the last call of each is repeated.
+    pub(crate) fn new<const N: usize>(scripts: [(&'static str, Vec<Call>); N]) -> Self {
+        let mut routes = Self::none();
+        for (name, calls) in scripts {
+            let answers = World::by(Arc::clone(&routes.world.clock), calls).provider;
+            routes.push(name, answers);
+        }
+        routes
+    }
+
+    pub(crate) fn none() -> Self {
+        Self {
+            world: World::new([]),
+            list: Vec::new(),
+            log: Log::default(),
+        }
+    }
+
+    /// One more model, which answers as that provider does.
+    pub(crate) fn push(&mut self, name: &'static str, answers: Arc<dyn Provider>) {
+        let provider = Named {
+            name,
+            answers,
+            log: Arc::clone(&self.log),
+            world: Arc::clone(&self.world.provider),
+            clock: Arc::clone(&self.world.clock),
+        };
+        self.list.push(Route::new(Arc::new(provider), name));
+    }
+
+    /// How many tokens each of them holds.
+    pub(crate) fn with_windows<const N: usize>(mut self, windows: [Option<u64>; N]) -> Self {
+        for (route, window) in self.list.iter_mut().zip(windows) {
+            route.traits.window = window;
+        }
+        self
+    }
+
+    /// With the policy of sessions, and tools.
+    pub(crate) fn setup(&self) -> Setup {
+        self.setup_by("session")
+    }
+
+    pub(crate) fn setup_by(&self, policy: &str) -> Setup {
+        let first = self.list[0].clone();
+        Setup {
+            provider: first.provider,
+            model: first.model,
+            accounts: first.accounts,
+            price: first.price,
+            traits: first.traits,
+            max_tokens: first.max_tokens,
+            fallbacks: self.list[1..].to_vec(),
+            ..self.world.setup_by(Policy::named(policy).unwrap())
+        }
+    }
+
+    pub(crate) fn session(&self) -> Arc<Session> {
+        Arc::new(Session::in_memory(self.setup()))
+    }
+
+    pub(crate) fn log(&self) -> Vec<Logged> {
+        self.log.lock().unwrap().clone()
+    }
+
+    /// Who was asked, and when, in seconds after the start.
+    pub(crate) fn asked(&self) -> Vec<(u64, &'static str)> {
+        let log = self.log();
+        let asked = log.iter().map(|one| (one.after.as_secs(), one.name));
+        asked.collect()
+    }
+
+    /// Who was asked, in order.
+    pub(crate) fn names(&self) -> Vec<&'static str> {
+        self.log().iter().map(|one| one.name).collect()
+    }
+
+    /// Lets time pass until so many seconds after the start.
+    pub(crate) async fn wait_until(&self, seconds: u64) {
+        let time = START + Duration::from_secs(seconds);
+        self.world.clock.sleep_until(time).await;
+    }
+}
+
+/// A provider that answers by the time of day.
+pub(crate) struct ByTime<F> {
+    pub(crate) clock: Arc<dyn Clock>,
+    /// How long a call takes.
+    pub(crate) takes: Duration,
+    /// What comes of a call that ends so long after the start.
+    pub(crate) answer: F,
+}
+
+impl<F: Fn(Duration) -> Vec<Item> + Clone + Send + Sync + 'static> Provider for ByTime<F> {
+    fn name(&self) -> &str {
+        "by time"
+    }
+
+    fn stream(&self, _: &Request, _: Option<&Credential>) -> BoxStream<'static, Item> {
+        let (clock, takes) = (Arc::clone(&self.clock), self.takes);
+        let answer = self.answer.clone();
+        let items = async move {
+            tokio::time::sleep(takes).await;
+            stream::iter(answer(clock.now().since(START)))
+        };
+        stream::once(items).flatten().boxed()
+    }
+}
+
+/// A change of models, as it was said: from, to, why, and until when in seconds after the start.
+pub(crate) type Switch = (String, String, Option<Cause>, Option<u64>);
+
+pub(crate) fn switches(heard: &Listener) -> Vec<Switch> {
+    let seconds = |until: Timestamp| until.since(START).as_secs();
+    let switch = |body: Body| match body {
+        Body::ModelSwitched {
+            from,
+            to,
+            cause,
+            until,
+        } => Some((from, to, cause, until.map(seconds))),
+        _ => None,
+    };
+    heard.bodies().into_iter().filter_map(switch).collect()
+}
+
+/// A switch as [`switches`] has it.
+pub(crate) fn switch(
+    (from, to): (&str, &str),
+    cause: Cause,
+    until: impl Into<Option<u64>>,
+) -> Switch {
+    (from.to_owned(), to.to_owned(), Some(cause), until.into())
+}
+
+/// The way back to a model, for which nobody is to blame.
+pub(crate) fn back(from: &str, to: &str) -> Switch {
+    (from.to_owned(), to.to_owned(), None, None)
+}

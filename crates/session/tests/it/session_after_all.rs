@@ -1,0 +1,472 @@
+//! Where remedies meet: a compaction, another model, a correction, and what a restart makes of each.
+
+use crate::pieces::{breaks, continues, shown, with_tools};
+use crate::routes::Routes;
+use crate::support::{
+    Call, Item, Kept, Listener, START, Scripted, World, answers, calls, elsewhere, fails, is_wait,
+    overloaded, stop, text, until_cut, used, wants, words,
+};
+use futures_util::{StreamExt, stream};
+use outlast_dialect::{Delta, Place, Request};
+use outlast_engine::credential::Credential;
+use outlast_engine::route::Route;
+use outlast_engine::strategy::PolicyRetry;
+use outlast_engine::{BoxStream, Provider};
+use outlast_kernel::budget::{Cost, Limits, Price};
+use outlast_kernel::decision::{AfterContent, GiveUp};
+use outlast_kernel::event::{Body, Seal, StopReason};
+use outlast_kernel::failure::{Failure, IoKind};
+use outlast_kernel::fallback::Rules;
+use outlast_kernel::models::ContinueBy;
+use outlast_kernel::policy::Policy;
+use outlast_kernel::verdict::Cause;
+use outlast_session::Session;
+use outlast_session::compaction::{Compaction, Settings};
+use outlast_session::session::{Ask, Setup};
+use std::sync::Arc;
+use std::sync::Mutex;
+
+fn refused_key() -> Failure {
+    Failure::http("two", 401, "invalid x-api-key", START)
+}
+
+/// So many millionths of a dollar for each token, either way.
+fn price(of_a_token: u64) -> Option<Price> {
+    let cost = Cost(of_a_token * 1_000_000);
+    Some(Price {
+        input: cost,
+        output: cost,
+        ..Price::default()
+    })
+}
+
+fn ask(words: &str, limits: Limits) -> Ask {
+    Ask {
+        limits,
+        ..words.into()
+    }
+}
+
+fn at_most(cost: u64) -> Limits {
+    Limits {
+        cost: Some(Cost(cost)),
+        ..Limits::default()
+    }
+}
+
+/// Compacts with the summaries of that provider.
+fn compaction(world: &World, summariser: Arc<Scripted>, price: Option<Price>) -> Arc<Compaction> {
+    let policy = Policy::named("session").unwrap();
+    let retry = Arc::new(PolicyRetry::new(policy, Arc::clone(&world.clock)));
+    let route = Route {
+        price,
+        ..Route::new(summariser as Arc<dyn Provider>, "summariser")
+    };
+    let clock = Arc::clone(&world.clock);
+    Arc::new(Compaction::new(
+        vec![route],
+        retry,
+        clock,
+        Settings::default(),
+    ))
+}
+
+fn answers_for(answer: &str, tokens: u64) -> Call {
+    vec![text(answer), used(tokens, 0), stop(StopReason::EndTurn)].into()
+}
+
+fn summariser(world: &World, calls: Vec<Call>) -> Arc<Scripted> {
+    World::by(Arc::clone(&world.clock), calls).provider
+}
+
+// --- A compaction that does not help ---
+
+#[tokio::test(start_paused = true)]
+async fn a_slow_upload_of_little_is_tried_again_like_any_timeout() {
+    let slow = || Failure::http("scripted", 408, "Timed out reading request body", START);
+    let world = World::new([fails(slow()), answers("Hello")]);
+    let summaries = summariser(&world, vec![answers("never")]);
+    let setup = Setup {
+        compaction: Some(compaction(&world, summaries, None)),
+        ..world.setup()
+    };
+    let session = Arc::new(Session::in_memory(setup));
+    let heard = Listener::new(&session);
+    let ended = session.prompt("hi".into()).await.unwrap();
+    assert_eq!(
+        (ended.seal, ended.message.text()),
+        (Seal::Completed, "Hello".to_owned())
+    );
+    assert_eq!(heard.retries(), [(1, 2000)]);
+    assert_eq!(heard.ends(), [(true, 1, None)]);
+    let told = ["auto_compaction_started", "auto_compaction_ended"];
+    assert_eq!(told.map(|kind| heard.count(kind)), [1, 1]);
+}
+
+// --- What it costs ---
+
+/// A conversation that is to be made smaller before the next call.
+fn long(world: &World, compaction: Arc<Compaction>) -> Setup {
+    let mut setup = Setup {
+        compaction: Some(compaction),
+        price: price(1),
+        ..world.setup()
+    };
+    setup.traits.window = Some(20_000);
+    setup
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_summary_has_cost_is_not_spent_again_on_the_call_after_it() {
+    let world = World::new([answers(&"word ".repeat(15_000)), answers("Hello")]);
+    let summaries = summariser(&world, vec![answers_for("All of it, in short.", 500)]);
+    let compaction = compaction(&world, Arc::clone(&summaries), price(1));
+    let session = Arc::new(Session::in_memory(long(&world, compaction)));
+    session.prompt("first".into()).await.unwrap();
+    let ended = session.prompt(ask("second", at_most(400))).await.unwrap();
+    assert_eq!(summaries.calls_made(), 1);
+    assert_eq!(ended.error.map(|(_, why)| why), Some(GiveUp::CostSpent));
+    assert_eq!(
+        world.provider.calls_made(),
+        1,
+        "nothing is left for the call"
+    );
+    assert_eq!(ended.budget.cost(), Cost(500));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_ceiling_counts_for_what_was_spent_before_a_summary() {
+    let wanted: Call = vec![
+        text(&"word ".repeat(5000)),
+        wants("c1", "read"),
+        used(300, 0),
+        stop(StopReason::ToolUse),
+    ]
+    .into();
+    let world = World::new([answers(&"word ".repeat(10_000)), wanted, answers("Hello")]);
+    let fails_dearly: Call = vec![used(60, 0), Err(Box::new(overloaded()))].into();
+    let summaries = summariser(&world, vec![fails_dearly]);
+    let compaction = compaction(&world, Arc::clone(&summaries), price(1));
+    let session = Arc::new(Session::in_memory(long(&world, compaction)));
+    session.prompt("first".into()).await.unwrap();
+    let ended = session.prompt(ask("second", at_most(350))).await.unwrap();
+    assert_eq!(
+        summaries.calls_made(),
+        1,
+        "the second would exceed the ceiling"
+    );
+    assert_eq!(ended.budget.cost(), Cost(360));
+    assert_eq!(ended.error.map(|(_, why)| why), Some(GiveUp::CostSpent));
+}
+
+/// A dear model that is down and a cheap one that takes its place; the process dies in the wait after the first step.
+async fn resumed_after_a_switch(prices: [u64; 2]) -> Vec<Cost> {
+    let kept = Kept::new();
+    let step: Call = vec![wants("c1", "read"), used(100, 0), stop(StopReason::ToolUse)].into();
+    let mut costs = Vec::new();
+    for dies in [false, true] {
+        let mut routes = Routes::new([
+            ("one", vec![fails(refused_key()), answers_for("Hello", 50)]),
+            (
+                "two",
+                vec![step.clone(), fails(overloaded()), answers_for("Hello", 50)],
+            ),
+        ]);
+        for (route, of_a_token) in routes.list.iter_mut().zip(prices) {
+            route.price = price(of_a_token);
+        }
+        let session = kept.begin(routes.setup()).await;
+        if !dies {
+            let ended = session.prompt("hi".into()).await.unwrap();
+            costs.push(ended.budget.cost());
+            continue;
+        }
+        until_cut(&session, session.prompt("hi".into()), is_wait).await;
+        let id = session.id().to_owned();
+        drop(session);
+        kept.journal.sessions().await.unwrap();
+        let session = kept.open(&id, routes.setup()).await;
+        let ended = session.resume().await.unwrap();
+        assert_eq!(ended.seal, Seal::Completed);
+        costs.push(ended.budget.cost());
+    }
+    costs
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_paid_stays_what_it_was_after_a_restart_whichever_model_was_asked() {
+    assert_eq!(resumed_after_a_switch([100, 1]).await, [Cost(150); 2]);
+    assert_eq!(resumed_after_a_switch([1, 100]).await, [Cost(15_000); 2]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_model_used_that_is_gone_from_the_list_is_not_for_nothing() {
+    let kept = Kept::new();
+    let step: Call = vec![wants("c1", "read"), used(100, 0), stop(StopReason::ToolUse)].into();
+    let mut routes = Routes::new([
+        ("one", vec![fails(refused_key()), answers_for("Hello", 50)]),
+        ("two", vec![step]),
+    ]);
+    routes.list[0].price = price(1);
+    routes.list[1].price = price(2);
+    let session = kept.begin(routes.setup()).await;
+    let starts = |body: &Body| matches!(body, Body::ToolStarted { .. });
+    routes.world.tools.hang(true);
+    until_cut(&session, session.prompt("hi".into()), starts).await;
+    routes.world.tools.hang(false);
+    let id = session.id().to_owned();
+    drop(session);
+    kept.journal.sessions().await.unwrap();
+    let alone = Setup {
+        fallbacks: Vec::new(),
+        ..routes.setup()
+    };
+    let ended = kept.open(&id, alone).await.resume().await.unwrap();
+    assert_eq!(ended.seal, Seal::Completed, "{:?}", ended.error);
+    assert_eq!(ended.budget.cost(), Cost(150), "at the price that is known");
+}
+
+// --- The way back to a model ---
+
+fn impatient() -> Rules {
+    Rules {
+        overload_retries: 0,
+        ..Rules::default()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_model_that_may_come_back_is_not_forgotten_by_a_restart() {
+    let kept = Kept::new();
+    let routes = Routes::new([
+        ("one", vec![fails(overloaded()), answers("Hello")]),
+        ("two", vec![fails(overloaded()), fails(refused_key())]),
+    ]);
+    let setup = || Setup {
+        fallback_rules: impatient(),
+        ..routes.setup()
+    };
+    let session = kept.begin(setup()).await;
+    // Both are overloaded; the process dies in the wait for the second.
+    until_cut(&session, session.prompt("hi".into()), is_wait).await;
+    assert_eq!(routes.names(), ["one", "two"]);
+    let id = session.id().to_owned();
+    drop(session);
+    kept.journal.sessions().await.unwrap();
+    let session = kept.open(&id, setup()).await;
+    let heard = Listener::new(&session);
+    let ended = session.resume().await.unwrap();
+    assert_eq!(routes.names(), ["one", "two", "two", "one"]);
+    assert_eq!(ended.seal, Seal::Completed, "{:?}", ended.error);
+    assert_eq!(heard.count("error"), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wait_for_the_model_that_was_gone_back_to_is_for_what_it_was_left_for() {
+    let kept = Kept::new();
+    let routes = Routes::new([
+        ("one", vec![fails(overloaded()), answers("Hello")]),
+        ("two", vec![fails(refused_key())]),
+    ]);
+    let setup = || Setup {
+        fallback_rules: impatient(),
+        ..routes.setup()
+    };
+    let session = kept.begin(setup()).await;
+    until_cut(&session, session.prompt("hi".into()), is_wait).await;
+    let id = session.id().to_owned();
+    drop(session);
+    kept.journal.sessions().await.unwrap();
+    let session = kept.open(&id, setup()).await;
+    let heard = Listener::new(&session);
+    session.resume().await.unwrap();
+    let cause = |body: Body| match body {
+        Body::RetryScheduled { cause, .. } => Some(cause),
+        _ => None,
+    };
+    let causes: Vec<Cause> = heard.bodies().into_iter().filter_map(cause).collect();
+    assert_eq!(causes, [Cause::Overloaded]);
+    assert_eq!(routes.names(), ["one", "two", "one"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_model_that_was_gone_back_to_is_the_one_that_is_asked_after_a_restart() {
+    let kept = Kept::new();
+    let routes = Routes::new([
+        ("one", vec![fails(refused_key())]),
+        ("two", vec![fails(overloaded()), answers("Hello")]),
+        ("three", vec![fails(refused_key())]),
+    ]);
+    let setup = || Setup {
+        fallback_rules: impatient(),
+        ..routes.setup()
+    };
+    let session = kept.begin(setup()).await;
+    until_cut(&session, session.prompt("hi".into()), is_wait).await;
+    let id = session.id().to_owned();
+    drop(session);
+    kept.journal.sessions().await.unwrap();
+    let session = kept.open(&id, setup()).await;
+    let ended = session.resume().await.unwrap();
+    assert_eq!(routes.names(), ["one", "two", "three", "two"]);
+    assert_eq!(ended.seal, Seal::Completed);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_taken_back_once_is_not_taken_back_again_on_the_way_back() {
+    let mut broken = vec![text("Hel")];
+    broken.push(Err(Box::new(Failure {
+        phase: outlast_kernel::failure::Phase::AfterContent,
+        ..overloaded()
+    })));
+    let routes = Routes::new([
+        ("one", vec![broken.into(), answers("Hello")]),
+        ("two", vec![fails(refused_key())]),
+    ]);
+    let setup = Setup {
+        fallback_rules: impatient(),
+        after_content: AfterContent::Retract,
+        ..routes.setup()
+    };
+    let session = Arc::new(Session::in_memory(setup));
+    let heard = Listener::new(&session);
+    let ended = session.prompt("hi".into()).await.unwrap();
+    assert_eq!(
+        (ended.seal, ended.message.text()),
+        (Seal::Completed, "Hello".to_owned())
+    );
+    let retracted = heard.bodies().into_iter().filter_map(|body| match body {
+        Body::Retracted { attempt } => Some(attempt),
+        _ => None,
+    });
+    assert_eq!(retracted.collect::<Vec<_>>(), [1]);
+}
+
+// --- What is told to a model ---
+
+#[tokio::test(start_paused = true)]
+async fn what_a_model_is_told_is_not_taken_for_the_users_prompt() {
+    let announced: Call = vec![text("Now I'll run the tests:"), stop(StopReason::EndTurn)].into();
+    let wanted: Call = vec![
+        text(&"word ".repeat(5000)),
+        wants("c1", "read"),
+        stop(StopReason::ToolUse),
+    ]
+    .into();
+    let world = World::new([
+        answers(&"word ".repeat(10_000)),
+        announced,
+        wanted,
+        answers("Done."),
+    ]);
+    let summaries = summariser(&world, vec![answers("All of it, in short.")]);
+    let mut setup = Setup {
+        compaction: Some(compaction(&world, Arc::clone(&summaries), None)),
+        ..with_tools(&world)
+    };
+    setup.traits.window = Some(20_000);
+    let session = Arc::new(Session::in_memory(setup));
+    session.prompt("first".into()).await.unwrap();
+    let prompt = "Never touch the file called dear.txt.";
+    session.prompt(prompt.into()).await.unwrap();
+    assert_eq!(summaries.calls_made(), 1);
+    let asked = words(&world.provider.asked().last().unwrap().messages);
+    assert!(asked.iter().any(|said| said.contains(prompt)), "{asked:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn that_a_model_was_told_something_is_said_when_it_is_written_down() {
+    let kept = Arc::new(Kept::new());
+    let empty: Call = vec![stop(StopReason::EndTurn)].into();
+    let world = World::new([empty, answers("Hello")]);
+    let session = kept.begin(world.setup()).await;
+    let written: Arc<Mutex<Vec<Vec<&'static str>>>> = Arc::default();
+    let (noted, journal) = (Arc::clone(&written), Arc::clone(&kept));
+    let _heard = Listener::with(&session, move |session, body| {
+        if matches!(body, Body::Corrected { .. }) {
+            let kinds = elsewhere(journal.kinds(session.id()));
+            noted.lock().unwrap().push(kinds);
+        }
+    });
+    session.prompt("hi".into()).await.unwrap();
+    let written = written.lock().unwrap().clone();
+    assert_eq!(written.len(), 1);
+    assert!(written[0].contains(&"noticed"), "{written:?}");
+}
+
+// --- A session that belongs to another process ---
+
+#[tokio::test(start_paused = true)]
+async fn who_lost_a_session_asks_no_other_model_and_says_nothing_of_one() {
+    let kept = Arc::new(Kept::new());
+    let routes = Routes::new([
+        ("one", vec![fails(overloaded()), calls(&[("c1", "read")])]),
+        ("two", vec![answers("Hello")]),
+    ]);
+    let session = kept.begin(routes.setup()).await;
+    let other = Arc::clone(&kept);
+    let heard = Listener::with(&session, move |session, body| {
+        if matches!(body, Body::ToolStarted { .. }) {
+            other.remove_locks();
+            let hold = elsewhere(other.elsewhere().claim(session.id())).unwrap();
+            std::mem::forget(hold);
+        }
+    });
+    let ended = session.prompt("hi".into()).await.unwrap();
+    assert_eq!(ended.seal, Seal::Error);
+    assert_eq!(routes.names(), ["one", "one"]);
+    assert_eq!(heard.count("model_switched"), 0);
+}
+
+// --- An answer that its provider keeps ---
+
+/// Breaks off once, and then has nobody who would bring the rest.
+struct Keeps {
+    answers: Arc<Scripted>,
+}
+
+impl Provider for Keeps {
+    fn name(&self) -> &str {
+        "keeps"
+    }
+
+    fn stream(
+        &self,
+        request: &Request,
+        credential: Option<&Credential>,
+    ) -> BoxStream<'static, Item> {
+        self.answers.stream(request, credential)
+    }
+
+    fn resume(&self, _: &Place, _: Option<&Credential>) -> Option<BoxStream<'static, Item>> {
+        let message = "the answer came as a whole in place of its rest";
+        let failure = Failure::thrown("keeps", message, START).with_io(IoKind::Protocol);
+        let failure = failure.with_retryable(false);
+        Some(stream::iter([Err(Box::new(failure))]).boxed())
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rest_that_never_comes_is_asked_for_in_words() {
+    let place = Place {
+        response: "r1".to_owned(),
+        after: 3,
+    };
+    let world = World::new([
+        breaks(vec![text("Hel"), Ok(Delta::Place(place))]),
+        answers("lo"),
+    ]);
+    let provider = Keeps {
+        answers: Arc::clone(&world.provider),
+    };
+    let setup = Setup {
+        provider: Arc::new(provider),
+        ..continues(&world, ContinueBy::Resume)
+    };
+    let session = Arc::new(Session::in_memory(setup));
+    let heard = Listener::new(&session);
+    let ended = session.prompt("hi".into()).await.unwrap();
+    assert_eq!(ended.seal, Seal::Completed, "{:?}", ended.error);
+    assert_eq!(shown(&heard), "Hel|lo");
+    assert_eq!(words(&session.messages()), ["hi", "Hello"]);
+}

@@ -1,0 +1,222 @@
+//! An answer that is cut at every place, once or twice, whatever becomes of broken answers.
+
+use crate::pieces::{assert_well_formed, continues, lost, number, shown, thinks, thought};
+use crate::support::{Item, Listener, World, answers, stop, text, wants};
+use futures_util::{StreamExt, stream};
+use outlast_dialect::{Message, Part, Request, Role};
+use outlast_engine::credential::Credential;
+use outlast_engine::{BoxStream, Provider};
+use outlast_kernel::decision::{AfterContent, GiveUp};
+use outlast_kernel::event::{Body, Seal, StopReason};
+use outlast_kernel::models::ContinueBy;
+use outlast_session::Session;
+use outlast_session::session::Setup;
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
+
+const TEXT: [&str; 6] = ["\n", "I ", "read", " \n", "and ", "send."];
+const DONE: &str = "Done.";
+
+/// How a stream is cut.
+#[derive(Clone, Copy, Debug)]
+enum End {
+    /// With an error.
+    Error,
+    /// It just ends.
+    Silence,
+}
+
+/// A place in an answer, in pieces from its beginning, and how it is cut there.
+type Cut = (usize, End);
+
+/// A model that always means the same answer: it thinks, says a text and makes two calls. Asked to go on, it says what is
+/// missing; asked with the results, it is done. Its first answers are cut.
+struct Steady {
+    cuts: Mutex<VecDeque<Cut>>,
+}
+
+impl Steady {
+    fn new(cuts: &[Cut]) -> Arc<Self> {
+        let cuts = Mutex::new(cuts.iter().copied().collect());
+        Arc::new(Self { cuts })
+    }
+
+    fn answer(messages: &[Message]) -> Vec<Item> {
+        let results = messages.iter().filter(|message| has_results(message));
+        let calls = [wants("c1", "send"), wants("c2", "read")];
+        let made = results.map(|message| message.parts.len()).sum();
+        let missing: Vec<Item> = calls.into_iter().skip(made).collect();
+        let begun = begun(messages);
+        let (begin, end) = match (begun.as_str(), missing.len()) {
+            ("", 2) => (whole_beginning(), StopReason::ToolUse),
+            (begun, 2) => (rest(&TEXT.concat(), begun), StopReason::ToolUse),
+            (_, 1) => (Vec::new(), StopReason::ToolUse),
+            (begun, _) => (rest(DONE, begun), StopReason::EndTurn),
+        };
+        let items = begin.into_iter().chain(missing);
+        items.chain([stop(end)]).collect()
+    }
+}
+
+fn has_results(message: &Message) -> bool {
+    let is_result = |part: &Part| matches!(part, Part::ToolResult(_));
+    message.parts.iter().any(is_result)
+}
+
+/// What the model has said of its answer, as it is told.
+fn begun(messages: &[Message]) -> String {
+    let newest = messages.iter().rev();
+    let mut step = newest.take_while(|message| !has_results(message));
+    let begun = step.find(|message| message.role == Role::Assistant);
+    begun.map(Message::text).unwrap_or_default()
+}
+
+fn whole_beginning() -> Vec<Item> {
+    let thoughts = [
+        thinks("First I "),
+        thinks("think."),
+        thought("First I think."),
+    ];
+    thoughts.into_iter().chain(TEXT.map(text)).collect()
+}
+
+/// What is missing, letter by letter: a model that goes on need not cut its words where it did before.
+fn rest(whole: &str, begun: &str) -> Vec<Item> {
+    let rest = whole.strip_prefix(begun).unwrap();
+    rest.chars()
+        .map(|letter| text(&letter.to_string()))
+        .collect()
+}
+
+impl Provider for Steady {
+    fn name(&self) -> &str {
+        "steady"
+    }
+
+    fn stream(&self, request: &Request, _: Option<&Credential>) -> BoxStream<'static, Item> {
+        let mut items = Self::answer(&request.messages);
+        if let Some((place, end)) = self.cuts.lock().unwrap().pop_front() {
+            items.truncate(place);
+            items.extend(match end {
+                End::Error => Some(Err(Box::new(lost()))),
+                End::Silence => None,
+            });
+        }
+        stream::iter(items).boxed()
+    }
+}
+
+/// How many pieces the first answer has, and the longest that goes on with one.
+const FIRST: usize = 12;
+const LONGEST: usize = 21;
+
+/// Every place before the last piece, which ends the answer.
+fn cuts(pieces: usize) -> impl Iterator<Item = Cut> {
+    (0..pieces).flat_map(|place| [(place, End::Error), (place, End::Silence)])
+}
+
+/// A session with a model whose first answers are cut, and the world in which its tools run.
+fn setup(cuts: &[Cut], after_content: AfterContent, by: ContinueBy) -> (Setup, World) {
+    let world = World::new([answers("unused")]);
+    let setup = Setup {
+        provider: Steady::new(cuts),
+        after_content,
+        ..continues(&world, by)
+    };
+    (setup, world)
+}
+
+fn texts(messages: &[Message]) -> String {
+    let answers = messages
+        .iter()
+        .filter(|message| message.role == Role::Assistant);
+    answers.map(Message::text).collect()
+}
+
+/// What is heard of one call and what is heard of the next within a step have a retraction or a seam between them.
+fn assert_nothing_is_joined_in_silence(heard: &Listener, what: &str) {
+    let (mut last, mut seam) = (None, None);
+    for event in heard.events() {
+        let number = Some(number(&event));
+        match event.body {
+            Body::StepComplete { .. } | Body::Retracted { .. } => last = None,
+            Body::Seam { .. } => seam = number,
+            Body::TextDelta { .. } | Body::ReasoningDelta { .. } | Body::ToolCall(_) => {
+                let is_joined = last.is_some() && last != number && seam != number;
+                assert!(!is_joined, "{what}: {:?}", heard.kinds());
+                last = number;
+            }
+            _ => {}
+        }
+    }
+}
+
+/// The answer comes in the end, and all of it once.
+async fn assert_all_comes_once(cuts: &[Cut], mode: AfterContent, by: ContinueBy) {
+    let what = format!("{cuts:?} {mode:?} {by:?}");
+    let (setup, world) = setup(cuts, mode, by);
+    let session = Arc::new(Session::in_memory(setup));
+    let heard = Listener::new(&session);
+    let ended = session.prompt("hi".into()).await.unwrap();
+    assert_eq!(ended.seal, Seal::Completed, "{what}");
+    let whole = format!("{}{DONE}", TEXT.concat());
+    let shown = shown(&heard);
+    assert_eq!(shown.replace('|', ""), whole, "{what}: {shown}");
+    assert_eq!(texts(&session.messages()), whole, "{what}");
+    assert_well_formed(&session.messages());
+    assert_eq!(world.tools.ran(), ["c1", "c2"], "{what}");
+    assert_nothing_is_joined_in_silence(&heard, &what);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_broken_answer_is_taken_back_wherever_it_is_cut() {
+    for cut in cuts(FIRST) {
+        for again in cuts(FIRST) {
+            assert_all_comes_once(&[cut, again], AfterContent::Retract, ContinueBy::Prompt).await;
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_broken_answer_is_gone_on_with_wherever_it_is_cut() {
+    for by in ContinueBy::ALL {
+        for cut in cuts(FIRST) {
+            for again in cuts(LONGEST) {
+                assert_all_comes_once(&[cut, again], AfterContent::Continue, by).await;
+            }
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_broken_answer_ends_the_turn_wherever_it_is_cut() {
+    for cut in cuts(FIRST).filter(|(place, _)| *place > 0) {
+        let (setup, world) = setup(&[cut], AfterContent::Fail, ContinueBy::Prompt);
+        let session = Arc::new(Session::in_memory(setup));
+        let heard = Listener::new(&session);
+        let ended = session.prompt("hi".into()).await.unwrap();
+        assert_eq!(ended.error.unwrap().1, GiveUp::ContentSent, "{cut:?}");
+        assert!(TEXT.concat().starts_with(&shown(&heard)), "{cut:?}");
+        assert_eq!(world.tools.ran(), Vec::<String>::new(), "{cut:?}");
+        assert_eq!(session.messages(), [Message::user("hi")], "{cut:?}");
+        assert_eq!(
+            (heard.count("attempt_started"), heard.count("error")),
+            (1, 1)
+        );
+        let ended = session.prompt("again".into()).await.unwrap();
+        assert_eq!((ended.seal, world.tools.ran().len()), (Seal::Completed, 2));
+        assert_well_formed(&session.messages());
+    }
+    for cut in cuts(1) {
+        assert_all_comes_once(&[cut], AfterContent::Fail, ContinueBy::Prompt).await;
+    }
+}
+
+/// Every place is one, and no piece is left out.
+#[test]
+fn the_places_are_those_of_the_answer() {
+    let whole = Steady::answer(&[Message::user("hi")]);
+    assert_eq!(whole.len(), FIRST);
+    let letters = TEXT.concat().len();
+    assert_eq!(LONGEST, letters + 3, "letters, two calls and the end");
+}

@@ -1,0 +1,340 @@
+//! For how long a model is left, also by the next process: nothing is sent there before its time, and the first call after
+//! it goes there again.
+
+use crate::routes::{Routes, back, switch, switches};
+use crate::support::{
+    Call, Fate, Kept, Listener, START, World, answers, calls, elsewhere, fails, is_wait,
+    overloaded, stop, text, until_cut,
+};
+use outlast_engine::journal::Entry;
+use outlast_kernel::decision::AfterContent;
+use outlast_kernel::event::{Body, Seal, StopReason};
+use outlast_kernel::failure::Failure;
+use outlast_kernel::fallback::Rules;
+use outlast_kernel::verdict::Cause;
+use outlast_session::Session;
+use outlast_session::session::{Ask, Setup};
+use std::sync::Arc;
+use std::time::Duration;
+
+fn refused_key() -> Failure {
+    Failure::http("one", 401, "invalid x-api-key", START)
+}
+
+/// `one` fails so once and answers from then on; `two` answers.
+fn once(failure: Failure) -> Routes {
+    Routes::new([
+        ("one", vec![fails(failure), answers("one")]),
+        ("two", vec![answers("two")]),
+    ])
+}
+
+fn chosen() -> Ask {
+    Ask {
+        chosen: true,
+        ..Ask::from("hi")
+    }
+}
+
+fn is_switch(body: &Body) -> bool {
+    matches!(body, Body::ModelSwitched { .. })
+}
+
+fn is_wait_number(number: u32) -> impl Fn(&Body) -> bool {
+    move |body| matches!(body, Body::RetryScheduled { attempt, .. } if *attempt == number)
+}
+
+// --- One process ---
+
+#[tokio::test(start_paused = true)]
+async fn a_model_is_asked_again_with_the_first_call_after_its_time_and_not_before() {
+    let routes = once(refused_key());
+    let session = routes.session();
+    let heard = Listener::new(&session);
+    for time in [0, 60, 299, 300, 301] {
+        routes.wait_until(time).await;
+        session.prompt("hi".into()).await.unwrap();
+    }
+    let expected = [
+        (0, "one"),
+        (0, "two"),
+        (60, "two"),
+        (299, "two"),
+        (300, "one"),
+        (301, "one"),
+    ];
+    assert_eq!(routes.asked(), expected);
+    let first = switch(("one", "two"), Cause::Auth, 300);
+    assert_eq!(switches(&heard)[0], first);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_way_back_is_not_taken_to_a_model_that_the_conversation_does_not_fit() {
+    let long = "word ".repeat(8_000);
+    for (window, last) in [(10_000, "two"), (20_000, "one")] {
+        let routes = Routes::new([
+            ("one", vec![fails(refused_key()), answers("one")]),
+            ("two", vec![calls(&[("c1", "slow")]), answers("two")]),
+        ]);
+        let routes = routes.with_windows([Some(window), None]);
+        let session = routes.session();
+        session.prompt(long.as_str().into()).await.unwrap();
+        let expected = [(0, "one"), (0, "two"), (3600, last)];
+        assert_eq!(routes.asked(), expected, "{window}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn how_long_it_is_left_is_a_setting_and_never_nothing() {
+    for (cooldown, until) in [(0, 1), (60, 60), (3600, 3600)] {
+        let routes = Routes::new([
+            ("one", vec![fails(refused_key())]),
+            ("two", vec![answers("two")]),
+        ]);
+        let setup = Setup {
+            fallback_rules: Rules {
+                cooldown: Duration::from_secs(cooldown),
+                ..Rules::default()
+            },
+            ..routes.setup()
+        };
+        let session = Arc::new(Session::in_memory(setup));
+        let heard = Listener::new(&session);
+        session.prompt("hi".into()).await.unwrap();
+        assert_eq!(
+            switches(&heard),
+            [switch(("one", "two"), Cause::Auth, until)]
+        );
+        assert_eq!(routes.names(), ["one", "two"]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_way_back_is_taken_in_the_middle_of_a_turn() {
+    let routes = Routes::new([
+        ("one", vec![fails(refused_key()), answers("done")]),
+        (
+            "two",
+            vec![calls(&[("c1", "read")]), calls(&[("c2", "slow")])],
+        ),
+    ]);
+    let session = routes.session();
+    let heard = Listener::new(&session);
+    let ended = session.prompt("hi".into()).await.unwrap();
+    assert_eq!(ended.message.text(), "done");
+    let expected = [(0, "one"), (0, "two"), (0, "two"), (3600, "one")];
+    assert_eq!(routes.asked(), expected);
+    let there = switch(("one", "two"), Cause::Auth, 300);
+    assert_eq!(switches(&heard), [there, back("two", "one")]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_way_back_is_taken_in_the_middle_of_a_chain_of_retries() {
+    let routes = Routes::new([
+        ("one", vec![fails(refused_key()), answers("done")]),
+        ("two", vec![fails(overloaded())]),
+    ]);
+    let session = Arc::new(Session::in_memory(routes.setup_by("overnight")));
+    let heard = Listener::new(&session);
+    let ended = session.prompt("hi".into()).await.unwrap();
+    assert_eq!(ended.message.text(), "done");
+    let twos = [(0, "two"), (5, "two"), (15, "two"), (45, "two")];
+    let all = [&[(0, "one")][..], &twos, &[(105, "two"), (405, "one")]];
+    assert_eq!(routes.asked(), all.concat());
+    assert_eq!(heard.ends(), [(true, 5, None)]);
+}
+
+// --- Another process ---
+
+#[tokio::test(start_paused = true)]
+async fn what_is_held_against_a_model_outlives_the_process() {
+    let refusal = Failure::http(
+        "one",
+        400,
+        "Output blocked by content filtering policy",
+        START,
+    );
+    for (failure, after) in [(refused_key(), "one"), (refusal, "two")] {
+        let (kept, routes) = (Kept::new(), once(failure));
+        let session = kept.begin(routes.setup()).await;
+        session.prompt("hi".into()).await.unwrap();
+        let id = session.id().to_owned();
+        drop(session);
+        for time in [299, 300] {
+            routes.wait_until(time).await;
+            let session = kept.open(&id, routes.setup()).await;
+            session.prompt("again".into()).await.unwrap();
+        }
+        assert_eq!(routes.names(), ["one", "two", "two", after]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_explicit_choice_clears_it_for_good() {
+    let refusal: Call = vec![stop(StopReason::Refusal)].into();
+    for failing in [fails(refused_key()), refusal] {
+        let kept = Kept::new();
+        let routes = Routes::new([
+            ("one", vec![failing, answers("one")]),
+            ("two", vec![answers("two")]),
+        ]);
+        let session = kept.begin(routes.setup()).await;
+        session.prompt("hi".into()).await.unwrap();
+        session.prompt("hi".into()).await.unwrap();
+        session.prompt(chosen()).await.unwrap();
+        session.prompt("hi".into()).await.unwrap();
+        let id = session.id().to_owned();
+        drop(session);
+        let session = kept.open(&id, routes.setup()).await;
+        session.prompt("hi".into()).await.unwrap();
+        let expected = ["one", "two", "two", "one", "one", "one"];
+        assert_eq!(routes.names(), expected);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_explicit_choice_that_fails_leaves_the_model_anew() {
+    let routes = Routes::new([
+        ("one", vec![fails(refused_key())]),
+        ("two", vec![answers("two")]),
+    ]);
+    let session = routes.session();
+    session.prompt("hi".into()).await.unwrap();
+    routes.wait_until(60).await;
+    session.prompt(chosen()).await.unwrap();
+    session.prompt("hi".into()).await.unwrap();
+    let expected = [
+        (0, "one"),
+        (0, "two"),
+        (60, "one"),
+        (60, "two"),
+        (60, "two"),
+    ];
+    assert_eq!(routes.asked(), expected);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_change_is_written_down_before_it_is_said() {
+    let kept = Arc::new(Kept::new());
+    let mut routes = Routes::new([("one", vec![fails(refused_key()), answers("one")])]);
+    let two = World::by(Arc::clone(&routes.world.clock), [answers("two")]).provider;
+    routes.push("two", Arc::clone(&two) as _);
+    two.hang(true);
+    let session = kept.begin(routes.setup()).await;
+    let (journal, id) = (Arc::clone(&kept), session.id().to_owned());
+    let _reader = Listener::with(&session, move |_, body| {
+        if is_switch(body) {
+            let entries = elsewhere(journal.entries(&id));
+            let switched = |entry: &Entry| matches!(entry, Entry::Switched { model: Some(_), .. });
+            assert!(entries.iter().any(switched), "{entries:?}");
+        }
+    });
+    let fate = until_cut(&session, session.prompt("hi".into()), is_switch).await;
+    assert_eq!(fate, Fate::Died);
+    two.hang(false);
+    let id = session.id().to_owned();
+    drop(session);
+    routes.wait_until(10).await;
+    let session = kept.open(&id, routes.setup()).await;
+    let ended = session.resume().await.unwrap();
+    assert_eq!(ended.message.text(), "two");
+    assert_eq!(routes.names()[0], "one");
+    assert!(
+        !routes.names()[1..].contains(&"one"),
+        "{:?}",
+        routes.asked()
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wait_for_a_fallback_is_carried_on_with_the_retries_that_it_has_left() {
+    let kept = Kept::new();
+    let routes = Routes::new([
+        ("one", vec![fails(refused_key())]),
+        ("two", vec![fails(overloaded())]),
+    ]);
+    let mut session = kept.begin(routes.setup()).await;
+    let id = session.id().to_owned();
+    until_cut(&session, session.prompt("hi".into()), is_wait).await;
+    // Each process dies in the first wait that is new to it.
+    for _ in 0..2 {
+        drop(session);
+        session = kept.open(&id, routes.setup()).await;
+        let first = session.unfinished_turn().unwrap().taken_up.chain.retries();
+        until_cut(&session, session.resume(), is_wait_number(first + 1)).await;
+    }
+    drop(session);
+    let session = kept.open(&id, routes.setup()).await;
+    let heard = Listener::new(&session);
+    let ended = session.resume().await.unwrap();
+    assert_eq!(ended.seal, Seal::Error);
+    assert_eq!(heard.ends(), [(false, 3, Some("Overloaded".to_owned()))]);
+    let twos = [(0, "two"), (2, "two"), (6, "two"), (14, "two")];
+    assert_eq!(routes.asked(), [&[(0, "one")][..], &twos].concat());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fallback_that_an_earlier_step_chose_has_no_more_retries_after_a_restart() {
+    let kept = Kept::new();
+    let routes = Routes::new([
+        ("one", vec![fails(refused_key())]),
+        ("two", vec![calls(&[("c1", "read")]), fails(overloaded())]),
+    ]);
+    let session = kept.begin(routes.setup()).await;
+    let id = session.id().to_owned();
+    let second = is_wait_number(2);
+    until_cut(&session, session.prompt("hi".into()), second).await;
+    drop(session);
+    let session = kept.open(&id, routes.setup()).await;
+    session.resume().await.unwrap();
+    let times: Vec<u64> = routes.asked().iter().map(|(time, _)| *time).collect();
+    assert_eq!(times, [0, 0, 0, 2, 6, 14]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fallback_that_an_earlier_chain_asked_has_all_retries_after_a_restart() {
+    let kept = Kept::new();
+    let routes = Routes::new([
+        ("one", vec![fails(refused_key()), fails(overloaded())]),
+        ("two", vec![calls(&[("c1", "slow")]), fails(overloaded())]),
+    ]);
+    let session = kept.begin(routes.setup()).await;
+    let id = session.id().to_owned();
+    until_cut(&session, session.prompt("hi".into()), is_wait_number(1)).await;
+    drop(session);
+    let session = kept.open(&id, routes.setup()).await;
+    let heard = Listener::new(&session);
+    session.resume().await.unwrap();
+    assert_eq!(heard.ends(), [(false, 5, Some("Overloaded".to_owned()))]);
+    let after = |(time, name): &(u64, &'static str)| (time - 3600, *name);
+    let last: Vec<_> = routes.asked()[2..].iter().map(after).collect();
+    let ones = [(0, "one"), (2, "one"), (6, "one")];
+    let twos = [(6, "two"), (8, "two"), (12, "two"), (20, "two")];
+    assert_eq!(last, [&ones[..], &twos].concat());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_part_that_is_kept_is_not_gone_on_with_by_a_model_that_was_left() {
+    let broken = || vec![text("He"), Err(Box::new(overloaded()))].into();
+    let kept = Kept::new();
+    let routes = Routes::new([
+        ("one", vec![broken()]),
+        ("two", vec![fails(overloaded()), answers("llo")]),
+    ]);
+    let setup = || Setup {
+        after_content: AfterContent::Continue,
+        fallback_rules: Rules {
+            overload_retries: 0,
+            ..Rules::default()
+        },
+        ..routes.setup()
+    };
+    let session = kept.begin(setup()).await;
+    let id = session.id().to_owned();
+    until_cut(&session, session.prompt("hi".into()), is_wait).await;
+    drop(session);
+    let session = kept.open(&id, setup()).await;
+    let ended = session.resume().await.unwrap();
+    assert_eq!(ended.message.text(), "Hello");
+    assert_eq!(routes.names(), ["one", "two", "two"]);
+}

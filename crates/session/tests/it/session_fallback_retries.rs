@@ -1,0 +1,294 @@
+//! What is said while models change: the numbers of retries, who answered, the one error in the end.
+
+use crate::routes::{Routes, back, switch, switches};
+use crate::support::{Call, Kept, Listener, START, answers, calls, fails, overloaded, stop, text};
+use outlast_dialect::{Delta, Dialect, Part};
+use outlast_engine::journal::Entry;
+use outlast_kernel::decision::AfterContent;
+use outlast_kernel::event::{Body, Proof, Reasoning, Seal, StopReason};
+use outlast_kernel::failure::Failure;
+use outlast_kernel::fallback::Rules;
+use outlast_kernel::verdict::Cause;
+use outlast_session::Session;
+use outlast_session::session::Setup;
+use std::sync::Arc;
+
+fn refused_key() -> Failure {
+    Failure::http("one", 401, "invalid x-api-key", START)
+}
+
+/// All retries that were said: number, limit and delay in seconds.
+fn numbers(heard: &Listener) -> Vec<(u32, Option<u32>, u64)> {
+    let number = |body: Body| match body {
+        Body::RetryScheduled {
+            attempt,
+            max_attempts,
+            delay_ms,
+            ..
+        } => Some((attempt, max_attempts, delay_ms / 1000)),
+        _ => None,
+    };
+    heard.bodies().into_iter().filter_map(number).collect()
+}
+
+// --- Numbers ---
+
+#[tokio::test(start_paused = true)]
+async fn a_new_model_has_its_own_retries_and_the_numbers_go_on() {
+    let routes = Routes::new([
+        ("one", vec![fails(overloaded())]),
+        ("two", vec![fails(overloaded())]),
+        ("three", vec![fails(overloaded())]),
+    ]);
+    let session = routes.session();
+    let heard = Listener::new(&session);
+    let ended = session.prompt("hi".into()).await.unwrap();
+    assert_eq!(ended.seal, Seal::Error);
+    let expected = [
+        (1, Some(3), 2),
+        (2, Some(3), 4),
+        (3, Some(5), 2),
+        (4, Some(5), 4),
+        (5, Some(7), 2),
+        (6, Some(7), 4),
+        (7, Some(7), 8),
+    ];
+    assert_eq!(numbers(&heard), expected);
+    let of = |name: &str| {
+        routes
+            .names()
+            .iter()
+            .filter(|other| **other == name)
+            .count()
+    };
+    assert_eq!([of("one"), of("two"), of("three")], [3, 3, 4]);
+    assert_eq!(heard.ends(), [(false, 7, Some("Overloaded".to_owned()))]);
+    assert_eq!(heard.count("error"), 1);
+    let kinds = heard.kinds();
+    assert_eq!(kinds[kinds.len() - 3..], ["retry_ended", "error", "sealed"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fallback_that_answers_ends_the_chain_well_and_once() {
+    let routes = Routes::new([
+        ("one", vec![fails(overloaded())]),
+        ("two", vec![fails(overloaded()), answers("Hello")]),
+    ]);
+    let session = routes.session();
+    let heard = Listener::new(&session);
+    session.prompt("hi".into()).await.unwrap();
+    assert_eq!(heard.ends(), [(true, 3, None)]);
+    assert_eq!(heard.count("error"), 0);
+    // The next chain counts from one.
+    session.prompt("again".into()).await.unwrap();
+    assert_eq!(numbers(&heard).len(), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn hard_errors_of_all_models_end_with_the_last_ones_error_and_no_word_of_retries() {
+    let failing = |name: &'static str, message: &str| {
+        (name, vec![fails(Failure::http(name, 401, message, START))])
+    };
+    let routes = Routes::new([
+        failing("one", "no key here"),
+        failing("two", "no key there"),
+        failing("three", "no key anywhere"),
+    ]);
+    let session = routes.session();
+    let heard = Listener::new(&session);
+    let ended = session.prompt("hi".into()).await.unwrap();
+    assert_eq!(ended.error.unwrap().0.failure.message, "no key anywhere");
+    assert_eq!(routes.asked(), [(0, "one"), (0, "two"), (0, "three")]);
+    assert_eq!((heard.count("error"), heard.ends()), (1, vec![]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_model_that_an_earlier_chain_asked_has_all_retries_in_the_next_one() {
+    let routes = Routes::new([
+        ("one", vec![fails(refused_key()), fails(overloaded())]),
+        ("two", vec![calls(&[("c1", "slow")]), fails(overloaded())]),
+    ]);
+    let session = routes.session();
+    let heard = Listener::new(&session);
+    session.prompt("hi".into()).await.unwrap();
+    // An hour later the first model is asked again, and is overloaded now, as the other one is.
+    let there = switch(("one", "two"), Cause::Auth, 300);
+    let again = switch(("one", "two"), Cause::Overloaded, 3906);
+    assert_eq!(switches(&heard), [there, back("two", "one"), again]);
+    let expected = [
+        (1, Some(3), 2),
+        (2, Some(3), 4),
+        (3, Some(5), 2),
+        (4, Some(5), 4),
+        (5, Some(5), 8),
+    ];
+    assert_eq!(numbers(&heard), expected);
+}
+
+// --- Who answered ---
+
+/// The models that the events and the journal name for each answer.
+async fn who_answered(kept: &Kept, session: &Session, heard: &Listener) -> [Vec<String>; 2] {
+    let step = |body: Body| match body {
+        Body::StepComplete { model, .. } => Some(model),
+        _ => None,
+    };
+    let message = |entry: Entry| match entry {
+        Entry::Message { model, .. } => Some(model),
+        _ => None,
+    };
+    let said = heard.bodies().into_iter().filter_map(step).collect();
+    let entries = kept.entries(session.id()).await;
+    [said, entries.into_iter().filter_map(message).collect()]
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_answer_names_the_model_that_gave_it() {
+    let kept = Kept::new();
+    let routes = Routes::new([
+        (
+            "one",
+            vec![
+                calls(&[("c1", "read")]),
+                fails(refused_key()),
+                answers("done"),
+            ],
+        ),
+        // The fallback fails at once: nothing of what came before is its work.
+        ("two", vec![fails(refused_key())]),
+        ("three", vec![calls(&[("c2", "slow")])]),
+    ]);
+    let session = kept.begin(routes.setup()).await;
+    let heard = Listener::new(&session);
+    session.prompt("hi".into()).await.unwrap();
+    assert_eq!(routes.names(), ["one", "one", "two", "three", "one"]);
+    let [said, written] = who_answered(&kept, &session, &heard).await;
+    assert_eq!(said, ["one", "three", "one"]);
+    assert_eq!(written, said);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_turn_that_begins_with_a_fallback_says_until_when() {
+    let routes = Routes::new([
+        ("one", vec![fails(refused_key())]),
+        ("two", vec![answers("Hello")]),
+    ]);
+    let session = routes.session();
+    session.prompt("hi".into()).await.unwrap();
+    routes.wait_until(10).await;
+    let heard = Listener::new(&session);
+    session.prompt("again".into()).await.unwrap();
+    let (from, to) = ("one".to_owned(), "two".to_owned());
+    assert_eq!(switches(&heard), [(from, to, None, Some(300))]);
+}
+
+// --- What was handed on ---
+
+fn impatient() -> Rules {
+    Rules {
+        overload_retries: 0,
+        ..Rules::default()
+    }
+}
+
+/// `one` breaks off after a word, or refuses after it.
+fn after_a_word() -> [(Vec<Call>, Cause); 2] {
+    let broken = vec![text("Hel"), Err(Box::new(overloaded()))].into();
+    let refused = vec![text("Hel"), stop(StopReason::Refusal)].into();
+    [
+        (vec![broken], Cause::Overloaded),
+        (vec![refused], Cause::ContentFilter),
+    ]
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_handed_on_is_not_said_again_by_another_model() {
+    for (script, cause) in after_a_word() {
+        let routes = Routes::new([("one", script), ("two", vec![answers("Hello")])]);
+        let setup = Setup {
+            fallback_rules: impatient(),
+            ..routes.setup()
+        };
+        let session = Arc::new(Session::in_memory(setup));
+        let heard = Listener::new(&session);
+        let ended = session.prompt("hi".into()).await.unwrap();
+        assert_eq!(ended.seal, Seal::Error);
+        assert_eq!(ended.error.unwrap().0.verdict.cause, cause);
+        assert_eq!(routes.names(), ["one"]);
+        assert_eq!(heard.count("text_delta"), 1);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_handed_on_is_retracted_before_another_model_is_asked() {
+    for (script, cause) in after_a_word() {
+        let routes = Routes::new([("one", script), ("two", vec![answers("Hello")])]);
+        let setup = Setup {
+            fallback_rules: impatient(),
+            after_content: AfterContent::Retract,
+            ..routes.setup()
+        };
+        let session = Arc::new(Session::in_memory(setup));
+        let heard = Listener::new(&session);
+        let ended = session.prompt("hi".into()).await.unwrap();
+        assert_eq!(
+            (ended.seal, ended.message.text()),
+            (Seal::Completed, "Hello".to_owned())
+        );
+        assert_eq!(routes.names(), ["one", "two"], "{cause}");
+        let kinds = heard.kinds();
+        let expected = [
+            "attempt_started",
+            "text_delta",
+            "retracted",
+            "model_switched",
+            "attempt_started",
+            "text_delta",
+        ];
+        assert_eq!(kinds[2..8], expected, "{cause}");
+        // What was retracted is in nobody's conversation.
+        assert_eq!(routes.log()[1].request.messages.len(), 1);
+        assert_eq!(session.messages().len(), 2);
+    }
+}
+
+// --- Proofs ---
+
+#[tokio::test(start_paused = true)]
+async fn the_proof_of_a_models_reasoning_is_sent_to_no_other_model() {
+    let signature = "signed by two".to_owned();
+    let reasoned = Reasoning {
+        text: "hm".to_owned(),
+        proof: Some(Proof::Signature { signature }),
+        model: None,
+    };
+    let mut thoughtful = vec![Ok(Delta::ReasoningDone(reasoned))];
+    thoughtful.extend([text("Hello"), stop(StopReason::EndTurn)]);
+    let routes = Routes::new([
+        ("one", vec![fails(refused_key()), answers("Hello")]),
+        ("two", vec![thoughtful.into()]),
+    ]);
+    let session = routes.session();
+    for time in [0, 1, 300] {
+        routes.wait_until(time).await;
+        session.prompt("hi".into()).await.unwrap();
+    }
+    assert_eq!(routes.names(), ["one", "two", "two", "one"]);
+    let is_sent: Vec<bool> = routes
+        .log()
+        .iter()
+        .map(|logged| {
+            let body = Dialect::Anthropic.request(&logged.request);
+            String::from_utf8(body).unwrap().contains("signed by two")
+        })
+        .collect();
+    assert_eq!(is_sent, [false, false, true, false]);
+    let proven = |part: &Part| matches!(part, Part::Reasoning(reasoning) if reasoning.model.as_deref() == Some("two"));
+    let messages = session.messages();
+    let parts = messages.iter().flat_map(|message| &message.parts);
+    assert_eq!(
+        parts.filter(|part| proven(part)).count(),
+        2,
+        "it is kept all the same"
+    );
+}

@@ -1,0 +1,220 @@
+//! Other models beside other accounts, and before a gate that others have opened: what is nearer comes first.
+
+use crate::routes::{Routes, switch, switches};
+use crate::support::{Item, Listener, START, answers, fails, overloaded, stop, text};
+use futures_util::{StreamExt, stream};
+use outlast_dialect::Request;
+use outlast_engine::accounts::{Account, Accounts, KeySource};
+use outlast_engine::credential::Credential;
+use outlast_engine::knowledge::Knowledge;
+use outlast_engine::{BoxFuture, BoxStream, Provider};
+use outlast_kernel::event::{Seal, StopReason};
+use outlast_kernel::failure::Failure;
+use outlast_kernel::fallback::{Condition, Rules};
+use outlast_kernel::verdict::Cause;
+use outlast_session::Session;
+use outlast_session::session::Setup;
+use std::sync::Arc;
+use std::time::Duration;
+
+// --- Accounts ---
+
+struct Key(&'static str);
+
+impl KeySource for Key {
+    fn fetch(&self) -> BoxFuture<'_, Result<Credential, String>> {
+        Box::pin(async { Ok(Credential::new(self.0.to_owned())) })
+    }
+}
+
+/// Refuses each key with its own failure, and answers with any other.
+struct Refuses {
+    keys: Vec<(&'static str, Failure)>,
+}
+
+impl Provider for Refuses {
+    fn name(&self) -> &str {
+        "refuses"
+    }
+
+    fn stream(&self, _: &Request, credential: Option<&Credential>) -> BoxStream<'static, Item> {
+        let is_used = |key: &str| {
+            let key = Credential::new(key.to_owned());
+            credential.is_some_and(|credential| credential.is_same(&key))
+        };
+        let refused = self.keys.iter().find(|(key, _)| is_used(key));
+        let items = match refused {
+            Some((_, failure)) => vec![Err(Box::new(failure.clone()))],
+            None => vec![text("Hello"), stop(StopReason::EndTurn)],
+        };
+        stream::iter(items).boxed()
+    }
+}
+
+/// `one` with two accounts, of which those are refused, and `two` without any.
+fn with_accounts(refused: Vec<(&'static str, Failure)>) -> (Routes, Knowledge) {
+    let mut routes = Routes::none();
+    let clock = Arc::clone(&routes.world.clock);
+    let knowledge = Knowledge::alone(Arc::clone(&clock));
+    routes.push("one", Arc::new(Refuses { keys: refused }));
+    routes.push("two", Arc::new(Refuses { keys: Vec::new() }));
+    let account = |name: &'static str| Account {
+        name: name.to_owned(),
+        source: Arc::new(Key(name)),
+        max_in_flight: None,
+    };
+    let list = ["first", "second"].map(account).into();
+    let accounts = Accounts::new(list, knowledge.clone(), clock);
+    routes.list[0].accounts = Some(Arc::new(accounts));
+    (routes, knowledge)
+}
+
+/// Who was asked with which account, by what was said.
+async fn asked_with(routes: &Routes, knowledge: Knowledge) -> (Seal, Vec<&'static str>, usize) {
+    let setup = Setup {
+        knowledge: Some(knowledge),
+        ..routes.setup()
+    };
+    let session = Arc::new(Session::in_memory(setup));
+    let heard = Listener::new(&session);
+    let ended = session.prompt("hi".into()).await.unwrap();
+    let accounts = heard.count("account");
+    (ended.seal, routes.names(), accounts)
+}
+
+fn credential_trouble() -> Vec<Failure> {
+    let http = |status, message| Failure::http("one", status, message, START);
+    vec![
+        http(401, "invalid x-api-key"),
+        http(402, "Insufficient credits").with_code("billing_error"),
+        http(429, "You have hit your usage limit. Try again in 2 hours."),
+    ]
+}
+
+#[tokio::test(start_paused = true)]
+async fn another_account_is_asked_before_another_model() {
+    for failure in credential_trouble() {
+        let what = failure.message.clone();
+        let (routes, knowledge) = with_accounts(vec![("first", failure)]);
+        let asked = asked_with(&routes, knowledge).await;
+        assert_eq!(asked, (Seal::Completed, vec!["one", "one"], 2), "{what}");
+        assert_eq!(routes.world.elapsed(), Duration::ZERO);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn another_model_is_asked_when_no_account_is_left() {
+    for failure in credential_trouble() {
+        let what = failure.message.clone();
+        let refused = vec![("first", failure.clone()), ("second", failure)];
+        let (routes, knowledge) = with_accounts(refused);
+        let asked = asked_with(&routes, knowledge).await;
+        let expected = vec!["one", "one", "two"];
+        assert_eq!(asked, (Seal::Completed, expected, 2), "{what}");
+        assert_eq!(routes.world.elapsed(), Duration::ZERO);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fault_of_the_model_itself_does_not_go_through_the_accounts() {
+    let missing = Failure::http("one", 404, "model: one", START).with_code("model_not_found");
+    let refused = vec![("first", missing.clone()), ("second", missing)];
+    let (routes, knowledge) = with_accounts(refused);
+    let asked = asked_with(&routes, knowledge).await;
+    assert_eq!(asked, (Seal::Completed, vec!["one", "two"], 1));
+}
+
+// --- The gate ---
+
+/// Two sessions meet the overload of `one` and wait before its gate; then the third one is asked.
+struct Late {
+    routes: Routes,
+    knowledge: Knowledge,
+    early: Vec<Arc<Session>>,
+}
+
+impl Late {
+    async fn new() -> Self {
+        let routes = Routes::new([
+            ("one", vec![fails(overloaded())]),
+            ("two", vec![answers("Hello")]),
+        ]);
+        let knowledge = Knowledge::alone(Arc::clone(&routes.world.clock));
+        let alone = Setup {
+            knowledge: Some(knowledge.clone()),
+            fallbacks: Vec::new(),
+            ..routes.setup_by("overnight")
+        };
+        let early: Vec<Arc<Session>> = (0..2)
+            .map(|_| Arc::new(Session::in_memory(alone.clone())))
+            .collect();
+        for session in early.clone() {
+            tokio::spawn(async move { session.prompt("hi".into()).await });
+        }
+        routes.wait_until(5).await;
+        Self {
+            routes,
+            knowledge,
+            early,
+        }
+    }
+
+    fn session(&self, fallback_rules: Rules) -> (Arc<Session>, Listener) {
+        let setup = Setup {
+            knowledge: Some(self.knowledge.clone()),
+            fallback_rules,
+            ..self.routes.setup_by("overnight")
+        };
+        let session = Arc::new(Session::in_memory(setup));
+        let heard = Listener::new(&session);
+        (session, heard)
+    }
+
+    fn end(&self) {
+        self.early.iter().for_each(|session| session.abort());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_is_held_for_ten_seconds_goes_to_another_model() {
+    let late = Late::new().await;
+    let (session, heard) = late.session(Rules::default());
+    let ended = session.prompt("hi".into()).await.unwrap();
+    assert_eq!(ended.message.text(), "Hello");
+    assert_eq!(late.routes.world.elapsed(), Duration::from_secs(15));
+    let left = switch(("one", "two"), Cause::Overloaded, 315);
+    assert_eq!(switches(&heard), [left]);
+    let kinds = heard.kinds();
+    let at = |kind: &str| kinds.iter().position(|other| other == kind).unwrap();
+    assert!(at("held") < at("model_switched"));
+    assert_eq!(heard.count("attempt_started"), 1, "nothing was sent to one");
+    late.end();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_model_that_was_left_before_its_gate_is_left_by_the_next_turn_too() {
+    let late = Late::new().await;
+    let (session, heard) = late.session(Rules::default());
+    session.prompt("hi".into()).await.unwrap();
+    session.prompt("again".into()).await.unwrap();
+    assert_eq!(late.routes.world.elapsed(), Duration::from_secs(15));
+    assert_eq!(heard.count("attempt_started"), 2);
+    late.end();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_is_held_for_as_long_as_it_takes_where_overload_is_no_reason_to_leave() {
+    let late = Late::new().await;
+    let rules = Rules {
+        on: vec![Condition::HardError],
+        ..Rules::default()
+    };
+    let (session, heard) = late.session(rules);
+    let hour = Duration::from_secs(3600);
+    let turn = tokio::time::timeout(hour, session.prompt("hi".into()));
+    assert!(turn.await.is_err());
+    assert!(heard.count("held") > 0);
+    assert_eq!(switches(&heard), []);
+    assert!(!late.routes.names().contains(&"two"));
+    late.end();
+}

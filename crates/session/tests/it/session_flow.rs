@@ -1,0 +1,341 @@
+//! Steps, tools and history: what a prompt adds to the conversation.
+
+use crate::support::{
+    Call, Kept, Listener, World, answers, calls, fails, hangs, is_wait, overloaded, stop, text,
+    usage, used, wants, words,
+};
+use outlast_dialect::Role;
+use outlast_engine::journal::Entry;
+use outlast_kernel::event::{Body, Seal, StopReason};
+use outlast_session::Session;
+use outlast_session::session::{Error, Setup};
+use std::sync::Arc;
+use std::time::Duration;
+
+// --- Steps ---
+
+#[tokio::test(start_paused = true)]
+async fn each_step_is_asked_with_all_that_came_before() {
+    let world = World::new([
+        calls(&[("c1", "read"), ("c2", "send")]),
+        calls(&[("c3", "write")]),
+        answers("done"),
+    ]);
+    let session = world.session();
+    let ended = session.prompt("hi".into()).await.unwrap();
+    let conversation = [
+        "hi",
+        "read(c1)",
+        "send(c2)",
+        "c1: c1 is done",
+        "c2: c2 is done",
+        "write(c3)",
+        "c3: c3 is done",
+        "done",
+    ];
+    let asked = world.provider.asked();
+    assert_eq!(words(&asked[0].messages), conversation[..1]);
+    assert_eq!(words(&asked[1].messages), conversation[..5]);
+    assert_eq!(words(&asked[2].messages), conversation[..7]);
+    assert_eq!(words(&session.messages()), conversation);
+    assert_eq!(words(&ended.messages), conversation[1..]);
+    assert_eq!(ended.stop_reason, Some(StopReason::EndTurn));
+    assert_eq!(world.tools.ran(), ["c1", "c2", "c3"]);
+    let roles: Vec<Role> = session.messages().iter().map(|said| said.role).collect();
+    let (user, model) = (Role::User, Role::Assistant);
+    assert_eq!(roles, [user, model, user, model, user, model]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_next_prompt_goes_on_from_the_conversation() {
+    let world = World::new([calls(&[("c1", "read")]), answers("one"), answers("two")]);
+    let session = world.session();
+    session.prompt("first".into()).await.unwrap();
+    session.prompt("second".into()).await.unwrap();
+    let last = &world.provider.asked()[2].messages;
+    let expected = ["first", "read(c1)", "c1: c1 is done", "one", "second"];
+    assert_eq!(words(last), expected);
+}
+
+#[tokio::test(start_paused = true)]
+async fn usage_is_added_up_over_steps_and_turns() {
+    let answer = |input, output, name: Option<&str>| {
+        let wanted = name.map(|name| wants("c1", name));
+        let reason = name.map_or(StopReason::EndTurn, |_| StopReason::ToolUse);
+        let items = [used(input, output), text("Well.")]
+            .into_iter()
+            .chain(wanted);
+        items.chain([stop(reason)]).collect::<Vec<_>>().into()
+    };
+    let world = World::new([answer(10, 1, Some("read")), answer(20, 2, None)]);
+    let session = world.session();
+    let ended = session.prompt("hi".into()).await.unwrap();
+    assert_eq!(ended.usage, usage(30, 3));
+    assert_eq!(session.snapshot().usage, usage(30, 3));
+    let ended = session.prompt("hi".into()).await.unwrap();
+    assert_eq!(ended.usage, usage(20, 2));
+    assert_eq!(session.snapshot().usage, usage(50, 5));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_schedule_starts_anew_with_each_step() {
+    let failing = || fails(overloaded());
+    let world = World::new([
+        failing(),
+        failing(),
+        calls(&[("c1", "read")]),
+        failing(),
+        answers("done"),
+    ]);
+    let session = world.session();
+    let heard = Listener::new(&session);
+    session.prompt("hi".into()).await.unwrap();
+    assert_eq!(heard.retries(), [(1, 2_000), (2, 4_000), (1, 2_000)]);
+    assert_eq!(heard.ends(), [(true, 2, None), (true, 1, None)]);
+    assert_eq!(world.provider.called_at(), [0, 2, 6, 6, 8]);
+    // Calls are numbered through.
+    let attempt = |body: &Body| match body {
+        Body::AttemptStarted { attempt } => Some(*attempt),
+        _ => None,
+    };
+    let attempts: Vec<u32> = heard.bodies().iter().filter_map(attempt).collect();
+    assert_eq!(attempts, [1, 2, 3, 4, 5]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_step_that_fails_for_good_keeps_the_steps_before_it() {
+    let world = World::new([calls(&[("c1", "send")]), fails(overloaded())]);
+    let session = world.session();
+    let ended = session.prompt("hi".into()).await.unwrap();
+    assert_eq!((ended.seal, world.provider.calls_made()), (Seal::Error, 5));
+    let conversation = ["hi", "send(c1)", "c1: c1 is done"];
+    assert_eq!(words(&session.messages()), conversation);
+    assert_eq!(world.tools.ran(), ["c1"], "no retry runs a tool again");
+}
+
+#[tokio::test(start_paused = true)]
+async fn trying_a_failed_step_again_runs_no_tool_again() {
+    let world = World::new([
+        calls(&[("c1", "send")]),
+        fails(overloaded()),
+        answers("done"),
+    ]);
+    let session = world.session();
+    session.set_auto_retry_enabled(false);
+    session.prompt("hi".into()).await.unwrap();
+    let ended = session.try_again("unused".into()).await.unwrap();
+    assert_eq!(
+        (ended.seal, world.tools.ran()),
+        (Seal::Completed, vec!["c1".to_owned()])
+    );
+    let conversation = ["hi", "send(c1)", "c1: c1 is done", "done"];
+    assert_eq!(words(&session.messages()), conversation);
+}
+
+// --- Tools ---
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_is_not_admitted_gets_the_refusal_as_its_result() {
+    let world = World::new([
+        calls(&[("c1", "forbidden"), ("c2", "read")]),
+        answers("done"),
+    ]);
+    let kept = Kept::new();
+    let session = kept.begin(world.setup()).await;
+    let heard = Listener::new(&session);
+    session.prompt("hi".into()).await.unwrap();
+    assert_eq!(world.tools.ran(), ["c2"]);
+    assert_eq!(
+        (heard.count("tool_started"), heard.count("tool_result")),
+        (1, 2)
+    );
+    let asked = &world.provider.asked()[1].messages;
+    let results = ["c1! it is not allowed", "c2: c2 is done"];
+    assert_eq!(words(asked)[3..], results);
+    let started = |entry: &Entry| matches!(entry, Entry::ToolStarted { index: 0, .. });
+    let entries = kept.entries(session.id()).await;
+    assert!(
+        !entries.iter().any(started),
+        "what is refused has not begun"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_tools_a_turn_ends_with_its_calls_answered_as_not_run() {
+    let world = World::new([calls(&[("c1", "read")]), answers("Hello")]);
+    let setup = Setup {
+        tools: None,
+        ..world.setup()
+    };
+    let session = Arc::new(Session::in_memory(setup));
+    let ended = session.prompt("hi".into()).await.unwrap();
+    assert_eq!(
+        (ended.seal, ended.stop_reason),
+        (Seal::Completed, Some(StopReason::ToolUse))
+    );
+    session.prompt("and?".into()).await.unwrap();
+    let asked = &world.provider.asked()[1].messages;
+    let not_run = "c1! it was not run: the turn ended before it began";
+    assert_eq!(words(asked), ["hi", "read(c1)", not_run, "and?"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn answers_that_are_taken_as_they_are_may_be_cut_short_and_their_calls_are_not_run() {
+    for reason in [StopReason::Length, StopReason::Refusal] {
+        let cut = vec![text("Let me"), wants("c1", "send"), stop(reason)];
+        let world = World::new([cut.into(), answers("Hello")]);
+        let setup = Setup {
+            corrections: 0,
+            ..world.setup()
+        };
+        let session = Arc::new(Session::in_memory(setup));
+        let ended = session.prompt("hi".into()).await.unwrap();
+        assert_eq!(
+            (ended.seal, ended.stop_reason),
+            (Seal::Completed, Some(reason))
+        );
+        assert_eq!(world.tools.ran(), Vec::<String>::new());
+        let not_run = "c1! it was not run: the turn ended before it began";
+        assert_eq!(
+            words(&session.messages()),
+            ["hi", "Let me", "send(c1)", not_run]
+        );
+    }
+}
+
+// --- Aborting ---
+
+#[tokio::test(start_paused = true)]
+async fn an_abort_during_a_tool_ends_within_a_quarter_of_a_second() {
+    let results = [
+        ("slow", "c1! it was stopped", Duration::ZERO),
+        (
+            "stubborn",
+            "c1! it was interrupted and may have partly run",
+            Duration::from_millis(230),
+        ),
+    ];
+    for (name, result, goodbye) in results {
+        let world = World::new([calls(&[("c1", name), ("c2", "read")]), answers("unused")]);
+        let session = world.session();
+        let heard = Listener::new(&session);
+        let later = async {
+            tokio::time::sleep(Duration::from_secs(60)).await;
+            session.abort();
+        };
+        let (ended, ()) = tokio::join!(session.prompt("hi".into()), later);
+        assert_eq!(ended.unwrap().seal, Seal::Aborted);
+        assert_eq!(world.elapsed() - Duration::from_secs(60), goodbye);
+        assert_eq!((world.provider.calls_made(), heard.count("error")), (1, 0));
+        let not_run = "c2! it was not run: the turn was cancelled before it began";
+        assert_eq!(words(&session.messages())[3..], [result, not_run]);
+        assert_eq!(world.tools.ran(), ["c1"]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn after_an_abort_during_a_tool_the_conversation_goes_on() {
+    let world = World::new([calls(&[("c1", "slow")]), answers("Hello")]);
+    let session = world.session();
+    let _heard = Listener::with(&session, |session, body| {
+        if matches!(body, Body::ToolStarted { .. }) {
+            session.abort();
+        }
+    });
+    session.prompt("hi".into()).await.unwrap();
+    session.prompt("go on".into()).await.unwrap();
+    let asked = &world.provider.asked()[1].messages;
+    assert_eq!(
+        words(asked),
+        ["hi", "slow(c1)", "c1! it was stopped", "go on"]
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_aborted_answer_is_kept_in_the_history() {
+    let world = World::new([hangs(vec![text("Hel")])]);
+    let kept = Kept::new();
+    let session = kept.begin(world.setup()).await;
+    let _heard = Listener::with(&session, |session, body| {
+        if matches!(body, Body::TextDelta { .. }) {
+            session.abort();
+        }
+    });
+    session.prompt("hi".into()).await.unwrap();
+    let entries = kept.entries(session.id()).await;
+    let [
+        ..,
+        Entry::AttemptFailed {
+            judged, message, ..
+        },
+        Entry::Settled { seal, .. },
+    ] = &entries[..]
+    else {
+        panic!("{entries:?}");
+    };
+    assert!(judged.is_none(), "a person's interrupt is no failure");
+    assert_eq!((message.text().as_str(), *seal), ("Hel", Seal::Aborted));
+}
+
+// --- Dropping ---
+
+#[tokio::test(start_paused = true)]
+async fn a_prompt_that_was_dropped_is_carried_on_by_the_same_session() {
+    let world = World::new([fails(overloaded()), answers("Hello")]);
+    let session = world.session();
+    let impatient = tokio::time::timeout(Duration::from_secs(1), session.prompt("hi".into()));
+    assert!(impatient.await.is_err());
+    assert!(session.unfinished_turn().is_some());
+    let refused = session.prompt("again".into()).await;
+    assert!(matches!(refused, Err(Error::Unfinished { .. })));
+    let ended = session.resume().await.unwrap();
+    assert_eq!(
+        (ended.seal, world.elapsed()),
+        (Seal::Completed, Duration::from_secs(2))
+    );
+    assert_eq!(words(&session.messages()), ["hi", "Hello"]);
+    assert!(matches!(
+        session.resume().await,
+        Err(Error::NothingToDo { .. })
+    ));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_says_nothing_is_no_part_of_the_conversation() {
+    let nothing = Call::from(vec![stop(StopReason::EndTurn)]);
+    let world = World::new([nothing, answers("Hello")]);
+    let setup = Setup {
+        corrections: 0,
+        ..world.setup()
+    };
+    let session = Arc::new(Session::in_memory(setup));
+    session.prompt("one".into()).await.unwrap();
+    session.prompt("two".into()).await.unwrap();
+    assert_eq!(words(&world.provider.asked()[1].messages), ["one", "two"]);
+    assert_eq!(words(&session.messages()), ["one", "two", "Hello"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_prompt_that_was_dropped_in_its_wait_is_not_retrying() {
+    let world = World::new([fails(overloaded())]);
+    let session = world.session();
+    let waiting = Listener::with(&session, |session, body| {
+        if is_wait(body) {
+            assert!(session.is_retrying());
+        }
+    });
+    let limit = Duration::from_secs(1);
+    let dropped = tokio::time::timeout(limit, session.prompt("hi".into())).await;
+    assert!(dropped.is_err());
+    assert!(!session.is_retrying() && session.snapshot().turn_id.is_none());
+    assert_eq!(waiting.count("retry_scheduled"), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_prompt_can_be_spawned_on_any_thread() {
+    let world = World::new([answers("Hello")]);
+    let session = world.session();
+    let prompt = tokio::spawn(async move { session.prompt("hi".into()).await });
+    let ended = prompt.await.unwrap().unwrap();
+    assert_eq!(ended.seal, Seal::Completed);
+}

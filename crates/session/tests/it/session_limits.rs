@@ -1,0 +1,235 @@
+//! What a prompt may spend, over all of its steps: its sleep, its deadline, its cost.
+
+use crate::support::{
+    Call, Fate, Kept, Listener, START, World, answers, calls, fails, hangs, is_wait, overloaded,
+    stop, text, until_cut, used, wants, words,
+};
+use outlast_engine::turn::Ended;
+use outlast_kernel::budget::{Cost, Limits, Price};
+use outlast_kernel::event::{Seal, StopReason};
+use outlast_session::Session;
+use outlast_session::session::{Ask, Setup};
+use std::sync::Arc;
+use std::time::Duration;
+
+fn ask(limits: Limits) -> Ask {
+    Ask {
+        limits,
+        ..Ask::from("hi")
+    }
+}
+
+fn deadline(seconds: u64) -> Limits {
+    Limits {
+        deadline: Some(START + Duration::from_secs(seconds)),
+        ..Limits::default()
+    }
+}
+
+fn sleep(seconds: u64) -> Limits {
+    Limits {
+        sleep: Some(Duration::from_secs(seconds)),
+        ..Limits::default()
+    }
+}
+
+fn reason(ended: &Ended) -> String {
+    ended.error.as_ref().unwrap().1.to_string()
+}
+
+/// Two failures before a tool is wanted, two before the answer.
+fn two_steps() -> Vec<Call> {
+    let failing = || fails(overloaded());
+    vec![
+        failing(),
+        failing(),
+        calls(&[("c1", "read")]),
+        failing(),
+        failing(),
+        answers("done"),
+    ]
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_sleep_of_a_prompt_is_spent_over_all_steps() {
+    let world = World::new(two_steps());
+    let session = world.session();
+    let heard = Listener::new(&session);
+    let ended = session.prompt(ask(sleep(9))).await.unwrap();
+    assert_eq!(
+        (ended.seal, reason(&ended)),
+        (Seal::Error, "the prompt may only wait 1s more".to_owned())
+    );
+    assert_eq!(heard.retries(), [(1, 2_000), (2, 4_000), (1, 2_000)]);
+    assert_eq!(ended.budget.sleep_left(), Some(Duration::from_secs(1)));
+    // Another prompt has its own.
+    let ended = session.prompt(ask(sleep(9))).await.unwrap();
+    assert_eq!(ended.seal, Seal::Completed);
+}
+
+#[tokio::test(start_paused = true)]
+async fn enough_sleep_for_all_steps_is_enough() {
+    let world = World::new(two_steps());
+    let ended = world.session().prompt(ask(sleep(12))).await.unwrap();
+    assert_eq!(
+        (ended.seal, world.elapsed()),
+        (Seal::Completed, Duration::from_secs(12))
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wait_that_is_cut_short_costs_what_was_slept() {
+    let world = World::new(two_steps());
+    let session = world.session();
+    let hurry = async {
+        tokio::time::sleep(Duration::from_secs(3)).await;
+        session.retry_now();
+    };
+    let (ended, ()) = tokio::join!(session.prompt(ask(sleep(9))), hurry);
+    let ended = ended.unwrap();
+    assert_eq!(
+        (ended.seal, world.elapsed()),
+        (Seal::Completed, Duration::from_secs(9))
+    );
+    assert_eq!(ended.budget.sleep_left(), Some(Duration::ZERO));
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_step_moves_the_deadline() {
+    let world = World::new(two_steps());
+    let session = world.session();
+    let ended = session.prompt(ask(deadline(11))).await.unwrap();
+    let said = "no time is left for another try";
+    assert_eq!((ended.seal, reason(&ended).as_str()), (Seal::Error, said));
+    // The wait that would have ended after it was not begun.
+    assert_eq!(world.elapsed(), Duration::from_secs(8));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deadline_in_the_middle_of_a_stream_ends_it() {
+    for items in [vec![], vec![text("Hel")]] {
+        let world = World::new([hangs(items)]);
+        let session = world.session();
+        let heard = Listener::new(&session);
+        let ended = session.prompt(ask(deadline(30))).await.unwrap();
+        assert_eq!(
+            (ended.seal, world.elapsed()),
+            (Seal::Error, Duration::from_secs(30))
+        );
+        assert_eq!((heard.retries(), heard.count("error")), (vec![], 1));
+        assert_eq!(reason(&ended), "no time is left for another try");
+        assert_eq!(words(&session.messages()), ["hi"]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deadline_in_the_middle_of_a_tool_ends_it_and_the_turn() {
+    let results = [
+        ("slow", "c1! it was stopped", 30_000),
+        (
+            "stubborn",
+            "c1! it was interrupted and may have partly run",
+            30_230,
+        ),
+    ];
+    for (name, result, millis) in results {
+        let world = World::new([calls(&[("c1", name), ("c2", "read")]), answers("unused")]);
+        let session = world.session();
+        let ended = session.prompt(ask(deadline(30))).await.unwrap();
+        assert_eq!(
+            (ended.seal, world.elapsed()),
+            (Seal::Error, Duration::from_millis(millis))
+        );
+        assert_eq!(world.provider.calls_made(), 1, "nothing is asked after it");
+        let too_late = "c2! it was not run: the time for this prompt was over before it began";
+        assert_eq!(words(&session.messages())[3..], [result, too_late]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wait_may_end_before_the_deadline_and_no_later() {
+    let failing = || fails(overloaded());
+    for (seconds, tries) in [(1, 1), (3, 2), (7, 3), (15, 4)] {
+        let world = World::new([failing()]);
+        let ended = world
+            .session()
+            .prompt(ask(deadline(seconds)))
+            .await
+            .unwrap();
+        assert_eq!(
+            (ended.seal, world.provider.calls_made()),
+            (Seal::Error, tries)
+        );
+        assert!(world.elapsed() <= Duration::from_secs(seconds));
+    }
+}
+
+// --- cost ---
+
+/// A dollar for a million tokens, whatever they are for: a millionth for each.
+const PRICE: Price = Price {
+    input: Cost(1_000_000),
+    output: Cost(1_000_000),
+    cache_read: Cost(1_000_000),
+    cache_write: Cost(1_000_000),
+};
+
+fn cost(millionths: u64) -> Limits {
+    Limits {
+        cost: Some(Cost(millionths)),
+        ..Limits::default()
+    }
+}
+
+/// A failure after 30 tokens, a step of 50, an answer of 20.
+fn dear_steps() -> Vec<Call> {
+    let failing = Call::from(vec![used(30, 0), Err(Box::new(overloaded()))]);
+    let wanting = vec![wants("c1", "read"), used(40, 10), stop(StopReason::ToolUse)];
+    let answering = vec![text("done"), used(15, 5), stop(StopReason::EndTurn)];
+    vec![failing, Call::from(wanting), Call::from(answering)]
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_further_call_is_made_beyond_the_cost_of_a_prompt() {
+    for (ceiling, calls, seal) in [
+        (30, 1, Seal::Error),
+        (80, 2, Seal::Error),
+        (81, 3, Seal::Completed),
+    ] {
+        let world = World::new(dear_steps());
+        let session = Arc::new(Session::in_memory(Setup {
+            price: Some(PRICE),
+            ..world.setup()
+        }));
+        let ended = session.prompt(ask(cost(ceiling))).await.unwrap();
+        assert_eq!(
+            (world.provider.calls_made(), ended.seal),
+            (calls, seal),
+            "{ceiling}"
+        );
+        if seal == Seal::Error {
+            assert_eq!(reason(&ended), "the cost ceiling is reached");
+        } else {
+            assert_eq!(ended.budget.cost(), Cost(100));
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_prompt_cost_before_a_restart_counts_after_it() {
+    let world = World::new(dear_steps());
+    let kept = Kept::new();
+    let setup = || Setup {
+        price: Some(PRICE),
+        ..world.setup()
+    };
+    let session = kept.begin(setup()).await;
+    let id = session.id().to_owned();
+    // The first failure has cost 30 when its wait begins.
+    let fate = until_cut(&session, session.prompt(ask(cost(60))), is_wait).await;
+    assert!(matches!(fate, Fate::Died), "it must be cut in its wait");
+    drop(session);
+    let ended = kept.open(&id, setup()).await.resume().await.unwrap();
+    assert_eq!(world.provider.calls_made(), 2);
+    assert_eq!(reason(&ended), "the cost ceiling is reached");
+}

@@ -1,0 +1,243 @@
+//! Answers that are refused, that the output limit cut, or that the window leaves no room for.
+
+use crate::pieces::{
+    assert_well_formed, carried_on, corrected, error, numbers, prompt, with_tools,
+};
+use crate::support::{Call, World, answers, calls, stop, text, used, wants, words};
+use outlast_dialect::{Message, Request};
+use outlast_engine::BoxFuture;
+use outlast_engine::compaction::{Compactor, Job, Outcome, Size, Smaller};
+use outlast_kernel::decision::{AfterContent, GiveUp};
+use outlast_kernel::event::{Body, CompactionReason, Seal, StopReason, Usage};
+use outlast_kernel::failure::Judged;
+use outlast_kernel::models::Traits;
+use outlast_kernel::stop::Oddity;
+use outlast_kernel::verdict::Cause;
+use outlast_session::session::Setup;
+use std::sync::Arc;
+
+const NOT_RUN: &str = "it was not run: the answer reached its output limit before it was complete; split the work into \
+                       smaller calls";
+
+// --- Refusals ---
+
+#[tokio::test(start_paused = true)]
+async fn a_refusal_is_an_error_and_is_never_sent_again() {
+    let refusal = || -> Call { vec![text("I can't."), stop(StopReason::Refusal)].into() };
+    for after_content in [
+        AfterContent::Fail,
+        AfterContent::Retract,
+        AfterContent::Continue,
+    ] {
+        let world = World::new([refusal(), answers("Hello")]);
+        let setup = Setup {
+            after_content,
+            ..with_tools(&world)
+        };
+        let (session, heard, ended) = prompt(setup).await;
+        assert_eq!((ended.seal, world.provider.calls_made()), (Seal::Error, 1));
+        let (cause, message, _) = error(&ended);
+        let problem = format!("{}: I can't.", Oddity::Refused.problem());
+        assert_eq!((cause, message), (Cause::ContentFilter, problem.as_str()));
+        assert_eq!((heard.count("corrected"), heard.count("error")), (0, 1));
+        session.prompt("again".into()).await.unwrap();
+        let asked = world.provider.asked();
+        assert_eq!(words(&asked[1].messages), ["hi", "again"]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refusal_without_a_word_is_an_error_too() {
+    let world = World::new([vec![stop(StopReason::Refusal)].into()]);
+    let (_, _, ended) = prompt(with_tools(&world)).await;
+    let expected = (
+        Cause::ContentFilter,
+        Oddity::Refused.problem(),
+        GiveUp::NotRetryable,
+    );
+    assert_eq!(error(&ended), expected);
+    assert_eq!(world.provider.calls_made(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refused_call_is_not_run() {
+    let refused = vec![wants("c1", "send"), stop(StopReason::Refusal)];
+    let world = World::new([refused.into()]);
+    let (session, _, ended) = prompt(with_tools(&world)).await;
+    assert_eq!((ended.seal, world.tools.ran().len()), (Seal::Error, 0));
+    assert_eq!(words(&session.messages()), ["hi"]);
+}
+
+// --- The output limit ---
+
+#[tokio::test(start_paused = true)]
+async fn text_that_the_output_limit_cut_is_kept_with_a_warning() {
+    let world = World::new([vec![text("Once upon"), stop(StopReason::Length)].into()]);
+    let (session, heard, ended) = prompt(with_tools(&world)).await;
+    assert_eq!(
+        (ended.seal, ended.stop_reason),
+        (Seal::Completed, Some(StopReason::Length))
+    );
+    assert_eq!(words(&session.messages()), ["hi", "Once upon"]);
+    let message = "the answer reached the output limit and is incomplete".to_owned();
+    assert!(heard.bodies().contains(&Body::Warning { message }));
+    assert_eq!((heard.count("corrected"), heard.count("done")), (0, 1));
+    assert_eq!(world.provider.calls_made(), 1);
+}
+
+fn cut_calls() -> Call {
+    let items = vec![
+        text("I write."),
+        wants("c1", "send"),
+        wants("c2", "read"),
+        stop(StopReason::Length),
+    ];
+    items.into()
+}
+
+#[tokio::test(start_paused = true)]
+async fn calls_that_the_output_limit_cut_are_not_run_and_the_model_is_told_to_split_them() {
+    let world = World::new([cut_calls(), calls(&[("c3", "read")]), answers("Hello")]);
+    let (session, heard, ended) = prompt(with_tools(&world)).await;
+    assert_eq!(
+        (ended.seal, world.tools.ran()),
+        (Seal::Completed, vec!["c3".to_owned()])
+    );
+    let (first, second) = (format!("c1! {NOT_RUN}"), format!("c2! {NOT_RUN}"));
+    let expected = ["hi", "I write.", "send(c1)", "read(c2)", &first, &second];
+    let asked = world.provider.asked();
+    assert_eq!(words(&asked[1].messages), expected);
+    assert_well_formed(&session.messages());
+    let problem = Oddity::CutCall.problem().to_owned();
+    assert_eq!(corrected(&heard), [(Cause::MalformedOutput, problem, 1, 3)]);
+    assert_eq!(
+        (heard.count("tool_started"), heard.count("tool_result")),
+        (1, 3)
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn calls_that_are_always_cut_end_the_turn() {
+    let world = World::new([cut_calls()]);
+    let (session, heard, ended) = prompt(with_tools(&world)).await;
+    let expected = (
+        Cause::MalformedOutput,
+        Oddity::CutCall.problem(),
+        GiveUp::NotRetryable,
+    );
+    assert_eq!((ended.seal, error(&ended)), (Seal::Error, expected));
+    assert_eq!(
+        (world.provider.calls_made(), numbers(&heard)),
+        (4, vec![1, 2, 3])
+    );
+    assert_eq!(world.tools.ran(), Vec::<String>::new());
+    assert_well_formed(&session.messages());
+}
+
+#[tokio::test(start_paused = true)]
+async fn calls_that_were_cut_are_not_run_by_the_process_that_carries_on() {
+    let world = World::new([cut_calls(), answers("Hello")]);
+    let session = carried_on(&world).await;
+    assert_eq!(world.tools.ran(), Vec::<String>::new());
+    let (first, second) = (format!("c1! {NOT_RUN}"), format!("c2! {NOT_RUN}"));
+    let called = ["hi", "I write.", "send(c1)", "read(c2)"];
+    let expected = [&called[..], &[&first, &second, "Hello"]].concat();
+    assert_eq!(words(&session.messages()), expected);
+}
+
+// --- A full window ---
+
+/// Leaves everything out but the last message.
+struct Forgetful;
+
+impl Compactor for Forgetful {
+    fn is_due(&self, _: Size) -> bool {
+        false
+    }
+
+    fn helps(&self, judged: &Judged, _: &Request, _: Size) -> Option<CompactionReason> {
+        (judged.verdict.cause == Cause::ContextOverflow).then_some(CompactionReason::Overflow)
+    }
+
+    fn compact<'a>(&'a self, job: Job<'a>) -> BoxFuture<'a, Outcome> {
+        let smaller = Smaller {
+            messages: vec![Message::user("hi, in short")],
+            size: 1,
+            model: None,
+        };
+        Box::pin(async move {
+            Outcome {
+                result: Ok(smaller),
+                usage: Usage::default(),
+                budget: job.budget,
+            }
+        })
+    }
+}
+
+fn small_window(world: &World) -> Setup {
+    Setup {
+        traits: Traits {
+            window: Some(1000),
+            ..Traits::default()
+        },
+        ..with_tools(world)
+    }
+}
+
+fn out_of_room() -> Call {
+    vec![used(985, 5), stop(StopReason::Length)].into()
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_empty_answer_at_the_end_of_the_window_is_an_overflow() {
+    let world = World::new([out_of_room()]);
+    let (_, heard, ended) = prompt(small_window(&world)).await;
+    let expected = (
+        Cause::ContextOverflow,
+        Oddity::OutOfRoom.problem(),
+        GiveUp::Overflow,
+    );
+    assert_eq!((ended.seal, error(&ended)), (Seal::Error, expected));
+    assert_eq!(
+        (world.provider.calls_made(), heard.count("corrected")),
+        (1, 0)
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_overflow_that_shows_as_an_empty_answer_is_compacted() {
+    let world = World::new([out_of_room(), answers("Hello")]);
+    let setup = Setup {
+        compaction: Some(Arc::new(Forgetful)),
+        ..small_window(&world)
+    };
+    let (session, heard, ended) = prompt(setup).await;
+    assert_eq!(ended.seal, Seal::Completed);
+    assert_eq!(words(&session.messages()), ["hi, in short", "Hello"]);
+    assert_eq!(
+        (
+            heard.count("auto_compaction_ended"),
+            heard.count("corrected")
+        ),
+        (1, 0)
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_overflow_that_stays_is_compacted_once() {
+    let world = World::new([out_of_room()]);
+    let setup = Setup {
+        compaction: Some(Arc::new(Forgetful)),
+        ..small_window(&world)
+    };
+    let (_, heard, ended) = prompt(setup).await;
+    assert_eq!(error(&ended).2, GiveUp::Overflow);
+    assert_eq!(
+        (
+            world.provider.calls_made(),
+            heard.count("auto_compaction_ended")
+        ),
+        (2, 1)
+    );
+}

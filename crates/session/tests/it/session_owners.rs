@@ -1,0 +1,160 @@
+//! Whose a session is, and what becomes of it when its journal cannot be written.
+
+use crate::support::{
+    Kept, Listener, World, answers, calls, elsewhere, fails, is_wait, overloaded, until_cut, words,
+};
+use futures_util::FutureExt;
+use outlast_engine::journal::Entry;
+use outlast_kernel::event::{Body, Seal};
+use outlast_session::Session;
+use outlast_session::session::Error;
+use outlast_store::journal::Hold;
+use std::sync::{Arc, Mutex};
+
+fn starts_tool(body: &Body) -> bool {
+    matches!(body, Body::ToolStarted { .. })
+}
+
+// --- Owners ---
+
+#[tokio::test(start_paused = true)]
+async fn a_session_that_is_in_use_cannot_be_opened() {
+    let (kept, world) = (Kept::new(), World::new([answers("Hello")]));
+    let session = kept.begin(world.setup()).await;
+    let other = kept.elsewhere();
+    let open = || Session::open(&other, session.id(), world.setup());
+    let in_use = |opened| {
+        matches!(
+            opened,
+            Err(Error::Store(outlast_store::Error::InUse { .. }))
+        )
+    };
+    assert!(in_use(open().await));
+    session.prompt("hi".into()).await.unwrap();
+    assert!(in_use(open().await));
+    let id = session.id().to_owned();
+    drop(session);
+    // Whatever was asked of the store before is done first.
+    kept.journal.sessions().await.unwrap();
+    let session = Session::open(&other, &id, world.setup()).await.unwrap();
+    assert_eq!(words(&session.messages()), ["hi", "Hello"]);
+}
+
+/// At that event another process takes the session over that believes its owner dead.
+async fn lose_at(event: fn(&Body) -> bool) -> (Kept, World, String) {
+    let script = [
+        fails(overloaded()),
+        calls(&[("c1", "send"), ("c2", "read")]),
+        answers("done"),
+    ];
+    let (kept, world) = (Arc::new(Kept::new()), World::new(script));
+    let session = kept.begin(world.setup()).await;
+    let id = session.id().to_owned();
+    let taken: Arc<Mutex<Option<(usize, Hold)>>> = Arc::default();
+    let (take, provider) = (Arc::clone(&taken), Arc::clone(&world.provider));
+    let other = Arc::clone(&kept);
+    let heard = Listener::with(&session, move |session, body| {
+        if event(body) {
+            other.remove_locks();
+            let hold = elsewhere(other.elsewhere().claim(session.id())).unwrap();
+            *take.lock().unwrap() = Some((provider.calls_made(), hold));
+        }
+    });
+    let ended = session.prompt("hi".into()).await.unwrap();
+    assert_eq!((ended.seal, ended.recorded), (Seal::Error, false));
+    let (calls_then, hold) = taken.lock().unwrap().take().unwrap();
+    assert_eq!(world.provider.calls_made(), calls_then, "no call after it");
+    let kinds = kept.kinds(&id).await;
+    assert!(!kinds.contains(&"settled"), "{kinds:?}");
+    drop((heard, session));
+    kept.elsewhere().release(hold).await.unwrap();
+    (Arc::into_inner(kept).unwrap(), world, id)
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_lost_a_session_in_a_wait_makes_no_call_and_another_carries_it_on() {
+    let (kept, world, id) = lose_at(is_wait).await;
+    assert_eq!(world.provider.calls_made(), 1);
+    let session = kept.open(&id, world.setup()).await;
+    let ended = session.resume().await.unwrap();
+    assert_eq!((ended.seal, ended.recorded), (Seal::Completed, true));
+    assert_eq!(world.provider.calls_made(), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_lost_a_session_in_a_tool_runs_no_other() {
+    let (kept, world, id) = lose_at(starts_tool).await;
+    assert_eq!(world.tools.ran(), ["c1"], "the other was not run");
+    let session = kept.open(&id, world.setup()).await;
+    session.resume().await.unwrap();
+    assert_eq!(world.tools.ran(), ["c1", "c2"]);
+    let entries = kept.entries(&id).await;
+    let interrupted = |entry: &Entry| matches!(entry, Entry::ToolFinished { id, is_error: true, .. } if id == "c1");
+    assert_eq!(entries.iter().filter(|entry| interrupted(entry)).count(), 1);
+}
+
+// --- A journal that cannot be written ---
+
+#[tokio::test(start_paused = true)]
+async fn a_turn_that_could_not_be_written_down_is_written_with_the_next_one() {
+    let script = [answers("one"), answers("two"), answers("three")];
+    let (kept, world) = (Kept::new(), World::new(script));
+    let session = kept.begin(world.setup()).await;
+    let heard = Listener::new(&session);
+    let aside = kept.path().with_extension("aside");
+    session.prompt("first".into()).await.unwrap();
+    std::fs::rename(kept.path(), &aside).unwrap();
+    let ended = session.prompt("second".into()).await.unwrap();
+    assert_eq!((ended.seal, ended.recorded), (Seal::Completed, false));
+    assert_eq!(heard.count("unrecorded"), 1);
+    assert_eq!(
+        words(&session.messages()),
+        ["first", "one", "second", "two"]
+    );
+    std::fs::rename(&aside, kept.path()).unwrap();
+    let ended = session.prompt("third".into()).await.unwrap();
+    assert_eq!((ended.seal, ended.recorded), (Seal::Completed, true));
+    let conversation = ["first", "one", "second", "two", "third", "three"];
+    assert_eq!(words(&session.messages()), conversation);
+    let id = session.id().to_owned();
+    drop(session);
+    let session = kept.open(&id, world.setup()).await;
+    assert_eq!(words(&session.messages()), conversation);
+    assert_eq!(kept.journal.summary(&id).await.unwrap().turns, 3);
+}
+
+/// Until the task is polled again, nothing that it awaits of others is ready, however fast they are.
+fn spend_budget() {
+    let mut units = (0..1000).map(|_| tokio::task::coop::consume_budget().now_or_never());
+    assert!(units.any(|unit| unit.is_none()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_prompt_that_was_dropped_while_it_was_written_down_is_carried_on() {
+    let (kept, world) = (Kept::new(), World::new([answers("Hello")]));
+    world.provider.hang(true);
+    let session = kept.begin(world.setup()).await;
+    let reader = Listener::with(&session, |_, body| {
+        if matches!(body, Body::Start { .. }) {
+            spend_budget();
+        }
+    });
+    let prompt = session.prompt("hi".into());
+    // It asks the store to write the prompt down, and does not stay to hear of it.
+    assert!(prompt.now_or_never().is_none());
+    drop(reader);
+    let called = |body: &Body| matches!(body, Body::AttemptStarted { .. });
+    until_cut(&session, session.resume(), called).await;
+    world.provider.hang(false);
+    let taken_up = session.unfinished_turn().unwrap().taken_up;
+    assert_eq!(
+        taken_up.attempts, 1,
+        "what follows is folded from its beginning"
+    );
+    let ended = session.resume().await.unwrap();
+    assert_eq!((ended.seal, ended.recorded), (Seal::Completed, true));
+    assert_eq!(words(&session.messages()), ["hi", "Hello"]);
+    let attempt = "attempt_started";
+    let expected = ["prompt", attempt, attempt, "message", "settled"];
+    assert_eq!(kept.kinds(session.id()).await, expected);
+}

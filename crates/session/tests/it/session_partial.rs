@@ -1,0 +1,437 @@
+//! Answers that broke off when part of them was heard: taken back, or gone on with.
+
+use crate::pieces::{
+    after_content, assert_well_formed, billed_twice, breaks, continues, go_on, prompt, shown,
+    thinks, thought,
+};
+use crate::support::{
+    Fate, Kept, Listener, START, World, answers, calls, fails, hanging, overloaded, stop, text,
+    until_cut, wants, words,
+};
+use outlast_dialect::Role;
+use outlast_engine::route::Route;
+use outlast_kernel::decision::{AfterContent, GiveUp};
+use outlast_kernel::event::{Body, Seal, StopReason};
+use outlast_kernel::failure::Failure;
+use outlast_kernel::models::ContinueBy;
+use outlast_session::session::Setup;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Where an event of that kind comes first.
+fn place(heard: &Listener, kind: &str) -> usize {
+    let kinds = heard.kinds();
+    kinds.iter().position(|other| other == kind).unwrap()
+}
+
+fn seams(heard: &Listener) -> Vec<ContinueBy> {
+    let seam = |body: Body| match body {
+        Body::Seam { by } => Some(by),
+        _ => None,
+    };
+    heard.bodies().into_iter().filter_map(seam).collect()
+}
+
+// --- Taken back ---
+
+#[tokio::test(start_paused = true)]
+async fn what_is_taken_back_is_said_before_the_retry_that_it_is_for() {
+    let world = World::new([breaks(vec![text("Hel")]), answers("Hello")]);
+    let (session, heard, _) = prompt(after_content(&world, AfterContent::Retract)).await;
+    let expected = [
+        "start",
+        "input",
+        "attempt_started",
+        "text_delta",
+        "retracted",
+        "retry_scheduled",
+        "attempt_started",
+        "text_delta",
+        "step_complete",
+        "retry_ended",
+        "done",
+        "billed_twice",
+        "sealed",
+    ];
+    assert_eq!(heard.kinds(), expected);
+    assert!(heard.bodies().contains(&Body::Retracted { attempt: 1 }));
+    assert_eq!(shown(&heard), "Hello");
+    assert_eq!(words(&session.messages()), ["hi", "Hello"]);
+    assert_eq!(words(&world.provider.asked()[1].messages), ["hi"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn several_broken_answers_are_each_taken_back_once() {
+    let world = World::new([
+        breaks(vec![text("H")]),
+        fails(overloaded()),
+        breaks(vec![text("He")]),
+        answers("Hello"),
+    ]);
+    let (_, heard, _) = prompt(after_content(&world, AfterContent::Retract)).await;
+    let retracted = heard.bodies().into_iter().filter_map(|body| match body {
+        Body::Retracted { attempt } => Some(attempt),
+        _ => None,
+    });
+    assert_eq!(
+        retracted.collect::<Vec<_>>(),
+        [1, 3],
+        "nothing was heard of the second"
+    );
+    assert_eq!(
+        (shown(&heard).as_str(), heard.retries().len()),
+        ("Hello", 3)
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_is_taken_back_is_not_run() {
+    let broken = breaks(vec![text("I send."), wants("c1", "send")]);
+    let world = World::new([broken, calls(&[("c2", "send")]), answers("Sent.")]);
+    let (session, heard, _) = prompt(after_content(&world, AfterContent::Retract)).await;
+    assert_eq!(world.tools.ran(), ["c2"]);
+    let expected = ["hi", "send(c2)", "c2: c2 is done", "Sent."];
+    assert_eq!(words(&session.messages()), expected);
+    assert_eq!(shown(&heard), "Sent.");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_last_broken_answer_stays_to_be_read() {
+    let world = World::new([breaks(vec![text("Hel")])]);
+    let (session, heard, ended) = prompt(after_content(&world, AfterContent::Retract)).await;
+    assert_eq!((ended.seal, heard.count("retracted")), (Seal::Error, 3));
+    assert_eq!(
+        (shown(&heard), ended.message.text()),
+        ("Hel".to_owned(), "Hel".to_owned())
+    );
+    assert_eq!(words(&session.messages()), ["hi"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn where_nothing_may_be_taken_back_the_turn_ends() {
+    for heard_piece in [text("Hel"), thinks("Hm."), wants("c1", "read")] {
+        let world = World::new([breaks(vec![heard_piece]), answers("Hello")]);
+        let (_, heard, ended) = prompt(after_content(&world, AfterContent::Fail)).await;
+        assert_eq!(ended.error.unwrap().1, GiveUp::ContentSent);
+        assert_eq!(
+            (world.provider.calls_made(), heard.count("retracted")),
+            (1, 0)
+        );
+    }
+}
+
+// --- Gone on with ---
+
+#[tokio::test(start_paused = true)]
+async fn a_model_is_shown_what_it_said_and_asked_to_go_on() {
+    let world = World::new([breaks(vec![text("Hel")]), answers("lo")]);
+    let (session, heard, ended) = prompt(continues(&world, ContinueBy::Prompt)).await;
+    let asked = world.provider.asked();
+    assert_eq!(words(&asked[1].messages), ["hi", "Hel", &go_on("Hel")]);
+    let roles = asked[1].messages.iter().map(|message| message.role);
+    assert_eq!(
+        roles.collect::<Vec<_>>(),
+        [Role::User, Role::Assistant, Role::User]
+    );
+    assert_eq!(
+        (shown(&heard).as_str(), seams(&heard)),
+        ("Hel|lo", vec![ContinueBy::Prompt])
+    );
+    assert_eq!(
+        (heard.count("retracted"), heard.retries()),
+        (0, vec![(1, 2_000)])
+    );
+    assert_eq!(words(&session.messages()), ["hi", "Hello"]);
+    assert_eq!(
+        (ended.message.text().as_str(), ended.messages.len()),
+        ("Hello", 1)
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_the_end_of_a_long_answer_is_quoted() {
+    let long = format!("{}{}", "x".repeat(50), "é".repeat(200));
+    let world = World::new([breaks(vec![text(&long)]), answers(".")]);
+    prompt(continues(&world, ContinueBy::Prompt)).await;
+    let asked = world.provider.asked();
+    assert_eq!(
+        words(&asked[1].messages),
+        ["hi", &long, &go_on(&"é".repeat(200))]
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_model_that_can_goes_on_after_its_own_words() {
+    let world = World::new([breaks(vec![text("Hello, ")]), answers("world")]);
+    let (session, heard, _) = prompt(continues(&world, ContinueBy::Prefill)).await;
+    let asked = world.provider.asked();
+    assert_eq!(
+        words(&asked[1].messages),
+        ["hi", "Hello,"],
+        "no space at the end"
+    );
+    assert_eq!(asked[1].messages[1].role, Role::Assistant);
+    assert_eq!(
+        (shown(&heard).as_str(), seams(&heard)),
+        ("Hello, |world", vec![ContinueBy::Prefill])
+    );
+    assert_eq!(words(&session.messages()), ["hi", "Hello, world"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_space_that_the_model_says_again_is_not_doubled() {
+    for rest in [&[" world"][..], &[" ", "world"], &["world"]] {
+        let mut items: Vec<_> = rest.iter().map(|piece| text(piece)).collect();
+        items.push(stop(StopReason::EndTurn));
+        let world = World::new([breaks(vec![text("Hello, ")]), items.into()]);
+        let (session, heard, _) = prompt(continues(&world, ContinueBy::Prefill)).await;
+        assert_eq!(
+            words(&session.messages()),
+            ["hi", "Hello, world"],
+            "{rest:?}"
+        );
+        assert_eq!(shown(&heard), "Hello, |world", "{rest:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_seam_stands_before_the_next_byte_and_once_for_each_time() {
+    let world = World::new([
+        breaks(vec![text("H")]),
+        breaks(vec![text("el")]),
+        fails(overloaded()),
+        vec![
+            thinks("Hm."),
+            text("l"),
+            text("o"),
+            stop(StopReason::EndTurn),
+        ]
+        .into(),
+    ]);
+    let (session, heard, _) = prompt(continues(&world, ContinueBy::Prompt)).await;
+    assert_eq!(
+        (shown(&heard).as_str(), seams(&heard).len()),
+        ("H|el|lo", 2)
+    );
+    let kinds = heard.kinds();
+    let seam = kinds.iter().rposition(|kind| kind == "seam").unwrap();
+    assert_eq!(
+        kinds[seam - 1..=seam + 1],
+        ["attempt_started", "seam", "reasoning_delta"]
+    );
+    assert_eq!(words(&session.messages()), ["hi", "Hello"]);
+    let asked = world.provider.asked();
+    assert_eq!(words(&asked[2].messages), ["hi", "Hel", &go_on("Hel")]);
+    assert_eq!(words(&asked[3].messages), ["hi", "Hel", &go_on("Hel")]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_model_that_cannot_go_on_is_asked_anew() {
+    let world = World::new([breaks(vec![text("Hel")]), answers("Hello")]);
+    let (session, heard, _) = prompt(continues(&world, ContinueBy::Restart)).await;
+    assert_eq!((heard.count("retracted"), seams(&heard)), (1, vec![]));
+    assert_eq!(words(&world.provider.asked()[1].messages), ["hi"]);
+    assert_eq!(words(&session.messages()), ["hi", "Hello"]);
+    assert_eq!(shown(&heard), "Hello");
+}
+
+#[tokio::test(start_paused = true)]
+async fn proven_reasoning_goes_along_with_the_words_that_followed_it() {
+    let broken = breaks(vec![thinks("Hm."), thought("Hm."), text("Hel")]);
+    let world = World::new([broken, answers("lo")]);
+    let (session, _, _) = prompt(continues(&world, ContinueBy::Prompt)).await;
+    let asked = world.provider.asked();
+    assert_eq!(
+        words(&asked[1].messages),
+        ["hi", "(Hm.)", "Hel", &go_on("Hel")]
+    );
+    assert_eq!(words(&session.messages()), ["hi", "(Hm.)", "Hello"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn reasoning_alone_is_nothing_to_go_on_with() {
+    for broken in [
+        vec![thinks("Hm.")],
+        vec![thinks("Hm."), thought("Hm.")],
+        vec![thinks("Hm."), text(" ")],
+    ] {
+        let world = World::new([breaks(broken), answers("Hello")]);
+        let (session, heard, _) = prompt(continues(&world, ContinueBy::Prompt)).await;
+        assert_eq!((heard.count("retracted"), seams(&heard)), (1, vec![]));
+        assert!(place(&heard, "retracted") < place(&heard, "retry_scheduled"));
+        assert_eq!(words(&world.provider.asked()[1].messages), ["hi"]);
+        assert_eq!(
+            (shown(&heard).as_str(), words(&session.messages())),
+            ("Hello", vec!["hi".to_owned(), "Hello".to_owned()])
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn all_that_was_heard_stays_to_be_read_when_it_is_given_up() {
+    let world = World::new([breaks(vec![text("He")]), breaks(vec![text("l")])]);
+    let (session, heard, ended) = prompt(continues(&world, ContinueBy::Prompt)).await;
+    assert_eq!(
+        (ended.seal, ended.message.text().as_str()),
+        (Seal::Error, "Helll")
+    );
+    assert_eq!(shown(&heard), "He|l|l|l");
+    assert_eq!(words(&session.messages()), ["hi"]);
+}
+
+// --- A beginning that is refused ---
+
+fn refused() -> Failure {
+    let message = "This model does not support assistant message prefill.";
+    Failure::http("scripted", 400, message, START).with_code("invalid_request_error")
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_beginning_that_is_refused_is_quoted_instead_at_once() {
+    let world = World::new([
+        breaks(vec![text("Hello, ")]),
+        fails(refused()),
+        answers("world"),
+    ]);
+    let (session, heard, ended) = prompt(continues(&world, ContinueBy::Prefill)).await;
+    assert_eq!(
+        (ended.seal, world.provider.called_at()),
+        (Seal::Completed, vec![0, 2, 2])
+    );
+    let asked = world.provider.asked();
+    assert_eq!(
+        words(&asked[2].messages),
+        ["hi", "Hello, ", &go_on("Hello, ")]
+    );
+    assert_eq!(
+        (shown(&heard).as_str(), seams(&heard)),
+        ("Hello, |world", vec![ContinueBy::Prompt])
+    );
+    assert_eq!(words(&session.messages()), ["hi", "Hello, world"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_beginning_that_is_refused_is_no_reason_to_ask_another_model() {
+    let world = World::new([breaks(vec![text("Hel")]), fails(refused()), answers("lo")]);
+    let other = World::by(Arc::clone(&world.clock), [answers("Good day")]);
+    let setup = Setup {
+        fallbacks: vec![Route::new(other.setup().provider, "other")],
+        ..continues(&world, ContinueBy::Prefill)
+    };
+    let (session, _, _) = prompt(setup).await;
+    assert_eq!(
+        (world.provider.calls_made(), other.provider.calls_made()),
+        (3, 0)
+    );
+    assert_eq!(words(&session.messages()), ["hi", "Hello"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_quote_that_is_refused_too_ends_the_turn() {
+    let world = World::new([breaks(vec![text("Hel")]), fails(refused())]);
+    let (session, heard, ended) = prompt(continues(&world, ContinueBy::Prefill)).await;
+    assert_eq!((ended.seal, world.provider.calls_made()), (Seal::Error, 3));
+    assert_eq!(ended.error.unwrap().1, GiveUp::NotRetryable);
+    assert_eq!(
+        (shown(&heard).as_str(), words(&session.messages())),
+        ("Hel", vec!["hi".to_owned()])
+    );
+}
+
+// --- Calls ---
+
+#[tokio::test(start_paused = true)]
+async fn calls_that_were_whole_are_run_once_and_a_half_one_is_dropped() {
+    let broken = breaks(vec![
+        text("I send."),
+        wants("c1", "send"),
+        wants("c2", "read"),
+    ]);
+    let world = World::new([broken, answers("Sent.")]);
+    let (session, heard, ended) = prompt(continues(&world, ContinueBy::Prompt)).await;
+    assert_eq!(
+        (ended.seal, world.tools.ran()),
+        (Seal::Completed, vec!["c1".to_owned(), "c2".to_owned()])
+    );
+    assert_eq!(
+        (world.provider.calls_made(), world.elapsed()),
+        (2, Duration::ZERO)
+    );
+    let called = ["hi", "I send.", "send(c1)", "read(c2)"];
+    let done = ["c1: c1 is done", "c2: c2 is done", "Sent."];
+    assert_eq!(words(&session.messages()), [&called[..], &done].concat());
+    assert_eq!((heard.count("warning"), heard.count("retracted")), (1, 0));
+    assert_eq!(
+        (shown(&heard).as_str(), billed_twice(&heard)),
+        ("I send.Sent.", None)
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn calls_that_follow_a_seam_are_run_as_well() {
+    let world = World::new([
+        breaks(vec![text("I ")]),
+        breaks(vec![text("send."), wants("c1", "send")]),
+        answers("Sent."),
+    ]);
+    let (session, heard, _) = prompt(continues(&world, ContinueBy::Prompt)).await;
+    assert_eq!(world.tools.ran(), ["c1"]);
+    let expected = ["hi", "I send.", "send(c1)", "c1: c1 is done", "Sent."];
+    assert_eq!(words(&session.messages()), expected);
+    assert_eq!(
+        (shown(&heard).as_str(), heard.ends()),
+        ("I |send.Sent.", vec![(true, 1, None)])
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn calls_of_an_answer_that_can_never_succeed_are_not_run() {
+    let refused = overloaded().with_retryable(false);
+    let broken = vec![wants("c1", "send"), Err(Box::new(refused))];
+    let world = World::new([broken.into()]);
+    let (session, _, ended) = prompt(continues(&world, ContinueBy::Prompt)).await;
+    assert_eq!((ended.seal, world.tools.ran()), (Seal::Error, vec![]));
+    assert_eq!(words(&session.messages()), ["hi"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn calls_that_nobody_runs_are_taken_back_with_what_was_kept_before_them() {
+    let world = World::new([
+        breaks(vec![text("I ")]),
+        breaks(vec![text("se")]),
+        breaks(vec![text("nd."), wants("c1", "send")]),
+        answers("I cannot send."),
+    ]);
+    let setup = Setup {
+        tools: None,
+        ..continues(&world, ContinueBy::Prompt)
+    };
+    let (session, heard, _) = prompt(setup).await;
+    assert_eq!(
+        (heard.count("retracted"), shown(&heard).as_str()),
+        (3, "I cannot send.")
+    );
+    assert_eq!(words(&session.messages()), ["hi", "I cannot send."]);
+    assert_eq!(words(&world.provider.asked()[3].messages), ["hi"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn calls_of_a_broken_answer_do_not_run_again_after_a_restart() {
+    let broken = breaks(vec![wants("c1", "send"), wants("c2", "read")]);
+    let (kept, world) = (Kept::new(), World::new([broken, answers("Sent.")]));
+    let setup = || continues(&world, ContinueBy::Prompt);
+    let session = kept.begin(setup()).await;
+    let is_done = hanging(&world.provider, |body| {
+        matches!(body, Body::ToolResult { .. })
+    });
+    let fate = until_cut(&session, session.prompt("hi".into()), is_done).await;
+    assert_eq!(fate, Fate::Died);
+    let id = session.id().to_owned();
+    drop(session);
+    world.provider.hang(false);
+    let session = kept.open(&id, setup()).await;
+    session.resume().await.unwrap();
+    let sent = world.tools.ran().iter().filter(|id| *id == "c1").count();
+    assert_eq!((sent, world.provider.calls_made()), (1, 2));
+    assert_well_formed(&session.messages());
+}

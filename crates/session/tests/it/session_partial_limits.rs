@@ -1,0 +1,252 @@
+//! Answers that broke off, and restarts, prices, deadlines and aborts.
+
+use crate::pieces::{
+    after_content, billed_twice, breaks, continues, go_on, prompt, prompt_with, shown,
+};
+use crate::support::{
+    Fate, Kept, Listener, START, World, answers, fails, is_wait, overloaded, text, until_cut,
+    usage, used, wants, words,
+};
+use outlast_engine::route::Route;
+use outlast_kernel::budget::{Cost, Limits, Price};
+use outlast_kernel::decision::{AfterContent, GiveUp};
+use outlast_kernel::event::{Body, Seal, Usage};
+use outlast_kernel::failure::Failure;
+use outlast_kernel::models::ContinueBy;
+use outlast_session::Session;
+use outlast_session::session::{Ask, Setup};
+use std::sync::Arc;
+use std::time::Duration;
+
+// --- After a restart ---
+
+/// Prompts, and dies in the wait of that number.
+async fn die_waiting(kept: &Kept, setup: Setup, number: u32) -> String {
+    let session = kept.begin(setup).await;
+    let is_it = move |body: &Body| matches!(body, Body::RetryScheduled { attempt, .. } if *attempt == number);
+    let fate = until_cut(&session, session.prompt("hi".into()), is_it).await;
+    assert_eq!(fate, Fate::Died);
+    session.id().to_owned()
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_next_process_goes_on_where_the_answer_broke_off() {
+    let failing = || fails(overloaded());
+    // However many calls failed since.
+    for (failures, number) in [
+        (vec![], 1),
+        (vec![failing()], 2),
+        (vec![failing(), failing()], 3),
+    ] {
+        let first = [breaks(vec![text("Hel")])].into_iter().chain(failures);
+        let (kept, world) = (Kept::new(), World::new(first.chain([answers("lo")])));
+        let setup = || continues(&world, ContinueBy::Prompt);
+        let id = die_waiting(&kept, setup(), number).await;
+        let session = kept.open(&id, setup()).await;
+        let heard = Listener::new(&session);
+        let ended = session.resume().await.unwrap();
+        assert_eq!(
+            (ended.seal, ended.message.text().as_str()),
+            (Seal::Completed, "Hello")
+        );
+        let last = world.provider.asked().pop().unwrap();
+        assert_eq!(words(&last.messages), ["hi", "Hel", &go_on("Hel")]);
+        assert_eq!(
+            shown(&heard),
+            "Hel|lo",
+            "who listens now has heard nothing before"
+        );
+        assert_eq!(words(&session.messages()), ["hi", "Hello"]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_the_next_process_says_again_it_can_take_back() {
+    let world = World::new([
+        breaks(vec![text("I ")]),
+        breaks(vec![text("send."), wants("c1", "send")]),
+        answers("I cannot send."),
+    ]);
+    let kept = Kept::new();
+    let setup = || Setup {
+        tools: None,
+        ..continues(&world, ContinueBy::Prompt)
+    };
+    let id = die_waiting(&kept, setup(), 1).await;
+    let session = kept.open(&id, setup()).await;
+    let heard = Listener::new(&session);
+    session.resume().await.unwrap();
+    assert_eq!(shown(&heard), "I cannot send.");
+    assert_eq!(words(&session.messages()), ["hi", "I cannot send."]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_taken_back_does_not_come_back_with_the_next_process() {
+    let (kept, world) = (
+        Kept::new(),
+        World::new([breaks(vec![text("Hel")]), answers("Hello")]),
+    );
+    let setup = || after_content(&world, AfterContent::Retract);
+    let id = die_waiting(&kept, setup(), 1).await;
+    let session = kept.open(&id, setup()).await;
+    let heard = Listener::new(&session);
+    session.resume().await.unwrap();
+    assert_eq!((shown(&heard).as_str(), heard.count("seam")), ("Hello", 0));
+    assert_eq!(words(&session.messages()), ["hi", "Hello"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_next_process_does_not_ask_a_model_that_was_left_to_go_on() {
+    let gone =
+        || Failure::http("scripted", 404, "model not found", START).with_code("model_not_found");
+    let world = World::new([fails(gone())]);
+    let other = World::by(
+        Arc::clone(&world.clock),
+        [breaks(vec![text("Hel")]), answers("lo")],
+    );
+    let kept = Kept::new();
+    let setup = || Setup {
+        fallbacks: vec![Route::new(other.setup().provider, "other")],
+        ..continues(&world, ContinueBy::Prompt)
+    };
+    let id = die_waiting(&kept, setup(), 1).await;
+    let session = kept.open(&id, setup()).await;
+    session.resume().await.unwrap();
+    assert_eq!(
+        (world.provider.calls_made(), other.provider.calls_made()),
+        (1, 2)
+    );
+    assert_eq!(words(&session.messages()), ["hi", "Hello"]);
+}
+
+// --- What it costs ---
+
+#[tokio::test(start_paused = true)]
+async fn what_is_paid_twice_is_said_as_the_provider_counted_it() {
+    let broken = || breaks(vec![used(100, 7), text("Hel")]);
+    let cases = [
+        (AfterContent::Retract, usage(100, 7)),
+        (AfterContent::Continue, usage(100, 0)),
+    ];
+    for (mode, twice) in cases {
+        let world = World::new([broken(), answers("lo")]);
+        let (_, heard, ended) = prompt(after_content(&world, mode)).await;
+        assert_eq!(billed_twice(&heard), Some((twice, false)), "{mode:?}");
+        assert_eq!((ended.billed_twice, ended.usage), (twice, usage(100, 7)));
+        assert_eq!(
+            heard.kinds().iter().rev().take(2).collect::<Vec<_>>(),
+            ["sealed", "billed_twice"]
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_the_provider_never_counted_is_estimated() {
+    let world = World::new([
+        breaks(vec![text("Hello, world, how are you?")]),
+        answers("Fine."),
+    ]);
+    let (_, heard, ended) = prompt(after_content(&world, AfterContent::Retract)).await;
+    let (twice, estimated) = billed_twice(&heard).unwrap();
+    assert!(
+        estimated && twice.input > 0 && twice.output > 4,
+        "{twice:?}"
+    );
+    assert_eq!((ended.billed_twice, ended.usage), (twice, Usage::default()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_paid_twice_where_nothing_broke_off() {
+    let world = World::new([fails(overloaded()), answers("Hello")]);
+    let (_, heard, ended) = prompt(after_content(&world, AfterContent::Retract)).await;
+    assert_eq!(
+        (billed_twice(&heard), ended.billed_twice),
+        (None, Usage::default())
+    );
+}
+
+// --- Limits ---
+
+const WAYS: [AfterContent; 2] = [AfterContent::Retract, AfterContent::Continue];
+
+#[tokio::test(start_paused = true)]
+async fn a_deadline_ends_it_all_the_same() {
+    for mode in WAYS {
+        let world = World::new([breaks(vec![text("Hel")])]);
+        let limits = Limits {
+            deadline: Some(START + Duration::from_secs(5)),
+            ..Limits::default()
+        };
+        let ask = Ask {
+            limits,
+            ..Ask::from("hi")
+        };
+        let (_, heard, ended) = prompt_with(after_content(&world, mode), ask).await;
+        assert_eq!(
+            (ended.seal, world.provider.called_at()),
+            (Seal::Error, vec![0, 2]),
+            "{mode:?}"
+        );
+        assert_eq!(
+            (ended.error.unwrap().1, heard.count("error")),
+            (GiveUp::DeadlineSpent, 1)
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cost_ceiling_ends_it_all_the_same() {
+    for mode in WAYS {
+        let world = World::new([breaks(vec![used(10, 10), text("Hel")])]);
+        let setup = Setup {
+            price: Some(Price {
+                output: Cost(1_000_000),
+                ..Price::default()
+            }),
+            ..after_content(&world, mode)
+        };
+        let ask = Ask {
+            limits: Limits {
+                cost: Some(Cost(15)),
+                ..Limits::default()
+            },
+            ..Ask::from("hi")
+        };
+        let (_, _, ended) = prompt_with(setup, ask).await;
+        assert_eq!(
+            (ended.error.unwrap().1, world.provider.calls_made()),
+            (GiveUp::CostSpent, 2),
+            "{mode:?}"
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_abort_ends_it_all_the_same() {
+    for mode in WAYS {
+        let world = World::new([breaks(vec![text("Hel")]), answers("lo")]);
+        let session = Arc::new(Session::in_memory(after_content(&world, mode)));
+        let heard = Listener::with(&session, |session, body| {
+            if is_wait(body) {
+                session.abort();
+            }
+        });
+        let ended = session.prompt("hi".into()).await.unwrap();
+        assert_eq!(
+            (ended.seal, world.provider.calls_made()),
+            (Seal::Aborted, 1),
+            "{mode:?}"
+        );
+        assert_eq!(
+            heard.ends(),
+            [(false, 1, Some("Retry cancelled".to_owned()))]
+        );
+        session.prompt("again".into()).await.unwrap();
+        let asked = world.provider.asked();
+        assert_eq!(
+            words(&asked[1].messages),
+            ["hi", "again"],
+            "nothing is gone on with"
+        );
+    }
+}

@@ -1,0 +1,307 @@
+//! One turn, cut off after each of its entries, and carried on by another process.
+
+use crate::support::{
+    Call, Kept, Listener, World, answers, calls, effect, fails, overloaded, text, usage, used,
+    wants, words,
+};
+use outlast_dialect::{Message, Part};
+use outlast_engine::clock::TimerClock;
+use outlast_engine::journal::Entry;
+use outlast_engine::turn::SoFar;
+use outlast_kernel::Timestamp;
+use outlast_kernel::event::{Body, Seal, StopReason};
+use outlast_session::session::{self, Error, Standing};
+use outlast_store::journal::{Page, Stored};
+use std::sync::Arc;
+use std::time::Duration;
+
+const INTERRUPTED: &str = "it was interrupted by a restart and may have partly run, or may still be running; it was not run again";
+
+/// Two failures, a step of three tools, one more failure, a step of one tool, and the answer.
+fn script() -> Vec<Call> {
+    let failing = || vec![used(1, 0), Err(Box::new(overloaded()))].into();
+    let step = |tools: &[(&str, &str)]| {
+        let wanted = tools.iter().map(|(id, name)| wants(id, name));
+        let stopped = Ok(outlast_dialect::Delta::Stopped(StopReason::ToolUse));
+        let items = [used(100, 10), text("Let me see.")]
+            .into_iter()
+            .chain(wanted);
+        items.chain([stopped]).collect::<Vec<_>>().into()
+    };
+    vec![
+        failing(),
+        failing(),
+        step(&[("c1", "read"), ("c2", "send"), ("c3", "write")]),
+        failing(),
+        step(&[("c4", "send")]),
+        answers("done"),
+    ]
+}
+
+/// The entries of the whole turn, as they were written down, and the conversation that it led to.
+async fn whole_turn() -> (Vec<Stored>, Vec<Message>) {
+    let (kept, world) = (Kept::new(), World::new(script()));
+    let session = kept.begin(world.setup()).await;
+    let ended = session.prompt("hi".into()).await.unwrap();
+    assert_eq!(ended.seal, Seal::Completed);
+    let page = Page {
+        after: 0,
+        limit: 1000,
+        kinds: None,
+    };
+    let stored = kept.journal.read(session.id(), page).await.unwrap();
+    (stored, session.messages())
+}
+
+fn entries(stored: &[Stored]) -> Vec<Entry> {
+    stored
+        .iter()
+        .map(|line| session::read("s", line).unwrap())
+        .collect()
+}
+
+/// An answer without calls is settled with its message, in one write: nothing comes between the two.
+fn is_last_answer(entry: &Entry) -> bool {
+    matches!(entry, Entry::Message { message, .. } if message.tool_calls().next().is_none())
+}
+
+/// What was started and what was finished: the ids of calls.
+fn tools(entries: &[Entry]) -> (Vec<&str>, Vec<&str>) {
+    let (mut started, mut finished) = (Vec::new(), Vec::new());
+    for entry in entries {
+        match entry {
+            Entry::ToolStarted { id, .. } => started.push(id.as_str()),
+            Entry::ToolFinished { id, .. } => finished.push(id.as_str()),
+            _ => {}
+        }
+    }
+    (started, finished)
+}
+
+fn attempts(entries: &[Entry]) -> Vec<u32> {
+    let attempt = |entry: &Entry| match entry {
+        Entry::AttemptStarted { attempt } => Some(*attempt),
+        _ => None,
+    };
+    entries.iter().filter_map(attempt).collect()
+}
+
+/// Another process, which finds what the first one has written down.
+struct After {
+    kept: Kept,
+    world: World,
+    before: Vec<Entry>,
+    restarted: Timestamp,
+}
+
+impl After {
+    async fn new(prefix: &[Stored]) -> Self {
+        let before = entries(prefix);
+        let restarted = prefix.last().unwrap().line.time + Duration::from_millis(500);
+        let is_over =
+            |entry: &&Entry| matches!(entry, Entry::AttemptFailed { .. } | Entry::Message { .. });
+        let answered = before.iter().filter(is_over).count();
+        let rest = script()
+            .into_iter()
+            .skip(answered)
+            .chain([fails(overloaded())]);
+        let world = World::by(Arc::new(TimerClock::new(restarted)), rest);
+        let kept = Kept::new();
+        kept.write_down("s", prefix).await;
+        Self {
+            kept,
+            world,
+            before,
+            restarted,
+        }
+    }
+
+    /// Calls that had begun when the process died and may not begin again.
+    fn is_interrupted(&self, id: &str, name: &str) -> bool {
+        let (started, finished) = tools(&self.before);
+        started.contains(&id) && !finished.contains(&id) && !effect(name).may_repeat()
+    }
+
+    /// The conversation that the whole turn led to, with what could not be repeated.
+    fn expected(&self, whole: &[Message]) -> Vec<Message> {
+        let mut expected = whole.to_vec();
+        for (id, name) in [("c2", "send"), ("c4", "send")] {
+            if !self.is_interrupted(id, name) {
+                continue;
+            }
+            for part in expected.iter_mut().flat_map(|message| &mut message.parts) {
+                if let Part::ToolResult(result) = part
+                    && result.id == id
+                {
+                    (result.output, result.is_error) = (INTERRUPTED.to_owned(), true);
+                }
+            }
+        }
+        expected
+    }
+
+    /// The calls that are still to be run, in order.
+    fn to_run(&self) -> Vec<&'static str> {
+        let (_, finished) = tools(&self.before);
+        let all = [
+            ("c1", "read"),
+            ("c2", "send"),
+            ("c3", "write"),
+            ("c4", "send"),
+        ];
+        let runs = |(id, name): &(&'static str, &str)| {
+            !finished.contains(id) && !self.is_interrupted(id, name)
+        };
+        all.into_iter().filter(runs).map(|(id, _)| id).collect()
+    }
+
+    /// Carries the turn on, and compares what came of it.
+    async fn check(&self, whole: &[Message]) {
+        let session = self.kept.open("s", self.world.setup()).await;
+        let heard = Listener::new(&session);
+        let ended = session.resume().await.unwrap();
+        assert_eq!((ended.seal, ended.recorded), (Seal::Completed, true));
+        assert_eq!(ended.usage, usage(203, 20), "what was used before counts");
+        let expected = self.expected(whole);
+        assert_eq!(words(&session.messages()), words(&expected));
+        assert_eq!(session.messages(), expected);
+        assert_eq!(self.world.tools.ran(), self.to_run());
+        self.check_wait(&heard);
+
+        let all = self.kept.entries("s").await;
+        let (before, after) = all.split_at(self.before.len());
+        assert_eq!(before, self.before, "nothing that was written is changed");
+        let settled = |entry: &&Entry| matches!(entry, Entry::Settled { .. });
+        assert_eq!(after.iter().filter(settled).count(), 1);
+        assert!(matches!(all.last(), Some(Entry::Settled { .. })));
+        let attempts = attempts(&all);
+        assert!(
+            attempts.is_sorted_by(|one, next| one < next),
+            "{attempts:?}"
+        );
+        drop(session);
+        let session = self.kept.open("s", self.world.setup()).await;
+        assert_eq!(session.messages(), expected, "it is folded as it was left");
+    }
+
+    /// A wait that was under way ends at its original time, and is announced with what is left of it.
+    fn check_wait(&self, heard: &Listener) {
+        let Some(Entry::WaitScheduled { until, spent, .. }) = self.before.last() else {
+            return;
+        };
+        let first = heard.bodies().into_iter().find_map(|body| match body {
+            Body::RetryScheduled {
+                attempt,
+                delay_ms,
+                retry_at,
+                ..
+            } => Some((attempt, delay_ms, retry_at)),
+            _ => None,
+        });
+        let rest = u64::try_from(until.since(self.restarted).as_millis()).unwrap();
+        assert_eq!(first, Some((spent.chain.retries(), rest, *until)));
+        let called = self.world.provider.asked()[0].after;
+        assert_eq!(crate::support::START + called, *until);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_turn_that_is_cut_off_after_any_entry_leads_to_the_same_conversation() {
+    let (stored, whole) = whole_turn().await;
+    assert!(stored.len() > 25, "{}", stored.len());
+    let mut cuts = 0;
+    for length in 1..stored.len() {
+        let after = After::new(&stored[..length]).await;
+        if is_last_answer(after.before.last().unwrap()) {
+            continue;
+        }
+        after.check(&whole).await;
+        cuts += 1;
+    }
+    assert_eq!(cuts, stored.len() - 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_turn_that_was_settled_is_not_carried_on() {
+    let (stored, whole) = whole_turn().await;
+    let after = After::new(&stored).await;
+    let session = after.kept.open("s", after.world.setup()).await;
+    assert!(matches!(
+        session.resume().await,
+        Err(Error::NothingToDo { .. })
+    ));
+    assert_eq!(session.messages(), whole);
+    assert_eq!(after.world.provider.calls_made(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_last_answer_is_written_down_together_with_the_settlement() {
+    let (stored, _) = whole_turn().await;
+    let all = entries(&stored);
+    let [
+        ..,
+        answer,
+        Entry::Settled {
+            seal, usage: used, ..
+        },
+    ] = &all[..]
+    else {
+        panic!("{all:?}");
+    };
+    assert!(is_last_answer(answer));
+    assert_eq!((*seal, *used), (Seal::Completed, usage(203, 20)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_turn_has_used_and_done_is_known_after_every_entry() {
+    let (stored, _) = whole_turn().await;
+    let all = entries(&stored);
+    let mut used = 0;
+    for length in 1..all.len() {
+        let standing = Standing::after(all[..length].to_vec());
+        let Some(unfinished) = standing.unfinished else {
+            panic!("settled after {length} entries");
+        };
+        let taken_up = unfinished.taken_up;
+        let (started, finished) = tools(&all[..length]);
+        for call in &taken_up.calls {
+            let id = call.call.id.as_str();
+            let expected = match &call.so_far {
+                SoFar::NotStarted => (false, false),
+                SoFar::Started(_) => (true, false),
+                SoFar::Finished(_) => (true, true),
+            };
+            assert_eq!((started.contains(&id), finished.contains(&id)), expected);
+        }
+        assert!(taken_up.usage.input >= used);
+        used = taken_up.usage.input;
+        assert_eq!(
+            taken_up.attempts,
+            attempts(&all[..length]).last().copied().unwrap_or(0)
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_turn_with_a_tool_is_written_down_as_these_entries() {
+    let (kept, world) = (
+        Kept::new(),
+        World::new([calls(&[("c1", "read")]), answers("done")]),
+    );
+    let session = kept.begin(world.setup()).await;
+    session.prompt("hi".into()).await.unwrap();
+    let all = kept.entries(session.id()).await;
+    let kinds: Vec<&str> = all.iter().map(Entry::kind).collect();
+    let expected = [
+        "prompt",
+        "attempt_started",
+        "message",
+        "tool_started",
+        "tool_finished",
+        "attempt_started",
+        "message",
+        "settled",
+    ];
+    assert_eq!(kinds, expected);
+    assert_eq!(Standing::after(all).messages, session.messages());
+}

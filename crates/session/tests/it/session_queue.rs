@@ -1,0 +1,515 @@
+//! Messages that wait to be said to the model: when they are said, how many at a time, and what else is only noted.
+
+use crate::pieces::{assert_well_formed, breaks, continues};
+use crate::support::{
+    Kept, Listener, World, answers, calls, elsewhere, fails, hangs, is_wait, overloaded, stop,
+    text, wants, words,
+};
+use outlast_dialect::Message;
+use outlast_engine::journal::Entry;
+use outlast_kernel::event::{Body, Seal, StopReason};
+use outlast_kernel::models::ContinueBy;
+use outlast_session::Session;
+use outlast_session::session::{Ask, Mode, Place, Waiting};
+use std::sync::Arc;
+
+use Place::{FollowUp, Note, Steering};
+
+/// Has these messages wait when something like that happens for the first time.
+fn queues(
+    session: &Arc<Session>,
+    at: fn(&Body) -> bool,
+    messages: &'static [(Place, &'static str)],
+) -> Listener {
+    let mut once = true;
+    Listener::with(session, move |session, body| {
+        if at(body) && std::mem::take(&mut once) {
+            for (place, text) in messages {
+                elsewhere(session.queue(*place, Message::user(*text))).unwrap();
+            }
+        }
+    })
+}
+
+fn starts_tool(body: &Body) -> bool {
+    matches!(body, Body::ToolStarted { .. })
+}
+
+fn says_text(body: &Body) -> bool {
+    matches!(body, Body::TextDelta { .. })
+}
+
+/// What was asked with each call, in words.
+fn asked(world: &World) -> Vec<Vec<String>> {
+    let asked = world.provider.asked();
+    asked.iter().map(|asked| words(&asked.messages)).collect()
+}
+
+fn inputs(heard: &Listener) -> Vec<String> {
+    let input = |body: Body| match body {
+        Body::Input { text } => Some(text),
+        _ => None,
+    };
+    heard.bodies().into_iter().filter_map(input).collect()
+}
+
+/// What was said to wait, each time that it changed.
+fn changes(heard: &Listener) -> Vec<(Vec<String>, Vec<String>)> {
+    let change = |body: Body| match body {
+        Body::QueueChanged {
+            steering,
+            follow_up,
+        } => Some((steering, follow_up)),
+        _ => None,
+    };
+    heard.bodies().into_iter().filter_map(change).collect()
+}
+
+fn texts(messages: &[Message]) -> Vec<String> {
+    messages.iter().map(Message::text).collect()
+}
+
+fn waiting(session: &Session) -> (Vec<String>, Vec<String>) {
+    let Waiting {
+        steering,
+        follow_up,
+    } = session.waiting();
+    (texts(&steering), texts(&follow_up))
+}
+
+fn owned(texts: [&[&str]; 2]) -> (Vec<String>, Vec<String>) {
+    let [one, two] = texts.map(|texts| texts.iter().map(|text| (*text).to_owned()).collect());
+    (one, two)
+}
+
+// --- Steering ---
+
+#[tokio::test(start_paused = true)]
+async fn steering_is_said_between_two_steps_after_the_results_of_tools() {
+    let (kept, world) = (
+        Kept::new(),
+        World::new([calls(&[("c1", "read"), ("c2", "read")]), answers("done")]),
+    );
+    let session = kept.begin(world.setup()).await;
+    let heard = queues(&session, starts_tool, &[(Steering, "left")]);
+    let ended = session.prompt("hi".into()).await.unwrap();
+    let said = [
+        "hi",
+        "read(c1)",
+        "read(c2)",
+        "c1: c1 is done",
+        "c2: c2 is done",
+        "left",
+    ];
+    assert_eq!(asked(&world)[1], said);
+    assert_eq!(words(&session.messages()), [&said[..], &["done"]].concat());
+    assert_eq!(words(&ended.messages), [&said[1..], &["done"]].concat());
+    assert_well_formed(&session.messages());
+    let expected = [owned([&["left"], &[]]), owned([&[], &[]])];
+    assert_eq!(changes(&heard), expected);
+    let kinds = heard.kinds();
+    let last = kinds
+        .iter()
+        .rposition(|kind| kind == "queue_changed")
+        .unwrap();
+    assert_eq!(
+        kinds[last..last + 3],
+        ["queue_changed", "input", "attempt_started"]
+    );
+    assert_eq!(inputs(&heard), ["hi", "left"]);
+    let kinds = kept.kinds(session.id()).await;
+    let said = kinds.iter().position(|kind| *kind == "said").unwrap();
+    assert_eq!(
+        kinds[said - 1..=said + 1],
+        ["tool_finished", "said", "attempt_started"]
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn steering_is_said_before_a_retry() {
+    let world = World::new([fails(overloaded()), answers("done")]);
+    let session = world.session();
+    let heard = queues(&session, is_wait, &[(Steering, "left")]);
+    session.prompt("hi".into()).await.unwrap();
+    let expected = [vec!["hi"], vec!["hi", "left"]];
+    assert_eq!(asked(&world), expected);
+    assert_eq!(heard.retries(), [(1, 2_000)], "the schedule is as it was");
+}
+
+#[tokio::test(start_paused = true)]
+async fn steering_waits_while_an_answer_that_broke_off_is_gone_on_with() {
+    let go_on = vec![text("lo"), wants("c1", "read"), stop(StopReason::ToolUse)];
+    let world = World::new([breaks(vec![text("Hel")]), go_on.into(), answers("done")]);
+    let session = Arc::new(Session::in_memory(continues(&world, ContinueBy::Prefill)));
+    let heard = queues(&session, is_wait, &[(Steering, "left")]);
+    session.prompt("hi".into()).await.unwrap();
+    let asked = asked(&world);
+    assert_eq!(asked[1], ["hi", "Hel"], "not into the middle of it");
+    assert_eq!(
+        asked[2],
+        ["hi", "Hello", "read(c1)", "c1: c1 is done", "left"]
+    );
+    assert_eq!(inputs(&heard), ["hi", "left"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn as_many_are_said_at_a_time_as_the_mode_says() {
+    for (mode, second, third) in [
+        (Mode::OneAtATime, vec!["a"], vec!["a", "b"]),
+        (Mode::All, vec!["a", "b", "c"], vec!["a", "b", "c"]),
+    ] {
+        let step = |id| calls(&[(id, "read")]);
+        let world = World::new([step("c1"), step("c2"), answers("done")]);
+        let session = world.session();
+        assert_eq!(
+            session.steering_mode(),
+            Mode::OneAtATime,
+            "unless told otherwise"
+        );
+        session.set_steering_mode(mode);
+        let messages = &[(Steering, "a"), (Steering, "b"), (Steering, "c")];
+        let _heard = queues(&session, starts_tool, messages);
+        session.prompt("hi".into()).await.unwrap();
+        let said = |call: usize| {
+            let is_said = |word: &String| ["a", "b", "c"].contains(&word.as_str());
+            asked(&world)[call]
+                .iter()
+                .filter(|word| is_said(word))
+                .cloned()
+                .collect::<Vec<_>>()
+        };
+        assert_eq!((said(1), said(2)), (owned([&second, &third])), "{mode:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_prompt_is_said_before_what_waits() {
+    let world = World::new([answers("done")]);
+    let session = world.session();
+    let heard = Listener::new(&session);
+    session
+        .queue(Steering, Message::user("left"))
+        .await
+        .unwrap();
+    session
+        .queue(FollowUp, Message::user("later"))
+        .await
+        .unwrap();
+    session.prompt("hi".into()).await.unwrap();
+    assert_eq!(asked(&world), [["hi", "left"]]);
+    assert_eq!(inputs(&heard), ["hi", "left"]);
+    assert_eq!(waiting(&session), owned([&[], &["later"]]));
+}
+
+// --- Follow-ups ---
+
+#[tokio::test(start_paused = true)]
+async fn follow_ups_are_a_turn_of_their_own() {
+    let (kept, world) = (
+        Kept::new(),
+        World::new([answers("one"), answers("two"), answers("three")]),
+    );
+    let session = kept.begin(world.setup()).await;
+    let heard = queues(&session, says_text, &[(FollowUp, "a"), (FollowUp, "b")]);
+    session.prompt("hi".into()).await.unwrap();
+    assert_eq!(waiting(&session), owned([&[], &["a", "b"]]));
+    let before = heard.kinds().len();
+    let ended = session
+        .prompt_waiting(Ask::default())
+        .await
+        .unwrap()
+        .unwrap();
+    assert_eq!(
+        (ended.seal, ended.message.text()),
+        (Seal::Completed, "two".to_owned())
+    );
+    assert_eq!(asked(&world)[1], ["hi", "one", "a"]);
+    let expected = ["start", "queue_changed", "input", "attempt_started"];
+    assert_eq!(heard.kinds()[before..before + 4], expected);
+    session
+        .prompt_waiting(Ask::default())
+        .await
+        .unwrap()
+        .unwrap();
+    assert!(
+        session
+            .prompt_waiting(Ask::default())
+            .await
+            .unwrap()
+            .is_none()
+    );
+    assert_eq!(
+        words(&session.messages()),
+        ["hi", "one", "a", "two", "b", "three"]
+    );
+    assert_eq!(inputs(&heard), ["hi", "a", "b"]);
+    let kinds = kept.kinds(session.id()).await;
+    let turn = ["prompt", "said", "attempt_started", "message", "settled"];
+    assert!(kinds.ends_with(&[turn, turn].concat()), "{kinds:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn all_follow_ups_begin_a_turn_together_if_that_is_wanted() {
+    let world = World::new([answers("done")]);
+    let session = world.session();
+    assert_eq!(session.follow_up_mode(), Mode::OneAtATime);
+    session.set_follow_up_mode(Mode::All);
+    let heard = Listener::new(&session);
+    for text in ["a", "b"] {
+        session.queue(FollowUp, Message::user(text)).await.unwrap();
+    }
+    session.prompt_waiting(Ask::default()).await.unwrap();
+    assert_eq!(asked(&world), [["a", "b"]]);
+    assert_eq!(inputs(&heard), ["a", "b"]);
+    assert_eq!(changes(&heard).last(), Some(&owned([&[], &[]])));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_turn_of_what_waits_begins_with_steering_one_at_a_time() {
+    let world = World::new([calls(&[("c1", "read")]), answers("one"), answers("two")]);
+    let session = world.session();
+    for (place, text) in [(FollowUp, "f"), (Steering, "a"), (Steering, "b")] {
+        session.queue(place, Message::user(text)).await.unwrap();
+    }
+    session.prompt_waiting(Ask::default()).await.unwrap();
+    assert_eq!(asked(&world)[0], ["a"], "one at a time");
+    assert_eq!(asked(&world)[1].last().unwrap(), "b");
+    session.prompt_waiting(Ask::default()).await.unwrap();
+    assert_eq!(asked(&world)[2].last().unwrap(), "f");
+}
+
+// --- What is not said ---
+
+#[tokio::test(start_paused = true)]
+async fn an_abort_keeps_what_waits_and_nothing_is_said_until_the_next_prompt() {
+    let world = World::new([hangs(vec![text("Hel")]), answers("done")]);
+    let session = world.session();
+    let messages = &[(Steering, "left"), (FollowUp, "later")];
+    let heard = queues(&session, says_text, messages);
+    let aborts = session.subscribe({
+        let session = Arc::downgrade(&session);
+        move |event| {
+            if matches!(event.body, Body::QueueChanged { .. }) {
+                session.upgrade().unwrap().abort();
+            }
+        }
+    });
+    let ended = session.prompt("hi".into()).await.unwrap();
+    drop(aborts);
+    assert_eq!(
+        (ended.seal, world.provider.calls_made()),
+        (Seal::Aborted, 1)
+    );
+    assert_eq!(waiting(&session), owned([&["left"], &["later"]]));
+    assert_eq!(inputs(&heard), ["hi"]);
+    session.prompt("again".into()).await.unwrap();
+    assert_eq!(asked(&world)[1], ["hi", "again", "left"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_taken_out_of_the_queue_is_handed_back_and_not_said() {
+    let (kept, world) = (Kept::new(), World::new([answers("done")]));
+    let session = kept.begin(world.setup()).await;
+    let heard = Listener::new(&session);
+    for (place, text) in [(Steering, "a"), (FollowUp, "b"), (Note, "n")] {
+        session.queue(place, Message::user(text)).await.unwrap();
+    }
+    let Waiting {
+        steering,
+        follow_up,
+    } = session.clear_queue().await.unwrap();
+    assert_eq!(
+        (texts(&steering), texts(&follow_up)),
+        owned([&["a"], &["b"]])
+    );
+    assert_eq!(session.clear_queue().await.unwrap(), Waiting::default());
+    assert_eq!(heard.count("queue_changed"), 3);
+    session.prompt("hi".into()).await.unwrap();
+    assert_eq!(
+        asked(&world),
+        [["n", "hi"]],
+        "a note is a part of the conversation"
+    );
+    let id = session.id().to_owned();
+    drop(session);
+    let session = kept.open(&id, world.setup()).await;
+    assert_eq!(session.waiting(), Waiting::default());
+}
+
+// --- Notes ---
+
+#[tokio::test(start_paused = true)]
+async fn a_note_is_part_of_the_conversation_at_once_and_asks_nothing() {
+    let (kept, world) = (Kept::new(), World::new([answers("done")]));
+    let session = kept.begin(world.setup()).await;
+    let heard = Listener::new(&session);
+    session.note(Message::user("ls: a b")).await.unwrap();
+    assert_eq!(words(&session.messages()), ["ls: a b"]);
+    assert_eq!((world.provider.calls_made(), heard.kinds().len()), (0, 0));
+    session.prompt("hi".into()).await.unwrap();
+    assert_eq!(asked(&world), [["ls: a b", "hi"]]);
+    assert_eq!(inputs(&heard), ["hi"]);
+    let id = session.id().to_owned();
+    drop(session);
+    let session = kept.open(&id, world.setup()).await;
+    assert_eq!(words(&session.messages()), ["ls: a b", "hi", "done"]);
+}
+
+/// Notes something when that happens for the first time.
+fn notes(session: &Arc<Session>, at: fn(&Body) -> bool) -> Listener {
+    let mut once = true;
+    Listener::with(session, move |session, body| {
+        if at(body) && std::mem::take(&mut once) {
+            elsewhere(session.note(Message::user("ls: a b"))).unwrap();
+        }
+    })
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_note_in_a_turn_is_said_with_its_next_call() {
+    let world = World::new([calls(&[("c1", "read")]), answers("done")]);
+    let session = world.session();
+    let heard = notes(&session, starts_tool);
+    session.prompt("hi".into()).await.unwrap();
+    let expected = ["hi", "read(c1)", "c1: c1 is done", "ls: a b"];
+    assert_eq!(asked(&world)[1], expected);
+    assert_eq!((inputs(&heard).len(), heard.count("queue_changed")), (1, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_note_after_the_last_call_of_a_turn_follows_its_answer() {
+    let world = World::new([answers("done")]);
+    let session = world.session();
+    let _heard = notes(&session, says_text);
+    session.prompt("hi".into()).await.unwrap();
+    assert_eq!(words(&session.messages()), ["hi", "done", "ls: a b"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_note_in_an_unfinished_turn_stays_out_of_its_tool_calls() {
+    let world = World::new([calls(&[("c1", "read")]), answers("done")]);
+    let session = world.session();
+    world.tools.hang(true);
+    let running = session.prompt("hi".into());
+    crate::support::until_cut(&session, running, starts_tool).await;
+    session.note(Message::user("ls: a b")).await.unwrap();
+    world.tools.hang(false);
+    session.resume().await.unwrap();
+    let expected = ["hi", "read(c1)", "c1: c1 is done", "ls: a b", "done"];
+    assert_eq!(words(&session.messages()), expected);
+    assert_well_formed(&session.messages());
+}
+
+// --- A journal that cannot be written ---
+
+#[tokio::test(start_paused = true)]
+async fn what_cannot_be_written_down_does_not_wait() {
+    let (kept, world) = (Kept::new(), World::new([answers("done")]));
+    let session = kept.begin(world.setup()).await;
+    session.queue(Steering, Message::user("a")).await.unwrap();
+    let heard = Listener::new(&session);
+    let aside = kept.path().with_extension("aside");
+    std::fs::rename(kept.path(), &aside).unwrap();
+    session
+        .queue(Steering, Message::user("b"))
+        .await
+        .unwrap_err();
+    session.clear_queue().await.unwrap_err();
+    assert_eq!(waiting(&session), owned([&["a"], &[]]));
+    assert_eq!(heard.count("queue_changed"), 0);
+    std::fs::rename(&aside, kept.path()).unwrap();
+    session.prompt("hi".into()).await.unwrap();
+    assert_eq!(asked(&world), [["hi", "a"]]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_waits_is_said_once_although_that_cannot_be_written_down() {
+    let script = [
+        fails(overloaded()),
+        calls(&[("c1", "read")]),
+        answers("one"),
+        answers("two"),
+    ];
+    let (kept, world) = (Kept::new(), World::new(script));
+    let session = kept.begin(world.setup()).await;
+    let aside = kept.path().with_extension("aside");
+    let (path, away) = (kept.path(), aside.clone());
+    let heard = Listener::with(&session, move |session, body| {
+        if is_wait(body) {
+            elsewhere(session.queue(Steering, Message::user("left"))).unwrap();
+            std::fs::rename(&path, &away).unwrap();
+        }
+    });
+    let ended = session.prompt("hi".into()).await.unwrap();
+    assert_eq!((ended.seal, ended.recorded), (Seal::Completed, false));
+    let expected = ["hi", "left", "read(c1)", "c1: c1 is done", "one"];
+    assert_eq!(words(&session.messages()), expected);
+    assert_eq!(
+        (inputs(&heard).len(), waiting(&session)),
+        (2, owned([&[], &[]]))
+    );
+    std::fs::rename(&aside, kept.path()).unwrap();
+    session.prompt("and now".into()).await.unwrap();
+    let id = session.id().to_owned();
+    drop((heard, session));
+    let session = kept.open(&id, world.setup()).await;
+    assert_eq!(
+        words(&session.messages()),
+        [&expected[..], &["and now", "two"]].concat()
+    );
+    assert_eq!(waiting(&session), owned([&[], &[]]));
+}
+
+// --- Numbers ---
+
+#[tokio::test(start_paused = true)]
+async fn events_that_come_from_elsewhere_have_their_place_among_those_of_the_turn() {
+    let world = World::new([
+        fails(overloaded()),
+        calls(&[("c1", "read")]),
+        answers("done"),
+    ]);
+    let session = world.session();
+    let first = queues(&session, is_wait, &[(Steering, "a"), (FollowUp, "b")]);
+    let second = Listener::new(&session);
+    session.prompt("hi".into()).await.unwrap();
+    session.rename("A title").await.unwrap();
+    let numbers: Vec<u64> = second.events().iter().map(|event| event.seq).collect();
+    assert_eq!(numbers, (1..=numbers.len() as u64).collect::<Vec<_>>());
+    assert_eq!(first.events(), second.events());
+    assert_eq!(session.snapshot().events, numbers.len() as u64);
+    let turn = &second.events()[0].turn_id;
+    let queue = |event: &outlast_kernel::event::Event| {
+        let is_queue = matches!(event.body, Body::QueueChanged { .. });
+        is_queue.then(|| event.turn_id.clone())
+    };
+    let turns: Vec<String> = second.events().iter().filter_map(queue).collect();
+    assert_eq!(turns, [turn.as_str(); 3]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_takes_a_turn_up_hears_all_that_was_said_in_it() {
+    let (kept, world) = (
+        Kept::new(),
+        World::new([fails(overloaded()), hangs(vec![])]),
+    );
+    let session = kept.begin(world.setup()).await;
+    let heard = queues(&session, is_wait, &[(Steering, "left"), (Note, "ls: a b")]);
+    let second = |body: &Body| matches!(body, Body::AttemptStarted { attempt: 2 });
+    let running = session.prompt("hi".into());
+    crate::support::until_cut(&session, running, second).await;
+    assert_eq!(inputs(&heard), ["hi", "left"]);
+    let id = session.id().to_owned();
+    drop((heard, session));
+    let world = World::new([answers("done")]);
+    let session = kept.open(&id, world.setup()).await;
+    let heard = Listener::new(&session);
+    session.resume().await.unwrap();
+    assert_eq!(inputs(&heard), ["hi", "left"]);
+    assert_eq!(asked(&world), [["hi", "ls: a b", "left"]]);
+    let said = kept.entries(&id).await;
+    let said = said
+        .iter()
+        .filter(|entry| matches!(entry, Entry::Said { .. }));
+    assert_eq!(said.count(), 2, "the note and what was said");
+}

@@ -1,0 +1,529 @@
+//! What a session is after its process died.
+
+use crate::support::{
+    Fate, Kept, Listener, START, World, answers, calls, fails, hangs, is_wait, overloaded, stop,
+    text, until_cut, usage, used, words,
+};
+use outlast_engine::journal::{Entry, Spent};
+use outlast_kernel::budget::{Limits, Prompt};
+use outlast_kernel::event::{Body, Seal, StopReason};
+use outlast_session::Session;
+use outlast_session::session::{Ask, Error, Setup, Standing};
+use outlast_store::journal::Line;
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+fn starts_tool(body: &Body) -> bool {
+    matches!(body, Body::ToolStarted { .. })
+}
+
+/// Prompts, and dies at the first of these events; the answer is the session's id.
+async fn die_at(
+    kept: &Kept,
+    world: &World,
+    ask: Ask,
+    event: impl Fn(&Body) -> bool + Send + 'static,
+) -> String {
+    let session = kept.begin(world.setup()).await;
+    let fate = until_cut(&session, session.prompt(ask), event).await;
+    assert_eq!(fate, Fate::Died);
+    session.id().to_owned()
+}
+
+// --- Waits ---
+
+#[tokio::test(start_paused = true)]
+async fn a_wait_goes_on_to_its_original_end() {
+    let failing = || fails(overloaded());
+    let (kept, world) = (
+        Kept::new(),
+        World::new([failing(), failing(), answers("Hello")]),
+    );
+    let second = |body: &Body| matches!(body, Body::RetryScheduled { attempt: 2, .. });
+    let id = die_at(&kept, &world, "hi".into(), second).await;
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    let session = kept.open(&id, world.setup()).await;
+    let heard = Listener::with(&session, |session, body| {
+        if is_wait(body) {
+            let snapshot = session.snapshot();
+            assert_eq!(snapshot.attempt, 2);
+            let retry = snapshot.retry.unwrap();
+            let six = START + Duration::from_secs(6);
+            assert_eq!((retry.attempt, retry.wake_at), (2, Some(six)));
+        }
+    });
+    let ended = session.resume().await.unwrap();
+    assert_eq!(ended.seal, Seal::Completed);
+    assert_eq!(world.provider.called_at(), [0, 2, 6]);
+    assert_eq!(
+        heard.retries(),
+        [(2, 1_000)],
+        "a second of the wait was left"
+    );
+    assert_eq!(heard.ends(), [(true, 2, None)]);
+    assert_eq!(words(&session.messages()), ["hi", "Hello"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_overdue_wait_is_over_at_once() {
+    let (kept, world) = (
+        Kept::new(),
+        World::new([fails(overloaded()), answers("Hello")]),
+    );
+    let id = die_at(&kept, &world, "hi".into(), is_wait).await;
+    tokio::time::sleep(Duration::from_secs(9 * 3600)).await;
+    let session = kept.open(&id, world.setup()).await;
+    session.resume().await.unwrap();
+    assert_eq!(world.provider.called_at(), [0, 9 * 3600]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_chain_goes_on_counting_after_a_restart() {
+    let (kept, world) = (Kept::new(), World::new([fails(overloaded())]));
+    let second = |body: &Body| matches!(body, Body::RetryScheduled { attempt: 2, .. });
+    let id = die_at(&kept, &world, "hi".into(), second).await;
+    let session = kept.open(&id, world.setup()).await;
+    let heard = Listener::new(&session);
+    let ended = session.resume().await.unwrap();
+    assert_eq!((ended.seal, world.provider.calls_made()), (Seal::Error, 4));
+    assert_eq!(heard.retries(), [(2, 4_000), (3, 8_000)]);
+    assert_eq!(heard.ends(), [(false, 3, Some("Overloaded".to_owned()))]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_retry_that_was_under_way_is_made_and_said_again() {
+    let (kept, world) = (
+        Kept::new(),
+        World::new([fails(overloaded()), hangs(vec![]), answers("Hello")]),
+    );
+    let second = |body: &Body| matches!(body, Body::AttemptStarted { attempt: 2 });
+    let id = die_at(&kept, &world, "hi".into(), second).await;
+    let session = kept.open(&id, world.setup()).await;
+    let heard = Listener::with(&session, |session, body| {
+        if matches!(body, Body::AttemptStarted { .. }) {
+            assert!(session.is_retrying());
+        }
+    });
+    session.resume().await.unwrap();
+    assert_eq!(heard.retries(), [(1, 0)]);
+    assert_eq!(heard.ends(), [(true, 1, None)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wait_goes_on_in_a_session_that_retries_nothing() {
+    let (kept, world) = (
+        Kept::new(),
+        World::new([fails(overloaded()), answers("Hello")]),
+    );
+    let id = die_at(&kept, &world, "hi".into(), is_wait).await;
+    let setup = Setup {
+        retry: None,
+        ..world.setup()
+    };
+    let ended = kept.open(&id, setup).await.resume().await.unwrap();
+    assert_eq!(ended.seal, Seal::Completed);
+    assert_eq!(world.provider.called_at(), [0, 2]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wait_that_was_taken_up_can_be_steered() {
+    for (steer, seal) in [
+        (Session::abort as fn(&Session), Seal::Aborted),
+        (Session::abort_retry, Seal::Error),
+        (Session::retry_now, Seal::Completed),
+    ] {
+        let (kept, world) = (
+            Kept::new(),
+            World::new([fails(overloaded()), answers("Hello")]),
+        );
+        let id = die_at(&kept, &world, "hi".into(), is_wait).await;
+        let session = kept.open(&id, world.setup()).await;
+        let _heard = Listener::with(&session, move |session, body| {
+            if is_wait(body) {
+                steer(session);
+            }
+        });
+        let ended = session.resume().await.unwrap();
+        assert_eq!((ended.seal, world.elapsed()), (seal, Duration::ZERO));
+        assert!(session.unfinished_turn().is_none());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wait_that_had_begun_goes_on_although_retries_are_off() {
+    let (kept, world) = (Kept::new(), World::new([fails(overloaded())]));
+    let id = die_at(&kept, &world, "hi".into(), is_wait).await;
+    let setup = Setup {
+        retry_enabled: false,
+        ..world.setup()
+    };
+    let session = kept.open(&id, setup).await;
+    let ended = session.resume().await.unwrap();
+    assert_eq!(ended.seal, Seal::Error);
+    assert_eq!(world.provider.called_at(), [0, 2]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_budget_of_a_prompt_outlives_its_process() {
+    let (kept, world) = (Kept::new(), World::new([fails(overloaded())]));
+    let limits = Limits {
+        sleep: Some(Duration::from_secs(5)),
+        ..Limits::default()
+    };
+    let ask = Ask {
+        limits,
+        ..Ask::from("hi")
+    };
+    let id = die_at(&kept, &world, ask, is_wait).await;
+    let session = kept.open(&id, world.setup()).await;
+    let ended = session.resume().await.unwrap();
+    let said = "the prompt may only wait 3s more";
+    assert_eq!(ended.error.unwrap().1.to_string(), said);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wait_that_was_cut_short_before_the_restart_costs_what_was_slept() {
+    let (kept, world) = (
+        Kept::new(),
+        World::new([fails(overloaded()), hangs(vec![])]),
+    );
+    let limits = Limits {
+        sleep: Some(Duration::from_secs(60)),
+        ..Limits::default()
+    };
+    let ask = Ask {
+        limits,
+        ..Ask::from("hi")
+    };
+    let session = kept.begin(world.setup()).await;
+    let _hurry = Listener::with(&session, |session, body| {
+        if is_wait(body) {
+            session.retry_now();
+        }
+    });
+    let second = |body: &Body| matches!(body, Body::AttemptStarted { attempt: 2 });
+    until_cut(&session, session.prompt(ask), second).await;
+    let unfinished = Standing::after(kept.entries(session.id()).await).unfinished;
+    let unfinished = unfinished.unwrap();
+    assert_eq!(unfinished.budget.sleep_left(), limits.sleep);
+    assert_eq!(unfinished.taken_up.chain.retries(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_turn_whose_deadline_came_meanwhile_makes_no_call() {
+    let (kept, world) = (
+        Kept::new(),
+        World::new([fails(overloaded()), answers("Hello")]),
+    );
+    let limits = Limits {
+        deadline: Some(START + Duration::from_secs(60)),
+        ..Limits::default()
+    };
+    let ask = Ask {
+        limits,
+        ..Ask::from("hi")
+    };
+    let id = die_at(&kept, &world, ask, is_wait).await;
+    tokio::time::sleep(Duration::from_secs(3600)).await;
+    let session = kept.open(&id, world.setup()).await;
+    let ended = session.resume().await.unwrap();
+    assert_eq!((ended.seal, world.provider.calls_made()), (Seal::Error, 1));
+}
+
+// --- Calls and tools ---
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_was_cut_off_is_made_again_under_its_next_number() {
+    let broken = hangs(vec![used(10, 0), text("Hel")]);
+    let (kept, world) = (Kept::new(), World::new([broken, answers("Hello")]));
+    let partly = |body: &Body| matches!(body, Body::TextDelta { .. });
+    let id = die_at(&kept, &world, "hi".into(), partly).await;
+    let session = kept.open(&id, world.setup()).await;
+    let heard = Listener::new(&session);
+    session.resume().await.unwrap();
+    assert!(
+        heard
+            .bodies()
+            .contains(&Body::AttemptStarted { attempt: 2 })
+    );
+    assert_eq!(words(&session.messages()), ["hi", "Hello"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tool_that_was_interrupted_runs_again_only_if_that_does_no_harm() {
+    let interrupted = "c1! it was interrupted by a restart and may have partly run, or may still be running; it was not run again";
+    let done = "c1: c1 is done";
+    for (name, ran, result) in [
+        ("send", vec!["c1", "c2"], interrupted),
+        ("write", vec!["c1", "c1", "c2"], done),
+        ("read", vec!["c1", "c1", "c2"], done),
+    ] {
+        let script = [calls(&[("c1", name), ("c2", "read")]), answers("done")];
+        let (kept, world) = (Kept::new(), World::new(script));
+        world.tools.hang(true);
+        let id = die_at(&kept, &world, "hi".into(), starts_tool).await;
+        world.tools.hang(false);
+        let session = kept.open(&id, world.setup()).await;
+        let ended = session.resume().await.unwrap();
+        assert_eq!(
+            (ended.seal, world.tools.ran()),
+            (
+                Seal::Completed,
+                ran.iter().map(ToString::to_string).collect()
+            )
+        );
+        assert_eq!(words(&session.messages())[3], result, "{name}");
+        assert_eq!(world.provider.calls_made(), 2);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tool_that_began_and_may_not_begin_again_is_not_said_to_have_never_run() {
+    let script = [calls(&[("c1", "write")]), answers("done")];
+    let (kept, world) = (Kept::new(), World::new(script));
+    world.tools.hang(true);
+    let limits = Limits {
+        deadline: Some(START + Duration::from_secs(60)),
+        ..Limits::default()
+    };
+    let ask = Ask {
+        limits,
+        ..Ask::from("hi")
+    };
+    let id = die_at(&kept, &world, ask, starts_tool).await;
+    tokio::time::sleep(Duration::from_secs(90)).await;
+    let session = kept.open(&id, world.setup()).await;
+    session.resume().await.unwrap();
+    assert_eq!(world.tools.ran(), ["c1"], "its time was over");
+    let result = &words(&session.messages())[2];
+    assert!(result.contains("may have partly run"), "{result}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn calls_that_an_earlier_process_left_are_said_again() {
+    let script = [calls(&[("c1", "read"), ("c2", "read")]), answers("done")];
+    let (kept, world) = (Kept::new(), World::new(script));
+    let tools = Arc::clone(&world.tools);
+    let first_is_over = move |body: &Body| {
+        let is_over = matches!(body, Body::ToolResult { .. });
+        if is_over {
+            tools.hang(true);
+        }
+        is_over
+    };
+    let id = die_at(&kept, &world, "hi".into(), first_is_over).await;
+    world.tools.hang(false);
+    let session = kept.open(&id, world.setup()).await;
+    let heard = Listener::new(&session);
+    session.resume().await.unwrap();
+    let said = heard.bodies().into_iter().filter_map(|body| match body {
+        Body::ToolCall(call) => Some(call.id),
+        _ => None,
+    });
+    assert_eq!(said.collect::<Vec<_>>(), ["c2"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tool_that_has_finished_never_runs_again() {
+    let script = [calls(&[("c1", "read"), ("c2", "slow")]), answers("done")];
+    let (kept, world) = (Kept::new(), World::new(script));
+    let second = |body: &Body| matches!(body, Body::ToolStarted { id, .. } if id == "c2");
+    let id = die_at(&kept, &world, "hi".into(), second).await;
+    let session = kept.open(&id, world.setup()).await;
+    session.resume().await.unwrap();
+    assert_eq!(world.tools.ran(), ["c1", "c2"]);
+    assert_eq!(words(&session.messages())[3], "c1: c1 is done");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_turn_that_is_killed_again_and_again_ends_as_if_nothing_had_happened() {
+    let failing = || fails(overloaded());
+    let (kept, world) = (
+        Kept::new(),
+        World::new([
+            failing(),
+            failing(),
+            calls(&[("c1", "read"), ("c2", "write")]),
+            failing(),
+            answers("done"),
+        ]),
+    );
+    let session = kept.begin(world.setup()).await;
+    let id = session.id().to_owned();
+    let seen: Arc<Mutex<BTreeSet<String>>> = Arc::default();
+    let is_new = {
+        let (provider, tools) = (Arc::clone(&world.provider), Arc::clone(&world.tools));
+        let seen = Arc::clone(&seen);
+        move |body: &Body| {
+            let word = match body {
+                Body::RetryScheduled { .. }
+                | Body::ToolStarted { .. }
+                | Body::ToolResult { .. } => {
+                    let mut word = serde_json::to_value(body).unwrap();
+                    word["delay_ms"].take();
+                    word.to_string()
+                }
+                _ => return false,
+            };
+            // What a process still says after that is nothing new.
+            let is_new = !provider.is_hanging() && seen.lock().unwrap().insert(word);
+            if is_new {
+                provider.hang(true);
+                tools.hang(true);
+            }
+            is_new
+        }
+    };
+    let mut deaths = 0;
+    let mut fate = until_cut(&session, session.prompt("hi".into()), is_new.clone()).await;
+    drop(session);
+    while fate == Fate::Died {
+        deaths += 1;
+        world.provider.hang(false);
+        world.tools.hang(false);
+        let session = kept.open(&id, world.setup()).await;
+        fate = until_cut(&session, session.resume(), is_new.clone()).await;
+    }
+    assert_eq!(deaths, 7);
+    let session = kept.open(&id, world.setup()).await;
+    assert_eq!(world.elapsed(), Duration::from_secs(8));
+    let conversation = [
+        "hi",
+        "read(c1)",
+        "write(c2)",
+        "c1: c1 is done",
+        "c2: c2 is done",
+        "done",
+    ];
+    assert_eq!(words(&session.messages()), conversation);
+    assert_eq!(world.provider.calls_made(), 5, "no call was made twice");
+    let kinds = kept.kinds(&id).await;
+    let count = |kind| kinds.iter().filter(|other| **other == kind).count();
+    assert_eq!((count("prompt"), count("settled")), (1, 1));
+}
+
+// --- Standing ---
+
+#[tokio::test(start_paused = true)]
+async fn a_session_that_is_opened_stands_where_it_stood() {
+    let answer = vec![used(10, 5), text("Hello"), stop(StopReason::EndTurn)];
+    let (kept, world) = (
+        Kept::new(),
+        World::new([calls(&[("c1", "send")]), answer.into()]),
+    );
+    let session = kept.begin(world.setup()).await;
+    session.prompt("hi".into()).await.unwrap();
+    session.prompt("again".into()).await.unwrap();
+    let (id, messages) = (session.id().to_owned(), session.messages());
+    Arc::into_inner(session).unwrap().close().await.unwrap();
+    let session = kept.open(&id, world.setup()).await;
+    assert_eq!(session.messages(), messages);
+    assert_eq!(session.snapshot().usage, usage(20, 10));
+    assert!(session.unfinished_turn().is_none());
+    assert!(matches!(
+        session.resume().await,
+        Err(Error::NothingToDo { .. })
+    ));
+    session.prompt("third".into()).await.unwrap();
+    assert_eq!(kept.journal.summary(&id).await.unwrap().turns, 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_unfinished_turn_is_carried_on_before_anything_else_is_said() {
+    let (kept, world) = (
+        Kept::new(),
+        World::new([fails(overloaded()), answers("Hello")]),
+    );
+    let id = die_at(&kept, &world, "hi".into(), is_wait).await;
+    let open: Vec<String> = kept
+        .journal
+        .unfinished()
+        .await
+        .unwrap()
+        .into_iter()
+        .map(|found| found.id)
+        .collect();
+    assert_eq!(open, [id.as_str()]);
+    let session = kept.open(&id, world.setup()).await;
+    let refused = session.prompt("again".into()).await;
+    assert!(matches!(refused, Err(Error::Unfinished { session }) if session == id));
+    session.resume().await.unwrap();
+    assert!(kept.journal.unfinished().await.unwrap().is_empty());
+    session.prompt("again".into()).await.unwrap();
+    assert_eq!(
+        words(&session.messages()),
+        ["hi", "Hello", "again", "Hello"]
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_the_door_gave_a_turn_is_there_after_a_restart() {
+    let (kept, world) = (
+        Kept::new(),
+        World::new([fails(overloaded()), answers("Hello")]),
+    );
+    let options = serde_json::json!({ "print": true });
+    let ask = Ask {
+        options: options.clone(),
+        ..Ask::from("hi")
+    };
+    let id = die_at(&kept, &world, ask, is_wait).await;
+    let session = kept.open(&id, world.setup()).await;
+    let unfinished = session.unfinished_turn().unwrap();
+    assert_eq!(unfinished.options, options);
+    let taken_up = unfinished.taken_up;
+    assert_eq!((taken_up.attempts, taken_up.chain.retries()), (1, 1));
+    let wait = taken_up.wait.unwrap();
+    assert_eq!(
+        (wait.since, wait.until),
+        (START, START + Duration::from_secs(2))
+    );
+}
+
+#[test]
+fn the_accounts_that_a_turn_has_left_are_known_after_a_restart() {
+    let prompt = |turn: &str| Entry::Prompt {
+        chosen: false,
+        turn_id: turn.to_owned(),
+        message: None,
+        budget: Prompt::default(),
+        options: serde_json::Value::Null,
+    };
+    let switched = |name: &str| Entry::Switched {
+        model: None,
+        left: Some(name.to_owned()),
+        spent: Spent::default(),
+    };
+    let left = |entries: Vec<Entry>| Standing::after(entries).unfinished.unwrap().taken_up.left;
+    let entries = vec![prompt("t"), switched("first"), switched("second")];
+    assert_eq!(left(entries.clone()), ["first", "second"]);
+    let next = [entries, vec![prompt("u")]].concat();
+    assert_eq!(left(next), Vec::<String>::new(), "another turn asks all");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_entry_that_cannot_be_read_is_named_and_the_session_stays_free() {
+    let (kept, world) = (Kept::new(), World::new([answers("Hello")]));
+    let session = kept.begin(world.setup()).await;
+    session.prompt("hi".into()).await.unwrap();
+    let id = session.id().to_owned();
+    drop(session);
+    let count = kept.entries(&id).await.len() as u64;
+    let hold = kept.journal.claim(&id).await.unwrap();
+    let line = Line {
+        turn: 1,
+        kind: "message".to_owned(),
+        time: START,
+        body: "{}".to_owned(),
+    };
+    kept.journal.append(&hold, vec![line]).await.unwrap();
+    kept.journal.release(hold).await.unwrap();
+    for _ in 0..2 {
+        let refused = Session::open(&kept.journal, &id, world.setup()).await;
+        let Err(Error::Unreadable { seq, .. }) = refused else {
+            panic!("it was opened");
+        };
+        assert_eq!(seq, count + 1);
+    }
+}

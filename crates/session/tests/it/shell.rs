@@ -1,0 +1,118 @@
+//! A command that a client runs, with real processes.
+
+use crate::tools_bash::{SOON, all_gone, written_pids};
+use outlast_engine::CancellationToken;
+use outlast_session::tools::shell::{Shell, ShellEnd, run};
+use std::path::Path;
+use tempfile::TempDir;
+use tokio::time::Instant;
+
+fn shell(folder: &Path, command: &str) -> Shell {
+    Shell {
+        command: command.to_owned(),
+        directory: folder.to_owned(),
+        hidden_variables: Vec::new(),
+    }
+}
+
+async fn ran(command: &str) -> (Vec<String>, ShellEnd) {
+    let folder = TempDir::new().unwrap();
+    let mut pieces = Vec::new();
+    let mut on_piece = |piece: &str| pieces.push(piece.to_owned());
+    let shell = shell(folder.path(), command);
+    let end = run(shell, CancellationToken::new(), &mut on_piece).await;
+    (pieces, end.unwrap())
+}
+
+#[tokio::test]
+async fn what_it_prints_is_told_and_handed_back_without_escapes() {
+    let (pieces, end) = ran(r"printf '\033[31mred\033[0m\r\n'; printf 'é…' >&2; exit 3").await;
+    assert_eq!(pieces.concat(), "red\né…");
+    assert_eq!(end.output, "red\né…");
+    assert_eq!(end.exit_code, Some(3));
+    assert!(!end.cancelled && !end.truncated);
+}
+
+#[tokio::test]
+async fn a_piece_is_told_before_the_command_ends() {
+    let folder = TempDir::new().unwrap();
+    let go = folder.path().join("go");
+    // It ends when somebody has heard its first word, and not before.
+    let command = "printf first; while [ ! -e go ]; do sleep 0.01; done; printf ' last'";
+    let mut pieces = String::new();
+    let mut on_piece = |piece: &str| {
+        pieces += piece;
+        std::fs::write(&go, "").unwrap();
+    };
+    let shell = shell(folder.path(), command);
+    let end = run(shell, CancellationToken::new(), &mut on_piece).await;
+    assert_eq!(end.unwrap().output, "first last");
+    assert_eq!(pieces, "first last");
+}
+
+#[tokio::test]
+async fn a_long_output_is_told_in_full_and_handed_back_shortened() {
+    let (pieces, end) = ran("printf first; yes 12345678 | head -n 100000; printf last").await;
+    assert_eq!(pieces.concat().len(), 900_009);
+    assert!(end.truncated);
+    assert!(end.output.len() <= 64 * 1024);
+    assert!(end.output.starts_with("first") && end.output.ends_with("last"));
+}
+
+#[tokio::test]
+async fn cancelled_it_ends_soon_with_all_that_it_started() {
+    let folder = TempDir::new().unwrap();
+    let file = folder.path().join("pids");
+    let command = "trap '' TERM; printf begun; (trap '' TERM; echo $BASHPID >> pids; sleep 600) & timeout 600 sleep 600 & \
+                   echo $$ >> pids; wait";
+    let cancel = CancellationToken::new();
+    let stop = async {
+        let pids = written_pids(&file, 2).await;
+        tokio::time::pause();
+        let now = Instant::now();
+        cancel.cancel();
+        (pids, now)
+    };
+    let mut pieces = String::new();
+    let mut on_piece = |piece: &str| pieces += piece;
+    let running = run(shell(folder.path(), command), cancel.clone(), &mut on_piece);
+    let (end, (pids, cancelled_at)) = tokio::join!(running, stop);
+    assert!(
+        cancelled_at.elapsed() < SOON,
+        "{:?}",
+        cancelled_at.elapsed()
+    );
+    tokio::time::resume();
+    let end = end.unwrap();
+    assert!(end.cancelled && end.exit_code.is_none());
+    assert_eq!((end.output.as_str(), pieces.as_str()), ("begun", "begun"));
+    all_gone(&pids).await;
+}
+
+#[tokio::test]
+async fn it_does_not_see_hidden_variables_and_reads_nothing_of_ours() {
+    let folder = TempDir::new().unwrap();
+    let shell = Shell {
+        hidden_variables: vec!["PATH".to_owned()],
+        ..shell(
+            folder.path(),
+            "printf \"[${PATH-none}]\"; read line; echo $?",
+        )
+    };
+    // A shell without a path has one of its own, which it does not hand on.
+    let exported = Shell {
+        command: "export -p".to_owned(),
+        ..shell.clone()
+    };
+    let end = run(exported, CancellationToken::new(), &mut |_| {}).await;
+    assert!(!end.unwrap().output.contains(" PATH="));
+    let end = run(shell, CancellationToken::new(), &mut |_| {}).await;
+    assert!(end.unwrap().output.ends_with("]1\n"));
+}
+
+#[tokio::test]
+async fn a_folder_that_is_gone_is_an_error() {
+    let gone = shell(Path::new("/no/such/folder"), "true");
+    let end = run(gone, CancellationToken::new(), &mut |_| {}).await;
+    assert_eq!(end.unwrap_err().kind(), std::io::ErrorKind::NotFound);
+}
