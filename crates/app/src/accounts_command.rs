@@ -10,7 +10,7 @@ use outlast_kernel::account::{Block, Blocks};
 use outlast_kernel::time::Span;
 use outlast_kernel::verdict::Authority;
 use outlast_kernel::{Timestamp, text};
-use outlast_server::gateway::control::{Account, AccountState};
+use outlast_serve::gateway::control::{Account, AccountState};
 use serde_json::{Value, json};
 use std::sync::Arc;
 

@@ -11,7 +11,7 @@ use outlast_engine::route::Route;
 use outlast_engine::strategy::PolicyRetry;
 use outlast_engine::{Clock, RetryStrategy};
 use outlast_kernel::budget::Limits;
-use outlast_server::host::Model;
+use outlast_serve::host::Model;
 use outlast_session::compaction::Compaction;
 use outlast_session::hooks::Hooks;
 use outlast_session::session::Setup;

@@ -10,8 +10,8 @@ use crate::output::print;
 use crate::session_host::SessionHost;
 use crate::{complain, interrupt, runtime, settings};
 use outlast_engine::{CancellationToken, Clock};
-use outlast_server::host::Host;
-use outlast_server::rpc::{Dialect, Ending, Server};
+use outlast_serve::host::Host;
+use outlast_serve::rpc::{Dialect, Ending, Server};
 use std::sync::Arc;
 
 pub(crate) fn run(mode: RpcMode, choice: &SessionChoice) -> anyhow::Result<Exit> {
@@ -61,5 +61,5 @@ pub(crate) fn run(mode: RpcMode, choice: &SessionChoice) -> anyhow::Result<Exit>
 
 /// Prints what the native dialect looks like.
 pub(crate) fn schema() -> anyhow::Result<Exit> {
-    print(&outlast_server::schema::text())
+    print(&outlast_serve::schema::text())
 }

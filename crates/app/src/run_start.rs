@@ -8,7 +8,7 @@ use crate::run_command;
 use anyhow::Context;
 use outlast_engine::BoxFuture;
 use outlast_kernel::text;
-use outlast_server::runs::{StartError, StartRun, WantedRun};
+use outlast_serve::runs::{StartError, StartRun, WantedRun};
 use outlast_session::pipeline::{file, inputs};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};

@@ -1,6 +1,6 @@
 //! `outlast serve`: sessions over HTTP and WebSocket, and a page for the browser.
 //!
-//! Not here: the server itself (see `outlast_server::http`).
+//! Not here: the server itself (see `outlast_serve::http`).
 
 mod around;
 mod house;
@@ -16,11 +16,11 @@ use anyhow::Context;
 use house::ServeHouse;
 use outlast_engine::{CancellationToken, Clock};
 use outlast_kernel::text;
-use outlast_server::guard::{Names, Token};
-use outlast_server::host::House;
-use outlast_server::http::{self, Around, HttpServer, Limits, Setup};
-use outlast_server::runs::Runs;
-use outlast_server::sessions::Sessions;
+use outlast_serve::guard::{Names, Token};
+use outlast_serve::host::House;
+use outlast_serve::http::{self, Around, HttpServer, Limits, Setup};
+use outlast_serve::runs::Runs;
+use outlast_serve::sessions::Sessions;
 use std::path::Path;
 use std::sync::Arc;
 

@@ -15,7 +15,7 @@ use futures_util::future::join_all;
 use outlast_engine::Clock;
 use outlast_engine::knowledge::Knowledge;
 use outlast_kernel::policy::Policy;
-use outlast_server::host::{Card, Model, Opened};
+use outlast_serve::host::{Card, Model, Opened};
 use outlast_session::Session;
 use outlast_session::hooks::Hooks;
 use outlast_session::session::{Setup, Subscription};

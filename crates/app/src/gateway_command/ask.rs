@@ -5,7 +5,7 @@ use futures_util::StreamExt;
 use outlast_engine::Transport;
 use outlast_engine::transport::{Http, HttpSettings, Method, Request};
 use outlast_kernel::text;
-use outlast_server::guard::Token;
+use outlast_serve::guard::Token;
 use serde_json::{Value, json};
 use std::fmt;
 use std::path::Path;

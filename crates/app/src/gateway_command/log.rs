@@ -9,7 +9,7 @@ use crate::run_view::{one_line, whole};
 use outlast_kernel::Timestamp;
 use outlast_kernel::time::{Span, millis};
 use outlast_kernel::verdict::Cause;
-use outlast_server::gateway::log::{
+use outlast_serve::gateway::log::{
     self, Event, Level, Lines, Outcome, Record, Sink, What, cleaned, cleaned_path,
 };
 use std::io::{self, Write};

@@ -4,9 +4,9 @@ use crate::config::Settings;
 use crate::exit::Usage;
 use crate::reach;
 use outlast_engine::transport::HttpSettings;
-use outlast_server::gateway::log::Sink;
+use outlast_serve::gateway::log::Sink;
 #[cfg(feature = "otel")]
-use outlast_server::gateway::otel::{self, Exporting};
+use outlast_serve::gateway::otel::{self, Exporting};
 use secrecy::{ExposeSecret, SecretString};
 use std::sync::Arc;
 

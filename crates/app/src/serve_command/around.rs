@@ -6,9 +6,9 @@ use crate::gateway_command::machine::Unanswered;
 use crate::{accounts_command, config, home};
 use outlast_engine::BoxFuture;
 use outlast_kernel::Timestamp;
-use outlast_server::gateway::control::{Account, Gate};
-use outlast_server::http::{Around, Question};
-use outlast_server::problem::Problem;
+use outlast_serve::gateway::control::{Account, Gate};
+use outlast_serve::http::{Around, Question};
+use outlast_serve::problem::Problem;
 use serde_json::Value;
 
 impl ServeHouse {

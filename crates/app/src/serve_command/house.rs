@@ -11,7 +11,7 @@ use crate::session_host::SessionHost;
 use futures_util::future::join_all;
 use outlast_engine::{BoxFuture, Clock};
 use outlast_kernel::{Timestamp, text};
-use outlast_server::host::{Card, Hosted, House, HouseError, Wishes};
+use outlast_serve::host::{Card, Hosted, House, HouseError, Wishes};
 use outlast_session::session;
 use outlast_store::Journal;
 use outlast_store::journal::Summary;

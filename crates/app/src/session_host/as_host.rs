@@ -5,7 +5,7 @@ use crate::{complain, home, hooks, journal};
 use outlast_engine::BoxFuture;
 use outlast_kernel::budget::Limits;
 use outlast_kernel::policy::Policy;
-use outlast_server::host::{Host, Model, Opened};
+use outlast_serve::host::{Host, Model, Opened};
 use outlast_session::Session;
 use outlast_session::hooks::Reason;
 use outlast_session::session::Setup;

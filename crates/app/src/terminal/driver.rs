@@ -19,7 +19,7 @@ use outlast_dialect::Message as Said;
 use outlast_engine::{CancellationToken, Clock};
 use outlast_kernel::event::{Body, Event};
 use outlast_kernel::text;
-use outlast_server::host::{Model, Opened};
+use outlast_serve::host::{Model, Opened};
 use outlast_session::Session;
 use outlast_session::session::{Place, Subscription};
 use outlast_session::tools::{Answer, Question};

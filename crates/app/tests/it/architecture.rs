@@ -29,7 +29,7 @@ const ARROWS: [(&str, &[&str]); 8] = [
         &["outlast-dialect", "outlast-engine", "outlast-kernel"],
     ),
     (
-        "outlast-server",
+        "outlast-serve",
         &[
             "outlast-session",
             "outlast-dialect",
@@ -46,7 +46,7 @@ const ARROWS: [(&str, &[&str]); 8] = [
             "outlast-engine",
             "outlast-kernel",
             "outlast-mock",
-            "outlast-server",
+            "outlast-serve",
             "outlast-store",
         ],
     ),
@@ -70,16 +70,16 @@ const RESERVED: [(&str, &[&str]); 11] = [
     ("rustls", &["outlast-engine"]),
     (
         "hyper",
-        &["outlast-engine", "outlast-mock", "outlast-server"],
+        &["outlast-engine", "outlast-mock", "outlast-serve"],
     ),
-    ("hyper-util", &["outlast-mock", "outlast-server"]),
+    ("hyper-util", &["outlast-mock", "outlast-serve"]),
     ("rusqlite", &["outlast-store"]),
     ("clap", &["outlast-app"]),
     ("rmcp", &["outlast-session"]),
     ("crossterm", &["outlast-app"]),
     ("anyhow", &["outlast-app"]),
-    ("opentelemetry-otlp", &["outlast-server"]),
-    ("prometheus-client", &["outlast-server"]),
+    ("opentelemetry-otlp", &["outlast-serve"]),
+    ("prometheus-client", &["outlast-serve"]),
 ];
 
 /// Crates that other crates bring in a second version, with the reason.

@@ -9,7 +9,7 @@ use crate::support::Outlast;
 use crate::written::{self, Left, answer, completed, prompt, typed};
 use serde_json::{Value, json};
 
-const RECORDED: &str = include_str!("../../../server/tests/golden-0.73.1.jsonl");
+const RECORDED: &str = include_str!("../../../serve/tests/golden-0.73.1.jsonl");
 const ID: &str = "01900000-0000-7000-8000-000000000001";
 /// What stands in for the recorded model until it failed, and from there on.
 const ANSWERS: &str = "ok:agent,times=always";

@@ -3,7 +3,7 @@
 use crate::mock_server::wait_for;
 use crate::run_driver::{FILE, signal};
 use crate::support::Outlast;
-use outlast_server::runs::{PhaseView, RunView, Runs, StateView};
+use outlast_serve::runs::{PhaseView, RunView, Runs, StateView};
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Stdio};
 use tokio::runtime::Runtime;

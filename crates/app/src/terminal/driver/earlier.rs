@@ -8,7 +8,7 @@ use crate::terminal::transcript::Tone;
 use outlast_engine::journal::Entry;
 use outlast_kernel::time::Span;
 use outlast_kernel::{Timestamp, text};
-use outlast_server::host::Host;
+use outlast_serve::host::Host;
 use outlast_session::session::read;
 use outlast_store::Journal;
 use outlast_store::journal::{Page, State, Summary};

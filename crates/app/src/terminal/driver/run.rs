@@ -11,7 +11,7 @@ use outlast_engine::CancellationToken;
 use outlast_engine::turn::Ended;
 use outlast_kernel::event::Seal;
 use outlast_kernel::policy::Policy;
-use outlast_server::host::Host;
+use outlast_serve::host::Host;
 use outlast_session::Session;
 use outlast_session::session::{Ask, Error};
 use std::panic::AssertUnwindSafe;

@@ -10,7 +10,7 @@ use crate::terminal::chat::{self, Chat, Input};
 use crate::terminal::status::Status;
 use crate::terminal::transcript::Tone;
 use outlast_kernel::event::Seal;
-use outlast_server::host::{Host, Model, Opened};
+use outlast_serve::host::{Host, Model, Opened};
 use outlast_session::Session;
 use std::path::Path;
 use std::sync::Arc;

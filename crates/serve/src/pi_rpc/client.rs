@@ -1,0 +1,276 @@
+//! A client of the pi RPC protocol, for programs that drive a session.
+//!
+//! ```no_run
+//! use outlast_serve::pi_rpc::client::{ClientError, RpcClient};
+//!
+//! # async fn example() -> Result<(), ClientError> {
+//! let mut command = tokio::process::Command::new("outlast");
+//! command.args(["rpc", "--provider", "anthropic", "--model", "claude-opus-4-1"]);
+//! let client = RpcClient::spawn(command)?;
+//! client.set_auto_retry(true).await?;
+//!
+//! let mut events = client.events();
+//! tokio::spawn(async move {
+//!     while let Some(event) = events.next().await {
+//!         if let Ok(event) = event {
+//!             eprintln!("{}", event["type"]);
+//!         }
+//!     }
+//! });
+//! let said = client.prompt_and_wait("What is in this folder?").await?;
+//! eprintln!("{} events", said.len());
+//! client.close().await;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Invariants: a client may be used from many tasks at once, so that one aborts what another waits for; nothing waits for a
+//! server that is gone; a request that is dropped is given up. There is no time limit unless the caller sets one: a wait of
+//! eight hours is nothing unusual.
+
+use serde_json::{Value, json};
+use std::io;
+use std::process::{ExitStatus, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::process::Command;
+use tokio::time::timeout;
+
+mod error;
+mod inbox;
+mod link;
+
+pub use error::{ClientError, Lagged};
+pub use inbox::EventStream;
+use link::Link;
+
+/// A client. Its clones talk to the same server, which is killed when the last one is dropped.
+#[derive(Clone)]
+pub struct RpcClient {
+    link: Arc<Link>,
+    last: Arc<AtomicU64>,
+    limit: Option<Duration>,
+}
+
+/// What became of something that was said.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Disposition {
+    /// A run began with it.
+    Started,
+    /// It waits to be said to the model.
+    Queued,
+    /// It was a command, and is done: no run follows.
+    Handled,
+}
+
+impl RpcClient {
+    /// Starts a server and talks to it. It is killed when the last client is dropped; what it writes to stderr goes where the
+    /// caller has said. Has to be called within a runtime.
+    pub fn spawn(mut command: Command) -> io::Result<Self> {
+        command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .kill_on_drop(true);
+        let mut child = command.spawn()?;
+        let missing = || io::Error::other("it has no pipes");
+        let reader = child.stdout.take().ok_or_else(missing)?;
+        let writer = child.stdin.take().ok_or_else(missing)?;
+        Ok(Self::of(Link::over(reader, writer, Some(child))))
+    }
+
+    /// Talks to a server that reads and writes there. Has to be called within a runtime.
+    pub fn over<R, W>(reader: R, writer: W) -> Self
+    where
+        R: AsyncRead + Send + Unpin + 'static,
+        W: AsyncWrite + Send + Unpin + 'static,
+    {
+        Self::of(Link::over(reader, writer, None))
+    }
+
+    fn of(link: Link) -> Self {
+        Self {
+            link: Arc::new(link),
+            last: Arc::default(),
+            limit: None,
+        }
+    }
+
+    /// The same, but each reply is waited for no longer than that. How long a run takes is not limited by it.
+    #[must_use]
+    pub fn with_timeout(mut self, limit: Duration) -> Self {
+        self.limit = Some(limit);
+        self
+    }
+
+    /// Asks for something: a command as the protocol has it, such as `{"type": "get_state"}`. Gives the `data` of the reply,
+    /// which is null where there is none.
+    pub async fn request(&self, command: Value) -> Result<Value, ClientError> {
+        self.ask(command).await.map(|reply| reply.data)
+    }
+
+    /// Says something that is not answered, such as an `extension_ui_response`.
+    pub async fn tell(&self, frame: &Value) -> Result<(), ClientError> {
+        let line = format!("{frame}\n");
+        self.link.write(line.into_bytes()).await
+    }
+
+    /// What happens from here on, in order: everything that the server says that is no reply to a request.
+    pub fn events(&self) -> EventStream {
+        self.link.inbox.listen()
+    }
+
+    /// Says something to the model. Returns when it is accepted, not when it is answered.
+    pub async fn prompt(&self, text: &str) -> Result<Disposition, ClientError> {
+        let command = json!({ "type": "prompt", "message": text });
+        self.ask(command).await?.disposition(Disposition::Started)
+    }
+
+    /// Says something to the model and waits, for hours if need be, until nothing more follows from it. Gives what happened
+    /// in the meantime, the last of which is `agent_settled`. Pieces of messages and of what tools print are left out:
+    /// their whole comes at the end of each, and who wants them listens to `events`.
+    pub async fn prompt_and_wait(&self, text: &str) -> Result<Vec<Value>, ClientError> {
+        let mut following = self.link.inbox.follow();
+        let command = json!({ "type": "prompt", "message": text });
+        let reply = self.ask(command).await?;
+        let mut said = Vec::new();
+        if reply.disposition(Disposition::Started)? == Disposition::Handled {
+            return Ok(said);
+        }
+        // An earlier run may end before the reply; only what comes after it is this one's.
+        let mut accepted = false;
+        while let Some(frame) = following.recv().await {
+            let kind = frame["type"].as_str().unwrap_or_default();
+            if kind == "response" {
+                accepted |= inbox::number(&frame) == Some(reply.id);
+            } else if accepted {
+                let is_over = kind == "agent_settled";
+                said.push(Arc::unwrap_or_clone(frame));
+                if is_over {
+                    return Ok(said);
+                }
+            }
+        }
+        Err(self.link.inbox.over())
+    }
+
+    /// Says something to the model as soon as it can be told, within the run.
+    pub async fn steer(&self, text: &str) -> Result<Disposition, ClientError> {
+        let command = json!({ "type": "steer", "message": text });
+        self.ask(command).await?.disposition(Disposition::Queued)
+    }
+
+    /// Says something to the model when it has answered.
+    pub async fn follow_up(&self, text: &str) -> Result<Disposition, ClientError> {
+        let command = json!({ "type": "follow_up", "message": text });
+        self.ask(command).await?.disposition(Disposition::Queued)
+    }
+
+    /// Ends the run, whatever it does or waits for.
+    pub async fn abort(&self) -> Result<(), ClientError> {
+        self.order("abort").await
+    }
+
+    /// Whether failures are retried.
+    pub async fn set_auto_retry(&self, enabled: bool) -> Result<(), ClientError> {
+        let command = json!({ "type": "set_auto_retry", "enabled": enabled });
+        self.request(command).await.map(drop)
+    }
+
+    /// Gives up the retry that is waited for.
+    pub async fn abort_retry(&self) -> Result<(), ClientError> {
+        self.order("abort_retry").await
+    }
+
+    /// Makes the retry that is waited for at once.
+    pub async fn retry_now(&self) -> Result<(), ClientError> {
+        self.order("retry_now").await
+    }
+
+    /// How things stand.
+    pub async fn get_state(&self) -> Result<Value, ClientError> {
+        self.request(json!({ "type": "get_state" })).await
+    }
+
+    /// Makes the conversation smaller, if need be with a word on what to keep. Returns when that is done.
+    pub async fn compact(&self, instructions: Option<&str>) -> Result<Value, ClientError> {
+        let mut command = json!({ "type": "compact" });
+        if let Some(instructions) = instructions {
+            command["customInstructions"] = instructions.into();
+        }
+        self.request(command).await
+    }
+
+    /// Runs a command in the session's folder. Returns when it has ended.
+    pub async fn bash(&self, command: &str) -> Result<Value, ClientError> {
+        let command = json!({ "type": "bash", "command": command });
+        self.request(command).await
+    }
+
+    /// Lets the server end, and waits for that; it is killed when it takes more than some seconds. Says how its process
+    /// ended, if it was started here. Requests that are not answered by then fail, those of other clones as well.
+    pub async fn close(&self) -> Option<ExitStatus> {
+        self.link.close().await
+    }
+
+    async fn order(&self, command: &str) -> Result<(), ClientError> {
+        self.request(json!({ "type": command })).await.map(drop)
+    }
+
+    async fn ask(&self, mut command: Value) -> Result<Reply, ClientError> {
+        let Some(name) = command["type"].as_str().map(str::to_owned) else {
+            return Err(ClientError::NoCommand);
+        };
+        let id = self.last.fetch_add(1, Ordering::Relaxed) + 1;
+        command["id"] = id.to_string().into();
+        let asked = self.link.inbox.ask(id)?;
+        let answer = async {
+            self.tell(&command).await?;
+            asked.answer().await
+        };
+        let frame = match self.limit {
+            None => answer.await,
+            Some(limit) => timeout(limit, answer).await.unwrap_or_else(|_| {
+                let command = name.clone();
+                Err(ClientError::TimedOut { command, limit })
+            }),
+        }?;
+        Reply::of(id, name, frame)
+    }
+}
+
+/// What was answered.
+struct Reply {
+    id: u64,
+    command: String,
+    data: Value,
+}
+
+impl Reply {
+    fn of(id: u64, command: String, frame: Arc<Value>) -> Result<Self, ClientError> {
+        let mut frame = Arc::unwrap_or_clone(frame);
+        if frame["success"] == true {
+            let data = frame["data"].take();
+            return Ok(Self { id, command, data });
+        }
+        let error = frame["error"].as_str().unwrap_or("refused").to_owned();
+        Err(ClientError::Refused { command, error })
+    }
+
+    /// What became of what was said; servers that are older do not say it.
+    fn disposition(&self, unsaid: Disposition) -> Result<Disposition, ClientError> {
+        match &self.data["disposition"] {
+            Value::Null => Ok(unsaid),
+            said => serde_json::from_value(said.clone()).map_err(|_| ClientError::Unexpected {
+                command: self.command.clone(),
+                answer: said.to_string(),
+            }),
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "client_tests.rs"]
+mod tests;

@@ -1,0 +1,260 @@
+//! Real sessions in the native dialect: every line that is written is as the schema says.
+
+use crate::kinds::NOW;
+use crate::schema::{of, of_lines, said};
+use outlast_dialect::{Dialect, Tool};
+use outlast_engine::clock::TimerClock;
+use outlast_engine::provider::Adapter;
+use outlast_engine::route::Route;
+use outlast_engine::strategy::PolicyRetry;
+use outlast_engine::tools::{Effect, Output, Toolbox};
+use outlast_engine::{BoxFuture, CancellationToken, Clock};
+use outlast_kernel::decision::AfterContent;
+use outlast_kernel::event::{Event, Seal, ToolCall};
+use outlast_kernel::policy::Policy;
+use outlast_kernel::verdict::Cause;
+use outlast_mock::Scripted;
+use outlast_serve::native::{Follow, NativeLog, SnapshotView, WaitingView};
+use outlast_serve::voice::Voice;
+use outlast_session::Session;
+use outlast_session::compaction::{Compaction, Settings};
+use outlast_session::session::{Held, Retry, Setup, Snapshot};
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex};
+
+/// Says that it noted whatever it is told.
+struct Notes;
+
+impl Toolbox for Notes {
+    fn admit<'a>(&'a self, _: &'a ToolCall) -> BoxFuture<'a, Result<Effect, String>> {
+        Box::pin(async { Ok(Effect::Pure) })
+    }
+
+    fn run<'a>(&'a self, _: &'a ToolCall, _: CancellationToken) -> BoxFuture<'a, Output> {
+        Box::pin(async { Output::ok("noted") })
+    }
+}
+
+const PROMPT: &str =
+    "call note {\"number\": 1}\nand note {\"number\": 2}\ncall note {\"number\": 3}";
+/// A summary, an answer that breaks off in its text, the two steps, an answer that is none, and the end.
+const TROUBLE: &str = "ok:agent+drop-after:12,of=thinking-agent+ok:thinking-agent,times=2+ok:empty+ok:thinking-agent,times=always";
+
+/// Two models that do as their scripts say; the second one holds little, and summarises.
+fn setup([first, second]: [&str; 2]) -> Setup {
+    let clock: Arc<dyn Clock> = Arc::new(TimerClock::new(NOW));
+    let [first, second] = [first, second].map(|script| {
+        let transport = Scripted::new(script.parse().unwrap(), Arc::clone(&clock));
+        let (transport, clock) = (Arc::new(transport), Arc::clone(&clock));
+        Arc::new(Adapter::new(Dialect::Anthropic, transport, clock))
+    });
+    let mut second = Route::new(second, "second");
+    (second.traits.window, second.max_tokens) = (Some(9600), Some(500));
+    let policy = Policy::named("session").unwrap();
+    let retry = Arc::new(PolicyRetry::new(policy, Arc::clone(&clock)));
+    let summarisers = vec![second.clone()];
+    let settings = Settings::default();
+    let compaction = Compaction::new(summarisers, retry.clone(), Arc::clone(&clock), settings);
+    let offered = Tool {
+        name: "note".to_owned(),
+        description: "Notes a number.".to_owned(),
+        parameters: json!({ "type": "object" }),
+    };
+    Setup {
+        fallbacks: vec![second],
+        compaction: Some(Arc::new(compaction)),
+        after_content: AfterContent::Continue,
+        retry: Some(retry),
+        tools: Some(Arc::new(Notes)),
+        offered: vec![offered],
+        ..Setup::new(first, "first", clock)
+    }
+}
+
+/// What all events of a session were.
+type Heard = Arc<Mutex<Vec<Event>>>;
+
+/// Puts the session's events into the log and, when the client hears them, aside.
+fn listen(session: &Session, log: &NativeLog) -> Heard {
+    let (heard, log) = (Heard::default(), log.clone());
+    let aside = Arc::clone(&heard);
+    log.begin(session.id(), session.snapshot().events);
+    let hear =
+        move |event: &Event| log.push(event, |event| aside.lock().unwrap().push(event.clone()));
+    std::mem::forget(session.subscribe(hear));
+    heard
+}
+
+fn numbers(heard: &Heard) -> Vec<u64> {
+    let heard = heard.lock().unwrap();
+    heard.iter().map(|event| event.seq).collect()
+}
+
+/// Checks what was heard line by line, and says of which kinds it was.
+fn kinds_in(heard: &Heard) -> BTreeSet<String> {
+    let (lines, heard) = (of_lines(), heard.lock().unwrap());
+    let said = said(|voice, out| {
+        for event in heard.iter() {
+            voice.say(event.clone(), out);
+        }
+        voice.end_run(false, out);
+    });
+    assert_eq!(said.len(), heard.len() + 1);
+    for line in &said {
+        if let Err(error) = lines.validate(line) {
+            panic!("{line}: {error}");
+        }
+    }
+    let word = |line: &Value| line["type"].as_str().unwrap().to_owned();
+    said.iter().map(word).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_session_full_of_trouble_is_as_the_schema_says() {
+    let session = Session::in_memory(setup(["ok:long+overloaded:9", TROUBLE]));
+    let heard = listen(&session, &NativeLog::default());
+    session.prompt("Say a lot".into()).await.unwrap();
+    let ended = session.prompt(PROMPT.into()).await.unwrap();
+    assert_eq!(ended.seal, Seal::Completed, "{:?}", ended.error);
+    let kinds = kinds_in(&heard);
+    let expected = [
+        "start",
+        "input",
+        "attempt_started",
+        "text_delta",
+        "reasoning_done",
+        "tool_call",
+        "tool_started",
+        "tool_result",
+        "usage",
+        "retry_scheduled",
+        "retry_ended",
+        "model_switched",
+        "auto_compaction_started",
+        "auto_compaction_ended",
+        "seam",
+        "corrected",
+        "step_complete",
+        "done",
+        "sealed",
+        "settled",
+    ];
+    for kind in expected {
+        assert!(kinds.contains(kind), "{kind} is not in {kinds:?}");
+    }
+    let all: Vec<u64> = (1..=session.snapshot().events).collect();
+    assert_eq!(numbers(&heard), all);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_session_that_fails_is_as_the_schema_says() {
+    let session = Session::in_memory(setup(["error:401,times=9", "error:401,times=9"]));
+    let heard = listen(&session, &NativeLog::default());
+    let ended = session.prompt("hello".into()).await.unwrap();
+    assert_eq!(ended.seal, Seal::Error);
+    assert!(kinds_in(&heard).contains("error"));
+}
+
+/// A snapshot in the middle of a wait, and the events after its number, are all that a late client needs.
+#[tokio::test(start_paused = true)]
+async fn a_client_that_comes_late_takes_a_snapshot_and_follows_from_there() {
+    let session = Session::in_memory(setup(["overloaded:1", "overloaded:1"]));
+    let log = NativeLog::default();
+    let heard = listen(&session, &log);
+    let prompt = session.prompt("hello".into());
+    let late = async {
+        while session.snapshot().retry.is_none() {
+            tokio::task::yield_now().await;
+        }
+        let view = SnapshotView::new(session.id(), session.snapshot(), WaitingView::default());
+        let reply =
+            json!({ "type": "response", "command": "snapshot", "success": true, "data": view });
+        assert!(of_lines().is_valid(&reply), "{reply}");
+        assert!(view.retry.unwrap().wake_at.unwrap() > NOW);
+        view.events
+    };
+    let (ended, number) = tokio::join!(prompt, late);
+    assert_eq!(ended.unwrap().seal, Seal::Completed);
+    let last = session.snapshot().events;
+    assert!((1..last).contains(&number));
+
+    let mut again = Vec::new();
+    let follow = Follow::read(&json!({ "type": "follow", "after": number })).unwrap();
+    log.follow(follow, |followed, events| {
+        assert_eq!(followed.events, last);
+        again = events;
+    })
+    .unwrap();
+    let number = usize::try_from(number).unwrap();
+    assert_eq!(again, heard.lock().unwrap()[number..]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_follows_a_few_kinds_hears_no_others() {
+    let session = Session::in_memory(setup(["overloaded:1", "overloaded:1"]));
+    let log = NativeLog::default();
+    let heard = listen(&session, &log);
+    let only = json!({ "type": "follow", "only": ["retry_scheduled", "sealed"] });
+    log.follow(Follow::read(&only).unwrap(), |_, _| ()).unwrap();
+    session.prompt("hello".into()).await.unwrap();
+    let kinds: Vec<String> = kinds_in(&heard).into_iter().collect();
+    assert_eq!(kinds, ["retry_scheduled", "sealed", "settled"]);
+}
+
+#[test]
+fn a_snapshot_has_all_times_as_moments_and_is_as_the_schema_says() {
+    let full = Snapshot {
+        events: 7,
+        turn_id: Some("turn".to_owned()),
+        attempt: 2,
+        retry: Some(Retry {
+            attempt: 1,
+            max_attempts: Some(3),
+            cause: Cause::Overloaded,
+            message: "Overloaded".to_owned(),
+            wake_at: Some(NOW),
+        }),
+        held: Some(Held {
+            until: NOW,
+            cause: Some(Cause::RateLimited),
+        }),
+        model: "m".to_owned(),
+        is_compacting: true,
+        auto_retry_enabled: true,
+        ..Snapshot::default()
+    };
+    let waiting = WaitingView {
+        steering: vec!["stop that".to_owned()],
+        follow_up: Vec::new(),
+    };
+    let view = serde_json::to_value(SnapshotView::new("session", full, waiting)).unwrap();
+    let expected = json!({
+        "session_id": "session",
+        "events": 7,
+        "turn_id": "turn",
+        "attempt": 2,
+        "retry": {
+            "attempt": 1,
+            "max_attempts": 3,
+            "cause": "overloaded",
+            "message": "Overloaded",
+            "wake_at": "2027-01-15T08:00:00.000Z",
+        },
+        "held": { "until": "2027-01-15T08:00:00.000Z", "cause": "rate_limited" },
+        "model": "m",
+        "is_compacting": true,
+        "auto_retry_enabled": true,
+        "usage": { "input": 0, "output": 0, "cache_read": 0, "cache_write": 0 },
+        "waiting": { "steering": ["stop that"], "follow_up": [] },
+    });
+    assert_eq!(view, expected);
+    let idle = SnapshotView::new("session", Snapshot::default(), WaitingView::default());
+    let (snapshot, lines) = (of("Snapshot"), of_lines());
+    for view in [view, serde_json::to_value(idle).unwrap()] {
+        assert!(snapshot.is_valid(&view), "{view}");
+        let reply =
+            json!({ "type": "response", "command": "snapshot", "success": true, "data": view });
+        assert!(lines.is_valid(&reply), "{reply}");
+    }
+}

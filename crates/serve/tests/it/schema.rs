@@ -1,0 +1,247 @@
+//! The published schema is what is written, and refuses what is not.
+
+use crate::kinds;
+use jsonschema::Validator;
+use outlast_kernel::event::Body;
+use outlast_serve::native::{Follow, Followed, NativeVoice};
+use outlast_serve::schema;
+use outlast_serve::voice::{Lines, Voice};
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+
+const PUBLISHED: &str = concat!(
+    env!("CARGO_MANIFEST_DIR"),
+    "/../../docs/native-events.schema.json"
+);
+
+/// What a line that is written must be.
+pub(crate) fn of_lines() -> Validator {
+    validator(&schema::document())
+}
+
+fn validator(document: &Value) -> Validator {
+    let options = jsonschema::draft202012::options();
+    options
+        .should_validate_formats(true)
+        .build(document)
+        .unwrap()
+}
+
+/// What one part of the document says.
+pub(crate) fn of(definition: &str) -> Validator {
+    let document = json!({
+        "$ref": format!("#/$defs/{definition}"),
+        "$defs": schema::document()["$defs"],
+    });
+    validator(&document)
+}
+
+/// The lines that a voice says, as JSON.
+pub(crate) fn said(say: impl FnOnce(&mut NativeVoice, &mut Lines)) -> Vec<Value> {
+    let mut lines = Lines::default();
+    say(&mut NativeVoice, &mut lines);
+    let text = std::str::from_utf8(lines.as_bytes()).unwrap();
+    assert!(text.is_empty() || text.ends_with('\n'));
+    let read = |line| serde_json::from_str(line).unwrap();
+    text.split_terminator('\n').map(read).collect()
+}
+
+/// The words that a schema knows for the kind of an event.
+fn kinds_of_the_schema() -> BTreeSet<String> {
+    let document = schema::document();
+    let variants = document["$defs"]["Event"]["oneOf"].as_array().unwrap();
+    let word = |variant: &Value| {
+        variant["properties"]["type"]["const"]
+            .as_str()
+            .map(str::to_owned)
+    };
+    variants
+        .iter()
+        .map(|variant| word(variant).unwrap())
+        .collect()
+}
+
+#[test]
+fn the_published_schema_is_current() {
+    let published = std::fs::read_to_string(PUBLISHED).unwrap_or_default();
+    let published: Value = serde_json::from_str(&published).unwrap_or_default();
+    assert!(
+        published == schema::document(),
+        "docs/native-events.schema.json is not current; write it with\n    \
+         outlast rpc --schema > docs/native-events.schema.json"
+    );
+    let text: Value = serde_json::from_str(&schema::text()).unwrap();
+    assert_eq!(text, published);
+}
+
+#[test]
+fn the_schema_is_one() {
+    assert!(jsonschema::meta::is_valid(&schema::document()));
+}
+
+#[test]
+fn an_event_of_every_kind_is_as_the_schema_says() {
+    let (lines, mut tried) = (of_lines(), BTreeSet::new());
+    for event in kinds::all() {
+        let [line] = &said(|voice, out| voice.say(event.clone(), out))[..] else {
+            panic!("an event is one line");
+        };
+        if let Err(error) = lines.validate(line) {
+            panic!("{line}: {error}");
+        }
+        assert_eq!(line["type"], event.body.kind());
+        assert_eq!(
+            serde_json::from_value::<outlast_kernel::event::Event>(line.clone()).unwrap(),
+            event
+        );
+        tried.insert(event.body.kind().to_owned());
+    }
+    assert_eq!(
+        tried,
+        kinds_of_the_schema(),
+        "a kind is missing in kinds.rs"
+    );
+}
+
+#[test]
+fn every_kind_has_its_name() {
+    let names: BTreeSet<String> = Body::KINDS.iter().map(|&kind| kind.to_owned()).collect();
+    assert_eq!(names, kinds_of_the_schema());
+    assert_eq!(names.len(), Body::KINDS.len());
+}
+
+/// Everything that the schema says must be there is always there, and nothing else is promised.
+#[test]
+fn an_event_that_lacks_a_field_is_refused() {
+    let lines = of_lines();
+    let document = schema::document();
+    let event = &document["$defs"]["Event"];
+    for sample in kinds::all() {
+        let line = serde_json::to_value(&sample).unwrap();
+        let variants = event["oneOf"].as_array().unwrap().iter();
+        let own = variants.filter(|variant| variant["properties"]["type"]["const"] == line["type"]);
+        let own: Vec<&Value> = own.collect();
+        for field in [event, own[0]]
+            .into_iter()
+            .flat_map(|part| part["required"].as_array().unwrap())
+        {
+            let mut without = line.clone();
+            without
+                .as_object_mut()
+                .unwrap()
+                .remove(field.as_str().unwrap());
+            assert!(!lines.is_valid(&without), "{without}");
+        }
+    }
+}
+
+#[test]
+fn what_is_no_event_is_refused() {
+    let lines = of_lines();
+    let text = json!({ "type": "text_delta", "text": "x" });
+    let retry = json!({
+        "type": "retry_scheduled", "attempt": 1, "delay_ms": 1, "retry_at": kinds::NOW, "cause": "network", "message": "x",
+    });
+    let with = |body: &Value, field: &str, value: Value| {
+        let mut line = serde_json::to_value(kinds::event(
+            1,
+            Body::Account {
+                name: String::new(),
+            },
+        ))
+        .unwrap();
+        let object = line.as_object_mut().unwrap();
+        object.remove("name");
+        object.extend(body.as_object().unwrap().clone());
+        object.insert(field.to_owned(), value);
+        line
+    };
+    assert!(
+        lines.is_valid(&with(&text, "new", json!(1))),
+        "a new field is no fault"
+    );
+    assert!(lines.is_valid(&with(&retry, "new", json!(1))));
+    let wrong = [
+        with(&text, "type", json!("texts")),
+        with(&text, "text", json!(1)),
+        with(&text, "time", json!("yesterday")),
+        with(&text, "time", json!(1_800_000_000_000_u64)),
+        with(&text, "seq", json!("1")),
+        with(&text, "seq", json!(-1)),
+        with(&text, "attempt_id", Value::Null),
+        with(&retry, "cause", json!("weather")),
+        with(&retry, "retry_at", json!("soon")),
+        with(&retry, "code", json!(529)),
+        with(&retry, "max_attempts", Value::Null),
+        json!({ "type": "settled" }),
+        json!({ "type": "over", "aborted": false }),
+        json!({ "aborted": false }),
+        json!({ "type": "response", "command": "abort" }),
+        json!({ "type": "response", "command": "abort", "success": false }),
+        json!({ "type": "response", "command": "snapshot", "success": true }),
+        json!({ "type": "response", "command": "snapshot", "success": true, "data": {} }),
+        json!({ "type": "response", "command": "follow", "success": true, "data": { "events": -1 } }),
+        json!([]),
+    ];
+    for line in wrong {
+        assert!(!lines.is_valid(&line), "{line}");
+    }
+}
+
+#[test]
+fn a_settlement_and_replies_are_as_the_schema_says() {
+    let settled = said(|voice, out| {
+        voice.end_run(false, out);
+        voice.end_run(true, out);
+    });
+    let expected = [false, true].map(|aborted| json!({ "type": "settled", "aborted": aborted }));
+    assert_eq!(settled, expected);
+    let events = Followed { events: 7 };
+    let right = [
+        json!({ "type": "response", "command": "abort", "success": true }),
+        json!({ "id": "1", "type": "response", "command": "follow", "success": true, "data": events }),
+        json!({ "type": "response", "command": "parse", "success": false, "error": "no JSON" }),
+        json!({ "type": "response", "command": "follow", "success": false, "error": "x", "code": "stale", "oldest": 8 }),
+    ];
+    let lines = of_lines();
+    for line in settled.iter().chain(&right) {
+        assert!(lines.is_valid(line), "{line}");
+    }
+}
+
+#[test]
+fn commands_are_as_the_schema_says() {
+    let command = of("Command");
+    let image = json!({ "type": "image", "data": "AAAA", "mimeType": "image/png" });
+    let right = [
+        json!({ "id": "1", "type": "prompt", "message": "hello", "images": [image], "streamingBehavior": "steer" }),
+        json!({ "type": "set_follow_up_mode", "mode": "one-at-a-time" }),
+        json!({ "type": "follow" }),
+        json!({ "type": "follow", "after": 0, "only": ["retry_scheduled", "sealed"] }),
+        json!({ "type": "snapshot", "new": true }),
+    ];
+    for line in right {
+        assert!(command.is_valid(&line), "{line}");
+    }
+    let wrong = [
+        json!({ "type": "prompt" }),
+        json!({ "type": "set_auto_retry", "enabled": "yes" }),
+        json!({ "type": "set_steering_mode", "mode": "some" }),
+        json!({ "type": "dance" }),
+        json!({ "type": "follow", "after": -1 }),
+        json!({ "type": "follow", "only": ["texts"] }),
+    ];
+    for line in wrong {
+        assert!(!command.is_valid(&line), "{line}");
+    }
+    // The reader of a command agrees with its schema.
+    assert!(Follow::read(&json!({ "after": 0, "only": ["retry_scheduled", "sealed"] })).is_ok());
+    assert!(Follow::read(&json!({ "only": ["texts"] })).is_err());
+}
+
+#[test]
+fn every_command_is_there_once() {
+    let names: Vec<&str> = schema::command_names().collect();
+    let once: BTreeSet<&str> = names.iter().copied().collect();
+    assert_eq!((names.len(), once.len()), (37, 37));
+}
