@@ -1,6 +1,6 @@
 //! Drives a session in another process, as an editor would: `cargo run -p outlast-serve --example rpc_client`.
 //!
-//! It needs the `outlast` command (`cargo build -p outlast-app`) and no key: the scripted provider is overloaded twice, and
+//! It needs the `outlast` command (`cargo build -p outlast-cli`) and no key: the scripted provider is overloaded twice, and
 //! answers then.
 #![expect(clippy::print_stdout, reason = "it is an example")]
 
