@@ -6,11 +6,11 @@ use crate::exit::{Exit, Usage};
 use crate::output::print;
 use crate::{home, knowledge, reach, settings};
 use outlast_engine::Clock;
+use outlast_gateway::control::{Account, AccountState};
 use outlast_kernel::account::{Block, Blocks};
 use outlast_kernel::time::Span;
 use outlast_kernel::verdict::Authority;
 use outlast_kernel::{Timestamp, text};
-use outlast_serve::gateway::control::{Account, AccountState};
 use serde_json::{Value, json};
 use std::sync::Arc;
 

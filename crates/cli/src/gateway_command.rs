@@ -1,6 +1,6 @@
 //! `outlast gateway`: stands between agents and their providers, and holds what fails until it works.
 //!
-//! Not here: the gateway itself (see `outlast_serve::gateway`).
+//! Not here: the gateway itself (see `outlast_gateway`).
 
 mod agents;
 mod ask;

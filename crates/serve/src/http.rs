@@ -26,8 +26,6 @@ pub use around::{Around, Question};
 pub use following::Dialect;
 pub use shared::Limits;
 
-use crate::guard::{Names, Token};
-use crate::problem::Problem;
 use crate::rpc::LONGEST_LINE;
 use crate::runs::{Runs, StartRun};
 use crate::sessions::Sessions;
@@ -46,6 +44,9 @@ use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use outlast_engine::CancellationToken;
+use outlast_gateway::guard::{Names, Token};
+use outlast_gateway::problem::Problem;
+use problems::HttpError;
 use rate::Rates;
 use serde_json::Value;
 use shared::{Shared, to_its_end};
@@ -248,7 +249,7 @@ async fn openapi(State(shared): State<Arc<Shared>>) -> (HeaderMap, String) {
     (headers, shared.document.clone())
 }
 
-async fn not_by_that_method() -> Problem {
+async fn not_by_that_method() -> HttpError {
     let detail = "this is asked for by another method; /api/openapi.json says by which";
-    Problem::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", detail)
+    Problem::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", detail).into()
 }

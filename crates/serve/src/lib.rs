@@ -1,17 +1,12 @@
 //! Serves: a session to programs, over the protocols that they speak.
 #![warn(missing_docs)]
 
-pub mod gateway;
-pub mod guard;
 pub mod host;
 pub mod http;
 pub mod lines;
 pub mod native;
 pub mod outbox;
-pub mod page;
 pub mod pi_rpc;
-pub mod policies;
-pub mod problem;
 pub mod replay;
 pub mod rpc;
 pub mod runs;

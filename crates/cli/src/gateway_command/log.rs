@@ -6,12 +6,12 @@
 use crate::cli::LogForm;
 use crate::notice;
 use crate::run_view::{one_line, whole};
+use outlast_gateway::log::{
+    self, Event, Level, Lines, Outcome, Record, Sink, What, cleaned, cleaned_path,
+};
 use outlast_kernel::Timestamp;
 use outlast_kernel::time::{Span, millis};
 use outlast_kernel::verdict::Cause;
-use outlast_serve::gateway::log::{
-    self, Event, Level, Lines, Outcome, Record, Sink, What, cleaned, cleaned_path,
-};
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;

@@ -6,7 +6,7 @@ use crate::exit::{Exit, Usage};
 use crate::home;
 use crate::output::print;
 use anyhow::Context;
-use outlast_serve::guard::Token;
+use outlast_gateway::guard::Token;
 
 pub(super) fn run(which: Which) -> anyhow::Result<Exit> {
     let home = home::path()?;

@@ -10,7 +10,7 @@ use crate::run_view::{cut, stdout_size};
 use crate::working::Working;
 use crate::{home, interrupt, runtime};
 use anyhow::Context;
-use outlast_serve::gateway::control::Status;
+use outlast_gateway::control::Status;
 use serde::Deserialize;
 use serde_json::Value;
 use std::io::IsTerminal;

@@ -4,9 +4,9 @@ use crate::config::Settings;
 use crate::exit::Usage;
 use crate::reach;
 use outlast_engine::transport::HttpSettings;
-use outlast_serve::gateway::log::Sink;
+use outlast_gateway::log::Sink;
 #[cfg(feature = "otel")]
-use outlast_serve::gateway::otel::{self, Exporting};
+use outlast_gateway::otel::{self, Exporting};
 use secrecy::{ExposeSecret, SecretString};
 use std::sync::Arc;
 

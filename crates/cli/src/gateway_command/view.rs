@@ -6,10 +6,10 @@
 use super::place::Running;
 use crate::progress::time_of_day;
 use crate::run_view::{cut, one_line, whole, width};
+use outlast_gateway::control::{About, Account, Gate, Status, Waiting};
 use outlast_kernel::Timestamp;
 use outlast_kernel::time::millis;
 use outlast_kernel::verdict::Cause;
-use outlast_serve::gateway::control::{About, Account, Gate, Status, Waiting};
 use std::time::Duration;
 
 /// One gateway, as it was when it was asked.

@@ -5,10 +5,10 @@ use crate::gateway_command::machine;
 use crate::gateway_command::machine::Unanswered;
 use crate::{accounts_command, config, home};
 use outlast_engine::BoxFuture;
+use outlast_gateway::control::{Account, Gate};
+use outlast_gateway::problem::Problem;
 use outlast_kernel::Timestamp;
-use outlast_serve::gateway::control::{Account, Gate};
 use outlast_serve::http::{Around, Question};
-use outlast_serve::problem::Problem;
 use serde_json::Value;
 
 impl ServeHouse {

@@ -1,10 +1,10 @@
 //! The routes, and the document that describes them: each is added once, with both.
 
 use super::shared::Shared;
-use crate::problem;
 use axum::Router;
 use axum::routing::MethodRouter;
 use http::Method;
+use outlast_gateway::problem;
 use schemars::JsonSchema;
 use schemars::generate::{SchemaGenerator, SchemaSettings};
 use serde_json::{Map, Value, json};

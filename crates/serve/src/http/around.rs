@@ -2,19 +2,20 @@
 
 use super::api::{Api, Operation};
 use super::extract::{Asked, Body, Name};
+use super::problems::HttpError;
 use super::shared::Server;
-use crate::gateway::control::api::{Knowledge, Policies};
-use crate::gateway::control::{Account, Gate, Status};
-use crate::gateway::traffic::Changes;
-use crate::page;
-use crate::policies;
-use crate::problem::Problem;
 use axum::Json;
 use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use http::{Method, StatusCode};
 use outlast_engine::BoxFuture;
+use outlast_gateway::control::api::{Knowledge, Policies};
+use outlast_gateway::control::{Account, Gate, Status};
+use outlast_gateway::page;
+use outlast_gateway::policies;
+use outlast_gateway::problem::Problem;
+use outlast_gateway::traffic::Changes;
 use outlast_kernel::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -96,7 +97,7 @@ async fn show_about(State(shared): Server) -> Json<AboutView> {
     })
 }
 
-async fn show_knowledge(State(shared): Server) -> Result<Json<Knowledge>, Problem> {
+async fn show_knowledge(State(shared): Server) -> Result<Json<Knowledge>, HttpError> {
     let known = shared.around.known();
     let (accounts, gates) = known.map_err(Problem::wrong)?;
     Ok(Json(Knowledge {
@@ -160,7 +161,7 @@ async fn show_traffic(
     State(shared): Server,
     Name(name): Name,
     Asked(asked): Asked<AfterQuery>,
-) -> Result<Json<Value>, Problem> {
+) -> Result<Json<Value>, HttpError> {
     let question = Question::Traffic(asked.after);
     Ok(Json(
         shared.around.ask_gateway(port(&name)?, question).await?,
@@ -201,7 +202,7 @@ async fn gateway_retry_now(
     State(shared): Server,
     Name(name): Name,
     Body(meant): Body<Meant>,
-) -> Result<Json<Value>, Problem> {
+) -> Result<Json<Value>, HttpError> {
     let question = Question::RetryNow(meant.id);
     Ok(Json(
         shared.around.ask_gateway(port(&name)?, question).await?,
@@ -212,7 +213,7 @@ async fn gateway_cancel(
     State(shared): Server,
     Name(name): Name,
     Body(meant): Body<OneMeant>,
-) -> Result<Json<Value>, Problem> {
+) -> Result<Json<Value>, HttpError> {
     let question = Question::Cancel(meant.id);
     Ok(Json(
         shared.around.ask_gateway(port(&name)?, question).await?,
@@ -226,13 +227,13 @@ pub(super) async fn other(request: Request) -> Response {
     let path = request.uri().path().strip_prefix('/').unwrap_or_default();
     let Some(file) = page::file(path) else {
         let detail = "there is nothing here; /api/openapi.json says what there is";
-        return Problem::unknown(detail).into_response();
+        return HttpError(Problem::unknown(detail)).into_response();
     };
     if request.method() != Method::GET && request.method() != Method::HEAD {
         let status = StatusCode::METHOD_NOT_ALLOWED;
         let detail = "a file of the page is asked for by GET";
         let problem = Problem::new(status, "method_not_allowed", detail);
-        return problem.allowing("GET, HEAD").into_response();
+        return HttpError(problem.allowing("GET, HEAD")).into_response();
     }
     file.response(request.headers()).map(Into::into)
 }

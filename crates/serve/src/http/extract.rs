@@ -1,11 +1,12 @@
 //! What a request brings: its path, its query and its body, or a problem that says what is wrong with them.
 
+use super::problems::HttpError;
 use super::shared::Shared;
-use crate::problem::Problem;
 use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
 use http::request::Parts;
 use http::{StatusCode, header};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
+use outlast_gateway::problem::Problem;
 use serde::de::DeserializeOwned;
 use std::sync::Arc;
 
@@ -13,9 +14,9 @@ use std::sync::Arc;
 pub(super) struct Name(pub(super) String);
 
 impl<S: Send + Sync> FromRequestParts<S> for Name {
-    type Rejection = Problem;
+    type Rejection = HttpError;
 
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, HttpError> {
         let path = Path::<String>::from_request_parts(parts, state).await;
         let Path(name) = path.map_err(|error| Problem::unknown(error.body_text()))?;
         Ok(Self(name))
@@ -26,9 +27,9 @@ impl<S: Send + Sync> FromRequestParts<S> for Name {
 pub(super) struct Asked<T>(pub(super) T);
 
 impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Asked<T> {
-    type Rejection = Problem;
+    type Rejection = HttpError;
 
-    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, HttpError> {
         let query = Query::<T>::try_from_uri(&parts.uri);
         let Query(asked) = query.map_err(|error| Problem::unreadable(error.body_text()))?;
         Ok(Self(asked))
@@ -39,16 +40,16 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Asked<T> {
 pub(super) struct Body<T>(pub(super) T);
 
 impl<T: DeserializeOwned> FromRequest<Arc<Shared>> for Body<T> {
-    type Rejection = Problem;
+    type Rejection = HttpError;
 
-    async fn from_request(request: Request, shared: &Arc<Shared>) -> Result<Self, Problem> {
+    async fn from_request(request: Request, shared: &Arc<Shared>) -> Result<Self, HttpError> {
         let kind = request.headers().get(header::CONTENT_TYPE);
         let is_json = kind.is_some_and(|kind| is_json(kind.as_bytes()));
         let limited = Limited::new(request.into_body(), shared.limits.body);
         let reading = tokio::time::timeout(shared.limits.body_time, limited.collect());
         let Ok(read) = reading.await else {
             let detail = "the request took too long to come";
-            return Err(Problem::new(StatusCode::REQUEST_TIMEOUT, "timeout", detail));
+            return Err(Problem::new(StatusCode::REQUEST_TIMEOUT, "timeout", detail).into());
         };
         let bytes = read.map_err(|error| unread(&*error))?.to_bytes();
         if bytes.trim_ascii().is_empty() {
@@ -58,7 +59,7 @@ impl<T: DeserializeOwned> FromRequest<Arc<Shared>> for Body<T> {
         if !is_json {
             let detail = "the body is JSON: say so with `content-type: application/json`";
             let status = StatusCode::UNSUPPORTED_MEDIA_TYPE;
-            return Err(Problem::new(status, "unsupported_media_type", detail));
+            return Err(Problem::new(status, "unsupported_media_type", detail).into());
         }
         read_json(&bytes).map(Self)
     }
@@ -73,13 +74,13 @@ fn unread(error: &(dyn std::error::Error + 'static)) -> Problem {
     if error.is::<LengthLimitError>() {
         let detail = "the body is longer than serve.max_body allows";
         let status = StatusCode::PAYLOAD_TOO_LARGE;
-        return Problem::new(status, "request_too_large", detail);
+        return Problem::new(status, "request_too_large", detail).into();
     }
     Problem::unreadable("the body could not be read to its end")
 }
 
 /// Reads JSON; what is wrong is named with its place.
-pub(super) fn read_json<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
+pub(super) fn read_json<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, HttpError> {
     let mut reader = serde_json::Deserializer::from_slice(bytes);
     let read = serde_path_to_error::deserialize(&mut reader);
     let value = read.map_err(|error| {

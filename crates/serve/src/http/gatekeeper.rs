@@ -3,15 +3,16 @@
 //! Invariant: nothing under `/api` is answered to a page of another site, to a name that is not ours, or, where a token
 //! is needed, without it. The page's own files hold no data.
 
+use super::problems::HttpError;
 use super::shared::Shared;
-use crate::guard::{self, Refused, Token};
-use crate::page;
-use crate::problem::Problem;
 use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use http::header::{self, HeaderName};
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
+use outlast_gateway::guard::{self, Refused, Token};
+use outlast_gateway::page;
+use outlast_gateway::problem::Problem;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use tokio::sync::OwnedSemaphorePermit;
@@ -51,7 +52,7 @@ pub(super) async fn check(
     let origin = origin.cloned();
     let is_preflight = request.method() == Method::OPTIONS && origin.is_some();
     let answer = match shared.let_in(&request, is_preflight) {
-        Err(problem) => problem.into_response(),
+        Err(problem) => HttpError(problem).into_response(),
         Ok(()) if is_preflight => preflight(),
         Ok(()) => next.run(request).await,
     };

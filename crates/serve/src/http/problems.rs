@@ -1,74 +1,79 @@
-//! Which problem a client is told of for what goes wrong.
+//! Maps the errors of sessions and runs to problem documents.
 
-use crate::guard::Refused;
 use crate::host::HouseError;
-use crate::problem::Problem;
+use crate::runs::StartError;
 use crate::sessions;
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
 use http::StatusCode;
+use outlast_gateway::problem::Problem;
+use outlast_session::pipeline::home;
 
-impl Problem {
-    /// What was asked for cannot be read.
-    pub(super) fn unreadable(detail: impl AsRef<str>) -> Self {
-        Self::new(StatusCode::BAD_REQUEST, "invalid_request", detail)
-    }
+/// The error of a request: a problem document that axum can send.
+#[derive(Debug)]
+pub(super) struct HttpError(pub(super) Problem);
 
-    /// What was asked for can be read and cannot be had.
-    pub(super) fn wrong(detail: impl AsRef<str>) -> Self {
-        Self::new(StatusCode::UNPROCESSABLE_ENTITY, "invalid_value", detail)
-    }
-
-    /// There is no such thing.
-    pub fn unknown(detail: impl AsRef<str>) -> Self {
-        Self::new(StatusCode::NOT_FOUND, "not_found", detail)
-    }
-
-    /// As things are, that is not done.
-    pub(super) fn conflict(code: &'static str, detail: impl AsRef<str>) -> Self {
-        Self::new(StatusCode::CONFLICT, code, detail)
-    }
-
-    /// It cannot be done now, and perhaps later.
-    pub fn unavailable(code: &'static str, detail: impl AsRef<str>) -> Self {
-        Self::new(StatusCode::SERVICE_UNAVAILABLE, code, detail)
-    }
-}
-
-impl IntoResponse for Problem {
+impl IntoResponse for HttpError {
     fn into_response(self) -> Response {
-        self.response().map(Body::from)
+        self.0.response().map(Body::from)
     }
 }
 
-impl From<Refused> for Problem {
-    fn from(refused: Refused) -> Self {
-        Self::from(&refused)
+impl From<Problem> for HttpError {
+    fn from(problem: Problem) -> Self {
+        Self(problem)
     }
 }
 
-impl From<HouseError> for Problem {
+impl From<HouseError> for HttpError {
     fn from(error: HouseError) -> Self {
         let detail = error.to_string();
-        match error {
-            HouseError::Unknown { .. } => Self::unknown(detail),
-            HouseError::InUse { .. } => Self::conflict("in_use", detail),
-            HouseError::Wrong(_) => Self::wrong(detail),
-            HouseError::Failed(_) => Self::unavailable("unavailable", detail),
-        }
+        Self(match error {
+            HouseError::Unknown { .. } => Problem::unknown(detail),
+            HouseError::InUse { .. } => Problem::conflict("in_use", detail),
+            HouseError::Wrong(_) => Problem::wrong(detail),
+            HouseError::Failed(_) => Problem::unavailable("unavailable", detail),
+        })
     }
 }
 
-impl From<sessions::Error> for Problem {
+impl From<sessions::Error> for HttpError {
     fn from(error: sessions::Error) -> Self {
         let detail = error.to_string();
-        match error {
-            sessions::Error::House(error) => error.into(),
-            sessions::Error::Refused(_) => Self::conflict("refused", detail),
-            sessions::Error::Behind => Self::new(StatusCode::GONE, "stale", detail),
-            sessions::Error::Busy => Self::unavailable("busy", detail).after(1),
-            sessions::Error::TooMany => Self::unavailable("too_many_sessions", detail),
-            sessions::Error::Unreadable(_) => Self::unavailable("unavailable", detail),
-        }
+        Self(match error {
+            sessions::Error::House(error) => return error.into(),
+            sessions::Error::Refused(_) => Problem::conflict("refused", detail),
+            sessions::Error::Behind => Problem::new(StatusCode::GONE, "stale", detail),
+            sessions::Error::Busy => Problem::unavailable("busy", detail).after(1),
+            sessions::Error::TooMany => Problem::unavailable("too_many_sessions", detail),
+            sessions::Error::Unreadable(_) => Problem::unavailable("unavailable", detail),
+        })
+    }
+}
+
+impl From<home::Error> for HttpError {
+    fn from(error: home::Error) -> Self {
+        use home::Error;
+        let detail = error.to_string();
+        Self(match error {
+            Error::NoName | Error::NotFound { .. } => Problem::unknown(detail),
+            Error::Ambiguous { .. } => Problem::conflict("ambiguous", detail),
+            Error::Over { .. } => Problem::conflict("over", detail),
+            Error::NotUnderWay { .. } => Problem::conflict("not_under_way", detail),
+            Error::NothingAsked { .. } => Problem::conflict("nothing_asked", detail),
+            Error::SeveralAsk { .. } => Problem::conflict("several_ask", detail),
+            Error::UnknownChoice { .. } => Problem::wrong(detail),
+            _ => Problem::unavailable("unavailable", detail),
+        })
+    }
+}
+
+impl From<StartError> for HttpError {
+    fn from(error: StartError) -> Self {
+        let detail = error.to_string();
+        Self(match error {
+            StartError::Faults(_) | StartError::Refused { .. } => Problem::wrong(detail),
+            _ => Problem::unavailable("unavailable", detail),
+        })
     }
 }

@@ -2,14 +2,15 @@
 
 use super::api::{Api, Operation};
 use super::extract::{Asked, Body, Name};
+use super::problems::HttpError;
 use super::shared::{Answer, Server};
-use crate::problem::Problem;
-use crate::runs::{Error, RunRow, RunView, StartError, ToldView, WantedRun};
+use crate::runs::{RunRow, RunView, ToldView, WantedRun};
 use axum::Json;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use http::{HeaderValue, StatusCode, header};
+use outlast_gateway::problem::Problem;
 use outlast_kernel::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -101,7 +102,7 @@ struct Begun {
 async fn start_run(
     State(shared): Server,
     Body(wanted): Body<WantedRun>,
-) -> Result<Response, Problem> {
+) -> Result<Response, HttpError> {
     let id = shared.starts.start(wanted).await?;
     let location = HeaderValue::try_from(format!("/api/runs/{id}"));
     let location = location.map_err(|error| Problem::wrong(error.to_string()))?;
@@ -148,30 +149,4 @@ async fn answer_run(
 ) -> Answer<ToldView> {
     let (step, choice) = (answer.step.as_deref(), answer.choice.as_deref());
     Ok(Json(shared.runs.answer(&id, step, choice).await?))
-}
-
-impl From<Error> for Problem {
-    fn from(error: Error) -> Self {
-        let detail = error.to_string();
-        match error {
-            Error::NoName | Error::NotFound { .. } => Self::unknown(detail),
-            Error::Ambiguous { .. } => Self::conflict("ambiguous", detail),
-            Error::Over { .. } => Self::conflict("over", detail),
-            Error::NotUnderWay { .. } => Self::conflict("not_under_way", detail),
-            Error::NothingAsked { .. } => Self::conflict("nothing_asked", detail),
-            Error::SeveralAsk { .. } => Self::conflict("several_ask", detail),
-            Error::UnknownChoice { .. } => Self::wrong(detail),
-            _ => Self::unavailable("unavailable", detail),
-        }
-    }
-}
-
-impl From<StartError> for Problem {
-    fn from(error: StartError) -> Self {
-        let detail = error.to_string();
-        match error {
-            StartError::Faults(_) | StartError::Refused { .. } => Self::wrong(detail),
-            _ => Self::unavailable("unavailable", detail),
-        }
-    }
 }

@@ -2,15 +2,16 @@
 
 use super::api::{Api, Operation};
 use super::extract::{Asked, Body, Name};
+use super::problems::HttpError;
 use super::shared::{Answer, Server};
 use crate::host::Wishes;
-use crate::problem::Problem;
 use crate::sessions::{ModelView, QueueMode, SessionList, SessionView, Settings, SettingsView};
 use axum::Json;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, patch, post};
 use http::{HeaderValue, StatusCode, header};
+use outlast_gateway::problem::Problem;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
@@ -106,7 +107,7 @@ impl AfterContent {
 async fn create_session(
     State(shared): Server,
     Body(new): Body<NewSession>,
-) -> Result<Response, Problem> {
+) -> Result<Response, HttpError> {
     let wishes = Wishes {
         folder: new.directory,
         title: new.title,
@@ -167,14 +168,14 @@ async fn change_settings(
             };
             Some((provider, model))
         }
-        (Some(_), None) => return Err(Problem::wrong("provider: name a model of it, too")),
+        (Some(_), None) => return Err(Problem::wrong("provider: name a model of it, too").into()),
     };
     if change
         .title
         .as_deref()
         .is_some_and(|title| title.trim().is_empty())
     {
-        return Err(Problem::wrong("title: it may not be empty"));
+        return Err(Problem::wrong("title: it may not be empty").into());
     }
     let settings = Settings {
         title: change.title,

@@ -1,13 +1,14 @@
 //! What every request of a server needs.
 
 use super::around::Around;
+use super::problems::HttpError;
 use super::rate::Rates;
-use crate::guard::{Names, Token};
-use crate::problem::Problem;
 use crate::runs::{Runs, StartRun};
 use crate::sessions::Sessions;
 use axum::Json;
 use axum::extract::State;
+use outlast_gateway::guard::{Names, Token};
+use outlast_gateway::problem::Problem;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio_util::task::TaskTracker;
@@ -56,15 +57,15 @@ pub(super) struct Shared {
 
 /// What handlers are given, and what most of them answer.
 pub(super) type Server = State<Arc<Shared>>;
-pub(super) type Answer<T> = Result<Json<T>, Problem>;
+pub(super) type Answer<T> = Result<Json<T>, HttpError>;
 
 /// Does something to its end, also when whoever asked for it has gone, and before anybody waits for it.
 pub(super) fn to_its_end<T: Send + 'static>(
     work: impl Future<Output = T> + Send + 'static,
-) -> impl Future<Output = Result<T, Problem>> + Send {
+) -> impl Future<Output = Result<T, HttpError>> + Send {
     let done = tokio::spawn(work);
     async {
         let done = done.await;
-        done.map_err(|_| Problem::unavailable("unavailable", "it could not be done"))
+        done.map_err(|_| Problem::unavailable("unavailable", "it could not be done").into())
     }
 }

@@ -7,9 +7,9 @@ mod out;
 
 use super::following::{Dialect, Following, Next};
 use super::gatekeeper::{self, Peer};
+use super::problems::HttpError;
 use super::shared::{Shared, to_its_end};
 use super::turns::{DeliverWord, Disposition, Picture, Prompt, obey};
-use crate::problem::Problem;
 use crate::sessions::Place;
 use axum::Extension;
 use axum::extract::State;
@@ -20,6 +20,7 @@ use futures_util::StreamExt;
 use futures_util::stream::SplitStream;
 use http::{HeaderMap, StatusCode};
 use out::{Frame, Out};
+use outlast_gateway::problem::Problem;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
@@ -73,7 +74,7 @@ pub(super) async fn upgrade(
     peer: Option<Extension<Peer>>,
     headers: HeaderMap,
     upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
-) -> Result<Response, Problem> {
+) -> Result<Response, HttpError> {
     let upgrade = upgrade.map_err(|error| {
         let detail = format!("this is a WebSocket: {}", error.body_text());
         Problem::new(StatusCode::UPGRADE_REQUIRED, "upgrade_required", detail)
@@ -179,15 +180,15 @@ impl Client {
         }
         let request: Request = match super::extract::read_json(text) {
             Ok(request) => request,
-            Err(problem) => return refusal(&id, &problem),
+            Err(HttpError(problem)) => return refusal(&id, &problem),
         };
         match self.done(request).await {
             Ok(data) => json!({ "type": "reply", "id": id, "ok": true, "data": data }),
-            Err(problem) => refusal(&id, &problem),
+            Err(HttpError(problem)) => refusal(&id, &problem),
         }
     }
 
-    async fn done(&mut self, request: Request) -> Result<Value, Problem> {
+    async fn done(&mut self, request: Request) -> Result<Value, HttpError> {
         if request.kind == "chat.unsubscribe" {
             // Also one that is not there any more may be followed, and be named in short.
             let room = self.shared.sessions.room(&request.conversation).await;
@@ -207,13 +208,13 @@ impl Client {
         &mut self,
         request: &Request,
         room: Arc<crate::sessions::Room>,
-    ) -> Result<(), Problem> {
+    ) -> Result<(), HttpError> {
         let id = room.id().to_owned();
         self.followed
             .retain(|_, following| !following.is_finished());
         if self.followed.len() >= MOST_FOLLOWED && !self.followed.contains_key(&id) {
             let detail = format!("one socket follows at most {MOST_FOLLOWED} sessions");
-            return Err(Problem::conflict("too_many_subscriptions", detail));
+            return Err(Problem::conflict("too_many_subscriptions", detail).into());
         }
         let after = request.after.as_deref().map(str::parse::<Place>);
         let after = after.transpose();
@@ -226,7 +227,7 @@ impl Client {
     }
 }
 
-async fn do_request(shared: Arc<Shared>, request: Request) -> Result<Value, Problem> {
+async fn do_request(shared: Arc<Shared>, request: Request) -> Result<Value, HttpError> {
     let room = shared.sessions.room(&request.conversation).await?;
     match request.kind.as_str() {
         "chat.send" => {
@@ -242,7 +243,7 @@ async fn do_request(shared: Arc<Shared>, request: Request) -> Result<Value, Prob
             obey(&room, order.trim_start_matches("chat.")).await?;
             Ok(Value::Null)
         }
-        kind => Err(Problem::unreadable(format!("there is no request `{kind}`"))),
+        kind => Err(Problem::unreadable(format!("there is no request `{kind}`")).into()),
     }
 }
 
@@ -273,7 +274,7 @@ async fn follow(mut following: Following, conversation_id: String, out: Out) {
                         snapshot: Box::new(snapshot),
                     },
                     Err(error) => {
-                        let problem = Problem::from(error);
+                        let HttpError(problem) = error.into();
                         let problem = problem.written();
                         let ended = Frame::Ended {
                             conversation_id,

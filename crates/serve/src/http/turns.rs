@@ -3,9 +3,9 @@
 use super::api::{Api, Operation};
 use super::extract::{Asked, Body, Name};
 use super::following::{Dialect, Following};
+use super::problems::HttpError;
 use super::shared::{Answer, Server};
 use super::streams::{self, Form};
-use crate::problem::Problem;
 use crate::sessions::{Deliver, Error, Heard, Place, Room, Said, SnapshotView};
 use crate::turn_stream::TurnEvent;
 use axum::Json;
@@ -13,6 +13,7 @@ use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use http::{HeaderMap, StatusCode, header};
+use outlast_gateway::problem::Problem;
 use outlast_kernel::event::Event;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -117,7 +118,7 @@ async fn follow_session(
     Name(id): Name,
     Asked(asked): Asked<EventsQuery>,
     headers: HeaderMap,
-) -> Result<Response, Problem> {
+) -> Result<Response, HttpError> {
     let room = shared.sessions.room(&id).await?;
     let last = headers.get("last-event-id").and_then(|id| id.to_str().ok());
     let form = match (wants(&headers, "text/event-stream"), asked.envelope) {
@@ -212,14 +213,14 @@ pub(super) enum Disposed {
     Queued,
 }
 
-fn said(text: String, images: Vec<Picture>) -> Result<Said, Problem> {
+fn said(text: String, images: Vec<Picture>) -> Result<Said, HttpError> {
     if text.trim().is_empty() && images.is_empty() {
-        return Err(Problem::wrong("text: there is nothing to say"));
+        return Err(Problem::wrong("text: there is nothing to say").into());
     }
     let is_digit = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'+' | b'/' | b'=');
     let is_base64 = |data: &str| data.len().is_multiple_of(4) && data.bytes().all(is_digit);
     if images.iter().any(|image| !is_base64(&image.data)) {
-        return Err(Problem::wrong("images: their data are in base 64"));
+        return Err(Problem::wrong("images: their data are in base 64").into());
     }
     let picture = |it: Picture| serde_json::json!({ "type": "image", "mimeType": it.media_type, "data": it.data });
     Ok(Said {
@@ -230,7 +231,7 @@ fn said(text: String, images: Vec<Picture>) -> Result<Said, Problem> {
 
 impl Prompt {
     /// Says it; the answer is what became of it, and a place before which nothing of it has happened.
-    pub(super) async fn say(self, room: &Arc<Room>) -> Result<(Disposed, Place), Problem> {
+    pub(super) async fn say(self, room: &Arc<Room>) -> Result<(Disposed, Place), HttpError> {
         let deliver = self.deliver.map(|word| match word {
             DeliverWord::Steer => Deliver::Steer,
             DeliverWord::FollowUp => Deliver::FollowUp,
@@ -253,7 +254,7 @@ async fn say_prompt(
     Name(id): Name,
     headers: HeaderMap,
     Body(prompt): Body<Prompt>,
-) -> Result<Response, Problem> {
+) -> Result<Response, HttpError> {
     let room = shared.sessions.room(&id).await?;
     let text = prompt.text.clone();
     let (disposition, place) = prompt.say(&room).await?;
@@ -277,7 +278,7 @@ async fn say_steering(
     State(shared): Server,
     Name(id): Name,
     Body(steering): Body<Steering>,
-) -> Result<(StatusCode, Json<Disposition>), Problem> {
+) -> Result<(StatusCode, Json<Disposition>), HttpError> {
     let room = shared.sessions.room(&id).await?;
     let said = said(steering.text, steering.images)?;
     let answer = room.steer(said).await?;
@@ -289,14 +290,14 @@ async fn give_order(
     order: &'static str,
     State(shared): Server,
     Name(id): Name,
-) -> Result<StatusCode, Problem> {
+) -> Result<StatusCode, HttpError> {
     let room = shared.sessions.room(&id).await?;
     obey(&room, order).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
 /// Does what a word says about the turn of a room.
-pub(super) async fn obey(room: &Arc<Room>, order: &str) -> Result<(), Problem> {
+pub(super) async fn obey(room: &Arc<Room>, order: &str) -> Result<(), HttpError> {
     match order {
         "abort" => room.abort().await?,
         "abort_retry" => room.abort_retry().await?,

@@ -7,7 +7,6 @@
     reason = "a test may stop at once, and its tables are long"
 )]
 
-mod gateway;
 mod kinds;
 mod native;
 mod rooms;

@@ -1,11 +1,11 @@
 //! What goes out over a WebSocket: frames in a line of bounded length, answers before them.
 
 use super::LONGEST_SILENCE;
-use crate::problem;
 use crate::sessions::SnapshotView;
 use axum::extract::ws::{CloseFrame, Message, WebSocket, close_code};
 use futures_util::SinkExt;
 use futures_util::stream::SplitSink;
+use outlast_gateway::problem;
 use serde::Serialize;
 use serde_json::value::RawValue;
 use std::sync::Arc;

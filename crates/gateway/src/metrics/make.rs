@@ -2,7 +2,7 @@
 
 use super::table::{Table, Words};
 use super::{Metrics, OTHER};
-use crate::gateway::log::Outcome;
+use crate::log::Outcome;
 use outlast_dialect::Dialect;
 use outlast_kernel::verdict::Cause;
 use prometheus_client::metrics::counter::Counter;

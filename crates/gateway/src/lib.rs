@@ -8,6 +8,7 @@
 //! Invariants: bytes pass unchanged, in both directions; there is no translation between dialects. Before content
 //! everything that can pass is tried again, after content nothing. One failure is retried by us or by the client, never
 //! by both.
+#![warn(missing_docs)]
 
 mod alarms;
 mod asked;
@@ -17,6 +18,7 @@ pub mod client;
 pub mod control;
 mod ends;
 mod failing;
+pub mod guard;
 pub mod holds;
 mod inspect;
 mod keep;
@@ -25,7 +27,10 @@ pub mod log;
 pub mod metrics;
 #[cfg(feature = "otel")]
 pub mod otel;
+pub mod page;
 mod passing;
+pub mod policies;
+pub mod problem;
 mod receive;
 mod reply;
 mod route;

@@ -3,7 +3,7 @@
 use super::identity::{Identity, Parts};
 use super::known::{Held, MOST_LEFT};
 use super::{About, Command, Hold, Holds, Progress, Shown, TAKE_UP_TIME};
-use crate::gateway::holds::hold::Signal;
+use crate::holds::hold::Signal;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use outlast_engine::clock::TimerClock;
 use outlast_engine::knowledge::Notice;

@@ -1,4 +1,11 @@
 //! The gateway: a real provider, a real gateway, real sockets, and a clock that may run fast.
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::disallowed_methods,
+    clippy::too_many_lines,
+    reason = "a test may stop at once, and its tables are long"
+)]
 
 mod accounts;
 mod after_content;

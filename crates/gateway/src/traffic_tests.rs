@@ -1,8 +1,8 @@
 //! Tests of what is kept of requests, for whom and for how long.
 
 use super::*;
-use crate::gateway::log::Record;
-use crate::gateway::log::sample::record;
+use crate::log::Record;
+use crate::log::sample::record;
 use outlast_kernel::verdict::Cause;
 use serde_json::{Value, json};
 use std::time::Duration;

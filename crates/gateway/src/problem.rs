@@ -57,6 +57,31 @@ impl Problem {
         }
     }
 
+    /// A request that cannot be parsed.
+    pub fn unreadable(detail: impl AsRef<str>) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, "invalid_request", detail)
+    }
+
+    /// A request that can be parsed and has an invalid value.
+    pub fn wrong(detail: impl AsRef<str>) -> Self {
+        Self::new(StatusCode::UNPROCESSABLE_ENTITY, "invalid_value", detail)
+    }
+
+    /// A resource that does not exist.
+    pub fn unknown(detail: impl AsRef<str>) -> Self {
+        Self::new(StatusCode::NOT_FOUND, "not_found", detail)
+    }
+
+    /// A request that the present state does not allow.
+    pub fn conflict(code: &'static str, detail: impl AsRef<str>) -> Self {
+        Self::new(StatusCode::CONFLICT, code, detail)
+    }
+
+    /// A request that fails now and may succeed later.
+    pub fn unavailable(code: &'static str, detail: impl AsRef<str>) -> Self {
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, code, detail)
+    }
+
     /// The same, for whoever comes back in so many seconds.
     #[must_use]
     pub const fn after(mut self, seconds: u64) -> Self {

@@ -2,7 +2,7 @@
 //!
 //! Invariant: names and times only; no key, no body, nothing of a conversation.
 
-use crate::gateway::metrics::Counters;
+use crate::metrics::Counters;
 use outlast_kernel::Timestamp;
 use outlast_kernel::verdict::Cause;
 use schemars::JsonSchema;

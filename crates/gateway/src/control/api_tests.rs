@@ -3,9 +3,9 @@
 use super::super::tests::{Got, Pretended, at};
 use super::super::{BODY_LIMIT, Inspect};
 use super::{AboutView, Gateways, Knowledge, Policies};
-use crate::gateway::log::What;
-use crate::gateway::log::sample::record;
-use crate::gateway::traffic::{Begun, Changes};
+use crate::log::What;
+use crate::log::sample::record;
+use crate::traffic::{Begun, Changes};
 use outlast_kernel::verdict::Cause;
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;

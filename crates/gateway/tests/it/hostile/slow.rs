@@ -1,7 +1,7 @@
 //! Clients that take their time: with their requests, which is bounded, and with their answers, which costs no memory.
 
 use super::super::raw::{Bench, HANG_TIMEOUT, Provider, Reader, responses, within};
-use outlast_serve::gateway::Limits;
+use outlast_gateway::Limits;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;

@@ -2,7 +2,7 @@
 //!
 //! Invariant: names, times and cleaned texts only; no key, no body, nothing of a conversation.
 
-use crate::gateway::log::Outcome;
+use crate::log::Outcome;
 use outlast_kernel::Timestamp;
 use outlast_kernel::verdict::Cause;
 use schemars::JsonSchema;

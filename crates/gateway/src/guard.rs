@@ -146,6 +146,12 @@ impl Refused {
     }
 }
 
+impl From<Refused> for Problem {
+    fn from(refused: Refused) -> Self {
+        Self::from(&refused)
+    }
+}
+
 impl From<&Refused> for Problem {
     fn from(refused: &Refused) -> Self {
         Self::new(refused.status(), refused.kind(), refused.to_string())

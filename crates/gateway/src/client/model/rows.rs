@@ -1,7 +1,7 @@
 //! The clients, by their own numbers.
 
 use super::{Broken, Counts, Longer, Model};
-use crate::gateway::client::Form;
+use crate::client::Form;
 use outlast_dialect::Dialect::{Anthropic, OpenaiChat, OpenaiResponses};
 
 const MESSAGES: Form = Form::Streamed(Anthropic);

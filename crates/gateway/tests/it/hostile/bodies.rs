@@ -1,7 +1,7 @@
 //! Bodies that are too long, broken or strange.
 
 use super::super::raw::{Bench, Provider, message, responses, within};
-use outlast_serve::gateway::Limits;
+use outlast_gateway::Limits;
 use std::io::Write;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -2,7 +2,7 @@
 //!
 //! The names of attributes are those of OpenTelemetry's conventions where there is one; the rest begin with `outlast.`.
 
-use crate::gateway::log::{self, Outcome, Record, What};
+use crate::log::{self, Outcome, Record, What};
 use opentelemetry::trace::{
     Event, SpanContext, SpanId, SpanKind, Status, TraceFlags, TraceId, TraceState,
 };

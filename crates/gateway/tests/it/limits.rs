@@ -3,8 +3,8 @@
 
 use super::raw::{Bench, Got, Provider, Reader, responses, within};
 use futures_util::future::select_all;
-use outlast_serve::gateway::Limits;
-use outlast_serve::guard::Token;
+use outlast_gateway::Limits;
+use outlast_gateway::guard::Token;
 use serde_json::Value;
 use std::time::Duration;
 use tokio::io::AsyncWriteExt;
