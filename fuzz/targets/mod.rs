@@ -1,6 +1,6 @@
 //! Fuzz targets: each checks that one parser keeps its promises for any input.
 //!
-//! `fuzz/main.rs` runs them with coverage guidance (`scripts/fuzz`), the tests of `outlast-session` with a fixed set of inputs.
+//! `fuzz/main.rs` runs them with coverage guidance (`scripts/fuzz`), the tests of `outlast-pipeline` with a fixed set of inputs.
 
 mod answers;
 mod dialects;

@@ -1,6 +1,6 @@
 //! Pipelines: any text is a pipeline, which can be drawn, or faults that stay within the text and on their lines.
 
-use outlast_session::pipeline::{file, plan};
+use outlast_pipeline::{file, plan};
 use std::path::Path;
 
 pub(super) fn run(text: &str) {

@@ -15,7 +15,7 @@ use crate::{complain, home, hooks, knowledge, runtime, settings};
 use outlast_engine::Clock;
 use outlast_kernel::budget::Limits;
 use outlast_session::Session;
-use outlast_session::session::{Compacted, Error};
+use outlast_session::{Compacted, Error};
 use std::pin::pin;
 use std::sync::{Arc, Mutex};
 

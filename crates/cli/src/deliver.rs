@@ -11,7 +11,7 @@ use anyhow::Context;
 use outlast_engine::Clock;
 use outlast_engine::journal::{Entry, Problem};
 use outlast_kernel::event::{Body, Event, Seal, StopReason, VERSION};
-use outlast_session::session::read;
+use outlast_session::read;
 use outlast_store::Journal;
 
 /// How the last turn of a session ended.

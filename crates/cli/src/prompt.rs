@@ -23,7 +23,7 @@ use outlast_dialect::{Message, Part, Role};
 use outlast_engine::Clock;
 use outlast_kernel::text;
 use outlast_session::Session;
-use outlast_session::session::{Ask, Setup};
+use outlast_session::{Ask, Setup};
 use outlast_store::Journal;
 use outlast_store::journal::{State, Summary};
 use std::io::Read;

@@ -16,7 +16,7 @@ use outlast_kernel::budget::{Cost, Price};
 use outlast_kernel::models::Traits;
 use outlast_kernel::text;
 use outlast_mock::{Script, Scripted};
-use outlast_serve::host::{Model, ModelCost};
+use outlast_session::host::{Model, ModelCost};
 use secrecy::ExposeSecret;
 use std::fs::File;
 use std::io::Read;

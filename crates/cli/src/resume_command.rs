@@ -22,7 +22,7 @@ use outlast_engine::turn::Ended;
 use outlast_kernel::policy::Policy;
 use outlast_session::Session;
 use outlast_session::hooks::Hooks;
-use outlast_session::session::{self, Ask, read};
+use outlast_session::{self as session, Ask, read};
 use outlast_store::Journal;
 use outlast_store::journal::{State, Summary};
 use std::path::{Path, PathBuf};

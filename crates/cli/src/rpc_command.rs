@@ -10,8 +10,8 @@ use crate::output::print;
 use crate::session_host::SessionHost;
 use crate::{complain, interrupt, runtime, settings};
 use outlast_engine::{CancellationToken, Clock};
-use outlast_serve::host::Host;
 use outlast_serve::rpc::{Dialect, Ending, Server};
+use outlast_session::host::Host;
 use std::sync::Arc;
 
 pub(crate) fn run(mode: RpcMode, choice: &SessionChoice) -> anyhow::Result<Exit> {

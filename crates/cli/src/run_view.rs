@@ -16,10 +16,10 @@ pub(crate) use words::{cut, one_line, whole, width};
 use crate::progress::time_of_day;
 use live::asked_words;
 use outlast_kernel::Timestamp;
-use outlast_session::pipeline::definition::Pipeline;
-use outlast_session::pipeline::entry::Outcome;
-use outlast_session::pipeline::standing;
-use outlast_session::pipeline::state::{Ended, Phase, Run, StepState};
+use outlast_pipeline::definition::Pipeline;
+use outlast_pipeline::entry::Outcome;
+use outlast_pipeline::standing;
+use outlast_pipeline::state::{Ended, Phase, Run, StepState};
 use std::collections::BTreeMap;
 use words::{Left, attempts, padded, spent};
 
@@ -36,7 +36,7 @@ pub(crate) struct Planned {
 
 /// The steps of a pipeline, in the order of its file.
 pub(crate) fn planned(pipeline: &Pipeline) -> Vec<Planned> {
-    let step = |step: &outlast_session::pipeline::definition::Step| Planned {
+    let step = |step: &outlast_pipeline::definition::Step| Planned {
         id: step.id.clone(),
         max_attempts: step.retry.policy.max_attempts.map(u32::from),
     };

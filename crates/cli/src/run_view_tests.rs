@@ -2,8 +2,8 @@ use super::painter::Size;
 use super::*;
 use outlast_kernel::event::Body;
 use outlast_kernel::verdict::Cause;
-use outlast_session::pipeline::entry::Entry;
-use outlast_session::pipeline::standing::Question;
+use outlast_pipeline::entry::Entry;
+use outlast_pipeline::standing::Question;
 use serde_json::Value;
 use std::time::Duration;
 

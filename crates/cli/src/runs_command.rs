@@ -20,8 +20,8 @@ use crate::{home, settings};
 use find::find_or_newest;
 use outlast_engine::Clock;
 use outlast_engine::clock::WallClock;
-use outlast_session::pipeline::home::Home;
-use outlast_session::pipeline::report;
+use outlast_pipeline::home::Home;
+use outlast_pipeline::report;
 
 const NO_RUNS: &str = "No runs yet.";
 /// What is said to whoever wants something of a run where there is none.

@@ -17,10 +17,10 @@ use house::ServeHouse;
 use outlast_engine::{CancellationToken, Clock};
 use outlast_gateway::guard::{Names, Token};
 use outlast_kernel::text;
-use outlast_serve::host::House;
 use outlast_serve::http::{self, Around, HttpServer, Limits, Setup};
 use outlast_serve::runs::Runs;
 use outlast_serve::sessions::Sessions;
+use outlast_session::host::House;
 use std::path::Path;
 use std::sync::Arc;
 

@@ -12,7 +12,7 @@ use outlast_engine::Clock;
 use outlast_engine::journal::Entry;
 use outlast_kernel::event::Seal;
 use outlast_kernel::text;
-use outlast_session::session::read;
+use outlast_session::read;
 use outlast_session::transcript::{Format, Head, Writer};
 use outlast_store::Journal;
 use outlast_store::journal::{Page, State, Summary};

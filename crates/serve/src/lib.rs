@@ -1,7 +1,6 @@
 //! Serves: a session to programs, over the protocols that they speak.
 #![warn(missing_docs)]
 
-pub mod host;
 pub mod http;
 pub mod lines;
 pub mod native;

@@ -10,7 +10,7 @@ use outlast_kernel::Timestamp;
 use outlast_kernel::event::{Body, Event, Seal, StopReason, Usage, VERSION};
 use outlast_kernel::fallback::Left;
 use outlast_session::compaction::is_summary;
-use outlast_session::session::read;
+use outlast_session::read;
 use outlast_store::journal::Stored;
 
 /// Tells the entries of a session again, in order. One that cannot be read is said to be so.

@@ -21,7 +21,6 @@ mod surrogates;
 
 pub(crate) use lane::BUSY;
 
-use crate::host::{Host, Opened};
 use crate::lines::{Line, LineReader};
 use crate::native::NativeVoice;
 use crate::outbox::{Item, Outbox};
@@ -29,6 +28,7 @@ use crate::pi_rpc::translate::PiVoice;
 use crate::voice::Voice;
 use desk::Desk;
 use outlast_engine::CancellationToken;
+use outlast_session::host::{Host, Opened};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;

@@ -7,14 +7,14 @@ mod seen;
 mod start;
 mod view;
 
-pub use outlast_session::pipeline::home::Error;
+pub use outlast_pipeline::home::Error;
 pub use start::{StartError, StartRun, WantedRun};
 pub use view::{
     AttemptOutcome, AttemptView, ChoiceView, KindView, OutcomeView, PhaseView, QuestionView,
     RunRow, RunView, StateView, StepView, ToldView, WaitView,
 };
 
-use outlast_session::pipeline::home::Home;
+use outlast_pipeline::home::Home;
 use seen::Seen;
 use std::collections::BTreeMap;
 use std::path::Path;

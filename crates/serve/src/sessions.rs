@@ -21,12 +21,12 @@ pub use view::{
     Told,
 };
 
-use crate::host::{House, HouseError, Wishes};
 use futures_util::{StreamExt, stream};
 use outlast_engine::CancellationToken;
 use outlast_engine::journal::Entry;
 use outlast_kernel::text;
-use outlast_session::session::read;
+use outlast_session::host::{House, HouseError, Wishes};
+use outlast_session::read;
 use outlast_store::Journal;
 use outlast_store::journal::{Page, State as Owned, Summary};
 use std::collections::HashMap;

@@ -8,7 +8,7 @@
 mod payload;
 mod worker;
 
-use crate::session::{Session, Subscription};
+use crate::{Session, Subscription};
 use payload::{Fields, Payload, Translation};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -17,15 +17,10 @@ mod input;
 mod lines;
 #[cfg(all(unix, feature = "mcp"))]
 pub mod mcp;
-pub(crate) mod output;
 mod permission;
 mod place;
-#[cfg(unix)]
-mod printed;
 mod read;
 mod replace;
-#[cfg(unix)]
-pub(crate) mod running;
 pub mod shell;
 mod toolbox;
 mod write;
@@ -34,9 +29,9 @@ pub use permission::{Answer, Approve, OUTSIDE, Question};
 pub use toolbox::Tools;
 
 #[cfg(unix)]
-pub(crate) use bash::how_it_ended;
+pub use crate::process::running::kill_all_commands;
 #[cfg(unix)]
-pub use running::kill_all_commands;
+pub(crate) use bash::how_it_ended;
 
 pub use outlast_engine::tools::{Effect, Output, Toolbox};
 

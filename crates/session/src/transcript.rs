@@ -5,10 +5,10 @@
 //! can pass for a part of the document's own structure.
 //! Not here: where the entries come from (see the store's journal), and where the document goes.
 
-pub(crate) mod html;
+pub mod html;
 mod jsonl;
 mod markdown;
-pub(crate) mod marks;
+pub mod marks;
 mod plain;
 mod story;
 mod words;

@@ -2,9 +2,9 @@
 
 use crate::complain;
 use outlast_engine::Clock;
-use outlast_session::pipeline::home::{ARTIFACTS, MAIL, RUNS, SCRATCH, STEPS};
-use outlast_session::pipeline::host::{Host, Means};
-use outlast_session::pipeline::mailbox::Mailbox;
+use outlast_pipeline::home::{ARTIFACTS, MAIL, RUNS, SCRATCH, STEPS};
+use outlast_pipeline::host::{Host, Means};
+use outlast_pipeline::mailbox::Mailbox;
 use outlast_store::Journal;
 use outlast_store::artifacts::Artifacts;
 use std::path::{Path, PathBuf};

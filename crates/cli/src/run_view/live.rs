@@ -4,7 +4,7 @@ use super::words::{Left, one_line};
 use outlast_kernel::Timestamp;
 use outlast_kernel::event::Body;
 use outlast_kernel::verdict::Cause;
-use outlast_session::pipeline::standing::Question;
+use outlast_pipeline::standing::Question;
 
 /// What is known of a step only while it runs.
 #[derive(Clone, Debug, Default)]

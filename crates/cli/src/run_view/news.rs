@@ -7,8 +7,8 @@ use super::{Planned, run_ended};
 use crate::progress::time_of_day;
 use outlast_kernel::Timestamp;
 use outlast_kernel::verdict::Class;
-use outlast_session::pipeline::entry::{Entry, Next, Outcome, Problem};
-use outlast_session::pipeline::state::{Phase, Run, StepState};
+use outlast_pipeline::entry::{Entry, Next, Outcome, Problem};
+use outlast_pipeline::state::{Phase, Run, StepState};
 
 /// What a line is made of: the run as it is with the entry.
 pub(super) struct News<'a> {

@@ -5,8 +5,8 @@ use outlast_kernel::budget::Cost;
 use outlast_kernel::event::Usage;
 use outlast_kernel::time::{Span, millis};
 use outlast_kernel::{Timestamp, text};
-use outlast_session::pipeline::entry::Outcome;
-use outlast_session::pipeline::state::StepState;
+use outlast_pipeline::entry::Outcome;
+use outlast_pipeline::state::StepState;
 use std::time::Duration;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 

@@ -2,7 +2,7 @@
 
 use super::NO_RUN;
 use crate::exit::Usage;
-use outlast_session::pipeline::home::{Error, Home};
+use outlast_pipeline::home::{Error, Home};
 use outlast_store::journal::Summary;
 
 /// The run of that name, or whose name begins so; or the newest one, when none is named.

@@ -4,7 +4,7 @@ use super::find::said;
 use crate::complain;
 use crate::exit::Exit;
 use crate::notice::notice;
-use outlast_session::pipeline::home::{Error, Told};
+use outlast_pipeline::home::{Error, Told};
 
 /// Says what became of it.
 pub(super) fn say(told: Result<Told, Error>) -> anyhow::Result<Exit> {

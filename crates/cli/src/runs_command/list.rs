@@ -5,7 +5,7 @@ use crate::exit::Exit;
 use crate::notice::notice;
 use crate::output::{print, safe_json};
 use outlast_kernel::text;
-use outlast_session::pipeline::home::Home;
+use outlast_pipeline::home::Home;
 use outlast_store::journal::Summary;
 use serde_json::{Value, json};
 

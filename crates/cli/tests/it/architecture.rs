@@ -7,7 +7,7 @@ use std::process::Command;
 use std::sync::LazyLock;
 
 /// The workspace crates that each crate may depend on, from the bottom up.
-const ARROWS: [(&str, &[&str]); 9] = [
+const ARROWS: [(&str, &[&str]); 11] = [
     ("outlast-kernel", &[]),
     ("outlast-dialect", &["outlast-kernel"]),
     ("outlast-store", &["outlast-kernel"]),
@@ -38,12 +38,34 @@ const ARROWS: [(&str, &[&str]); 9] = [
         ],
     ),
     (
+        "outlast-pipeline",
+        &[
+            "outlast-dialect",
+            "outlast-engine",
+            "outlast-kernel",
+            "outlast-session",
+            "outlast-store",
+        ],
+    ),
+    (
         "outlast-serve",
         &[
             "outlast-dialect",
             "outlast-engine",
             "outlast-gateway",
             "outlast-kernel",
+            "outlast-pipeline",
+            "outlast-session",
+            "outlast-store",
+        ],
+    ),
+    (
+        "outlast",
+        &[
+            "outlast-dialect",
+            "outlast-engine",
+            "outlast-kernel",
+            "outlast-pipeline",
             "outlast-session",
             "outlast-store",
         ],
@@ -56,6 +78,7 @@ const ARROWS: [(&str, &[&str]); 9] = [
             "outlast-gateway",
             "outlast-kernel",
             "outlast-mock",
+            "outlast-pipeline",
             "outlast-serve",
             "outlast-session",
             "outlast-store",

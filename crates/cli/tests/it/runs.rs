@@ -3,8 +3,8 @@
 use crate::support::{Outlast, Ran};
 use crate::written::{answer, completed, prompt, typed};
 use outlast_kernel::Timestamp;
-use outlast_session::pipeline::entry::Entry;
-use outlast_session::pipeline::mailbox::{Letter, Mailbox};
+use outlast_pipeline::entry::Entry;
+use outlast_pipeline::mailbox::{Letter, Mailbox};
 use outlast_store::journal::{Hold, Line, NewSession};
 use outlast_store::{Artifacts, Journal};
 use serde_json::{Value, json};

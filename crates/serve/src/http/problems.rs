@@ -1,13 +1,13 @@
 //! Maps the errors of sessions and runs to problem documents.
 
-use crate::host::HouseError;
 use crate::runs::StartError;
 use crate::sessions;
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
 use http::StatusCode;
 use outlast_gateway::problem::Problem;
-use outlast_session::pipeline::home;
+use outlast_pipeline::home;
+use outlast_session::host::HouseError;
 
 /// The error of a request: a problem document that axum can send.
 #[derive(Debug)]
@@ -32,7 +32,7 @@ impl From<HouseError> for HttpError {
             HouseError::Unknown { .. } => Problem::unknown(detail),
             HouseError::InUse { .. } => Problem::conflict("in_use", detail),
             HouseError::Wrong(_) => Problem::wrong(detail),
-            HouseError::Failed(_) => Problem::unavailable("unavailable", detail),
+            _ => Problem::unavailable("unavailable", detail),
         })
     }
 }

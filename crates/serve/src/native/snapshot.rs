@@ -3,7 +3,7 @@
 use outlast_kernel::Timestamp;
 use outlast_kernel::event::Usage;
 use outlast_kernel::verdict::Cause;
-use outlast_session::session::{Held, Retry, Snapshot};
+use outlast_session::{Held, Retry, Snapshot};
 use schemars::JsonSchema;
 use serde::Serialize;
 

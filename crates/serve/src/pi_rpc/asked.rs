@@ -1,8 +1,8 @@
 //! Who is asked, as messages name it: what is spoken, with whom, about which model, and what that costs.
 
 use super::message::{Assistant, Stop, Used};
-use crate::host::{Model, ModelCost};
 use outlast_kernel::event::Usage;
+use outlast_session::host::{Model, ModelCost};
 
 /// The models that are known, the one in use first.
 #[derive(Clone, Debug, Default)]

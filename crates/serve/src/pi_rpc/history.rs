@@ -13,7 +13,7 @@ pub use stats::{ContextUsage, Stats, Tokens};
 
 use super::asked::Models;
 use super::message::{Block, Message};
-use outlast_session::session::read;
+use outlast_session::read;
 use outlast_store::journal::Stored;
 use reader::Reader;
 use serde::Serialize;

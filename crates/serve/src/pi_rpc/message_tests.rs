@@ -1,9 +1,9 @@
 use super::*;
-use crate::host::ModelCost;
 use outlast_dialect::Part;
 use outlast_kernel::Timestamp;
 use outlast_kernel::event::{Proof, Reasoning, StopReason, ToolCall, Usage};
 use outlast_kernel::failure::{Failure, Judged};
+use outlast_session::host::ModelCost;
 use serde_json::{Value, json};
 
 fn value(of: &impl Serialize) -> Value {

@@ -4,7 +4,7 @@ use super::command::{Caller, Command, QueueMode};
 use super::desk::Desk;
 use super::lane::Task;
 use super::run::{Begin, First};
-use outlast_session::session::Mode;
+use outlast_session::Mode;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;

@@ -2,10 +2,10 @@
 
 use super::command::{Caller, Command};
 use super::desk::Desk;
-use crate::host::Model;
 use crate::pi_rpc::asked::Models;
 use crate::pi_rpc::history::History;
 use outlast_session::Session;
+use outlast_session::host::Model;
 use outlast_session::transcript::{Format, Head, Writer};
 use outlast_store::journal::Stored;
 use serde_json::json;

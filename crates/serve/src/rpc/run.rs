@@ -13,7 +13,7 @@ use outlast_engine::CancellationToken;
 use outlast_engine::turn::Ended;
 use outlast_kernel::event::Seal;
 use outlast_session::Session;
-use outlast_session::session::{Ask, Error};
+use outlast_session::{Ask, Error};
 use std::future::{poll_fn, ready};
 use std::panic::AssertUnwindSafe;
 use std::pin::pin;

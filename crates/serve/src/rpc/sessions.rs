@@ -3,10 +3,10 @@
 use super::command::{Command, ThinkingLevel};
 use super::desk::Desk;
 use super::lane::Answer;
-use crate::host::{Model, Opened};
 use crate::pi_rpc::history::History;
 use outlast_kernel::text;
 use outlast_session::Session;
+use outlast_session::host::{Model, Opened};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;

@@ -9,7 +9,7 @@ use crate::pi_rpc::history::History;
 use outlast_dialect::Message;
 use outlast_kernel::event::Event;
 use outlast_session::Session;
-use outlast_session::session::{Compacted, Mode, Waiting};
+use outlast_session::{Compacted, Mode, Waiting};
 use serde_json::{Map, Value, json};
 
 const NATIVE_ONLY: &str = "only the native dialect has it: `outlast rpc --mode native`";

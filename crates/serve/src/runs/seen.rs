@@ -6,11 +6,11 @@ use super::view::{
 };
 use outlast_kernel::text;
 use outlast_kernel::verdict::Class;
-use outlast_session::pipeline::definition::{Gate, OnFailure, Step, Target, Work};
-use outlast_session::pipeline::entry::{Next, Outcome};
-use outlast_session::pipeline::history::{Waiting, Written};
-use outlast_session::pipeline::standing::{self, Standing};
-use outlast_session::pipeline::state::{Attempt, Phase, Run, StepState, Visit};
+use outlast_pipeline::definition::{Gate, OnFailure, Step, Target, Work};
+use outlast_pipeline::entry::{Next, Outcome};
+use outlast_pipeline::history::{Waiting, Written};
+use outlast_pipeline::standing::{self, Standing};
+use outlast_pipeline::state::{Attempt, Phase, Run, StepState, Visit};
 use outlast_store::journal::Summary;
 use std::collections::BTreeMap;
 

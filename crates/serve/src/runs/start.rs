@@ -1,7 +1,7 @@
 //! Beginning a run, for whoever asks over the network. How a process is started is the program's own business.
 
 use outlast_engine::BoxFuture;
-use outlast_session::pipeline::file::Faults;
+use outlast_pipeline::file::Faults;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use std::collections::BTreeMap;

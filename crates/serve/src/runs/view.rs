@@ -2,9 +2,9 @@
 
 use outlast_kernel::Timestamp;
 use outlast_kernel::verdict::{Cause, Class};
-use outlast_session::pipeline::entry::Outcome;
-use outlast_session::pipeline::home::Told;
-use outlast_session::pipeline::standing::Standing;
+use outlast_pipeline::entry::Outcome;
+use outlast_pipeline::home::Told;
+use outlast_pipeline::standing::Standing;
 use schemars::JsonSchema;
 use serde::Serialize;
 

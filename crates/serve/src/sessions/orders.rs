@@ -3,11 +3,11 @@
 use super::room::{Deliver, Place, Room, Said, Settings, Switches, lock};
 use super::view::QueueMode;
 use super::{Error, one_line};
-use crate::host::HouseError;
 use crate::pi_rpc::client::ClientError;
 use crate::rpc::BUSY;
+use outlast_session::Mode;
 use outlast_session::Session;
-use outlast_session::session::Mode;
+use outlast_session::host::HouseError;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;

@@ -3,12 +3,12 @@
 use super::record::Record;
 use super::view::{QueueMode, State};
 use super::{SessionRow, lead::Lead};
-use crate::host::{Card, House, Wishes};
 use crate::native::Stale;
 use outlast_engine::CancellationToken;
 use outlast_kernel::Timestamp;
 use outlast_kernel::event::{Body, Event};
 use outlast_session::Session;
+use outlast_session::host::{Card, House, Wishes};
 use serde_json::Value;
 use std::fmt;
 use std::str::FromStr;

@@ -4,14 +4,14 @@ use super::record::{Seen, View, Written};
 use super::room::{Room, lock};
 use super::view::{SessionRow, SessionView, SettingsView, SnapshotView, State, Told};
 use super::{Error, first_words, one_line};
-use crate::host::{Card, HouseError};
 use crate::native::{HeldView, RetryView, WaitingView};
 use crate::replay;
 use crate::turn_stream::TurnEvent;
 use crate::voice::written;
 use outlast_dialect::Message;
 use outlast_kernel::event::Event;
-use outlast_session::session::{Mode, Snapshot, Waiting};
+use outlast_session::host::{Card, HouseError};
+use outlast_session::{Mode, Snapshot, Waiting};
 use outlast_store::journal::{Page, State as Owned, Stored};
 use std::sync::Arc;
 
@@ -86,7 +86,7 @@ impl Room {
         if let Some(lead) = self.led() {
             match lead.session.entries().await {
                 // It was closed just now.
-                Err(outlast_session::session::Error::Closed) => {}
+                Err(outlast_session::Error::Closed) => {}
                 entries => {
                     return entries.map_err(|error| Error::Unreadable(error.to_string()));
                 }

@@ -1,10 +1,10 @@
 //! Sessions as clients are told of them.
 
-use crate::host::Model;
 use crate::native::{HeldView, RetryView, WaitingView};
 use crate::turn_stream::TurnEvent;
 use outlast_kernel::Timestamp;
 use outlast_kernel::event::{Event, Seal, Usage};
+use outlast_session::host::Model;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 

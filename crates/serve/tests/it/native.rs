@@ -18,7 +18,7 @@ use outlast_serve::native::{Follow, NativeLog, SnapshotView, WaitingView};
 use outlast_serve::voice::Voice;
 use outlast_session::Session;
 use outlast_session::compaction::{Compaction, Settings};
-use outlast_session::session::{Held, Retry, Setup, Snapshot};
+use outlast_session::{Held, Retry, Setup, Snapshot};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};

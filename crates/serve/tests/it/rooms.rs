@@ -7,10 +7,10 @@ use house::{Small, Still, hold_time};
 use outlast_engine::journal::Entry;
 use outlast_kernel::budget::Prompt;
 use outlast_kernel::event::{Body, Event};
-use outlast_serve::host::Wishes;
 use outlast_serve::sessions::State::{Elsewhere, Idle};
 use outlast_serve::sessions::{Heard, Place, Room, Said, Sessions, Settings, Told};
 use outlast_session::Session;
+use outlast_session::host::Wishes;
 use outlast_store::journal::{Line, NewSession, State};
 use serde_json::Value;
 use std::sync::Arc;
@@ -155,7 +155,7 @@ async fn what_is_said_elsewhere_is_told_to_those_who_watch_here() {
     for text in ["there", "there again"] {
         let other = Session::open(&house.journal, room.id(), house.setup());
         let other = other.await.unwrap();
-        let ask = outlast_session::session::Ask {
+        let ask = outlast_session::Ask {
             message: Some(outlast_dialect::Message::user(text)),
             ..Default::default()
         };

@@ -3,7 +3,7 @@
 //! Invariant: it is made of events only, which hold no key, and what is long in them is cut.
 
 use super::{Moment, Reason};
-use crate::session::Session;
+use crate::Session;
 use outlast_kernel::event::{Body, Event, Seal, ToolCall, Usage};
 use outlast_kernel::verdict::Cause;
 use outlast_kernel::{Timestamp, text};

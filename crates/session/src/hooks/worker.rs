@@ -87,7 +87,7 @@ impl Worker {
     /// Runs it on one event; else what went wrong.
     #[cfg(unix)]
     async fn run_on(&self, line: &str) -> Result<(), String> {
-        use crate::tools::running::{Command, Line, Running, Streams};
+        use crate::process::running::{Command, Line, Running, Streams};
         let started = Running::start(&Command {
             line: Line::Shell(&self.hook.command),
             directory: &self.place.0,

@@ -2,10 +2,10 @@
 //!
 //! Not here: keeping hold of its processes, see `running`.
 
-use super::output::{Kept, printed};
-use super::running::{Command, Line, Running, Streams};
 use super::toolbox::with_note;
 use super::{Context, DEFAULT_TIME_LIMIT, Tool, input};
+use crate::process::output::{Kept, printed};
+use crate::process::running::{Command, Line, Running, Streams};
 use outlast_engine::BoxFuture;
 use outlast_engine::tools::{Effect, Output};
 use serde::Deserialize;

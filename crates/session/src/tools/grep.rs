@@ -4,9 +4,9 @@
 //! `.gitignore` names, hidden files and what is not text are passed over; links are not followed.
 
 use super::lines::Lines;
-use super::output::{CONTENT_LIMIT, without_cut_start};
 use super::toolbox::with_note;
 use super::{Context, Tool, input, place};
+use crate::process::output::{CONTENT_LIMIT, without_cut_start};
 use ignore::WalkBuilder;
 use ignore::overrides::{Override, OverrideBuilder};
 use outlast_engine::tools::{Effect, Output};

@@ -3,9 +3,9 @@
 //! Invariant: what was left out is said, and how to get it.
 
 use super::lines::Lines;
-use super::output::CONTENT_LIMIT;
 use super::toolbox::with_note;
 use super::{Context, Tool, input, place};
+use crate::process::output::CONTENT_LIMIT;
 use outlast_engine::BoxFuture;
 use outlast_engine::tools::{Effect, Output};
 use serde::Deserialize;

@@ -40,9 +40,9 @@ pub async fn run(
     cancel: CancellationToken,
     on_piece: &mut (dyn FnMut(&str) + Send),
 ) -> io::Result<ShellEnd> {
-    use super::output::{Kept, printed};
-    use super::printed::Pieces;
-    use super::running::{Command, Line, Running, Streams};
+    use crate::process::output::{Kept, printed};
+    use crate::process::printed::Pieces;
+    use crate::process::running::{Command, Line, Running, Streams};
 
     let mut running = Running::start(&Command {
         line: Line::Shell(&shell.command),

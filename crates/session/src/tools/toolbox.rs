@@ -2,9 +2,9 @@
 //!
 //! Invariant: a tool runs as a task of its own, so that its panic is its own. Whoever stops waiting for it stops it.
 
-use super::output::bounded;
 use super::permission::{NOT_ALLOWED, OUTSIDE, Permissions};
 use super::{Approve, Context, Question, Reach, Tool, edit, grep, input, place, read, write};
+use crate::process::output::bounded;
 use futures_util::future::join_all;
 use outlast_engine::tools::{Effect, Output, Toolbox};
 use outlast_engine::{BoxFuture, CancellationToken, Clock};

@@ -11,7 +11,7 @@ use outlast_dialect::Part;
 use outlast_kernel::{Timestamp, text};
 
 /// What ends the page.
-pub(crate) const END: &str = "</main>\n</body>\n</html>\n";
+pub const END: &str = "</main>\n</body>\n</html>\n";
 
 const BEGINNING: &str = concat!(
     r#"<!DOCTYPE html>
@@ -28,11 +28,11 @@ const BEGINNING: &str = concat!(
 
 /// A page as far as it is written.
 #[derive(Default)]
-pub(crate) struct Page(String);
+pub struct Page(String);
 
 impl Page {
     /// A page with that name, up to what stands below it.
-    pub(crate) fn begin(name: &str) -> Self {
+    pub fn begin(name: &str) -> Self {
         let mut page = Self::default();
         page.markup(BEGINNING)
             .text(name)
@@ -43,24 +43,24 @@ impl Page {
     }
 
     /// A picture of our own, in which what came from outside is no markup.
-    pub(crate) fn picture(&mut self, picture: &str) -> &mut Self {
+    pub fn picture(&mut self, picture: &str) -> &mut Self {
         self.0.push_str(picture);
         self
     }
 
     /// What was written.
-    pub(crate) fn finish(self) -> String {
+    pub fn finish(self) -> String {
         self.0
     }
 
     /// Our own markup: it cannot be made of anything that came from outside.
-    pub(crate) fn markup(&mut self, markup: &'static str) -> &mut Self {
+    pub fn markup(&mut self, markup: &'static str) -> &mut Self {
         self.0.push_str(markup);
         self
     }
 
     /// A text, whoever wrote it.
-    pub(crate) fn text(&mut self, text: &str) -> &mut Self {
+    pub fn text(&mut self, text: &str) -> &mut Self {
         for c in text::plain(text).chars() {
             match c {
                 '&' => self.0.push_str("&amp;"),
@@ -75,7 +75,7 @@ impl Page {
     }
 
     /// A text with its line ends. A browser drops the first one after the tag, so there is one to drop.
-    pub(crate) fn verbatim(&mut self, text: &str) -> &mut Self {
+    pub fn verbatim(&mut self, text: &str) -> &mut Self {
         self.markup("<pre dir=\"auto\">\n")
             .text(text)
             .markup("</pre>\n")

@@ -7,7 +7,7 @@ const MARKS: &str = r"\`*_[]<>&~|#!$";
 const SHORTEST_FENCE: usize = 3;
 
 /// A text as it is.
-pub(crate) fn fence(language: &str, text: &str) -> String {
+pub fn fence(language: &str, text: &str) -> String {
     let text = text::plain(text);
     let runs = text.split(|c| c != '`').map(str::len);
     let length = runs
@@ -23,7 +23,7 @@ pub(crate) fn fence(language: &str, text: &str) -> String {
 }
 
 /// A text on one line, without any mark that counts.
-pub(crate) fn line(text: &str) -> String {
+pub fn line(text: &str) -> String {
     let text = text::plain(text);
     let words: Vec<&str> = text.split_whitespace().collect();
     let mut line = String::with_capacity(text.len());

@@ -4,7 +4,7 @@
 //! failed is told apart from the conversation. Texts are as they came: whoever shows them makes them safe.
 
 use super::words::{answer, ended, failed, unreadable};
-use crate::session::read;
+use crate::read;
 use outlast_dialect::{Message, Part};
 use outlast_engine::journal::{Entry, ModelSwitch};
 use outlast_kernel::Timestamp;

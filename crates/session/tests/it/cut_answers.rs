@@ -16,7 +16,7 @@ use outlast_kernel::models::ContinueBy;
 use outlast_kernel::policy::Policy;
 use outlast_mock::Scripted;
 use outlast_session::Session;
-use outlast_session::session::Setup;
+use outlast_session::Setup;
 use std::sync::{Arc, Mutex};
 
 const PROMPT: &str = "call note {\"number\": 1}\nand note {\"number\": 2}";

@@ -9,7 +9,6 @@
 
 mod compaction;
 mod cut_answers;
-mod fuzz_targets;
 #[cfg(target_os = "linux")]
 mod hooks;
 mod notes;

@@ -9,7 +9,7 @@ use outlast_kernel::failure::{Failure, IoKind};
 use outlast_kernel::models::{ContinueBy, Traits};
 use outlast_kernel::verdict::Cause;
 use outlast_session::Session;
-use outlast_session::session::{Ask, Setup};
+use outlast_session::{Ask, Setup};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

@@ -11,7 +11,7 @@ use outlast_engine::journal::Entry;
 use outlast_kernel::budget::{Limits, Prompt};
 use outlast_kernel::event::{Body, Seal, Usage};
 use outlast_session::Session;
-use outlast_session::session::{Ask, Place, Standing};
+use outlast_session::{Ask, Place, Standing};
 use outlast_store::journal::Stored;
 use std::sync::Arc;
 use std::time::Duration;
@@ -84,7 +84,7 @@ fn is_last_answer(entry: &Entry) -> bool {
 #[tokio::test(start_paused = true)]
 async fn what_waits_is_said_once_wherever_the_session_was_cut_off() {
     let (stored, whole) = whole_session().await;
-    let read = |line| outlast_session::session::read("s", line).unwrap();
+    let read = |line| outlast_session::read("s", line).unwrap();
     let all: Vec<Entry> = stored.iter().map(read).collect();
     let every = ["s1", "s2", "f1", "n1", "x", "s3", "n2", "f2"];
     assert_eq!(queued(&all), every);

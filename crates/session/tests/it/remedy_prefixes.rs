@@ -17,8 +17,8 @@ use outlast_kernel::event::{Seal, ToolCall};
 use outlast_kernel::policy::Policy;
 use outlast_mock::Scripted;
 use outlast_session::Session;
+use outlast_session::Setup;
 use outlast_session::compaction::{Compaction, Settings};
-use outlast_session::session::Setup;
 use outlast_store::journal::{Page, Stored};
 use std::sync::Arc;
 use std::time::Duration;
@@ -76,7 +76,7 @@ async fn whole_turn() -> Vec<Stored> {
 }
 
 fn entries(stored: &[Stored]) -> Vec<Entry> {
-    let read = |line| outlast_session::session::read("s", line).unwrap();
+    let read = |line| outlast_session::read("s", line).unwrap();
     stored.iter().map(read).collect()
 }
 

@@ -11,7 +11,7 @@ use outlast_kernel::event::Body;
 use outlast_kernel::policy::Policy;
 use outlast_kernel::verdict::Cause;
 use outlast_session::Session;
-use outlast_session::session::Setup;
+use outlast_session::Setup;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 

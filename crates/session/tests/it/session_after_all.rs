@@ -22,7 +22,7 @@ use outlast_kernel::policy::Policy;
 use outlast_kernel::verdict::Cause;
 use outlast_session::Session;
 use outlast_session::compaction::{Compaction, Settings};
-use outlast_session::session::{Ask, Setup};
+use outlast_session::{Ask, Setup};
 use std::sync::Arc;
 use std::sync::Mutex;
 

@@ -10,7 +10,7 @@ use outlast_kernel::decision::{AfterContent, GiveUp};
 use outlast_kernel::event::{Body, Seal, StopReason};
 use outlast_kernel::failure::Failure;
 use outlast_kernel::verdict::{Cause, Scope, Verdict};
-use outlast_session::session::Setup;
+use outlast_session::Setup;
 
 // --- Stopped by a person ---
 

@@ -7,7 +7,7 @@ use outlast_kernel::decision::{AfterContent, GiveUp};
 use outlast_kernel::event::{Seal, StopReason};
 use outlast_kernel::stop::Oddity;
 use outlast_kernel::verdict::Cause;
-use outlast_session::session::Setup;
+use outlast_session::Setup;
 use std::sync::Arc;
 use std::time::Duration;
 

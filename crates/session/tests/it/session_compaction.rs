@@ -16,7 +16,7 @@ use outlast_kernel::event::{Body, CompactionReason, Seal, StopReason, ToolCall};
 use outlast_kernel::policy::Policy;
 use outlast_session::Session;
 use outlast_session::compaction::{Compaction, Settings};
-use outlast_session::session::{Error, Setup};
+use outlast_session::{Error, Setup};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 

@@ -9,7 +9,7 @@ use outlast_dialect::Message;
 use outlast_kernel::budget::Limits;
 use outlast_kernel::event::{Body, CompactionReason, Seal};
 use outlast_session::Session;
-use outlast_session::session::{Ask, Error, Place, Waiting};
+use outlast_session::{Ask, Error, Place, Waiting};
 use outlast_store::journal::Stored;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

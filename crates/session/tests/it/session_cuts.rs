@@ -10,7 +10,7 @@ use outlast_kernel::decision::{AfterContent, GiveUp};
 use outlast_kernel::event::{Body, Seal, StopReason};
 use outlast_kernel::models::ContinueBy;
 use outlast_session::Session;
-use outlast_session::session::Setup;
+use outlast_session::Setup;
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 

@@ -7,7 +7,7 @@ use outlast_kernel::failure::{Failure, IoKind};
 use outlast_kernel::fallback::{Condition, Rules};
 use outlast_kernel::verdict::Cause;
 use outlast_session::Session;
-use outlast_session::session::Setup;
+use outlast_session::Setup;
 use std::sync::Arc;
 use std::time::Duration;
 

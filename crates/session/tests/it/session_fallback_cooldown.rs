@@ -13,7 +13,7 @@ use outlast_kernel::failure::Failure;
 use outlast_kernel::fallback::Rules;
 use outlast_kernel::verdict::Cause;
 use outlast_session::Session;
-use outlast_session::session::{Ask, Setup};
+use outlast_session::{Ask, Setup};
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -8,7 +8,7 @@ use outlast_dialect::Role;
 use outlast_engine::journal::Entry;
 use outlast_kernel::event::{Body, Seal, StopReason};
 use outlast_session::Session;
-use outlast_session::session::{Error, Setup};
+use outlast_session::{Error, Setup};
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -8,7 +8,7 @@ use outlast_engine::turn::Ended;
 use outlast_kernel::budget::{Cost, Limits, Price};
 use outlast_kernel::event::{Seal, StopReason};
 use outlast_session::Session;
-use outlast_session::session::{Ask, Setup};
+use outlast_session::{Ask, Setup};
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -16,7 +16,7 @@ use outlast_kernel::policy::Policy;
 use outlast_kernel::stop::Oddity;
 use outlast_kernel::verdict::{Cause, Scope, Verdict};
 use outlast_session::Session;
-use outlast_session::session::Setup;
+use outlast_session::Setup;
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -13,7 +13,7 @@ use outlast_kernel::failure::Judged;
 use outlast_kernel::models::Traits;
 use outlast_kernel::stop::Oddity;
 use outlast_kernel::verdict::Cause;
-use outlast_session::session::Setup;
+use outlast_session::Setup;
 use std::sync::Arc;
 
 const NOT_RUN: &str = "it was not run: the answer reached its output limit before it was complete; split the work into \

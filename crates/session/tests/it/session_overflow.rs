@@ -11,7 +11,7 @@ use outlast_kernel::event::{Body, CompactionReason, Seal};
 use outlast_kernel::failure::Failure;
 use outlast_kernel::verdict::Cause;
 use outlast_session::Session;
-use outlast_session::session::Setup;
+use outlast_session::Setup;
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -6,8 +6,8 @@ use crate::support::{
 use futures_util::FutureExt;
 use outlast_engine::journal::Entry;
 use outlast_kernel::event::{Body, Seal};
+use outlast_session::Error;
 use outlast_session::Session;
-use outlast_session::session::Error;
 use outlast_store::journal::Hold;
 use std::sync::{Arc, Mutex};
 

@@ -14,7 +14,7 @@ use outlast_kernel::decision::{AfterContent, GiveUp};
 use outlast_kernel::event::{Body, Seal, StopReason};
 use outlast_kernel::failure::Failure;
 use outlast_kernel::models::ContinueBy;
-use outlast_session::session::Setup;
+use outlast_session::Setup;
 use std::sync::Arc;
 use std::time::Duration;
 

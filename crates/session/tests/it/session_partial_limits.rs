@@ -14,7 +14,7 @@ use outlast_kernel::event::{Body, Seal, Usage};
 use outlast_kernel::failure::Failure;
 use outlast_kernel::models::ContinueBy;
 use outlast_session::Session;
-use outlast_session::session::{Ask, Setup};
+use outlast_session::{Ask, Setup};
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -10,7 +10,7 @@ use outlast_engine::journal::Entry;
 use outlast_engine::turn::SoFar;
 use outlast_kernel::Timestamp;
 use outlast_kernel::event::{Body, Seal, StopReason};
-use outlast_session::session::{self, Error, Standing};
+use outlast_session::{self as session, Error, Standing};
 use outlast_store::journal::{Page, Stored};
 use std::sync::Arc;
 use std::time::Duration;

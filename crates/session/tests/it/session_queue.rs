@@ -10,7 +10,7 @@ use outlast_engine::journal::Entry;
 use outlast_kernel::event::{Body, Seal, StopReason};
 use outlast_kernel::models::ContinueBy;
 use outlast_session::Session;
-use outlast_session::session::{Ask, Mode, Place, Waiting};
+use outlast_session::{Ask, Mode, Place, Waiting};
 use std::sync::Arc;
 
 use Place::{FollowUp, Note, Steering};

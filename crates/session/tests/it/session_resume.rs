@@ -8,7 +8,7 @@ use outlast_engine::journal::{Entry, Spent};
 use outlast_kernel::budget::{Limits, Prompt};
 use outlast_kernel::event::{Body, Seal, StopReason};
 use outlast_session::Session;
-use outlast_session::session::{Ask, Error, Setup, Standing};
+use outlast_session::{Ask, Error, Setup, Standing};
 use outlast_store::journal::Line;
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};

@@ -16,7 +16,7 @@ use outlast_kernel::failure::Failure;
 use outlast_kernel::policy::{Overrides, Policy};
 use outlast_kernel::verdict::Cause;
 use outlast_session::Session;
-use outlast_session::session::Setup;
+use outlast_session::Setup;
 use std::num::NonZeroU32;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

@@ -9,7 +9,7 @@ use outlast_kernel::event::{Body, Seal};
 use outlast_kernel::policy::Policy;
 use outlast_kernel::verdict::Cause;
 use outlast_session::Session;
-use outlast_session::session::{Error, Held, Retry, Snapshot};
+use outlast_session::{Error, Held, Retry, Snapshot};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 

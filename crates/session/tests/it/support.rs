@@ -13,7 +13,7 @@ use outlast_kernel::event::{Body, Event, StopReason, ToolCall, Usage};
 use outlast_kernel::failure::Failure;
 use outlast_kernel::policy::Policy;
 use outlast_session::Session;
-use outlast_session::session::{self, Setup, Subscription};
+use outlast_session::{self as session, Setup, Subscription};
 use outlast_store::Journal;
 use outlast_store::journal::{NewSession, Page, Stored};
 use std::collections::VecDeque;

@@ -5,7 +5,7 @@ use crate::tools::{Person, call, run, standard};
 use crate::tools_bash::{HANG_TIMEOUT, SOON, all_gone, hold_time_until, is_alive};
 use outlast_engine::CancellationToken;
 use outlast_kernel::event::Seal;
-use outlast_session::session::Setup;
+use outlast_session::Setup;
 use outlast_session::tools::mcp::{Error, Server};
 use outlast_session::tools::{Answer, Effect, Output, Toolbox, Tools};
 use serde_json::json;

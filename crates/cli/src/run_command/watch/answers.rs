@@ -1,7 +1,7 @@
 //! The person at the terminal answers what a gate asks.
 
-use outlast_session::pipeline::entry::Entry;
-use outlast_session::pipeline::mailbox::Letter;
+use outlast_pipeline::entry::Entry;
+use outlast_pipeline::mailbox::Letter;
 use std::io::BufRead;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::mpsc::UnboundedSender;

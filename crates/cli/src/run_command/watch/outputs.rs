@@ -2,10 +2,10 @@
 
 use crate::output;
 use outlast_kernel::text;
-use outlast_session::pipeline::definition::{OUTPUT, OnFailure, Step, Work};
-use outlast_session::pipeline::entry::Outcome;
-use outlast_session::pipeline::runner::Runner;
-use outlast_session::pipeline::state::Phase;
+use outlast_pipeline::definition::{OUTPUT, OnFailure, Step, Work};
+use outlast_pipeline::entry::Outcome;
+use outlast_pipeline::runner::Runner;
+use outlast_pipeline::state::Phase;
 
 /// Prints them; where there are several, each under the name of its step.
 pub(super) fn print(runner: &Runner) -> anyhow::Result<()> {

@@ -5,7 +5,7 @@ use crate::config::{ModelName, Provider};
 use crate::terminal::chat::{Change, Input};
 use crate::terminal::transcript::Tone;
 use anyhow::Context;
-use outlast_session::session::Setup;
+use outlast_session::Setup;
 
 impl Driver {
     /// Asks another model from the next message on.

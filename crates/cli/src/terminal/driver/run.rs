@@ -11,9 +11,9 @@ use outlast_engine::CancellationToken;
 use outlast_engine::turn::Ended;
 use outlast_kernel::event::Seal;
 use outlast_kernel::policy::Policy;
-use outlast_serve::host::Host;
 use outlast_session::Session;
-use outlast_session::session::{Ask, Error};
+use outlast_session::host::Host;
+use outlast_session::{Ask, Error};
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 

@@ -2,8 +2,8 @@
 
 use super::scene::Scene;
 use outlast_kernel::verdict::Cause;
-use outlast_session::pipeline::entry::{Entry, Outcome};
-use outlast_session::pipeline::state::{Phase, Run};
+use outlast_pipeline::entry::{Entry, Outcome};
+use outlast_pipeline::state::{Phase, Run};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A step, a visit and an attempt.

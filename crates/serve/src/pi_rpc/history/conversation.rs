@@ -7,7 +7,7 @@ use crate::pi_rpc::message::{
 };
 use outlast_dialect::{Part, Role};
 use outlast_engine::journal::Entry;
-use outlast_session::session::Standing;
+use outlast_session::Standing;
 use std::collections::HashMap;
 
 #[derive(Default)]

@@ -1,12 +1,12 @@
 //! How messages are made of what is known here.
 
 use super::{Block, Cost, Details, Nothing, Stop, ToolResult, Used, User};
-use crate::host::ModelCost;
 use outlast_dialect::Part;
 use outlast_kernel::Timestamp;
 use outlast_kernel::event::{Proof, Reasoning, StopReason, ToolCall, Usage};
 use outlast_kernel::failure::Judged;
 use outlast_kernel::verdict::{Cause, Class};
+use outlast_session::host::ModelCost;
 use serde_json::value::RawValue;
 
 impl Used {

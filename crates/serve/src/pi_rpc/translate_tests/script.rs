@@ -1,6 +1,5 @@
 //! Events in the order in which turns emit them, and frames in a few words.
 
-use crate::host::{Model, ModelCost};
 use crate::pi_rpc::translate::PiVoice;
 use crate::voice::{Lines, Voice};
 use outlast_kernel::Timestamp;
@@ -9,6 +8,7 @@ use outlast_kernel::event::{
 };
 use outlast_kernel::models::ContinueBy;
 use outlast_kernel::verdict::{Cause, Class};
+use outlast_session::host::{Model, ModelCost};
 use serde_json::Value;
 
 const START: u64 = 1_800_000_000_000;

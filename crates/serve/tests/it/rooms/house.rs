@@ -9,9 +9,9 @@ use outlast_engine::{BoxFuture, Clock};
 use outlast_kernel::budget::Limits;
 use outlast_kernel::policy::Policy;
 use outlast_mock::Scripted;
-use outlast_serve::host::{Card, Host, Hosted, House, HouseError, Model, Opened, Wishes};
 use outlast_session::Session;
-use outlast_session::session::Setup;
+use outlast_session::Setup;
+use outlast_session::host::{Card, Host, Hosted, House, HouseError, Model, Opened, Wishes};
 use outlast_session::tools::shell::Shell;
 use outlast_store::Journal;
 use serde_json::Value;
@@ -37,7 +37,7 @@ fn model() -> Model {
         base_url: String::new(),
         reasoning: false,
         input: Vec::new(),
-        cost: outlast_serve::host::ModelCost::default(),
+        cost: outlast_session::host::ModelCost::default(),
         context_window: 1000,
         max_tokens: 1000,
     }

@@ -5,7 +5,7 @@
 
 use super::Server;
 use super::host::Place;
-use crate::tools::running::signal_session;
+use crate::process::running::signal_session;
 use nix::sys::signal::Signal;
 use nix::unistd::Pid;
 use process_wrap::tokio::{ChildWrapper, CommandWrap, KillOnDrop, ProcessSession};

@@ -1,0 +1,132 @@
+//! What a step leaves behind: its output and its files, kept by their content.
+
+use super::super::contract::json;
+use super::super::definition::Step;
+use super::super::entry::{Artifact, Problem};
+use outlast_kernel::text;
+use outlast_kernel::verdict::Cause;
+use outlast_store::artifacts::Artifacts;
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// The most that one file may have to be kept.
+const MOST_BYTES: u64 = 64 << 20;
+/// The most fields of an output that conditions can ask for, and the most characters of each.
+const MOST_FIELDS: usize = 64;
+const LONGEST_FIELD: usize = 256;
+
+/// Reads the files that a step says it leaves behind.
+pub(super) async fn collect(
+    step: &Step,
+    (directory, folder): (&Path, &Path),
+) -> Result<BTreeMap<String, Vec<u8>>, Problem> {
+    if step.outputs.is_empty() {
+        return Ok(BTreeMap::new());
+    }
+    let (outputs, directory) = (step.outputs.clone(), directory.to_owned());
+    let folder = folder.canonicalize().unwrap_or(folder.to_owned());
+    let read = move || {
+        let mut found = BTreeMap::new();
+        let mut missing = Vec::new();
+        for output in outputs {
+            match read_file(&directory.join(&output.path), &folder) {
+                Ok(bytes) => drop(found.insert(output.name, bytes)),
+                Err(why) => {
+                    missing.push(format!(
+                        "output `{}` at {}: {why}",
+                        output.name,
+                        output.path.display()
+                    ));
+                }
+            }
+        }
+        (found, missing)
+    };
+    let (found, missing) = blocking(read).await?;
+    match missing.is_empty() {
+        true => Ok(found),
+        false => Err(Problem {
+            violations: missing,
+            ..Problem::new(
+                Cause::ContractBroken,
+                "files that it should leave behind are not there",
+            )
+        }),
+    }
+}
+
+fn read_file(path: &Path, folder: &Path) -> Result<Vec<u8>, String> {
+    let said = |error: std::io::Error| error.to_string();
+    let path = path.canonicalize().map_err(said)?;
+    if !path.starts_with(folder) {
+        return Err("it leads out of the folder of the run".to_owned());
+    }
+    // Asked first: a pipe that nobody writes into would be opened for ever.
+    if !path.metadata().map_err(said)?.is_file() {
+        return Err("it is no file".to_owned());
+    }
+    let file = std::fs::File::open(path).map_err(said)?;
+    let mut bytes = Vec::new();
+    let read = file.take(MOST_BYTES + 1).read_to_end(&mut bytes);
+    read.map_err(|error| error.to_string())?;
+    match bytes.len() as u64 > MOST_BYTES {
+        true => Err(format!("it has more than {} MiB", MOST_BYTES >> 20)),
+        false => Ok(bytes),
+    }
+}
+
+/// Keeps all of it; or says why that cannot be.
+pub(super) async fn keep(
+    found: BTreeMap<String, Vec<u8>>,
+    artifacts: &Arc<Artifacts>,
+) -> Result<BTreeMap<String, Artifact>, String> {
+    let artifacts = Arc::clone(artifacts);
+    let keep = move || -> Result<_, outlast_store::Error> {
+        let mut kept = BTreeMap::new();
+        for (name, bytes) in found {
+            let (hash, size) = artifacts.put(&bytes)?;
+            kept.insert(name, Artifact { hash, size });
+        }
+        Ok(kept)
+    };
+    let kept = blocking(keep).await.map_err(|problem| problem.message)?;
+    kept.map_err(|error| error.to_string())
+}
+
+async fn blocking<R: Send + 'static>(
+    work: impl FnOnce() -> R + Send + 'static,
+) -> Result<R, Problem> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.map_err(|error| Problem::new(Cause::Internal, error.to_string()))
+}
+
+/// The fields of an output that is a JSON object, as contracts read it, for conditions.
+pub(super) fn context(output: &[u8]) -> BTreeMap<String, String> {
+    let read = json::read(&String::from_utf8_lossy(output));
+    let Ok(Value::Object(fields)) = read.map(|read| read.value) else {
+        return BTreeMap::new();
+    };
+    let as_text = |(name, value): (String, Value)| match value {
+        Value::String(text) => Some((name, text)),
+        Value::Bool(_) | Value::Number(_) => Some((name, value.to_string())),
+        Value::Null | Value::Array(_) | Value::Object(_) => None,
+    };
+    fields
+        .into_iter()
+        .filter_map(as_text)
+        .take(MOST_FIELDS)
+        .map(|(name, value)| (name, text::bounded(&value, LONGEST_FIELD).into_owned()))
+        .collect()
+}
+
+/// Removes the files of an attempt, or of all of a run; what stays behind is in nobody's way.
+pub(crate) async fn clean_up(scratch: PathBuf) {
+    if scratch.exists() {
+        blocking(move || std::fs::remove_dir_all(scratch).ok())
+            .await
+            .ok();
+    }
+}

@@ -1,0 +1,331 @@
+//! Output that must match a JSON Schema.
+//!
+//! Invariants: nothing outside of the schema is ever fetched; a violation says where, what is wrong and what stands there,
+//! and its message leaves out what stands there, so that it is the same as long as the mistake is.
+
+use super::json::{self, NotJson};
+use super::{Artifact, Broken, Finding, LONGEST_VIOLATION, MOST_VIOLATIONS, Scene, clean, quoted};
+use crate::entry::Problem;
+use jsonschema::error::ValidationErrorKind;
+use jsonschema::paths::{Location, LocationSegment};
+use jsonschema::{ValidationError, Validator};
+use outlast_kernel::verdict::Cause;
+use serde_json::Value;
+
+/// How many mistakes the message names.
+const MOST_NAMED: usize = 4;
+/// How many of the alternatives that a schema offers are gone through, and how many mistakes within each.
+const MOST_ALTERNATIVES: usize = 4;
+const MOST_WITHIN: usize = 3;
+/// How much of a value is shown, in bytes.
+const SHOWN: usize = 80;
+/// What is longer than that is not looked at.
+const LONGEST: usize = 16 * 1024 * 1024;
+
+/// What checks by that schema, or what is wrong with the schema.
+pub(crate) fn validator(schema: &Value) -> Result<Validator, String> {
+    jsonschema::options()
+        .offline()
+        .should_validate_formats(true)
+        .build(schema)
+        .map_err(|error| clean(&error.to_string(), LONGEST_VIOLATION))
+}
+
+pub(super) async fn check(
+    scene: &Scene<'_>,
+    schema: &Value,
+    (name, bytes): Artifact<'_>,
+) -> Result<Finding, Problem> {
+    let validator = validator(schema).map_err(|what| {
+        let message = format!("the schema of `{name}` cannot be used: {what}");
+        Problem::new(Cause::Misconfigured, message)
+    })?;
+    if bytes.len() > LONGEST {
+        let message = format!("`{name}` is larger than 16 MiB, which is no longer looked at");
+        return Ok(Finding::broken(
+            Cause::MalformedOutput,
+            message.clone(),
+            message,
+        ));
+    }
+    // A pattern may take its time, which belongs to all that runs on this thread.
+    let (name, bytes) = (name.to_owned(), bytes.to_vec());
+    let work = tokio::task::spawn_blocking(move || look(&validator, &name, &bytes));
+    tokio::select! {
+        found = work => found.map_err(|error| Problem::new(Cause::Internal, error.to_string())),
+        () = scene.stop.cancelled() => Err(Scene::stopped()),
+    }
+}
+
+fn look(validator: &Validator, name: &str, bytes: &[u8]) -> Finding {
+    let text = match std::str::from_utf8(bytes) {
+        Ok(text) => text,
+        Err(error) => {
+            let message = format!("`{name}` is not JSON: it is not UTF-8");
+            let violation = format!("{message} from byte {} on", error.valid_up_to());
+            return Finding::broken(Cause::MalformedOutput, message, violation);
+        }
+    };
+    let read = match json::read(text) {
+        Ok(read) => read,
+        Err(error) => return not_json(name, &error),
+    };
+    let fenced = format!("`{name}` has its JSON between fences: what is around it was ignored");
+    Finding {
+        warnings: read.was_fenced.then_some(fenced).into_iter().collect(),
+        broken: mismatch(validator, name, &read.value),
+    }
+}
+
+fn not_json(name: &str, error: &NotJson) -> Finding {
+    let message = format!("`{name}` is not JSON: {}", error.what);
+    let violation = clean(&format!("`{name}` is not JSON: {error}"), LONGEST_VIOLATION);
+    Finding::broken(Cause::MalformedOutput, message, violation)
+}
+
+fn mismatch(validator: &Validator, name: &str, value: &Value) -> Option<Broken> {
+    let (mut named, mut violations) = (Vec::new(), Vec::new());
+    let mut others: usize = 0;
+    for error in validator.iter_errors(value) {
+        if named.len() < MOST_NAMED {
+            named.push(mistake(&error));
+        }
+        if violations.len() < MOST_VIOLATIONS {
+            violations.push(clean(&violation(name, &error), LONGEST_VIOLATION));
+        } else {
+            others += 1;
+        }
+    }
+    if others > 0 {
+        // In place of one that has to give way as well.
+        violations.pop();
+        violations.push(format!("and {} more", others + 1));
+    }
+    (!violations.is_empty()).then(|| Broken {
+        cause: Cause::SchemaMismatch,
+        message: format!("`{name}` does not match its schema: {}", named.join(", ")),
+        violations,
+    })
+}
+
+/// Where and what, without what stands there.
+fn mistake(error: &ValidationError<'_>) -> String {
+    clean(
+        &format!("{}: {}", place(error.instance_path()), error.masked()),
+        SHOWN * 2,
+    )
+}
+
+/// Where, what, and what stands there; with what is wrong with it by each alternative, where there are several.
+fn violation(name: &str, error: &ValidationError<'_>) -> String {
+    let mut said = format!(
+        "{} of `{name}`: {} (value: {})",
+        place(error.instance_path()),
+        error.masked(),
+        shown(error.instance())
+    );
+    let (ValidationErrorKind::AnyOf { context } | ValidationErrorKind::OneOfNotValid { context }) =
+        error.kind()
+    else {
+        return said;
+    };
+    for (number, errors) in context.iter().take(MOST_ALTERNATIVES).enumerate() {
+        let within: Vec<_> = errors.iter().take(MOST_WITHIN).map(mistake).collect();
+        said += &format!("; by alternative {}: {}", number + 1, within.join(", "));
+    }
+    said
+}
+
+/// A place in the value as one would write it: `$.items[0].name`.
+fn place(location: &Location) -> String {
+    let mut path = "$".to_owned();
+    for segment in location {
+        match segment {
+            LocationSegment::Index(index) => path += &format!("[{index}]"),
+            LocationSegment::Property(name) if is_plain(&name) => path += &format!(".{name}"),
+            LocationSegment::Property(name) => path += &format!("[{}]", quoted(&name, SHOWN)),
+        }
+    }
+    path
+}
+
+fn is_plain(name: &str) -> bool {
+    let is_word = |c: char| c.is_alphanumeric() || c == '_' || c == '-';
+    !name.is_empty() && name.len() <= SHOWN && name.chars().all(is_word)
+}
+
+/// A value in a few words.
+fn shown(value: &Value) -> String {
+    match value {
+        Value::String(text) => quoted(text, SHOWN),
+        Value::Array(items) => format!("an array of {}", items.len()),
+        Value::Object(fields) => format!("an object of {}", fields.len()),
+        value => value.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn look_at(schema: &Value, text: &str) -> Finding {
+        look(&validator(schema).unwrap(), "output", text.as_bytes())
+    }
+
+    fn order() -> Value {
+        json!({
+            "type": "object",
+            "required": ["id", "items"],
+            "additionalProperties": false,
+            "properties": {
+                "id": {"type": "string", "pattern": "^o-"},
+                "state": {"enum": ["open", "done"]},
+                "items": {"type": "array", "minItems": 1, "items": {
+                    "type": "object",
+                    "required": ["price"],
+                    "properties": {"price": {"type": "number", "minimum": 0}, "a b": {"type": "string"}},
+                }},
+                "who": {"anyOf": [{"type": "string"}, {"type": "object", "required": ["name"]}]},
+                "mail": {"type": "string", "format": "email"},
+            },
+        })
+    }
+
+    #[test]
+    fn every_mistake_is_told_with_its_place_what_is_wrong_and_what_stands_there() {
+        let table: [(Value, &[&str]); 8] = [
+            (
+                json!({"items": [{"price": 1}]}),
+                &["$ of `output`: \"id\" is a required property (value: an object of 1)"],
+            ),
+            (
+                json!({"id": "o-1", "items": [{"price": "12"}, {"price": -1}]}),
+                &[
+                    "$.items[0].price of `output`: value is not of type \"number\" (value: \"12\")",
+                    "$.items[1].price of `output`: value is less than the minimum of 0 (value: -1)",
+                ],
+            ),
+            (
+                json!({"id": 7, "items": []}),
+                &[
+                    "$.id of `output`: value is not of type \"string\" (value: 7)",
+                    "$.items of `output`: value has less than 1 item (value: an array of 0)",
+                ],
+            ),
+            (
+                json!({"id": "x", "items": [{"price": 1, "a b": true}]}),
+                &[
+                    "$.id of `output`: value does not match \"^o-\" (value: \"x\")",
+                    "$.items[0][\"a b\"] of `output`: value is not of type \"string\" (value: true)",
+                ],
+            ),
+            (
+                json!({"id": "o-1", "items": [{"price": 1}], "state": "lost"}),
+                &[
+                    "$.state of `output`: value is not one of \"open\" or \"done\" (value: \"lost\")",
+                ],
+            ),
+            (
+                json!({"id": "o-1", "items": [{"price": 1}], "note": 1}),
+                &[
+                    "$ of `output`: Additional properties are not allowed ('note' was unexpected) (value: an object of 3)",
+                ],
+            ),
+            (
+                json!({"id": "o-1", "items": [{"price": 1}], "who": {"nam": "Ann"}}),
+                &[
+                    "$.who of `output`: value is not valid under any of the schemas listed in the 'anyOf' keyword (value: an object of 1); \
+                     by alternative 1: $.who: value is not of type \"string\"; \
+                     by alternative 2: $.who: \"name\" is a required property",
+                ],
+            ),
+            (
+                json!({"id": "o-1", "items": [{"price": 1}], "mail": "ann"}),
+                &["$.mail of `output`: value is not a \"email\" (value: \"ann\")"],
+            ),
+        ];
+        for (value, expected) in table {
+            let broken = look_at(&order(), &value.to_string()).broken.unwrap();
+            assert_eq!(broken.violations, expected, "{value}");
+            assert_eq!(broken.cause, Cause::SchemaMismatch);
+        }
+    }
+
+    #[test]
+    fn the_message_is_the_same_for_the_same_mistake_and_another_for_another() {
+        let message = |value: Value| {
+            let broken = look_at(&order(), &value.to_string()).broken;
+            broken.unwrap().message
+        };
+        let one = message(json!({"id": "o-1", "items": [{"price": "12"}]}));
+        assert_eq!(
+            one,
+            "`output` does not match its schema: $.items[0].price: value is not of type \"number\""
+        );
+        assert_eq!(
+            one,
+            message(json!({"id": "o-2", "items": [{"price": "thirteen"}]}))
+        );
+        assert_ne!(one, message(json!({"id": "o-1", "items": [{"cost": 12}]})));
+        assert_ne!(one, message(json!({"id": 1, "items": [{"price": "12"}]})));
+    }
+
+    #[test]
+    fn what_matches_is_fine_and_fences_are_worth_a_word() {
+        let good = json!({"id": "o-1", "items": [{"price": 1}]});
+        let finding = look_at(&order(), &good.to_string());
+        assert!(finding.broken.is_none() && finding.warnings.is_empty());
+        let finding = look_at(&order(), &format!("There:\n```json\n{good}\n```"));
+        assert!(finding.broken.is_none());
+        assert_eq!(
+            finding.warnings,
+            ["`output` has its JSON between fences: what is around it was ignored"]
+        );
+    }
+
+    #[test]
+    fn what_is_no_json_is_malformed_and_where_is_said() {
+        let broken = look_at(&order(), "{\"id\": o-1}").broken.unwrap();
+        assert_eq!(broken.cause, Cause::MalformedOutput);
+        assert_eq!(broken.message, "`output` is not JSON: expected value");
+        assert_eq!(
+            broken.violations,
+            ["`output` is not JSON: line 1, column 8: expected value, near \"{\\\"id\\\": o-1}\""]
+        );
+        let broken = look(&validator(&order()).unwrap(), "plan", b"{\"\xff").broken;
+        let broken = broken.unwrap();
+        assert_eq!(broken.cause, Cause::MalformedOutput);
+        assert_eq!(
+            broken.violations,
+            ["`plan` is not JSON: it is not UTF-8 from byte 2 on"]
+        );
+    }
+
+    #[test]
+    fn many_and_long_mistakes_are_bounded_and_the_rest_is_counted() {
+        let items: Vec<_> = (0..200)
+            .map(|_| json!({"price": "é".repeat(5000)}))
+            .collect();
+        let value = json!({"id": "x".repeat(100_000), "items": items});
+        let broken = look_at(&order(), &value.to_string()).broken.unwrap();
+        assert_eq!(broken.violations.len(), MOST_VIOLATIONS);
+        assert_eq!(broken.violations.last().unwrap(), "and 152 more");
+        assert!(broken.violations.iter().all(|it| it.len() < 300));
+        assert!(broken.message.len() < 800, "{}", broken.message.len());
+    }
+
+    #[test]
+    fn a_reference_to_elsewhere_is_refused_and_one_to_the_schema_itself_is_not() {
+        for elsewhere in ["http://127.0.0.1:9/s.json", "file:///etc/passwd", "s.json"] {
+            let error = validator(&json!({"$ref": elsewhere})).unwrap_err();
+            assert!(
+                !error.is_empty() && error.len() <= LONGEST_VIOLATION,
+                "{error}"
+            );
+        }
+        let own = json!({"$ref": "#/$defs/word", "$defs": {"word": {"type": "string"}}});
+        assert!(look_at(&own, "\"a\"").broken.is_none());
+        assert!(look_at(&own, "1").broken.is_some());
+    }
+}

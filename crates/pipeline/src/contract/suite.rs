@@ -1,0 +1,201 @@
+//! Tests that must pass: a command that must end well.
+//!
+//! Invariants: tests that fail are told from tests that could not be run, which no repair of the work would help; the message
+//! names what failed, so that two failures are the same only when the same tests fail.
+//! Not here: running a command, and what it means when none could be started (see `process`).
+
+use super::{Broken, Finding, Scene, clean};
+use crate::definition::CommandLine;
+use crate::entry::Problem;
+use crate::failing::named_failures;
+use crate::process::{self, Ran, Spec, Watching};
+use outlast_kernel::verdict::Cause;
+use outlast_session::process::output::Kept;
+use std::time::Duration;
+
+/// How much is kept of what tests print to find out which of them failed: of its beginning, and of its end.
+const ROOM: (usize, usize) = (64 * 1024, 192 * 1024);
+/// How much of its end is told, in bytes.
+pub(super) const MOST_TOLD: usize = 8 * 1024;
+/// How much of the command is shown, in bytes.
+const LONGEST_COMMAND: usize = 120;
+
+pub(super) async fn check(
+    scene: &Scene<'_>,
+    command: &CommandLine,
+    limit: Option<Duration>,
+) -> Result<Finding, Problem> {
+    let (ended, printed) = run(scene, command, limit).await?;
+    let command = shown(command);
+    let (cause, how) = match (ended, limit) {
+        (Ended::By(ran), _) if ran.code == Some(0) => return Ok(Finding::default()),
+        (Ended::By(ran), _) => (Cause::TestsFailed, how_it_ended(&ran)),
+        (Ended::TooLate, limit) => {
+            let limit = length(limit.unwrap_or_default());
+            (Cause::Timeout, format!("did not end within {limit}"))
+        }
+    };
+    let printed = process::clean(&printed);
+    let failed = match cause {
+        Cause::TestsFailed => named_failures(&printed),
+        // Whatever failed before, it is not why it took too long.
+        _ => String::new(),
+    };
+    let separator = if failed.is_empty() { "" } else { ": " };
+    Ok(Finding {
+        warnings: Vec::new(),
+        broken: Some(Broken {
+            cause,
+            message: format!("{command} {how}{separator}{failed}"),
+            violations: vec![violation(&command, &how, &printed)],
+        }),
+    })
+}
+
+/// How a command came to its end.
+enum Ended {
+    By(Ran),
+    TooLate,
+}
+
+/// Runs the tests; also what they printed, of much of it the beginning and the end.
+async fn run(
+    scene: &Scene<'_>,
+    command: &CommandLine,
+    limit: Option<Duration>,
+) -> Result<(Ended, String), Problem> {
+    let stop = scene.stop.child_token();
+    let mut kept = Kept::of(ROOM.0, ROOM.1);
+    let ended = {
+        let spec = Spec {
+            line: command,
+            directory: scene.directory,
+            env: scene.env,
+            hidden_variables: scene.hidden_variables,
+            input: None,
+        };
+        let watching = Watching {
+            on_start: &mut |_, _| {},
+            on_output: &mut |_, bytes| {
+                (scene.on_output)(bytes);
+                kept.push(bytes);
+            },
+        };
+        let mut work = Box::pin(process::run(spec, watching, &stop));
+        tokio::select! {
+            ran = &mut work => Ended::By(ran?),
+            () = time_is_up(scene, limit) => {
+                stop.cancel();
+                match work.await? {
+                    ran if ran.stopped => Ended::TooLate,
+                    ran => Ended::By(ran),
+                }
+            }
+        }
+    };
+    if scene.stop.is_cancelled() {
+        return Err(Scene::stopped());
+    }
+    let printed = String::from_utf8_lossy(&kept.into_bytes()).into_owned();
+    Ok((ended, printed))
+}
+
+async fn time_is_up(scene: &Scene<'_>, limit: Option<Duration>) {
+    match limit {
+        Some(limit) => {
+            let until = scene.clock.now() + limit;
+            scene.clock.sleep_until(until).await;
+        }
+        None => std::future::pending().await,
+    }
+}
+
+fn how_it_ended(ran: &Ran) -> String {
+    match (ran.code, ran.signal) {
+        (Some(code), _) => format!("ended with exit code {code}"),
+        (None, Some(signal)) => format!("was killed by signal {signal}"),
+        (None, None) => "was killed".to_owned(),
+    }
+}
+
+fn violation(command: &str, how: &str, printed: &str) -> String {
+    let printed = printed.trim_end();
+    match printed.is_empty() {
+        true => format!("{command} {how}, and printed nothing"),
+        false => format!(
+            "{command} {how}. The end of what it printed:\n{}",
+            the_end(printed, MOST_TOLD)
+        ),
+    }
+}
+
+/// The end of a text that is no longer than that, from the beginning of a line on where there is one.
+pub(crate) fn the_end(text: &str, limit: usize) -> &str {
+    let Some(mut start) = text.len().checked_sub(limit) else {
+        return text;
+    };
+    while !text.is_char_boundary(start) {
+        start += 1;
+    }
+    let end = &text[start..];
+    end.split_once('\n').map_or(end, |(_, lines)| lines)
+}
+
+/// A command as it may be shown: one short line.
+fn shown(command: &CommandLine) -> String {
+    let line = match command {
+        CommandLine::Shell(line) => line.trim().to_owned(),
+        CommandLine::Program(program) => program.join(" "),
+    };
+    format!(
+        "`{}`",
+        clean(&line, LONGEST_COMMAND).replace(['\n', '\t'], " ")
+    )
+}
+
+/// A length of time as one would write it into the file.
+fn length(time: Duration) -> String {
+    let (seconds, millis) = (time.as_secs(), time.as_millis());
+    match seconds {
+        _ if !millis.is_multiple_of(1000) => format!("{millis}ms"),
+        0 => "0s".to_owned(),
+        _ if seconds.is_multiple_of(3600) => format!("{}h", seconds / 3600),
+        _ if seconds.is_multiple_of(60) => format!("{}m", seconds / 60),
+        _ => format!("{seconds}s"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_much_that_was_printed_the_last_lines_are_told() {
+        let printed: String = (0..10_000).map(|line| format!("line é {line}\n")).collect();
+        let said = violation("`make`", "ended with exit code 2", &printed);
+        assert!(said.len() < MOST_TOLD + 100, "{}", said.len());
+        let (first, rest) = said.split_once('\n').unwrap();
+        assert_eq!(
+            first,
+            "`make` ended with exit code 2. The end of what it printed:"
+        );
+        assert!(rest.starts_with("line é ") && rest.ends_with("line é 9999"));
+        let one_line = "é".repeat(MOST_TOLD);
+        let end = the_end(&one_line, 101);
+        assert_eq!(end.len(), 100);
+    }
+
+    #[test]
+    fn a_length_of_time_is_written_as_in_the_file() {
+        let table = [
+            (600_000, "10m"),
+            (7_200_000, "2h"),
+            (90_000, "90s"),
+            (250, "250ms"),
+            (0, "0s"),
+        ];
+        for (millis, expected) in table {
+            assert_eq!(length(Duration::from_millis(millis)), expected);
+        }
+    }
+}

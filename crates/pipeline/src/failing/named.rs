@@ -1,0 +1,117 @@
+//! Which tests failed, by what whoever ran them has printed.
+//!
+//! Invariant: the same tests give the same words, in whichever order they ended: the breaker knows failures by them.
+
+use outlast_kernel::text;
+use std::collections::BTreeSet;
+
+/// How many failures are named, and how much of each, in bytes.
+const MOST_NAMED: usize = 6;
+const LONGEST_NAME: usize = 100;
+
+/// What failed, by the lines that name it, else by those that say that something did, else by the last one; in an order of
+/// their own, because tests end in any.
+pub(crate) fn named_failures(printed: &str) -> String {
+    let lines = || {
+        printed
+            .lines()
+            .map(str::trim)
+            .filter(|line| !line.is_empty())
+    };
+    let such = |fits: fn(&str) -> bool| -> BTreeSet<&str> {
+        lines().filter(|line| fits(&line.to_lowercase())).collect()
+    };
+    let said = [such(names_failure), such(says_failure)];
+    let said = said.into_iter().find(|said| !said.is_empty());
+    let said = said.unwrap_or_else(|| lines().next_back().into_iter().collect());
+    let said = said.into_iter().take(MOST_NAMED);
+    let said = said.map(|line| text::bounded(line, LONGEST_NAME));
+    said.collect::<Vec<_>>().join("; ")
+}
+
+/// Whether the line, in small letters, is one by which a test runner names what failed.
+fn names_failure(line: &str) -> bool {
+    const BEGINNINGS: [&str; 12] = [
+        "--- fail:",
+        "failed ",
+        "fail:",
+        "not ok ",
+        "error:",
+        "rspec ./",
+        "✕",
+        "✗",
+        "✖",
+        "✘",
+        "×",
+        "●",
+    ];
+    let numbered = line.split_once(") ").is_some_and(|(number, _)| {
+        !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit())
+    });
+    numbered || BEGINNINGS.iter().any(|it| line.starts_with(it)) || line.ends_with("... failed")
+}
+
+/// Whether it says at least that something failed.
+fn says_failure(line: &str) -> bool {
+    const BEGINNINGS: [&str; 4] = ["fail", "error", "panic:", "fatal"];
+    BEGINNINGS.iter().any(|it| line.starts_with(it))
+        || line.contains("panicked at")
+        || line.contains(": error")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use outlast_kernel::fingerprint::Fingerprint;
+    use outlast_kernel::verdict::Class;
+
+    #[test]
+    fn what_failed_is_named_whoever_ran_the_tests() {
+        let table = [
+            (
+                "running 2 tests\ntest b ... FAILED\ntest a ... ok\n\nfailures:\n",
+                "test b ... FAILED",
+            ),
+            (
+                "=== RUN   TestA\n--- FAIL: TestA (0.03s)\n    a_test.go:7: no\nFAIL\n",
+                "--- FAIL: TestA (0.03s)",
+            ),
+            (
+                "FAILED tests/test_a.py::test_x - assert 1 == 2\n1 failed in 0.02s",
+                "FAILED tests/test_a.py::test_x - assert 1 == 2",
+            ),
+            ("ok 1 - a\nnot ok 2 - b\n# fail 1", "not ok 2 - b"),
+            ("  Suite\n    ✓ a\n    ✕ b (5 ms)\n", "✕ b (5 ms)"),
+            ("  1) Cart adds up\n  2 passing", "1) Cart adds up"),
+            (
+                "src/a.ts(1,2): error TS2304: no name",
+                "src/a.ts(1,2): error TS2304: no name",
+            ),
+            ("checked 3\nsum is wrong\n\n", "sum is wrong"),
+            (
+                "error[E0425]: cannot find value `x`\n --> src/a.rs:3:5\n",
+                "error[E0425]: cannot find value `x`",
+            ),
+            (
+                "ok\tx\t0.1s\nFAIL\ty [build failed]\n",
+                "FAIL\ty [build failed]",
+            ),
+            ("", ""),
+        ];
+        for (printed, expected) in table {
+            assert_eq!(named_failures(printed), expected, "{printed:?}");
+        }
+    }
+
+    #[test]
+    fn the_order_and_the_time_of_tests_do_not_tell_failures_apart_and_their_names_do() {
+        let of =
+            |printed: &str| Fingerprint::new("test", Class::TestFailure, &named_failures(printed));
+        let one = of("--- FAIL: TestA (0.03s)\n--- FAIL: TestB (0.00s)\nFAIL");
+        assert_eq!(
+            one,
+            of("--- FAIL: TestB (0.01s)\n--- FAIL: TestA (2.11s)\nFAIL")
+        );
+        assert_ne!(one, of("--- FAIL: TestA (0.03s)\nFAIL"));
+    }
+}

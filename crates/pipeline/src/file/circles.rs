@@ -1,0 +1,102 @@
+//! Circles: steps that need each other, or make good for each other.
+
+use super::log::Log;
+use super::resolve::Needs;
+use super::step::{Draft, How};
+use super::{Place, shown};
+use crate::definition::OnFailure;
+use std::collections::HashMap;
+
+/// How many steps of a circle are named.
+const MOST_NAMED: usize = 12;
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Mark {
+    New,
+    /// On the way that is being walked.
+    Open,
+    Done,
+}
+
+/// Notes every circle in the needs, at the need that closes it.
+pub(super) fn refuse_in_needs(drafts: &[Draft], needs: &Needs, log: &Log<'_>) {
+    let mut marks = vec![Mark::New; needs.len()];
+    for start in 0..needs.len() {
+        if marks[start] != Mark::New {
+            continue;
+        }
+        // A walk with its own stack: a thousand steps in a row are no deeper than one.
+        let mut way = vec![(start, 0)];
+        marks[start] = Mark::Open;
+        while let Some((step, next)) = way.last_mut() {
+            let Some(need) = needs[*step].get(*next) else {
+                marks[*step] = Mark::Done;
+                way.pop();
+                continue;
+            };
+            *next += 1;
+            match marks[need.value] {
+                Mark::New => {
+                    marks[need.value] = Mark::Open;
+                    way.push((need.value, 0));
+                }
+                Mark::Open => {
+                    let from = way.iter().position(|(step, _)| *step == need.value);
+                    let circle = way[from.unwrap_or(0)..].iter().map(|(step, _)| *step);
+                    note("need", circle, (drafts, need.place, log));
+                }
+                Mark::Done => {}
+            }
+        }
+    }
+}
+
+/// Notes every circle of steps that make good for each other; that one does so for itself is noted elsewhere.
+pub(super) fn refuse_in_rework(drafts: &[Draft], log: &Log<'_>) {
+    let steps = drafts.iter().enumerate();
+    let by_name: HashMap<&str, usize> = steps.map(|(at, it)| (it.step.id.as_str(), at)).collect();
+    let by = |at: usize| match &drafts[at].step.on_failure {
+        OnFailure::Rework { step } => by_name.get(step.as_str()).copied(),
+        OnFailure::Fail | OnFailure::Skip | OnFailure::Continue => None,
+    };
+    let mut marks = vec![Mark::New; drafts.len()];
+    for start in 0..drafts.len() {
+        let mut way = Vec::new();
+        let mut at = Some(start);
+        while let Some(step) = at.filter(|step| marks[*step] == Mark::New) {
+            marks[step] = Mark::Open;
+            way.push(step);
+            at = by(step);
+        }
+        if let Some(first) = at.filter(|step| marks[*step] == Mark::Open) {
+            let circle = way.iter().copied().skip_while(|step| *step != first);
+            if circle.clone().count() > 1 {
+                let mentions = &drafts[first].mentions;
+                let place = mentions.iter().find(|mention| mention.how == How::Rework);
+                let place = place.map_or(drafts[first].place, |mention| mention.place);
+                note("make good for", circle, (drafts, place, log));
+            }
+        }
+        for step in way {
+            marks[step] = Mark::Done;
+        }
+    }
+}
+
+fn note(
+    what: &str,
+    circle: impl Iterator<Item = usize>,
+    (drafts, place, log): (&[Draft], Place, &Log<'_>),
+) {
+    let circle: Vec<usize> = circle.collect();
+    let name = |step: &usize| shown(&drafts[*step].step.id);
+    let mut names: Vec<String> = circle.iter().take(MOST_NAMED).map(name).collect();
+    if circle.len() > MOST_NAMED {
+        names.push("…".to_owned());
+    }
+    names.extend(circle.first().map(name));
+    log.fault(
+        place,
+        format!("steps {what} each other in a circle: {}", names.join(" → ")),
+    );
+}

@@ -1,0 +1,243 @@
+//! Names of steps, looked up: who needs whom, who leads to whom, and who can never begin.
+//!
+//! Invariant: what comes out names only steps that are there, and its needs have no circle, unless a fault was noted.
+
+use super::log::Log;
+use super::names::AGENTS;
+use super::runtime::Fallback;
+use super::step::{Draft, How, Mention, unknown};
+use super::{Placed, circles, shown};
+use crate::definition::{OUTPUT, Step, Work};
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::num::NonZeroU32;
+
+/// How deep loops can lie inside of each other: as deep as mappings can.
+const MOST_LOOPS: usize = 64;
+
+/// Needs of each step, as indices, with where the file says so.
+pub(super) type Needs = Vec<Vec<Placed<usize>>>;
+
+/// The steps with all names looked up.
+pub(super) fn settle(drafts: Vec<Draft>, fallbacks: &[Fallback], log: &Log<'_>) -> Vec<Step> {
+    let names = Lookup::of(&drafts, log);
+    for draft in &drafts {
+        for mention in &draft.mentions {
+            names.check(draft, mention);
+        }
+    }
+    let mut needs = names.needs();
+    names.spread_over_loops(&mut needs);
+    circles::refuse_in_needs(&drafts, &needs, log);
+    circles::refuse_in_rework(&drafts, log);
+    refuse_unknown_agents(&drafts, fallbacks, log);
+    let called = names.called();
+    let visits: Vec<_> = (0..drafts.len()).map(|step| names.visits(step)).collect();
+    let ids: Vec<String> = drafts.iter().map(|draft| draft.step.id.clone()).collect();
+    let settle = |(at, draft): (usize, Draft)| Step {
+        needs: needs[at]
+            .iter()
+            .map(|need| ids[need.value].clone())
+            .collect(),
+        max_visits: visits[at],
+        is_called: called.contains(&at),
+        ..draft.step
+    };
+    drafts.into_iter().enumerate().map(settle).collect()
+}
+
+/// The steps, by their names.
+struct Lookup<'a> {
+    drafts: &'a [Draft],
+    log: &'a Log<'a>,
+    by_name: HashMap<&'a str, usize>,
+    /// The loop that each step is part of, which stands before it.
+    parents: Vec<Option<usize>>,
+}
+
+impl<'a> Lookup<'a> {
+    fn of(drafts: &'a [Draft], log: &'a Log<'a>) -> Self {
+        let mut by_name = HashMap::new();
+        for (at, draft) in drafts.iter().enumerate() {
+            let id = draft.step.id.as_str();
+            if let Some(other) = by_name.get(id) {
+                let other: &Draft = &drafts[*other];
+                let message = format!(
+                    "there is a step `{id}` already, in line {}",
+                    other.place.line
+                );
+                log.fault(draft.place, message);
+            } else if !id.is_empty() {
+                by_name.insert(id, at);
+            }
+        }
+        let parent = |draft: &Draft| by_name.get(draft.step.part_of.as_deref()?).copied();
+        Self {
+            parents: drafts.iter().map(parent).collect(),
+            drafts,
+            log,
+            by_name,
+        }
+    }
+
+    fn get(&self, name: &str) -> Option<usize> {
+        self.by_name.get(name).copied()
+    }
+
+    /// Notes a name that nothing stands behind.
+    fn check(&self, draft: &Draft, mention: &Mention) {
+        let (name, place) = (&mention.name, mention.place);
+        let Some(at) = self.get(name) else {
+            // What was meant is not looked for when nobody will read it.
+            let all = self.by_name.keys().copied().filter(|_| !self.log.is_full());
+            self.log.fault(place, unknown("step", name, all));
+            return;
+        };
+        match &mention.how {
+            How::Input { artifact, .. } => {
+                let outputs = &self.drafts[self.maker(at)].step.outputs;
+                let mut names = outputs.iter().map(|output| output.name.as_str());
+                if artifact != OUTPUT && !names.any(|name| name == artifact) {
+                    let names = outputs.iter().map(|output| output.name.as_str());
+                    let what = format!("output of `{}` called", shown(name));
+                    self.log
+                        .fault(place, unknown(&what, artifact, names.chain([OUTPUT])));
+                }
+            }
+            How::Rework if *name == draft.step.id => {
+                self.log.fault(place, "a step cannot make good for itself");
+            }
+            How::Need | How::Lead | How::Rework => {}
+        }
+    }
+
+    /// Who makes what a step is known for: the last step of a loop.
+    fn maker(&self, mut at: usize) -> usize {
+        for _ in 0..MOST_LOOPS {
+            let Work::Loop(it) = &self.drafts[at].step.work else {
+                break;
+            };
+            match it.steps.last().and_then(|last| self.get(last)) {
+                Some(last) => at = last,
+                None => break,
+            }
+        }
+        at
+    }
+
+    /// The loops around a step, from the inside out.
+    fn loops_around(&self, step: usize) -> impl Iterator<Item = usize> {
+        std::iter::successors(self.parents[step], |at| self.parents[*at])
+    }
+
+    /// What is waited for when a step needs another: that, or the loop around it that the first one is not in.
+    fn needed(&self, step: usize, other: usize) -> usize {
+        let is_mine = |at: &usize| *at == step || self.loops_around(step).any(|mine| mine == *at);
+        let foreign = self.loops_around(other).take_while(|at| !is_mine(at));
+        foreign.last().unwrap_or(other)
+    }
+
+    /// What each step needs by its own words.
+    fn needs(&self) -> Needs {
+        let mut needs = Needs::new();
+        for (step, draft) in self.drafts.iter().enumerate() {
+            let mut own = Vec::new();
+            let mut known = HashSet::new();
+            for mention in draft.mentions.iter().filter(|mention| mention.is_need()) {
+                let other = self.get(&mention.name);
+                let other = other.map(|other| self.needed(step, other));
+                if let Some(value) = other.filter(|other| known.insert(*other)) {
+                    let place = mention.place;
+                    own.push(Placed { value, place });
+                }
+            }
+            needs.push(own);
+        }
+        needs
+    }
+
+    /// What a loop needs, its first steps need; the loop itself needs its steps.
+    fn spread_over_loops(&self, needs: &mut Needs) {
+        let mut parts = vec![Vec::new(); self.drafts.len()];
+        for (step, parent) in self.parents.iter().enumerate() {
+            if let Some(parent) = parent {
+                parts[*parent].push(step);
+            }
+        }
+        // A loop comes before those inside of it, so that what it needs gets to the innermost.
+        for (at, parts) in parts.into_iter().enumerate() {
+            if parts.is_empty() {
+                continue;
+            }
+            let own = std::mem::take(&mut needs[at]);
+            for part in &parts {
+                let is_inside = |need: &Placed<usize>| self.parents[need.value] == Some(at);
+                if !needs[*part].iter().any(is_inside) {
+                    add_all(&mut needs[*part], &own);
+                }
+            }
+            let place = self.drafts[at].place;
+            needs[at] = parts
+                .into_iter()
+                .map(|value| Placed { value, place })
+                .collect();
+        }
+    }
+
+    /// How often a step may be visited: at least as often as the loops around it, and itself, may run.
+    fn visits(&self, step: usize) -> NonZeroU32 {
+        let around = std::iter::once(step).chain(self.loops_around(step));
+        let times = around.filter_map(|at| match &self.drafts[at].step.work {
+            Work::Loop(it) => Some(it.max_iterations),
+            _ => None,
+        });
+        let least = times.fold(NonZeroU32::MIN, NonZeroU32::saturating_mul);
+        self.drafts[step].step.max_visits.max(least)
+    }
+
+    /// The steps that begin only when something leads to them; one to which nothing does is noted.
+    fn called(&self) -> HashSet<usize> {
+        let mut called = HashSet::new();
+        let mut led_back_to = HashSet::new();
+        for (at, draft) in self.drafts.iter().enumerate() {
+            for mention in &draft.mentions {
+                let Some(other) = self.get(&mention.name) else {
+                    continue;
+                };
+                match mention.how {
+                    How::Rework => called.insert(other),
+                    How::Lead if at < other => called.insert(other),
+                    How::Lead => led_back_to.insert(other),
+                    How::Need | How::Input { .. } => false,
+                };
+            }
+        }
+        for (at, draft) in self.drafts.iter().enumerate() {
+            if draft.is_rework_only && called.insert(at) && !led_back_to.contains(&at) {
+                let message = "this step can never begin: it is `rework_only`, and no other names it as `rework_step`";
+                self.log.fault(draft.place, message);
+            }
+        }
+        called
+    }
+}
+
+fn add_all(needs: &mut Vec<Placed<usize>>, more: &[Placed<usize>]) {
+    let known: HashSet<usize> = needs.iter().map(|need| need.value).collect();
+    let more = more.iter().filter(|need| !known.contains(&need.value));
+    needs.extend(more.cloned());
+}
+
+/// Notes agents that are to take another's place and are not known.
+fn refuse_unknown_agents(drafts: &[Draft], fallbacks: &[Fallback], log: &Log<'_>) {
+    let used = drafts.iter().filter_map(|draft| match &draft.step.work {
+        Work::Agent(agent) => Some(agent.name.as_str()),
+        _ => None,
+    });
+    let agents: BTreeSet<&str> = used.chain(AGENTS).collect();
+    for Fallback { of, by } in fallbacks {
+        if agents.contains(of.as_str()) && !agents.contains(by.value.as_str()) {
+            let message = unknown("agent", &by.value, agents.iter().copied());
+            log.fault(by.place, message);
+        }
+    }
+}

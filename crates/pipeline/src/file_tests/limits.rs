@@ -1,0 +1,254 @@
+//! Files that are too big, too deep, or not files at all.
+
+use super::{faults_of, good};
+use crate::file::{MOST_BYTES, MOST_STEPS, read};
+use crate::plan::plan;
+use proptest::prelude::*;
+use std::fmt::Write;
+use std::path::Path;
+
+#[test]
+fn aliases_that_multiply_are_refused() {
+    let mut source = "a0: &a0 [x, x, x, x, x, x, x, x, x]\n".to_owned();
+    for level in 1..12 {
+        let alias = format!("*a{}", level - 1);
+        let row = [alias.as_str(); 9].join(", ");
+        writeln!(source, "a{level}: &a{level} [{row}]").unwrap();
+    }
+    assert_eq!(
+        faults_of(&source),
+        "p.yaml:6:15: aliases repeat too much here; write it out, or use fewer of them"
+    );
+    let wide = format!(
+        "a: &a [{}]\nb: [{}]\n",
+        "x, ".repeat(1000),
+        "*a, ".repeat(1000)
+    );
+    let faults = faults_of(&wide);
+    assert!(faults.contains("aliases repeat too much here"), "{faults}");
+    let itself = faults_of("a: &a [*a]\n");
+    assert!(
+        itself.contains("an anchor may not hold an alias of itself"),
+        "{itself}"
+    );
+}
+
+#[test]
+fn one_anchor_serves_a_thousand_steps() {
+    let mut source = "steps:\n  - {id: s, command: x, retry: &r {policy: patient}}\n".to_owned();
+    for step in 0..1000 {
+        writeln!(source, "  - {{id: s{step}, command: x, retry: *r}}").unwrap();
+    }
+    let pipeline = good(&source);
+    assert_eq!(pipeline.steps[1000].retry.policy.name, "patient");
+    let merged = "steps:\n  - &s {id: a, command: x}\n  - {<<: *s, id: b}\n";
+    assert_eq!(good(merged).steps.len(), 2);
+}
+
+#[test]
+fn what_is_too_deep_is_refused_and_nothing_overflows() {
+    for (open, close) in [("[", "]"), ("{a: ", "}")] {
+        let deep = format!("{}1{}", open.repeat(10_000), close.repeat(10_000));
+        let faults = faults_of(&deep);
+        assert!(
+            faults.contains("32 deep") || faults.contains("not YAML"),
+            "{faults}"
+        );
+    }
+    let mut rows = String::new();
+    for level in 0..200 {
+        writeln!(rows, "{}a:", " ".repeat(level)).unwrap();
+    }
+    let faults = faults_of(&rows);
+    assert!(faults.contains("32 deep"), "{faults}");
+    // What an alias stands for counts as though it were written out.
+    let mut source = String::new();
+    for level in 0..5 {
+        let inside = if level == 0 {
+            "x".to_owned()
+        } else {
+            format!("*a{}", level - 1)
+        };
+        writeln!(
+            source,
+            "a{level}: &a{level} {}{inside}{}",
+            "[".repeat(30),
+            "]".repeat(30)
+        )
+        .unwrap();
+    }
+    let faults = faults_of(&source);
+    assert!(faults.contains("32 deep"), "{faults}");
+}
+
+#[test]
+fn what_is_too_big_is_refused() {
+    let big = faults_of(&format!("# {}", "x".repeat(MOST_BYTES)));
+    assert_eq!(
+        big,
+        "p.yaml:1:1: a pipeline's file may have at most 1048576 bytes"
+    );
+    let steps = |count: usize| {
+        let mut source = "steps:\n".to_owned();
+        for step in 0..count {
+            writeln!(source, " - {{id: s{step}, command: x}}").unwrap();
+        }
+        source
+    };
+    assert_eq!(good(&steps(MOST_STEPS)).steps.len(), MOST_STEPS);
+    assert_eq!(
+        faults_of(&steps(MOST_STEPS + 1)),
+        "p.yaml:2:2: expected at most 10000 steps"
+    );
+    let halves = format!(
+        "steps:\n{}{}",
+        steps(6000).trim_start_matches("steps:\n"),
+        " - id: l\n   loop:\n     max_iterations: 2\n     steps:\n"
+    ) + &(0..6000)
+        .map(|step| format!("      - {{id: t{step}, command: x}}\n"))
+        .collect::<String>();
+    assert!(faults_of(&halves).contains("a pipeline may have at most 10000 steps"));
+}
+
+#[test]
+fn a_hundred_faults_are_shown_and_the_rest_counted() {
+    let source = format!("steps: [{}]", "{id: a b, command: x}, ".repeat(150));
+    let faults = faults_of(&source);
+    assert_eq!(faults.lines().count(), 101);
+    assert!(faults.ends_with("p.yaml: and 50 more"), "{faults}");
+    // What an alias repeats is none of the rest.
+    let again = "{id: a b, command: x}, ".repeat(99);
+    let faults = faults_of(&format!("steps: [&x {{id: a b, command: x}}, {again} *x]"));
+    assert_eq!(faults.lines().count(), 100, "{faults}");
+    // Each of them is long to find, and there are many.
+    let names = (0..50_000).map(|name| format!("{{{{n{name}}}}}"));
+    let prompt: String = names.collect();
+    let faults = faults_of(&format!("steps: [{{id: a, prompt: \"{prompt}\"}}]"));
+    assert_eq!(faults.lines().count(), 100);
+}
+
+#[test]
+fn what_is_no_yaml_is_said_with_its_place() {
+    let table = [
+        (
+            "steps: [",
+            "p.yaml:1:8: this is not YAML: unclosed bracket '['",
+        ),
+        ("a: b: c", "p.yaml:1:5: this is not YAML: "),
+        ("name: a\nname: b\n", "p.yaml:2:1: `name` stands here twice"),
+        ("", "p.yaml:1:1: expected a pipeline with name, description"),
+        ("--- {}\n--- {}\n", "p.yaml:2:1: one file is one pipeline"),
+        ("steps: *x", "p.yaml:1:8: this is not YAML: "),
+    ];
+    for (source, expected) in table {
+        let faults = faults_of(source);
+        assert!(faults.starts_with(expected), "{source:?}: {faults}");
+        assert_eq!(faults.lines().count(), 1, "{faults}");
+    }
+}
+
+#[test]
+fn faults_hold_nothing_that_moves_the_cursor() {
+    let faults = faults_of("\"\\e[31mx\\n\": 1\nsteps: [{id: \"\\e]0;t\\a\", command: x}]");
+    assert!(!faults.contains('\u{1b}'), "{faults:?}");
+    assert_eq!(faults.lines().count(), 2, "{faults}");
+}
+
+/// Pieces of which files are made.
+const PIECES: [&str; 48] = [
+    "steps",
+    "id",
+    "needs",
+    "prompt",
+    "command",
+    "agent",
+    "gate",
+    "loop",
+    "retry",
+    "edges",
+    "inputs",
+    "outputs",
+    "contracts",
+    "type",
+    "json_schema",
+    "schema",
+    "regex",
+    "pattern",
+    "target",
+    "_complete",
+    "condition",
+    "outcome=failure",
+    "policy",
+    "none",
+    "on_failure",
+    "rework",
+    "rework_step",
+    "max_iterations",
+    "runtime",
+    "budget",
+    "cost",
+    "a",
+    "b",
+    "c",
+    ": ",
+    ": ",
+    ": ",
+    "\n",
+    "\n  ",
+    "\n    ",
+    "- ",
+    "[",
+    "]",
+    "{",
+    "}",
+    ", ",
+    "{{ a }}",
+    "&x *x",
+];
+
+proptest! {
+    #[test]
+    fn whatever_is_read_nothing_breaks(bytes in proptest::collection::vec(any::<u8>(), 0..400)) {
+        let text = String::from_utf8_lossy(&bytes);
+        prop_assert!(read(&text, Path::new("p.yaml")).is_ok() || !faults_of(&text).is_empty());
+    }
+
+    #[test]
+    fn whatever_is_put_together_nothing_breaks(
+        pieces in proptest::collection::vec(proptest::sample::select(&PIECES[..]), 0..80)
+    ) {
+        let text = format!("steps:\n - id: a\n   command: b\n{}", pieces.concat());
+        if let Ok(pipeline) = read(&text, Path::new("p.yaml")) {
+            plan(&pipeline);
+        }
+    }
+
+    #[test]
+    fn steps_that_need_each_other_at_random_are_read_if_they_have_no_circle(
+        needs in proptest::collection::vec((0_usize..12, 0_usize..12), 0..30)
+    ) {
+        let mut source = "steps:\n".to_owned();
+        for step in 0..12 {
+            let own = needs.iter().filter(|(from, _)| *from == step);
+            let own: Vec<_> = own.map(|(_, to)| format!("s{to}")).collect();
+            writeln!(source, " - {{id: s{step}, command: x, needs: [{}]}}", own.join(", ")).unwrap();
+        }
+        // Take away what needs nothing that is left, until nothing changes.
+        let mut left: Vec<usize> = (0..12).collect();
+        loop {
+            let before = left.len();
+            let kept = left.clone();
+            left.retain(|step| needs.iter().any(|(from, to)| from == step && kept.contains(to)));
+            if left.len() == before {
+                break;
+            }
+        }
+        match read(&source, Path::new("p.yaml")) {
+            Ok(_) => prop_assert!(left.is_empty(), "{source}"),
+            Err(faults) => {
+                prop_assert!(!left.is_empty());
+                prop_assert!(faults.list.iter().all(|fault| fault.message.contains("in a circle: ")));
+            }
+        }
+    }
+}

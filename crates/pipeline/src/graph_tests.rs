@@ -1,0 +1,395 @@
+//! Runs played without doing anything: what is due is decided, what comes of it is made up.
+
+#[path = "graph_tests/random.rs"]
+mod random;
+#[path = "graph_tests/ways.rs"]
+mod ways;
+
+use super::*;
+use crate::entry::Problem;
+use crate::file;
+use crate::react::{self, Done, Made, Now};
+use outlast_kernel::budget::Cost;
+use outlast_kernel::event::Usage;
+use outlast_kernel::verdict::Cause;
+use std::path::Path;
+
+/// What comes of an attempt: nothing wrong, or a cause; of that step, visit and attempt.
+type Fate<'a> = &'a dyn Fn(&str, u32, u32) -> Option<Cause>;
+
+struct Played {
+    run: Run,
+    entries: Vec<Entry>,
+    /// The most attempts that were under way at once.
+    most_working: usize,
+}
+
+impl Played {
+    /// The steps in the order in which they were visited.
+    fn visited(&self) -> Vec<&str> {
+        let started = |entry: &'_ Entry| matches!(entry, Entry::StepStarted { .. });
+        let visits = self.entries.iter().filter(|entry| started(entry));
+        visits.filter_map(Entry::step).collect()
+    }
+
+    fn outcome(&self) -> Outcome {
+        self.run.ended.as_ref().unwrap().outcome
+    }
+
+    fn phase(&self, step: &str) -> Phase {
+        self.run.phase(step)
+    }
+
+    fn reason(&self) -> &str {
+        self.run
+            .ended
+            .as_ref()
+            .unwrap()
+            .reason
+            .as_deref()
+            .unwrap_or_default()
+    }
+}
+
+fn pipeline(source: &str) -> Arc<Pipeline> {
+    let read = file::read(source, Path::new("test.yaml"));
+    Arc::new(read.unwrap_or_else(|faults| panic!("{faults}")))
+}
+
+fn play(source: &str, fate: Fate<'_>) -> Played {
+    play_from(&pipeline(source), fate, Vec::new(), usize::MAX)
+}
+
+/// Plays on from those entries, as a process does that takes a run up, and stops after so many entries.
+fn play_from(pipeline: &Arc<Pipeline>, fate: Fate<'_>, before: Vec<Entry>, most: usize) -> Played {
+    let mut now = Timestamp::from_millis(1_000_000);
+    let mut run = Run::of(before.iter().map(|entry| (now, entry)));
+    let mut graph = Graph::new(Arc::clone(pipeline), &run);
+    let (mut entries, mut most_working) = (before, 0);
+    if entries.is_empty() {
+        let begun = Entry::RunStarted(Box::default());
+        graph.apply(&mut run, now, &begun);
+        entries.push(begun);
+    }
+    for _ in 0..100_000 {
+        let mut due = graph.due(&run, now);
+        most_working = most_working.max(graph.working);
+        if due.is_empty() {
+            if run.ended.is_some() {
+                break;
+            }
+            now = now + Duration::from_secs(1);
+            due = heard(&mut graph, &run, fate, now);
+        }
+        for entry in due {
+            graph.apply(&mut run, now, &entry);
+            entries.push(entry);
+        }
+        if entries.len() >= most {
+            break;
+        }
+    }
+    Played {
+        run,
+        entries,
+        most_working,
+    }
+}
+
+/// What is heard next: the end of the first thing that goes on.
+fn heard(graph: &mut Graph, run: &Run, fate: Fate<'_>, time: Timestamp) -> Vec<Entry> {
+    let active = |phase: Phase| {
+        matches!(
+            phase,
+            Phase::Working | Phase::Waiting { .. } | Phase::AtGate { .. }
+        )
+    };
+    let (name, state) = run
+        .steps
+        .iter()
+        .find(|(_, step)| active(step.phase))
+        .expect("a run that waits for nothing");
+    let now = Now {
+        time,
+        deadline: None,
+        entropy: 0,
+    };
+    match state.phase {
+        Phase::Waiting { .. } => vec![Entry::WaitEnded { step: name.clone() }],
+        Phase::AtGate { .. } => {
+            react::answered(graph, run, &graph.step(name).unwrap().clone(), None)
+        }
+        _ => {
+            let visit = state.visit().unwrap();
+            let problem = fate(name, visit.number, visit.attempts.last().unwrap().number);
+            let done = Done {
+                made: match problem {
+                    None => Ok(Made::default()),
+                    Some(cause) => Err(Problem::new(
+                        cause,
+                        format!("{cause} in visit {}", visit.number),
+                    )),
+                },
+                usage: Usage::default(),
+                cost: Cost::default(),
+                warnings: Vec::new(),
+            };
+            react::attempt_done(graph, run, (name, done), now)
+        }
+    }
+}
+
+const WELL: Fate<'static> = &|_, _, _| None;
+
+#[test]
+fn a_step_begins_when_all_that_it_needs_is_done() {
+    let played = play(
+        "steps: [{id: c, needs: [a, b], command: x}, {id: a, command: x}, {id: b, needs: [a], command: x}]",
+        WELL,
+    );
+    assert_eq!(played.visited(), ["a", "b", "c"]);
+    assert_eq!(played.outcome(), Outcome::Completed);
+}
+
+#[test]
+fn no_more_steps_work_at_once_than_may() {
+    let steps: Vec<String> = (0..50)
+        .map(|n| format!("{{id: s{n}, command: x}}"))
+        .collect();
+    let source = format!(
+        "runtime: {{max_concurrency: 3}}\nsteps: [{}]",
+        steps.join(", ")
+    );
+    let played = play(&source, WELL);
+    assert_eq!(played.most_working, 3);
+    assert_eq!(played.visited().len(), 50);
+}
+
+#[test]
+fn after_a_failure_nothing_begins_and_what_is_under_way_ends() {
+    let source = "runtime: {max_concurrency: 2}\nsteps: [{id: a, command: x}, {id: b, command: x}, {id: c, needs: [b], command: x}, {id: d, command: x}]";
+    let played = play(source, &|step, _, _| (step == "a").then_some(Cause::Auth));
+    assert_eq!(played.visited(), ["a", "b"]);
+    assert_eq!(played.outcome(), Outcome::Failed);
+    assert_eq!(played.phase("b"), Phase::Ended(Outcome::Completed));
+    assert!(
+        played.reason().starts_with("step `a`: Credential refused"),
+        "{}",
+        played.reason()
+    );
+}
+
+#[test]
+fn what_a_failure_does_to_the_run_is_the_steps_to_say() {
+    let outcome = |mode: &str| {
+        let source = format!(
+            "steps: [{{id: a, command: x, {mode}}}, {{id: b, needs: [a], command: x}}, {{id: r, rework_only: true, command: x}}]"
+        );
+        let source = match mode.contains("rework") {
+            true => source,
+            false => source.replace(", {id: r, rework_only: true, command: x}", ""),
+        };
+        let played = play(&source, &|step, _, _| (step == "a").then_some(Cause::Auth));
+        (played.phase("a"), played.phase("b"), played.outcome())
+    };
+    use Outcome::{Completed, Continued, Failed, Skipped};
+    let over = Phase::Ended;
+    assert_eq!(
+        outcome("on_failure: fail"),
+        (over(Failed), Phase::Idle, Failed)
+    );
+    assert_eq!(
+        outcome("on_failure: skip"),
+        (over(Skipped), over(Skipped), Completed)
+    );
+    assert_eq!(
+        outcome("on_failure: continue"),
+        (over(Continued), over(Completed), Completed)
+    );
+    assert_eq!(
+        outcome("optional: true"),
+        (over(Continued), over(Completed), Completed)
+    );
+    let rework = "on_failure: rework, rework_step: r";
+    assert_eq!(
+        outcome(rework),
+        (over(Completed), over(Completed), Completed)
+    );
+}
+
+#[test]
+fn a_rework_that_is_left_out_makes_nothing_good() {
+    let source = "steps:
+  - {id: a, command: x, on_failure: rework, rework_step: r}
+  - {id: s, command: x, on_failure: skip}
+  - {id: r, rework_only: true, needs: [s], command: x}";
+    let played = play(source, &|step, _, _| {
+        matches!(step, "a" | "s").then_some(Cause::Auth)
+    });
+    assert_eq!(played.outcome(), Outcome::Failed);
+}
+
+#[test]
+fn a_rework_that_fails_as_well_fails_the_run() {
+    let source = "steps: [{id: a, command: x, on_failure: rework, rework_step: r}, {id: r, rework_only: true, command: x}]";
+    let played = play(source, &|_, _, _| Some(Cause::Auth));
+    assert_eq!(played.visited(), ["a", "r"]);
+    assert_eq!(played.outcome(), Outcome::Failed);
+}
+
+#[test]
+fn an_edge_back_has_everything_run_again_that_was_made_of_it() {
+    let source = "steps:
+  - {id: implement, command: x}
+  - {id: test, needs: [implement], command: x, edges: [{target: implement, condition: outcome=failure}]}
+  - {id: ship, needs: [test], command: x}";
+    let played = play(source, &|step, visit, _| {
+        (step == "test" && visit < 3).then_some(Cause::Auth)
+    });
+    let visited = [
+        "implement",
+        "test",
+        "implement",
+        "test",
+        "implement",
+        "test",
+        "ship",
+    ];
+    assert_eq!(played.visited(), visited);
+    assert_eq!(played.outcome(), Outcome::Completed);
+}
+
+#[test]
+fn a_step_is_visited_no_more_often_than_it_may_be() {
+    let source = "runtime: {circuit_breaker: {limit: 100}}\nsteps:
+  - {id: implement, command: x}
+  - {id: test, needs: [implement], command: x, edges: [{target: implement, condition: outcome=failure}]}";
+    let fails: Fate<'_> = &|step, _, _| (step == "test").then_some(Cause::Auth);
+    let played = play(source, fails);
+    assert_eq!(played.run.visits("implement"), 10);
+    assert_eq!(played.outcome(), Outcome::Failed);
+    assert!(
+        played.reason().contains("visited 10 times"),
+        "{}",
+        played.reason()
+    );
+}
+
+#[test]
+fn the_same_failure_in_visit_after_visit_trips_the_breaker_and_others_do_not() {
+    let source = "steps:
+  - {id: implement, command: x}
+  - {id: test, needs: [implement], command: x, edges: [{target: implement, condition: outcome=failure}]}";
+    // Numbers are accidents: the message of each visit is the same failure.
+    let played = play(source, &|step, _, _| {
+        (step == "test").then_some(Cause::Auth)
+    });
+    assert_eq!(played.run.visits("test"), 3);
+    assert!(
+        played.reason().contains("circuit breaker"),
+        "{}",
+        played.reason()
+    );
+    let causes = [
+        Cause::Auth,
+        Cause::Billing,
+        Cause::Permission,
+        Cause::InvalidRequest,
+    ];
+    let varied: Fate<'_> =
+        &|step, visit, _| (step == "test" && visit <= 4).then(|| causes[visit as usize - 1]);
+    assert_eq!(play(source, varied).outcome(), Outcome::Completed);
+}
+
+#[test]
+fn a_branch_that_no_edge_leads_to_is_not_run() {
+    let source = "steps:
+  - {id: look, command: x, edges: [{target: hard, condition: context.size=big}, {target: easy}]}
+  - {id: easy, command: x}
+  - {id: hard, command: x}
+  - {id: after, needs: [hard], command: x}";
+    let played = play(source, WELL);
+    assert_eq!(played.visited(), ["look", "easy"]);
+    assert_eq!(played.outcome(), Outcome::Completed);
+}
+
+#[test]
+fn an_edge_can_lead_to_the_end() {
+    let source = "steps:
+  - {id: look, command: x, edges: [{target: _complete}]}
+  - {id: after, needs: [look], command: x}";
+    let played = play(source, WELL);
+    assert_eq!(played.visited(), ["look"]);
+    assert_eq!(played.outcome(), Outcome::Completed);
+}
+
+const LOOP: &str = "steps:
+  - id: again
+    loop:
+      max_iterations: 4
+      until: outcome=success
+      steps: [{id: make, command: x}, {id: check, needs: [make], command: x}]
+  - {id: after, needs: [again], command: x}";
+
+#[test]
+fn a_loop_ends_when_what_it_waits_for_has_come_about() {
+    let played = play(LOOP, &|step, visit, _| {
+        (step == "check" && visit < 3).then_some(Cause::InvalidRequest)
+    });
+    assert_eq!(played.run.visits("check"), 3);
+    assert_eq!(played.outcome(), Outcome::Completed);
+    assert_eq!(played.phase("after"), Phase::Ended(Outcome::Completed));
+}
+
+#[test]
+fn a_loop_that_never_gets_there_fails_after_its_last_iteration() {
+    let causes = [
+        Cause::Auth,
+        Cause::Billing,
+        Cause::Permission,
+        Cause::InvalidRequest,
+    ];
+    let played = play(LOOP, &|step, visit, _| {
+        (step == "check").then(|| causes[visit as usize - 1])
+    });
+    assert_eq!(played.run.visits("check"), 4);
+    assert_eq!(played.outcome(), Outcome::Failed);
+    assert_eq!(played.phase("after"), Phase::Idle);
+}
+
+#[test]
+fn steps_of_a_loop_that_cannot_run_do_not_hold_it_up() {
+    let played = play(LOOP, &|step, visit, _| {
+        (step == "make" && visit < 2).then_some(Cause::Auth)
+    });
+    assert_eq!(played.run.visits("make"), 2);
+    assert_eq!(played.outcome(), Outcome::Completed);
+}
+
+#[test]
+fn a_run_that_is_begun_again_keeps_what_ended_well() {
+    let source = "steps: [{id: a, command: x}, {id: b, needs: [a], command: x}]";
+    let pipeline = pipeline(source);
+    let fails: Fate<'_> = &|step, _, _| (step == "b").then_some(Cause::Auth);
+    let first = play_from(&pipeline, fails, Vec::new(), usize::MAX);
+    let mut entries = first.entries;
+    entries.push(Entry::RunStarted(Box::default()));
+    let second = play_from(&pipeline, WELL, entries, usize::MAX);
+    assert_eq!(second.visited(), ["a", "b", "b"]);
+    assert_eq!(second.outcome(), Outcome::Completed);
+}
+
+#[test]
+fn a_gate_that_nobody_answers_takes_its_default_or_fails() {
+    let ends = |gate: &str| play(&format!("steps: [{{id: g, gate: {gate}}}]"), WELL).outcome();
+    assert_eq!(
+        ends("{type: approval, message: Go?, default: y}"),
+        Outcome::Completed
+    );
+    assert_eq!(
+        ends("{type: approval, message: Go?, default: n}"),
+        Outcome::Failed
+    );
+    assert_eq!(ends("{type: approval, message: Go?}"), Outcome::Failed);
+    assert_eq!(ends("{type: timer, timeout: 10m}"), Outcome::Completed);
+}

@@ -1,0 +1,318 @@
+use super::*;
+use std::fs;
+use std::time::Duration;
+use tempfile::TempDir;
+use tokio::time::{Instant, timeout};
+
+/// The longest time from a stop to the end of all started processes, by the paused clock.
+const SOON: Duration = Duration::from_millis(250);
+/// Fails a test that would hang.
+const HANG_TIMEOUT: Duration = Duration::from_secs(120);
+
+pub(crate) fn shell(line: &str) -> CommandLine {
+    CommandLine::Shell(line.to_owned())
+}
+
+pub(crate) fn program(parts: &[&str]) -> CommandLine {
+    CommandLine::Program(parts.iter().map(|part| (*part).to_owned()).collect())
+}
+
+fn in_folder<'a>(line: &'a CommandLine, directory: &'a Path) -> Spec<'a> {
+    Spec {
+        line,
+        directory,
+        env: &[],
+        hidden_variables: &[],
+        input: None,
+    }
+}
+
+async fn run_quietly(spec: Spec<'_>) -> Result<Ran, Problem> {
+    let watching = Watching {
+        on_start: &mut |_, _| {},
+        on_output: &mut |_, _| {},
+    };
+    run(spec, watching, &CancellationToken::new()).await
+}
+
+/// How a command ends in a folder of its own.
+pub(crate) async fn ran(line: &CommandLine) -> Result<Ran, Problem> {
+    let folder = TempDir::new().unwrap();
+    run_quietly(in_folder(line, folder.path())).await
+}
+
+/// Whether the process runs; one that ended and was not yet taken away does not.
+fn is_alive(pid: u32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let state = stat
+        .rsplit_once(") ")
+        .and_then(|(_, rest)| rest.chars().next());
+    state.is_some_and(|state| state != 'Z')
+}
+
+/// The process ids that a command writes, once there are that many.
+async fn written_pids(file: &Path, count: usize) -> Vec<u32> {
+    let look = async {
+        loop {
+            let text = fs::read_to_string(file).unwrap_or_default();
+            let pids: Vec<u32> = text.lines().filter_map(|pid| pid.parse().ok()).collect();
+            if pids.len() == count && text.ends_with('\n') {
+                return pids;
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    timeout(HANG_TIMEOUT, look).await.unwrap()
+}
+
+async fn all_gone(pids: &[u32]) {
+    let look = async {
+        while pids.iter().any(|pid| is_alive(*pid)) {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    let gone = timeout(HANG_TIMEOUT, look).await;
+    assert!(gone.is_ok(), "{pids:?} live on");
+}
+
+#[tokio::test]
+async fn the_streams_are_kept_apart_and_their_end_together() {
+    // Output of the two streams may arrive in another order: the command continues when a piece has arrived.
+    let line = shell(
+        r"heard() { until [ -e $1 ]; do sleep 0.01; done; }
+        echo one; heard 1; printf '\033[31mred\033[0m\n' >&2; heard 2; echo two; exit 3",
+    );
+    let (folder, mut heard) = (TempDir::new().unwrap(), 0);
+    let watching = Watching {
+        on_start: &mut |_, _| {},
+        on_output: &mut |_, _| {
+            heard += 1;
+            fs::write(folder.path().join(heard.to_string()), "").unwrap();
+        },
+    };
+    let spec = in_folder(&line, folder.path());
+    let ran = run(spec, watching, &CancellationToken::new()).await;
+    let ran = ran.unwrap();
+    assert_eq!(ran.stdout, b"one\ntwo\n");
+    assert_eq!(ran.errors, "red");
+    assert_eq!(ran.tail, "one\nred\ntwo");
+    assert_eq!((ran.code, ran.signal, ran.stopped), (Some(3), None, false));
+    assert!(!ran.is_success());
+}
+
+#[tokio::test]
+async fn a_program_is_run_without_a_shell() {
+    let line = program(&["printf", "%s|", "$HOME; echo", "{{ diff }}", "$(id)"]);
+    let ran = ran(&line).await.unwrap();
+    assert_eq!(ran.stdout, b"$HOME; echo|{{ diff }}|$(id)|");
+    assert!(ran.is_success());
+}
+
+#[tokio::test]
+async fn it_finds_its_variables_and_its_input_and_not_what_is_hidden() {
+    let folder = TempDir::new().unwrap();
+    let line = shell(r#"printf '%s %s ' "$INPUT_DIFF" "${HOME-hidden}"; pwd; cat"#);
+    let env = [("INPUT_DIFF".to_owned(), "$(touch made); x".to_owned())];
+    let spec = Spec {
+        env: &env,
+        hidden_variables: &["HOME".to_owned()],
+        input: Some(b"what is read"),
+        ..in_folder(&line, folder.path())
+    };
+    let ran = run_quietly(spec).await.unwrap();
+    let place = folder.path().canonicalize().unwrap();
+    let expected = format!("$(touch made); x hidden {}\nwhat is read", place.display());
+    assert_eq!(String::from_utf8(ran.stdout).unwrap(), expected);
+    assert!(!folder.path().join("made").exists());
+}
+
+#[tokio::test]
+async fn what_could_not_be_started_says_why() {
+    use Cause::{Misconfigured, MissingBinary, PayloadTooLarge, Permission};
+    let folder = TempDir::new().unwrap();
+    fs::write(folder.path().join("plain"), "text").unwrap();
+    let long = "x".repeat(200_000);
+    let missing = "echo before; no-such-program-9 --x";
+    let table = [
+        (
+            program(&["no-such-program-9"]),
+            MissingBinary,
+            "not be started",
+        ),
+        (shell(missing), MissingBinary, "9: command not found"),
+        (program(&["./plain"]), Permission, "`./plain` could not be"),
+        (shell("./plain"), Permission, "Permission denied"),
+        (shell("exit 127"), MissingBinary, "`exit 127` could not be"),
+        (
+            program(&["true", &long]),
+            PayloadTooLarge,
+            "`true` could not be",
+        ),
+        (program(&[]), Misconfigured, "could not be started"),
+        (shell("echo a\0b"), Misconfigured, "could not be started"),
+    ];
+    for (line, cause, message) in table {
+        let problem = run_quietly(in_folder(&line, folder.path())).await;
+        let problem = problem.unwrap_err();
+        assert_eq!(problem.cause, cause, "{line:?}: {problem:?}");
+        assert!(problem.message.contains(message), "{problem:?}");
+    }
+    let nowhere = folder.path().join("nowhere");
+    let problem = run_quietly(in_folder(&shell("true"), &nowhere)).await;
+    let problem = problem.unwrap_err();
+    assert_eq!(problem.cause, Misconfigured);
+    assert!(problem.message.contains("there is no folder"));
+}
+
+#[tokio::test]
+async fn a_program_may_end_with_the_codes_by_which_shells_refuse() {
+    let line = program(&["sh", "-c", "exit 127"]);
+    assert_eq!(ran(&line).await.unwrap().code, Some(127));
+}
+
+#[tokio::test]
+async fn a_signal_is_told_from_a_code() {
+    let ran = ran(&shell("kill -9 $$")).await.unwrap();
+    assert_eq!((ran.code, ran.signal, ran.stopped), (None, Some(9), false));
+}
+
+#[tokio::test]
+async fn much_is_kept_as_its_beginning_and_its_end() {
+    let line = shell("printf first; head -c 30000000 /dev/zero | tr '\\0' x; printf last");
+    let ran = ran(&line).await.unwrap();
+    assert!(ran.stdout.len() <= (16 << 20) + 100, "{}", ran.stdout.len());
+    assert!(ran.stdout.starts_with(b"firstx") && ran.stdout.ends_with(b"xlast"));
+    let text = String::from_utf8(ran.stdout).unwrap();
+    assert!(text.contains("bytes were left out here"));
+    assert!(ran.tail.len() <= TAIL_LIMIT && ran.tail.ends_with("xlast"));
+}
+
+#[tokio::test]
+async fn the_tail_begins_with_a_whole_line_and_holds_no_key() {
+    let line = shell("seq 1 3000 | sed s/^/line-/; echo 'key sk-test-0123456789abcdef'");
+    let ran = ran(&line).await.unwrap();
+    assert!(ran.tail.len() <= TAIL_LIMIT && ran.tail.len() > TAIL_LIMIT / 2);
+    assert!(ran.tail.starts_with("line-"), "{}", &ran.tail[..20]);
+    assert!(ran.tail.ends_with("line-3000\nkey [secret]"));
+}
+
+#[tokio::test]
+async fn it_is_told_what_was_started_and_what_is_printed() {
+    let folder = TempDir::new().unwrap();
+    let line = shell("echo $$; echo no >&2");
+    let (mut started, mut told) = (Vec::new(), Vec::new());
+    let watching = Watching {
+        on_start: &mut |pid, born| started.push((pid, born)),
+        on_output: &mut |stream, bytes| told.push((stream, bytes.to_vec())),
+    };
+    let stop = CancellationToken::new();
+    let ran = run(in_folder(&line, folder.path()), watching, &stop)
+        .await
+        .unwrap();
+    let [(pid, born)] = started[..] else {
+        unreachable!("{started:?}")
+    };
+    assert_eq!(ran.stdout, format!("{pid}\n").into_bytes());
+    assert!(born > 0);
+    assert!(
+        told.contains(&(Stream::Output, ran.stdout))
+            && told.contains(&(Stream::Errors, b"no\n".to_vec()))
+    );
+}
+
+/// Processes that will not go by themselves: one that does not listen, one in a group of its own, one in the background.
+const STUBBORN: &str = "trap '' TERM; echo begun; echo $$ >> pids; \
+    sh -c \"trap '' TERM; echo \\$\\$ >> pids; sleep 300; sleep 300\" & \
+    timeout 300 sh -c 'echo $$ >> pids; sleep 300' & \
+    sleep 300; sleep 300";
+
+#[tokio::test]
+async fn when_it_is_stopped_all_of_its_processes_are_gone() {
+    let folder = TempDir::new().unwrap();
+    let line = shell(STUBBORN);
+    let stop = CancellationToken::new();
+    let watching = Watching {
+        on_start: &mut |_, _| {},
+        on_output: &mut |_, _| {},
+    };
+    let file = folder.path().join("pids");
+    let stopping = async {
+        let pids = written_pids(&file, 3).await;
+        assert!(pids.iter().all(|pid| is_alive(*pid)), "{pids:?}");
+        tokio::time::pause();
+        stop.cancel();
+        (pids, Instant::now())
+    };
+    let (ran, (pids, since)) = tokio::join!(
+        async {
+            let ran = run(in_folder(&line, folder.path()), watching, &stop).await;
+            (ran.unwrap(), Instant::now())
+        },
+        stopping
+    );
+    tokio::time::resume();
+    assert!(ran.0.stopped && !ran.0.is_success());
+    assert_eq!(
+        (ran.0.code, ran.0.stdout.as_slice()),
+        (None, b"begun\n".as_slice())
+    );
+    assert!(ran.1 - since < SOON, "{:?}", ran.1 - since);
+    all_gone(&pids).await;
+}
+
+#[tokio::test]
+async fn what_is_stopped_before_it_begins_does_not_begin() {
+    let folder = TempDir::new().unwrap();
+    let line = shell("touch made");
+    let stop = CancellationToken::new();
+    stop.cancel();
+    let watching = Watching {
+        on_start: &mut |_, _| unreachable!("it has begun"),
+        on_output: &mut |_, _| {},
+    };
+    let ran = run(in_folder(&line, folder.path()), watching, &stop)
+        .await
+        .unwrap();
+    assert!(ran.stopped);
+    assert!(!folder.path().join("made").exists());
+}
+
+#[tokio::test]
+async fn what_a_dead_run_left_is_ended_and_nothing_else() {
+    let folder = TempDir::new().unwrap();
+    let line = shell(STUBBORN);
+    let (stop, file) = (CancellationToken::new(), folder.path().join("pids"));
+    let (tell, told) = tokio::sync::oneshot::channel();
+    let mut tell = Some(tell);
+    let watching = Watching {
+        on_start: &mut |pid, born| tell.take().unwrap().send((pid, born)).unwrap(),
+        on_output: &mut |_, _| {},
+    };
+    let ending = async {
+        let (pid, born) = told.await.unwrap();
+        let pids = written_pids(&file, 3).await;
+        end_leftover(pid, born + 1);
+        end_leftover(pid, 0);
+        assert!(
+            pids.iter().all(|pid| is_alive(*pid)),
+            "another one's processes"
+        );
+        end_leftover(pid, born);
+        pids
+    };
+    let (ran, pids) = tokio::join!(
+        run(in_folder(&line, folder.path()), watching, &stop),
+        ending
+    );
+    assert_eq!(ran.unwrap().signal, Some(9));
+    all_gone(&pids).await;
+}
+
+#[tokio::test]
+async fn what_a_command_has_started_ends_with_it_when_it_is_killed() {
+    let folder = TempDir::new().unwrap();
+    let line = shell("sleep 600 & echo $! >pids; kill -9 $$");
+    let ran = run_quietly(in_folder(&line, folder.path())).await.unwrap();
+    assert_eq!(ran.signal, Some(9));
+    all_gone(&written_pids(&folder.path().join("pids"), 1).await).await;
+}

@@ -1,0 +1,98 @@
+//! How the known agents are started: data, one row for each.
+//!
+//! Each is asked once and without a terminal, reads what it is asked, prints lines of JSON, and asks nobody for
+//! permission: what the step does not allow is refused.
+
+use super::Format;
+use crate::definition::Agent;
+
+/// Reads only, in every agent that knows them by these names.
+const READING: [&str; 3] = ["Read", "Glob", "Grep"];
+const WRITING: [&str; 3] = ["Edit", "Write", "NotebookEdit"];
+
+/// The format of its output, the program with its arguments, and its variables.
+pub(super) fn started(agent: &Agent) -> (Format, Vec<String>, Vec<(String, String)>) {
+    let may = |what: &str| agent.allow.iter().any(|allowed| allowed == what);
+    let (write, bash) = (may("write"), may("bash"));
+    let no_variables = Vec::new();
+    let (format, mut arguments, env) = match agent.name.as_str() {
+        "claude" => (Format::Claude, claude(write, bash), no_variables),
+        "codex" => (Format::Codex, codex(write, bash), no_variables),
+        "opencode" => (
+            Format::Opencode,
+            words(&["run", "--format", "json"]),
+            opencode(write, bash),
+        ),
+        "pi" => (Format::Pi, pi(write, bash), no_variables),
+        _ => (Format::Plain, Vec::new(), no_variables),
+    };
+    if let Some(model) = &agent.model {
+        arguments.extend(["--model".to_owned(), model.clone()]);
+    }
+    arguments.insert(0, agent.name.clone());
+    (format, arguments, env)
+}
+
+/// Whatever its settings allow: what is denied here is not even offered.
+fn claude(write: bool, bash: bool) -> Vec<String> {
+    let shell = ["Bash"];
+    let (mut allowed, mut denied) = (READING.to_vec(), Vec::new());
+    if write { &mut allowed } else { &mut denied }.extend(WRITING);
+    if bash { &mut allowed } else { &mut denied }.extend(shell);
+    let mut arguments = words(&["-p", "--output-format", "stream-json", "--verbose"]);
+    arguments.extend(words(&["--permission-mode", "dontAsk"]));
+    arguments.extend(["--allowedTools".to_owned(), allowed.join(",")]);
+    if !denied.is_empty() {
+        arguments.extend(["--disallowedTools".to_owned(), denied.join(",")]);
+    }
+    arguments
+}
+
+/// It reads by commands as well, so they always run: in a sandbox, which says what they can change and reach.
+fn codex(write: bool, bash: bool) -> Vec<String> {
+    let mut arguments = words(&[
+        "exec",
+        "--json",
+        "--color",
+        "never",
+        "--skip-git-repo-check",
+    ]);
+    let sandbox = match write || bash {
+        true => "workspace-write",
+        false => "read-only",
+    };
+    arguments.extend(words(&["--sandbox", sandbox]));
+    if bash {
+        arguments.extend(words(&[
+            "-c",
+            "sandbox_workspace_write.network_access=true",
+        ]));
+    }
+    arguments
+}
+
+fn opencode(write: bool, bash: bool) -> Vec<(String, String)> {
+    let word = |may: bool| if may { "allow" } else { "deny" };
+    let permission = serde_json::json!({
+        "*": "deny", "read": "allow", "grep": "allow", "glob": "allow", "list": "allow",
+        "edit": word(write), "bash": word(bash),
+    });
+    vec![("OPENCODE_PERMISSION".to_owned(), permission.to_string())]
+}
+
+fn pi(write: bool, bash: bool) -> Vec<String> {
+    let mut tools = vec!["read", "grep", "find", "ls"];
+    if write {
+        tools.extend(["edit", "write"]);
+    }
+    if bash {
+        tools.push("bash");
+    }
+    let mut arguments = words(&["-p", "--mode", "json", "--no-session"]);
+    arguments.extend(["--tools".to_owned(), tools.join(",")]);
+    arguments
+}
+
+fn words(words: &[&str]) -> Vec<String> {
+    words.iter().map(|word| (*word).to_owned()).collect()
+}
