@@ -74,7 +74,7 @@ fn unread(error: &(dyn std::error::Error + 'static)) -> Problem {
     if error.is::<LengthLimitError>() {
         let detail = "the body is longer than serve.max_body allows";
         let status = StatusCode::PAYLOAD_TOO_LARGE;
-        return Problem::new(status, "request_too_large", detail).into();
+        return Problem::new(status, "request_too_large", detail);
     }
     Problem::unreadable("the body could not be read to its end")
 }
