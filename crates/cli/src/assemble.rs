@@ -49,8 +49,7 @@ impl Parts {
         servers::check(&settings)?;
         let base_url = options.base_url.as_deref();
         let reached = reach::model(&settings, base_url, clock.clone())?;
-        let other =
-            |other: &Settings, role| reach::other((other, role), (&settings, base_url), &clock);
+        let other = |other: &Settings, role| reach::other(other, role, &settings, base_url, &clock);
         let fallbacks = settings.fallbacks.iter();
         let fallbacks = fallbacks.map(|one| other(one, "fallback"));
         let fallbacks = fallbacks.collect::<anyhow::Result<_>>()?;
@@ -107,7 +106,8 @@ impl Parts {
         self,
         options: &Options,
         knowledge: &Knowledge,
-        (folder, attendance): (&Path, Attendance),
+        folder: &Path,
+        attendance: Attendance,
     ) -> Setup {
         let tools = match self.tools(folder, attendance) {
             Some(tools) => Some(servers::started(tools, &self.settings).await),

@@ -44,21 +44,17 @@ pub(crate) fn run_prompt(arguments: &PromptArguments) -> anyhow::Result<Exit> {
         return Err(Usage(format!("{COMMAND} takes no picture")).into());
     }
     let focus = arguments.prompt.as_deref().and_then(focus);
-    let session = (choice.session.as_deref(), Options::of(choice));
-    runtime::run(run(session, focus.unwrap_or_default(), arguments.json))
+    let (name, typed) = (choice.session.as_deref(), Options::of(choice));
+    runtime::run(run(name, typed, focus.unwrap_or_default(), arguments.json))
 }
 
 /// `outlast sessions compact ID --focus "what to look at"`.
 pub(crate) async fn of_session(session: &str, focus: Option<&str>) -> anyhow::Result<Exit> {
-    let session = (Some(session), Options::default());
-    run(session, focus.unwrap_or_default(), false).await
+    let typed = Options::default();
+    run(Some(session), typed, focus.unwrap_or_default(), false).await
 }
 
-async fn run(
-    (name, typed): (Option<&str>, Options),
-    focus: &str,
-    json: bool,
-) -> anyhow::Result<Exit> {
+async fn run(name: Option<&str>, typed: Options, focus: &str, json: bool) -> anyhow::Result<Exit> {
     let clock: Arc<dyn Clock> = Arc::new(settings::clock()?);
     let known = Known::find(name, typed, &clock).await?;
     let shared = match known.parts.is_shared() {
@@ -67,28 +63,33 @@ async fn run(
     };
     let knowledge = knowledge::open(shared, &clock).await;
     let limits = known.parts.limits();
-    let place = (known.folder.as_path(), Attendance::Unattended);
+    let (folder, attendance) = (known.folder.as_path(), Attendance::Unattended);
     let hooks = known.parts.hooks(&known.folder);
-    let setup = known.parts.setup(&known.options, &knowledge, place).await;
+    let setup = known
+        .parts
+        .setup(&known.options, &knowledge, folder, attendance)
+        .await;
     let session = Session::open(&known.journal, &known.summary.id, setup).await?;
     let focus = Some(focus.trim()).filter(|focus| !focus.is_empty());
     let mut signals = interrupt::signals();
     let hooked = hooks.listen(&session);
-    let watching = (Screen::new(json), &mut signals);
-    let (result, signalled) = watch(&session, (focus, limits), watching).await;
+    let screen = Screen::new(json);
+    let (result, signalled) = watch(&session, focus, limits, screen, &mut signals).await;
     drop(hooked);
     let id = session.id().to_owned();
     hooks.stopped(&session, hooks::reason(signalled));
     session.close().await?;
     hooks::finish(&hooks, signalled, signals).await;
-    say((result?, signalled), &id, json)
+    say(result?, signalled, &id, json)
 }
 
 /// Makes it smaller while somebody watches. A signal cancels it: nothing has changed until it is written down.
 async fn watch(
     session: &Session,
-    (focus, limits): (Option<&str>, Limits),
-    (screen, signals): (Screen, &mut Signals),
+    focus: Option<&str>,
+    limits: Limits,
+    screen: Screen,
+    signals: &mut Signals,
 ) -> (std::io::Result<Result<Compacted, Error>>, Option<Signal>) {
     let screen = Arc::new(Mutex::new(screen));
     let shown = Arc::clone(&screen);
@@ -112,7 +113,8 @@ async fn watch(
 }
 
 fn say(
-    (result, signalled): (Result<Compacted, Error>, Option<Signal>),
+    result: Result<Compacted, Error>,
+    signalled: Option<Signal>,
     id: &str,
     json: bool,
 ) -> anyhow::Result<Exit> {

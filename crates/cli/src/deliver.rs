@@ -27,7 +27,8 @@ struct Told {
 pub(crate) async fn deliver(
     journal: &Journal,
     session: &str,
-    (screen, clock): (Screen, &dyn Clock),
+    screen: Screen,
+    clock: &dyn Clock,
 ) -> anyhow::Result<Exit> {
     let hold = journal.claim(session).await?;
     let told = told(journal, session).await?;
@@ -35,7 +36,7 @@ pub(crate) async fn deliver(
         "Session {session} was finished; its process died before it could say so."
     ));
     if screen.is_json() {
-        say_events(screen, &told, (session, clock))?;
+        say_events(screen, &told, session, clock)?;
     } else {
         say(&screen, &told)?;
     }
@@ -96,7 +97,8 @@ fn say(screen: &Screen, told: &Told) -> anyhow::Result<()> {
 fn say_events(
     mut screen: Screen,
     told: &Told,
-    (session, clock): (&str, &dyn Clock),
+    session: &str,
+    clock: &dyn Clock,
 ) -> anyhow::Result<()> {
     let result = match (told.seal, &told.error) {
         (Seal::Completed, _) => Some(Body::TextDelta {

@@ -54,7 +54,7 @@ pub(crate) async fn follow(
     let subscription = session.subscribe(move |event| lock(&shown).event(event));
     let _hooked = hooks.listen(session);
     let mut signalled = None;
-    let end = watch(session, turn, (&screen, &mut signals, &mut signalled)).await?;
+    let end = watch(session, turn, &screen, &mut signals, &mut signalled).await?;
     drop(subscription);
     let end = match end {
         Err(exit) => End::Stopped(exit),
@@ -79,7 +79,9 @@ pub(crate) async fn follow(
 async fn watch(
     session: &Session,
     turn: impl Future<Output = Result<Ended, Error>>,
-    (screen, signals, signalled): (&Mutex<Screen>, &mut Signals, &mut Option<Signal>),
+    screen: &Mutex<Screen>,
+    signals: &mut Signals,
+    signalled: &mut Option<Signal>,
 ) -> Result<Result<Ended, Exit>, Error> {
     let mut turn = pin!(turn);
     let mut ticks = tokio::time::interval(TICK);

@@ -157,14 +157,14 @@ impl Asking {
         };
         let mut signals = interrupt::signals();
         let hooks = self.parts.hooks(&self.folder);
-        let place = (self.folder.as_path(), attendance);
+        let folder = self.folder.as_path();
         let setup = tokio::select! {
-            setup = self.parts.setup(&self.options, &knowledge, place) => setup,
+            setup = self.parts.setup(&self.options, &knowledge, folder, attendance) => setup,
             signal = signals.next() => return Ok(Exit::Signalled(signal)),
         };
         let is_wanted = !matches!(self.place, Place::Nowhere);
         let lost_some = matches!(self.place, Place::New(_, Earlier::Damaged));
-        let session = begin(self.place, &self.folder, (&self.message, setup)).await?;
+        let session = begin(self.place, &self.folder, &self.message, setup).await?;
         let is_refused = is_wanted && !session.is_kept();
         let watching = Watching {
             screen: Screen::new(arguments.json),
@@ -183,7 +183,8 @@ impl Asking {
 async fn begin(
     place: Place,
     folder: &Path,
-    (message, setup): (&Message, Setup),
+    message: &Message,
+    setup: Setup,
 ) -> anyhow::Result<Session> {
     let session = match place {
         Place::Nowhere | Place::Refused => return Ok(Session::in_memory(setup)),

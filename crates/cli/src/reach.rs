@@ -102,8 +102,10 @@ fn dollars(cost: Cost) -> f64 {
 
 /// A model that is asked beside the one that is chosen. An address that was typed is that of the chosen provider.
 pub(crate) fn other(
-    (other, role): (&Settings, &str),
-    (chosen, base_url): (&Settings, Option<&str>),
+    other: &Settings,
+    role: &str,
+    chosen: &Settings,
+    base_url: Option<&str>,
     clock: &Arc<dyn Clock>,
 ) -> anyhow::Result<Reached> {
     let name = |settings: &Settings| settings.provider.unwrap_or(Provider::Mock).name();

@@ -158,8 +158,8 @@ impl Resuming {
     async fn carry_on(&self, work: &Work, signals: Signals) -> anyhow::Result<Exit> {
         let summary = &work.summary;
         if work.what == What::Deliver {
-            let place = (self.screen(summary), &*self.clock);
-            return deliver(&self.journal, &summary.id, place).await;
+            let screen = self.screen(summary);
+            return deliver(&self.journal, &summary.id, screen, &*self.clock).await;
         }
         let (mut exit, mut waits) = self.turn(summary, work.what, signals.clone()).await?;
         // What was to follow has its turn.
@@ -235,8 +235,9 @@ impl Resuming {
             false => Attendance::Unattended,
         };
         let hooks = parts.hooks(folder);
-        let place = (folder, attendance);
-        let setup = parts.setup(&options, &self.knowledge, place).await;
+        let setup = parts
+            .setup(&options, &self.knowledge, folder, attendance)
+            .await;
         let session = Session::open(&self.journal, id, setup).await?;
         Ok((session, (policy, hooks), ask))
     }

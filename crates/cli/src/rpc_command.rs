@@ -37,8 +37,8 @@ pub(crate) fn run(mode: RpcMode, choice: &SessionChoice) -> anyhow::Result<Exit>
             stop: CancellationToken::new(),
         };
         let stop = server.stop.clone();
-        let streams = (tokio::io::stdin(), tokio::io::stdout());
-        let mut serving = Box::pin(server.serve(opened, streams));
+        let (input, output) = (tokio::io::stdin(), tokio::io::stdout());
+        let mut serving = Box::pin(server.serve(opened, input, output));
         let (ending, signal) = tokio::select! {
             ending = &mut serving => (ending, None),
             signal = signals.next() => {

@@ -137,7 +137,7 @@ fn carry_out<'a>(
         let Some(runner) = begin(files, door).await? else {
             return Ok(Exit::Success);
         };
-        Box::pin(watch::watch(runner, telling, (clock, signals))).await
+        Box::pin(watch::watch(runner, telling, clock, signals)).await
     })
 }
 
@@ -202,7 +202,7 @@ async fn begin(
 ) -> anyhow::Result<Option<Runner>> {
     let folder = PathBuf::from(&begun.folder);
     let pipeline = door.with_policy(pipeline)?;
-    let means = door.means(files, (folder, &pipeline)).await?;
+    let means = door.means(files, folder, &pipeline).await?;
     Ok(Some(Runner::begin(means, pipeline, begun).await?))
 }
 
@@ -279,7 +279,7 @@ async fn resume(name: &str, files: Files, mut door: Door) -> anyhow::Result<Opti
         ))
     })?;
     let pipeline = door.with_policy(pipeline)?;
-    let means = door.means(files, (folder, &pipeline)).await?;
+    let means = door.means(files, folder, &pipeline).await?;
     let count = entries.last().map_or(0, |(seq, ..)| *seq);
     Ok(Some(Runner::resume(means, pipeline, hold, (run, count))))
 }
@@ -304,7 +304,8 @@ impl Door {
     async fn means(
         self,
         files: Files,
-        (folder, pipeline): (PathBuf, &Pipeline),
+        folder: PathBuf,
+        pipeline: &Pipeline,
     ) -> anyhow::Result<Means> {
         // What is wrong with the settings is said before anything is begun.
         let settings = config::load_in(Some(&folder), &self.typed.overrides())?;

@@ -83,8 +83,8 @@ impl RunHost {
         let options = self.options(wanted);
         let settings = self.settings(&options)?;
         let parts = Parts::new(settings, &options, Arc::clone(&self.clock))?;
-        let place = (wanted.directory, Attendance::Unattended);
-        Ok(Box::pin(parts.setup(&options, &self.knowledge, place)).await)
+        let (folder, attendance) = (wanted.directory, Attendance::Unattended);
+        Ok(Box::pin(parts.setup(&options, &self.knowledge, folder, attendance)).await)
     }
 
     /// The settings as they are now, or were a moment ago: many steps that begin together read them once.

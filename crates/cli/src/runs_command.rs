@@ -79,9 +79,9 @@ async fn carry_out(home: &Home, command: RunsCommand, clock: &WallClock) -> anyh
             older_than: Some(age),
             ..
         } => delete::delete_older(home, &age).await,
-        RunsCommand::Report { run, format } => report(home, run.as_deref(), (format, clock)).await,
+        RunsCommand::Report { run, format } => report(home, run.as_deref(), format, clock).await,
         RunsCommand::Output { run, step, name } => {
-            step::output(home, (&run, &step), name.as_deref()).await
+            step::output(home, &run, &step, name.as_deref()).await
         }
         RunsCommand::Approve { run, step, choice } => {
             let told = home.answer(&run, step.as_deref(), choice.as_deref());
@@ -97,7 +97,8 @@ async fn carry_out(home: &Home, command: RunsCommand, clock: &WallClock) -> anyh
 async fn report(
     home: &Home,
     name: Option<&str>,
-    (format, clock): (ReportFormat, &WallClock),
+    format: ReportFormat,
+    clock: &WallClock,
 ) -> anyhow::Result<Exit> {
     let id = find_or_newest(home, name).await?.id;
     let (run, _) = home.read(&id).await?;

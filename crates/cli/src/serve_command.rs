@@ -47,12 +47,13 @@ pub(crate) fn run(arguments: &ServerArguments) -> anyhow::Result<Exit> {
         );
     }
     crate::runtime::raise_file_limit();
-    runtime::run(serve(arguments, (settings, &folder), clock))
+    runtime::run(serve(arguments, settings, &folder, clock))
 }
 
 async fn serve(
     arguments: &ServerArguments,
-    (settings, folder): (ServeSettings, &Path),
+    settings: ServeSettings,
+    folder: &Path,
     clock: Arc<dyn Clock>,
 ) -> anyhow::Result<Exit> {
     let mut signals = interrupt::signals_but_hang_up();

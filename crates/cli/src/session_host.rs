@@ -270,13 +270,15 @@ impl SessionHost {
         };
         let hooks = parts.hooks(folder);
         let model = parts.card(in_use.options.base_url.as_deref());
-        let place = (folder, self.attendance.clone());
-        let setup = parts.setup(&in_use.options, &self.knowledge, place).await;
+        let attendance = self.attendance.clone();
+        let setup = parts
+            .setup(&in_use.options, &self.knowledge, folder, attendance)
+            .await;
         if matches!(from, From::Session(..)) {
             // It has a model of its own.
             *lock(&self.chosen) = None;
         }
-        let session = self.session(folder, (from, setup)).await?;
+        let session = self.session(folder, from, setup).await?;
         self.listen(&session, hooks);
         *lock(&self.in_use) = in_use;
         let session = Arc::new(session);
@@ -310,7 +312,8 @@ impl SessionHost {
     async fn session(
         &self,
         folder: &Path,
-        (from, setup): (From<'_>, Setup),
+        from: From<'_>,
+        setup: Setup,
     ) -> anyhow::Result<Session> {
         let journal = self.journal.as_ref();
         Ok(match (from, journal) {
@@ -340,7 +343,8 @@ impl SessionHost {
     pub(crate) fn choose_model(
         &self,
         now: &Setup,
-        (provider, model): (&str, &str),
+        provider: &str,
+        model: &str,
     ) -> anyhow::Result<Option<(Setup, Model)>> {
         if Provider::named(provider).is_none() {
             return Ok(None);

@@ -81,7 +81,8 @@ impl Asked {
     pub(super) async fn new(
         parts: http::request::Parts,
         body: Body,
-        (upstreams, begun): (&Upstreams, Timestamp),
+        upstreams: &Upstreams,
+        begun: Timestamp,
     ) -> Result<Self, BadPolicy> {
         let path = parts.uri.path();
         let route = Route::of(&parts.method, path, &parts.headers);

@@ -89,7 +89,7 @@ pub fn is_page(asked: &Parts) -> bool {
 pub fn answer(gateway: &dyn Inspect, asked: &Parts, body: &[u8]) -> Response {
     let path = asked.uri.path();
     let answered = if let Some(rest) = path.strip_prefix(api::ROOT) {
-        api::answer(gateway, (asked, rest), body)
+        api::answer(gateway, asked, rest, body)
     } else if let Some(endpoint) = Endpoint::at(path) {
         endpoint.answer(gateway, asked, body)
     } else {

@@ -53,7 +53,7 @@ impl Call {
                 self.settle();
                 let message = "the request was cancelled at the gateway";
                 let status = StatusCode::SERVICE_UNAVAILABLE;
-                self.refuse((Outcome::Cancelled, Resend::InVain), status, message)
+                self.refuse(Outcome::Cancelled, Resend::InVain, status, message)
                     .await
                     .ok()?
             }
@@ -121,14 +121,15 @@ impl Call {
     /// An error of ours that nothing can be done about.
     async fn refuse(
         self: Box<Self>,
-        (outcome, resend): (Outcome, Resend),
+        outcome: Outcome,
+        resend: Resend,
         status: StatusCode,
         message: &str,
     ) -> io::Result<Option<Socket>> {
         let kind = kind_of(status);
         if self.reply.has_begun() {
             self.finished(outcome, Some(200));
-            return self.end_begun((kind, status), message, None).await;
+            return self.end_begun(kind, status, message, None).await;
         }
         let mut headers = self.own_headers();
         if resend == Resend::InVain {
@@ -145,7 +146,7 @@ impl Call {
             // It waited for others and never failed itself.
             let message = format!("the provider did not recover: {why}");
             let (ended, status) = (Outcome::Failed, StatusCode::SERVICE_UNAVAILABLE);
-            return self.refuse((ended, Resend::InVain), status, &message).await;
+            return self.refuse(ended, Resend::InVain, status, &message).await;
         };
         let failure = failed.failure;
         let Some(refusal) = failed.refusal else {
@@ -155,7 +156,7 @@ impl Call {
                 _ => Resend::InVain,
             };
             return self
-                .refuse((Outcome::Failed, resend), status_of(&failure), &message)
+                .refuse(Outcome::Failed, resend, status_of(&failure), &message)
                 .await;
         };
         if self.reply.has_begun() {
@@ -163,7 +164,7 @@ impl Call {
             let message = self.explained(&failure, why);
             let (kind, status) = (kind_of(refusal.status), refusal.status);
             return self
-                .end_begun((kind, status), &message, Some(refusal.body))
+                .end_begun(kind, status, &message, Some(refusal.body))
                 .await;
         }
         self.pass_refusal(refusal, &failure, why).await
@@ -205,7 +206,8 @@ impl Call {
     /// The status is told already: the error comes in the body.
     async fn end_begun(
         mut self: Box<Self>,
-        (kind, status): (&str, StatusCode),
+        kind: &str,
+        status: StatusCode,
         message: &str,
         body: Option<Bytes>,
     ) -> io::Result<Option<Socket>> {

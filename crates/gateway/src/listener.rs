@@ -140,7 +140,7 @@ async fn accept(
         return Err(send(reply, answered).await);
     }
     let upstreams = shared.upstreams();
-    let asked = match Asked::new(parts, body, (&upstreams, shared.now())).await {
+    let asked = match Asked::new(parts, body, &upstreams, shared.now()).await {
         Ok(asked) => match &shared.guard.keys {
             // A key of ours is not for the provider.
             Some(keys) if shared.demands_key(&upstreams) => asked.without_keys(keys),

@@ -381,14 +381,15 @@ impl Call {
         let kept = keeper.keep(work).await;
         let now = self.shared.now();
         self.trouble.waited += now.since(begun);
-        self.after(kept, (first, limit))
+        self.after(kept, first, limit)
     }
 
     /// What it means that a wait is over, which could have lasted from then until then.
     fn after(
         &self,
         kept: Kept<Woken>,
-        (first, limit): (Timestamp, Option<Timestamp>),
+        first: Timestamp,
+        limit: Option<Timestamp>,
     ) -> Result<Woken, End> {
         let now = self.shared.now();
         let limit = limit.unwrap_or(now);

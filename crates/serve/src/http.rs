@@ -176,7 +176,7 @@ impl HttpServer {
             let (router, limits) = (self.router.clone(), self.shared.limits);
             let peer = Peer::new(peer, place);
             let stop = stop.clone();
-            connections.spawn(connection(stream, (peer, router), (limits, stop)));
+            connections.spawn(connection(stream, peer, router, limits, stop));
         }
         let sockets = &self.shared.sockets;
         connections.close();
@@ -203,8 +203,10 @@ pub fn document() -> Value {
 /// Answers the requests of one connection.
 async fn connection(
     stream: TcpStream,
-    (peer, router): (Peer, Router),
-    (limits, stop): (Limits, CancellationToken),
+    peer: Peer,
+    router: Router,
+    limits: Limits,
+    stop: CancellationToken,
 ) {
     stream.set_nodelay(true).ok();
     // One that has vanished without a word would take its place for ever.

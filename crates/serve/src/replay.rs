@@ -102,7 +102,7 @@ impl Replay {
                 stop_reason,
                 usage,
                 model,
-            } => self.answer(message, (stop_reason, usage), model),
+            } => self.answer(message, stop_reason, usage, model),
             Entry::ToolFinished {
                 id,
                 output,
@@ -140,7 +140,7 @@ impl Replay {
         }
     }
 
-    fn answer(&mut self, message: Message, (stop, usage): (StopReason, Usage), model: String) {
+    fn answer(&mut self, message: Message, stop: StopReason, usage: Usage, model: String) {
         self.failed = None;
         if let Some(start) = self.start.take()
             && let Some(Body::Start { model: asked, .. }) =

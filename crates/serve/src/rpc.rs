@@ -86,10 +86,8 @@ impl Server {
     pub async fn serve(
         self,
         opened: Opened,
-        (input, output): (
-            impl AsyncRead + Unpin,
-            impl AsyncWrite + Send + Unpin + 'static,
-        ),
+        input: impl AsyncRead + Unpin,
+        output: impl AsyncWrite + Send + Unpin + 'static,
     ) -> Ending {
         let host = Arc::clone(&self.host);
         let voice: Box<dyn Voice> = match self.dialect {

@@ -124,8 +124,9 @@ impl Sessions {
 
     fn make(&self, id: String, new: Option<Wishes>) -> Arc<Room> {
         let house = Arc::clone(&self.house);
-        let parts = (house, self.tasks.clone(), Arc::clone(&self.readers));
-        Arc::new(Room::new(id, new, parts, self.stop.child_token()))
+        let (tasks, readers) = (self.tasks.clone(), Arc::clone(&self.readers));
+        let stop = self.stop.child_token();
+        Arc::new(Room::new(id, new, house, tasks, readers, stop))
     }
 
     /// The room of the session of that name, or of the only one whose name begins so.

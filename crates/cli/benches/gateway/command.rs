@@ -146,7 +146,7 @@ impl OneLoad {
             kind: self.kind,
         };
         let seconds = Duration::from_secs(self.seconds);
-        compare::one(&places, &upstream, (name, cell), seconds).await
+        compare::one(&places, &upstream, name, cell, seconds).await
     }
 }
 

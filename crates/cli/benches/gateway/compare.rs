@@ -97,7 +97,8 @@ pub(crate) async fn compare(
 pub(crate) async fn one(
     places: &Places,
     upstream: &Upstream,
-    (name, cell): (Name, Cell),
+    name: Name,
+    cell: Cell,
     length: Duration,
 ) -> Result<()> {
     let system = System::start(name, places).await?;

@@ -67,7 +67,7 @@ impl<'a, Out: Write> Player<'a, Out> {
         )?;
         match scene.course {
             Course::Answered => self.answered(scene, &mut run).await?,
-            Course::Killed { after, gone } => self.killed(scene, &mut run, (after, gone)).await?,
+            Course::Killed { after, gone } => self.killed(scene, &mut run, after, gone).await?,
             Course::Refused => self.refused(scene, &mut run).await?,
         }
         run.record.requests = self.stage.requests().await?.len();
@@ -84,7 +84,8 @@ impl<'a, Out: Write> Player<'a, Out> {
         &mut self,
         scene: &Scene,
         run: &mut Run,
-        (after, gone): (Duration, Duration),
+        after: Duration,
+        gone: Duration,
     ) -> anyhow::Result<()> {
         let mut says = self.start(scene, &["--json"])?;
         self.follow(run, &mut says, Some(after)).await?;

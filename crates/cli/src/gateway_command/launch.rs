@@ -38,7 +38,7 @@ pub(super) fn run(arguments: &LaunchArguments) -> anyhow::Result<Exit> {
         let signals = Source::new();
         let (log, traces) = Traces::beside(log::sink(arguments.log)?, &settings[0])?;
         let started = start(&settings, For::Program, clock, log).await?;
-        let ended = launch(&arguments.program, &settings, (&started, signals)).await;
+        let ended = launch(&arguments.program, &settings, &started, signals).await;
         started.stop.cancel();
         tokio::time::timeout(LONGEST_END, started.serving)
             .await
@@ -51,7 +51,8 @@ pub(super) fn run(arguments: &LaunchArguments) -> anyhow::Result<Exit> {
 async fn launch(
     program: &[OsString],
     settings: &[Settings; 2],
-    (started, signals): (&Started, Source),
+    started: &Started,
+    signals: Source,
 ) -> anyhow::Result<Exit> {
     let (name, typed) = program
         .split_first()
@@ -63,7 +64,7 @@ async fn launch(
     };
     let agent = Agent::of(name);
     let recipe = recipe(agent, base, codex_key());
-    let extension = extension((agent, typed), base, started)?;
+    let extension = extension(agent, typed, base, started)?;
     let mut command = Command::new(name);
     command
         .args(recipe.arguments)
@@ -157,7 +158,8 @@ impl Drop for Extension {
 
 /// What pi is told when it is about to ask a model.
 fn extension(
-    (agent, typed): (Agent, &[OsString]),
+    agent: Agent,
+    typed: &[OsString],
     base: Base<'_>,
     started: &Started,
 ) -> anyhow::Result<Option<Extension>> {

@@ -30,14 +30,15 @@ pub(super) fn run(arguments: &ServeArguments) -> anyhow::Result<Exit> {
     let threads = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()?;
-    let served = threads.block_on(serve(arguments, (settings, files), clock));
+    let served = threads.block_on(serve(arguments, settings, files, clock));
     threads.shutdown_timeout(LONGEST_END);
     served
 }
 
 async fn serve(
     arguments: &ServeArguments,
-    (settings, files): ([Settings; 2], Vec<PathBuf>),
+    settings: [Settings; 2],
+    files: Vec<PathBuf>,
     clock: Arc<dyn Clock>,
 ) -> anyhow::Result<Exit> {
     let mut signals = interrupt::signals_but_hang_up();

@@ -18,7 +18,7 @@ pub(crate) fn line(body: &Body, first: &str, now: Timestamp) -> Option<String> {
             to,
             cause: Some(cause),
             until,
-        } => left((from, to), *cause, until.map(|until| (until, now))),
+        } => left(from, to, *cause, until.map(|until| (until, now))),
         Body::ModelSwitched {
             from, to, until, ..
         } => match (to == first, until) {
@@ -53,7 +53,7 @@ pub(crate) fn line(body: &Body, first: &str, now: Timestamp) -> Option<String> {
     })
 }
 
-fn left((from, to): (&str, &str), cause: Cause, until: Option<(Timestamp, Timestamp)>) -> String {
+fn left(from: &str, to: &str, cause: Cause, until: Option<(Timestamp, Timestamp)>) -> String {
     let phrase = cause.phrase();
     let until = until.map_or(String::new(), |(until, now)| {
         let left = about(until.since(now));

@@ -48,12 +48,13 @@ enum End {
 pub(super) async fn watch(
     mut runner: Runner,
     telling: Telling,
-    (clock, signals): (Arc<dyn Clock>, Signals),
+    clock: Arc<dyn Clock>,
+    signals: Signals,
 ) -> anyhow::Result<Exit> {
     let id = runner.id().to_owned();
     let resumes = || format!("`outlast run --resume {id}` carries on where it stopped");
     let view = Arc::new(Mutex::new(View::new(&runner, telling)));
-    let end = follow(&mut runner, &view, (clock, signals)).await;
+    let end = follow(&mut runner, &view, clock, signals).await;
     lock(&view).painter.clear();
     match end.with_context(resumes)? {
         End::Left(exit) => {
@@ -71,7 +72,8 @@ pub(super) async fn watch(
 async fn follow(
     runner: &mut Runner,
     view: &Arc<Mutex<View>>,
-    (clock, mut signals): (Arc<dyn Clock>, Signals),
+    clock: Arc<dyn Clock>,
+    mut signals: Signals,
 ) -> anyhow::Result<End> {
     let stop = CancellationToken::new();
     let told = Arc::clone(view);

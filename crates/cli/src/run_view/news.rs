@@ -55,7 +55,7 @@ impl News<'_> {
                 outcome,
                 reason,
                 ..
-            } => self.step_ended(step, (*outcome, reason.as_deref())),
+            } => self.step_ended(step, *outcome, reason.as_deref()),
             Entry::EdgeTaken { to: Some(to), .. } => {
                 format!("→ {step}: leads to {}", one_line(to))
             }
@@ -94,12 +94,12 @@ impl News<'_> {
         let mut lines: Vec<String> = warnings.iter().map(warning).collect();
         if let Some(problem) = problem {
             let following = attempts(attempt.saturating_add(1), self.max_attempts(entry));
-            lines.push(self.failed(step, problem, (next, &following)));
+            lines.push(self.failed(step, problem, next, &following));
         }
         lines
     }
 
-    fn failed(&self, step: &str, problem: &Problem, (next, following): (&Next, &str)) -> String {
+    fn failed(&self, step: &str, problem: &Problem, next: &Next, following: &str) -> String {
         let phrase = problem.cause.phrase();
         let message = match problem.message.trim() {
             "" => String::new(),
@@ -155,7 +155,7 @@ impl News<'_> {
         )
     }
 
-    fn step_ended(&self, id: &str, (outcome, reason): (Outcome, Option<&str>)) -> String {
+    fn step_ended(&self, id: &str, outcome: Outcome, reason: Option<&str>) -> String {
         let nothing = StepState::default();
         let state = self.run.steps.get(id).unwrap_or(&nothing);
         let last = state.attempt().and_then(|attempt| attempt.next.as_ref());

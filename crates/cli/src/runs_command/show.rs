@@ -39,7 +39,7 @@ pub(super) async fn show(
         (true, false) => print(&json_lines(&summary.id, &entries)?),
         (false, false) => {
             let live = live(home, &run, &entries).await?;
-            let text = document(&summary, &run, (&live, clock.now()));
+            let text = document(&summary, &run, &live, clock.now());
             print(&text)
         }
         (json, true) => {
@@ -139,7 +139,8 @@ pub(super) async fn waiting(home: &Home, step: &StepState) -> anyhow::Result<Opt
 pub(super) fn document(
     summary: &Summary,
     run: &Run,
-    (live, now): (&BTreeMap<String, LiveStep>, Timestamp),
+    live: &BTreeMap<String, LiveStep>,
+    now: Timestamp,
 ) -> String {
     let columns = match std::io::stdout().is_terminal() {
         true => run_view::stdout_size().0,

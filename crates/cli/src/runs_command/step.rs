@@ -67,7 +67,8 @@ fn attempts(step: &StepState) -> String {
 /// Prints something that a step has made, byte for byte unless a terminal would obey it.
 pub(super) async fn output(
     home: &Home,
-    (run, id): (&str, &str),
+    run: &str,
+    id: &str,
     name: Option<&str>,
 ) -> anyhow::Result<Exit> {
     let run_id = find_or_newest(home, Some(run)).await?.id;

@@ -81,7 +81,7 @@ async fn begin(
         return Ok(None);
     }
     let live = live(home, run, entries).await?;
-    print(&document(summary, run, (&live, clock.now())))?;
+    print(&document(summary, run, &live, clock.now()))?;
     let stdout = std::io::stdout();
     let size = stdout.is_terminal().then_some(stdout_size as fn() -> _);
     let mut painter = Painter::new(stdout, size, &summary.id);

@@ -47,7 +47,7 @@ impl Host for SessionHost {
         now: Arc<Setup>,
         wanted: (&'a str, &'a str),
     ) -> BoxFuture<'a, Result<Option<(Setup, Model)>, String>> {
-        Box::pin(async move { self.choose_model(&now, wanted).map_err(said) })
+        Box::pin(async move { self.choose_model(&now, wanted.0, wanted.1).map_err(said) })
     }
 
     fn choose_policy(&self, now: &Setup, name: &str) -> Result<Setup, String> {

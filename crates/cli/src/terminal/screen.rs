@@ -132,10 +132,9 @@ impl Screen {
 
     fn draw(&mut self) -> anyhow::Result<()> {
         let now = self.driver.clock().now();
-        let look = (&self.theme, now);
         self.device
             .terminal
-            .draw(|frame| view::draw(frame, &mut self.chat, look))?;
+            .draw(|frame| view::draw(frame, &mut self.chat, &self.theme, now))?;
         (self.drawn, self.is_stale) = (Instant::now(), false);
         Ok(())
     }

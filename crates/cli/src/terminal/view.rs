@@ -24,12 +24,12 @@ const PROMPT: &str = "› ";
 const BAR: &str = "  │ ";
 const LEAST_FOR_PROMPT: u16 = 6;
 
-pub(crate) fn draw(frame: &mut Frame<'_>, chat: &mut Chat, (theme, now): (&Theme, Timestamp)) {
+pub(crate) fn draw(frame: &mut Frame<'_>, chat: &mut Chat, theme: &Theme, now: Timestamp) {
     let area = frame.area();
     if area.is_empty() {
         return;
     }
-    let mut above = Above::of(chat, area, (theme, now));
+    let mut above = Above::of(chat, area, theme, now);
     let rows = Rows::of(chat, &above, area);
     if let (Some(asked), Some(asking)) = (&mut chat.question, &mut above.question) {
         asked.page = asking.shown(rows.question);
@@ -53,13 +53,13 @@ pub(crate) fn draw(frame: &mut Frame<'_>, chat: &mut Chat, (theme, now): (&Theme
     show(frame, &lines, rows.transcript);
     show(frame, &above.queued, rows.queued);
     let question = above.question.as_ref();
-    let question = question.map(|it| it.within(rows.question, (area.width, theme)));
+    let question = question.map(|it| it.within(rows.question, area.width, theme));
     show(frame, &question.unwrap_or_default(), rows.question);
     show(frame, &above.loader, rows.loader);
     show(frame, &[rule(chat, area.width, theme)], rows.rule);
     show(
         frame,
-        &choices(chat, (area.width, rows.choices), theme),
+        &choices(chat, area.width, rows.choices, theme),
         rows.choices,
     );
     let editor_at = at;
@@ -69,7 +69,7 @@ pub(crate) fn draw(frame: &mut Frame<'_>, chat: &mut Chat, (theme, now): (&Theme
         height: rows.editor,
         ..area
     };
-    draw_editor(frame, chat, (place, theme));
+    draw_editor(frame, chat, place, theme);
     let place = Rect {
         y: editor_at + rows.editor,
         height: rows.status,
@@ -86,18 +86,18 @@ struct Above {
 }
 
 impl Above {
-    fn of(chat: &Chat, area: Rect, (theme, now): (&Theme, Timestamp)) -> Self {
+    fn of(chat: &Chat, area: Rect, theme: &Theme, now: Timestamp) -> Self {
         let width = area.width;
         let queued = queued(&chat.queued).map(|said| {
             let said = text::plain(&said).replace('\n', " ⏎ ");
             truncated(&Line::styled(format!("» {said}"), theme.faint), width)
         });
         let asked = chat.question.as_ref();
-        let question = asked.map(|asked| Asking::of(chat, asked, (width, theme)));
+        let question = asked.map(|asked| Asking::of(chat, asked, width, theme));
         // While somebody is asked, that is what is going on; Esc then means no.
         let loader = match asked {
             Some(_) => Vec::new(),
-            None => loader(chat, area, (theme, now)),
+            None => loader(chat, area, theme, now),
         };
         Self {
             queued: queued.collect(),
@@ -108,7 +108,7 @@ impl Above {
 }
 
 /// What is going on, in as many words as there is room for.
-fn loader(chat: &Chat, area: Rect, (theme, now): (&Theme, Timestamp)) -> Vec<Line<'static>> {
+fn loader(chat: &Chat, area: Rect, theme: &Theme, now: Timestamp) -> Vec<Line<'static>> {
     let Some(said) = chat.doing.said(now) else {
         return Vec::new();
     };
@@ -199,7 +199,7 @@ fn prompt_width(width: u16) -> u16 {
     if width < LEAST_FOR_PROMPT { 0 } else { 2 }
 }
 
-fn draw_editor(frame: &mut Frame<'_>, chat: &mut Chat, (place, theme): (Rect, &Theme)) {
+fn draw_editor(frame: &mut Frame<'_>, chat: &mut Chat, place: Rect, theme: &Theme) {
     let prompt = Rect {
         width: prompt_width(place.width),
         height: place.height.min(1),
@@ -235,7 +235,7 @@ fn status(chat: &Chat, width: u16) -> String {
     }
 }
 
-fn choices(chat: &Chat, (width, rows): (u16, u16), theme: &Theme) -> Vec<Line<'static>> {
+fn choices(chat: &Chat, width: u16, rows: u16, theme: &Theme) -> Vec<Line<'static>> {
     let rows = usize::from(rows);
     let choices = &chat.choices;
     // The one that is selected is in sight.
@@ -272,7 +272,7 @@ struct Asking {
 }
 
 impl Asking {
-    fn of(chat: &Chat, asked: &Asked, (width, theme): (u16, &Theme)) -> Self {
+    fn of(chat: &Chat, asked: &Asked, width: u16, theme: &Theme) -> Self {
         let shown = approval::Shown::of(&asked.question, Extent::Whole);
         let heading = Line::styled(format!("? {}", shown.line), theme.warning);
         let mut what = wrapped(&heading, width, &Indent::default());
@@ -319,7 +319,7 @@ impl Asking {
 
     /// With too few rows, its beginning, its end and how it is answered, as what matters may stand anywhere; or the part of
     /// it that is looked at.
-    fn within(&self, rows: u16, (width, theme): (u16, &Theme)) -> Vec<Line<'static>> {
+    fn within(&self, rows: u16, width: u16, theme: &Theme) -> Vec<Line<'static>> {
         let rows = usize::from(rows);
         if self.rows() <= rows {
             return self.what.iter().chain(&self.keys).cloned().collect();

@@ -19,7 +19,7 @@ use ratatui::style::{Color, Modifier};
 fn drawn(chat: &mut Chat, (width, height): (u16, u16), theme: &Theme) -> TestBackend {
     let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
     terminal
-        .draw(|frame| draw(frame, chat, (theme, NOW)))
+        .draw(|frame| draw(frame, chat, theme, NOW))
         .unwrap();
     terminal.backend().clone()
 }
@@ -450,8 +450,10 @@ fn a_countdown_is_drawn_from_the_time_that_is() {
     chat.take(event(held(1)), NOW);
     let mut terminal = Terminal::new(TestBackend::new(60, 8)).unwrap();
     for (at, seconds) in [(NOW, "1s"), (later(2), "0s")] {
-        let look = (&Theme::plain(), at);
-        terminal.draw(|frame| draw(frame, &mut chat, look)).unwrap();
+        let theme = Theme::plain();
+        terminal
+            .draw(|frame| draw(frame, &mut chat, &theme, at))
+            .unwrap();
         let shown = rows(terminal.backend(), |cell| cell.symbol().to_owned());
         assert!(
             shown.contains(&format!("Retrying (1/3) in {seconds}…")),

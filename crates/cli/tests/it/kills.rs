@@ -28,7 +28,7 @@ pub(crate) fn boundary_of_the_prompt(plan: &Plan) -> u64 {
     let has_prompt = |at: &u64| {
         Scene::alone(plan, |scene| {
             let recorder = Recorder::new(SYNCS);
-            scene.run(recorder.kill(&mut scene.prompt(), (*at, Moment::After)));
+            scene.run(recorder.kill(&mut scene.prompt(), *at, Moment::After));
             !scene.entries().is_empty()
         })
     };
@@ -55,8 +55,7 @@ fn kill_everywhere(
         let mut scene = Scene::new(mock, &plan);
         begin(&mut scene);
         let recorder = Recorder::new(CHANGES);
-        let point = (at, Moment::Before);
-        let ran = scene.run(recorder.kill(&mut command(&scene), point));
+        let ran = scene.run(recorder.kill(&mut command(&scene), at, Moment::Before));
         // What waits are for is in the journal; what others have learnt may be lost.
         scene.lose_knowledge();
         scene.resume_all();
@@ -79,7 +78,7 @@ fn a_resume_survives_a_kill_at_every_change_of_the_journal() {
     // The first process dies when its prompt is written down, and leaves everything else to the second one.
     let first = (boundary_of_the_prompt(&Plan::all_kinds()), Moment::After);
     let begin = |scene: &mut Scene<'_>| {
-        scene.run(Recorder::new(SYNCS).kill(&mut scene.prompt(), first));
+        scene.run(Recorder::new(SYNCS).kill(&mut scene.prompt(), first.0, first.1));
     };
     kill_everywhere("a resume", begin, |scene| scene.resume());
 }

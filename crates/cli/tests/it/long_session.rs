@@ -86,7 +86,7 @@ fn resumed(count: usize) -> Used {
     // Nothing waits, and no limit on an answer is to be reached while the turns are read.
     let mock = MockServer::start_in(Outlast::in_real_time());
     let typed = json!({"settings": {"provider": "openai", "model": "ok"}, "base_url": mock.url()});
-    written::session(&mock.outlast, ID, (&turns(count, &typed), Left::Free));
+    written::session(&mock.outlast, ID, &turns(count, &typed), Left::Free);
     let mut child = mock
         .outlast
         .command(&["resume"])

@@ -188,7 +188,7 @@ fn a_resume_survives_a_loss_of_power_before_every_sync() {
     let (mock, plan) = (server(), Plan::all_kinds());
     let first = (boundary_of_the_prompt(&plan), Moment::After);
     let mut scene = Scene::new(&mock, &plan);
-    scene.run(Recorder::new(SYNCS).kill(&mut scene.prompt(), first));
+    scene.run(Recorder::new(SYNCS).kill(&mut scene.prompt(), first.0, first.1));
     let recording = Recording::of(&mut scene, |scene| scene.resume());
     play_all(&mut scene, &recording);
 }

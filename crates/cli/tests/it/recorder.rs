@@ -92,7 +92,8 @@ impl Recorder {
     pub(crate) fn kill<'a>(
         &self,
         command: &'a mut Command,
-        (at, moment): (u64, Moment),
+        at: u64,
+        moment: Moment,
     ) -> &'a mut Command {
         let moment = match moment {
             Moment::Before => "before",
@@ -245,7 +246,7 @@ mod tests {
                 let (recorder, home) =
                     (Recorder::new(Counted::Everything), TempDir::new().unwrap());
                 let mut command = prompt(&mock, home.path());
-                let ran = Ran::of(recorder.kill(&mut command, (at, moment)));
+                let ran = Ran::of(recorder.kill(&mut command, at, moment));
                 assert_eq!(ran.code, KILLED, "{at} {moment:?}: {}", ran.stderr);
                 assert_eq!(recorder.counted(), at, "{moment:?}");
                 let log = recorder.log();
@@ -288,7 +289,7 @@ mod tests {
 
         let (recorder, home) = (Recorder::new(recorder.counted), TempDir::new().unwrap());
         let mut command = prompt(&mock, home.path());
-        let ran = Ran::of(recorder.kill(&mut command, (1, Moment::After)));
+        let ran = Ran::of(recorder.kill(&mut command, 1, Moment::After));
         assert_eq!(ran.code, KILLED, "{}", ran.stderr);
         assert_eq!(recorder.log().iter().filter(is_sync).count(), 1);
     }
@@ -333,7 +334,7 @@ mod tests {
         shell
             .args(["-c", "echo said; echo written >\"$OUTLAST_HOME/file\""])
             .env("OUTLAST_HOME", home.path());
-        let ran = Ran::of(recorder.kill(&mut shell, (1, Moment::Before)));
+        let ran = Ran::of(recorder.kill(&mut shell, 1, Moment::Before));
         assert_eq!((ran.code, ran.stdout.as_str()), (0, "said\n"));
         assert_eq!(recorder.log(), []);
     }

@@ -402,7 +402,7 @@ fn a_conversation_that_cannot_be_made_smaller_is_as_it_was() {
     );
 
     let turn = vec![prompt("What?", typed("ok")), answer("That."), completed()];
-    written::session(&outlast, ID, (&[turn], Left::Free));
+    written::session(&outlast, ID, &[turn], Left::Free);
     let before = outlast
         .run(&["sessions", "export", "--format", "jsonl"])
         .stdout;
@@ -456,7 +456,7 @@ fn a_compaction_that_is_cancelled_has_changed_nothing() {
 fn a_turn_that_is_not_finished_is_resumed_before_its_conversation_is_made_smaller() {
     let outlast = Outlast::new();
     let turn = vec![prompt("What?", typed("ok"))];
-    written::session(&outlast, ID, (&[turn], Left::Abandoned));
+    written::session(&outlast, ID, &[turn], Left::Abandoned);
     for arguments in [
         &["-p", "/compact", "--continue"][..],
         &["sessions", "compact", ID],

@@ -42,7 +42,7 @@ fn a_prompt_that_no_compaction_makes_fit_costs_few_requests_and_one_error() {
         let mock = MockServer::start();
         let mut arguments = vec!["--model", "window:300,of=agent"];
         if !turns.is_empty() {
-            written::session(&mock.outlast, ID, (&turns, Left::Free));
+            written::session(&mock.outlast, ID, &turns, Left::Free);
             arguments.extend(["--session", ID]);
         }
         let ran = mock.ask("anthropic", &arguments);
@@ -100,7 +100,7 @@ fn whoever_is_asked_instead_also_summarises() {
         vec![prompt(text, options), answer(&long), completed()]
     };
     let turns = [turn("Do the work"), turn("Go on"), turn("What is left?")];
-    written::session(&outlast, ID, (&turns, Left::Free));
+    written::session(&outlast, ID, &turns, Left::Free);
     outlast.write(USER, "fallback.models = [\"ok:agent,times=always\"]\n");
     let ran = outlast.run(&["-p", "/compact", "--session", ID]);
     assert_eq!(ran.code, 0, "{}", ran.stderr);

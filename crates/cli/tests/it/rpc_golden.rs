@@ -144,7 +144,7 @@ fn whatever_a_client_found_in_a_recorded_dialogue_it_finds_in_ours() {
         answer(&long),
         completed(),
     ];
-    written::session(&outlast, ID, (&[turn], Left::Free));
+    written::session(&outlast, ID, &[turn], Left::Free);
     let mut replay = Replay {
         rpc: Rpc::with(&outlast, &["--session", ID]),
         folder: outlast.folder.path().to_str().unwrap().to_owned(),

@@ -27,7 +27,7 @@ fn asks(server: &Serve) -> Vec<Ask> {
 }
 
 /// What all of it is answered with when these headers come along.
-fn refused(server: &Serve, headers: &[(&str, &str)], (status, code): (u16, &str)) {
+fn refused(server: &Serve, headers: &[(&str, &str)], status: u16, code: &str) {
     for ask in asks(server) {
         let answer = headers
             .iter()
@@ -58,14 +58,15 @@ fn a_name_that_is_not_ours_is_refused() {
         format!("localhost.evil.example:{port}"),
         format!("my.box:{port}"),
     ] {
-        refused(&server, &[("host", &host)], (403, "unknown_host"));
+        refused(&server, &[("host", &host)], 403, "unknown_host");
     }
-    refused(&server, &[("host", "")], (400, "no_host"));
-    refused(&server, &[("host", "[::1")], (400, "no_host"));
+    refused(&server, &[("host", "")], 400, "no_host");
+    refused(&server, &[("host", "[::1")], 400, "no_host");
     refused(
         &server,
         &[("host", &server.address), ("host", "evil.example")],
-        (400, "no_host"),
+        400,
+        "no_host",
     );
     for host in [
         &*format!("localhost:{port}"),
@@ -120,14 +121,14 @@ fn a_page_of_another_site_is_refused() {
         "file://",
         "",
     ] {
-        refused(&server, &[("origin", origin)], (403, "unknown_origin"));
+        refused(&server, &[("origin", origin)], 403, "unknown_origin");
         let Err(answer) = Socket::try_open(&server, &[("origin", origin)]) else {
             panic!("{origin} was let in")
         };
         assert_eq!(answer.status(), 403);
     }
     for site in ["cross-site", "same-site"] {
-        refused(&server, &[("sec-fetch-site", site)], (403, "cross_site"));
+        refused(&server, &[("sec-fetch-site", site)], 403, "cross_site");
     }
     let own = format!("http://{}", server.address);
     let mut asked = asks(&server).into_iter();

@@ -27,7 +27,7 @@ impl Late {
     }
 
     /// Everything that it has seen when that place was reached.
-    fn at_end(mut self, server: &Serve, (id, end): (&str, &str)) -> Transcript {
+    fn at_end(mut self, server: &Serve, id: &str, end: &str) -> Transcript {
         if self.place == end {
             return self.shown;
         }
@@ -75,7 +75,7 @@ fn a_snapshot_in_the_middle_and_what_follows_it_say_everything() {
     assert_eq!(live.seals(), ["completed", "completed"]);
     for late in late {
         let place = late.place.clone();
-        assert_eq!(late.at_end(&server, (&id, end)), live, "after {place}");
+        assert_eq!(late.at_end(&server, &id, end), live, "after {place}");
     }
     let runs = std::fs::read_to_string(outlast.folder.path().join("runs")).unwrap();
     assert_eq!(runs, "ran\n");
@@ -116,7 +116,7 @@ fn so_it_is_at_any_moment() {
         assert!(late.len() > 2, "{} moments", late.len());
         for late in late {
             let place = late.place.clone();
-            let shown = late.at_end(&server, (&id, end));
+            let shown = late.at_end(&server, &id, end);
             assert!(
                 shown == live,
                 "{after_content}, after {place}: {shown:#?}\n{live:#?}"

@@ -152,7 +152,7 @@ fn what_is_to_follow_a_turn_that_was_left_carries_it_on() {
     let server = Serve::start(&outlast, "ok:agent,times=always");
     for (id, deliver) in [(FIRST, "follow_up"), (SECOND, "steer")] {
         let begun = [vec![prompt("say left", typed("ok:agent,times=always"))]];
-        written::session(&outlast, id, (&begun, Left::Abandoned));
+        written::session(&outlast, id, &begun, Left::Abandoned);
         say(
             &server,
             id,

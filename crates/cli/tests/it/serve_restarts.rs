@@ -270,7 +270,7 @@ fn a_server_that_is_told_to_end_leaves_turns_to_be_carried_on() {
 fn what_other_processes_left_is_carried_on_and_what_cannot_be_is_named() {
     let begun = |text: &str| [vec![prompt(text, typed("ok:reasoning"))]];
     let (outlast, folder) = after_its_folder_is_gone(&begun("gone"), Left::Free);
-    written::session(&outlast, SECOND, (&begun("abandoned"), Left::Abandoned));
+    written::session(&outlast, SECOND, &begun("abandoned"), Left::Abandoned);
     let server = Serve::start(&outlast, "ok:text,times=always");
     server.when_idle(SECOND);
     let shown = Transcript::of(&server.told(SECOND));

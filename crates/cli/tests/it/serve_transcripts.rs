@@ -26,7 +26,7 @@ fn heard(server: &Serve, id: &str, prompts: &[&str]) -> Vec<Value> {
 }
 
 /// Checks that a session that is wished so is told as it was heard, and ends as it should.
-fn check(server: &Serve, wishes: &Value, (prompts, seals): (&[&str], &[&str])) -> Transcript {
+fn check(server: &Serve, wishes: &Value, prompts: &[&str], seals: &[&str]) -> Transcript {
     let id = server.begin(wishes);
     let live = heard(server, &id, prompts);
     let told = server.told(&id);
@@ -67,7 +67,7 @@ fn a_snapshot_says_what_was_heard_live_whatever_happened() {
     let outlast = Outlast::new();
     let server = Serve::with(&outlast, &["--policy", "session"]);
     for (model, prompts, seals) in table {
-        check(&server, &json!({ "model": model }), (prompts, seals));
+        check(&server, &json!({ "model": model }), prompts, seals);
     }
 }
 
@@ -95,7 +95,7 @@ fn so_it_is_with_answers_that_broke_off_and_were_left_taken_back_or_gone_on_with
             } else {
                 "hi"
             };
-            let transcript = check(&server, &wishes, (&[first, "again"], &seals));
+            let transcript = check(&server, &wishes, &[first, "again"], &seals);
             let texts = transcript.texts();
             if after_content == "retract" && model.ends_with("of=text") {
                 assert!(texts[0].ends_with("You said: hi"), "{wishes}: {texts:?}");

@@ -27,7 +27,7 @@ fn listed(outlast: &Outlast) -> Vec<(String, String, u64)> {
 fn two_sessions(outlast: &Outlast) {
     for id in [FIRST, SECOND] {
         let turn = vec![prompt("What?", typed("ok")), answer("That."), completed()];
-        written::session(outlast, id, (&[turn], Left::Free));
+        written::session(outlast, id, &[turn], Left::Free);
     }
 }
 
@@ -138,7 +138,7 @@ fn a_name_that_fits_no_session_or_several_is_a_mistake_and_changes_nothing() {
 fn a_session_whose_last_turn_is_not_finished_is_to_be_resumed_first() {
     let outlast = Outlast::new();
     let turns = [vec![prompt("What?", typed("ok"))]];
-    written::session(&outlast, FIRST, (&turns, Left::Abandoned));
+    written::session(&outlast, FIRST, &turns, Left::Abandoned);
     let says = format!(
         "the last turn of session {FIRST} is not finished; `outlast resume {FIRST}` carries it on"
     );
@@ -172,7 +172,7 @@ fn what_was_said_can_neither_command_the_terminal_nor_the_page() {
     let hostile =
         "\u{1b}]0;gone\u{7}<script>alert(1)</script>\u{9b}2J\n# Turn 99\n```\n=== Turn 99 ===";
     let turn = vec![prompt(hostile, typed("ok")), answer(hostile), completed()];
-    written::session(&outlast, FIRST, (&[turn], Left::Free));
+    written::session(&outlast, FIRST, &[turn], Left::Free);
     assert_eq!(outlast.run(&["-p", hostile, "--model", "ok"]).code, 0);
     let run = |arguments: &[&str]| {
         let ran = outlast.run(arguments);
@@ -220,7 +220,7 @@ fn sessions_are_deleted_by_name_or_by_age_and_those_that_are_not_finished_stay()
     let outlast = Outlast::new();
     two_sessions(&outlast);
     let turns = [vec![prompt("What?", typed("ok"))]];
-    written::session(&outlast, THIRD, (&turns, Left::Free));
+    written::session(&outlast, THIRD, &turns, Left::Free);
     assert_eq!(outlast.run(&["-p", "new", "--model", "ok"]).code, 0);
     let new = listed(&outlast)[0].0.clone();
     let ran = outlast.run(&["sessions", "delete", FIRST]);

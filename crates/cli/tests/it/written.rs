@@ -23,7 +23,7 @@ pub(crate) enum Left {
 }
 
 /// Writes a session of the command's folder, turn by turn.
-pub(crate) fn session(outlast: &Outlast, id: &str, (turns, left): (&[Vec<Entry>], Left)) {
+pub(crate) fn session(outlast: &Outlast, id: &str, turns: &[Vec<Entry>], left: Left) {
     let (home, runtime) = (outlast.home(), Runtime::new().unwrap());
     fs::create_dir_all(&home).unwrap();
     fs::write(home.join("VERSION"), "1\n").unwrap();
@@ -126,5 +126,5 @@ pub(crate) fn long_session(outlast: &Outlast, id: &str, model: &str) {
     let long = "The first half of the work is done. ".repeat(400);
     let turn = |text: &str| vec![prompt(text, typed(model)), answer(&long), completed()];
     let turns = [turn("Do the work"), turn("Go on"), turn("What is left?")];
-    session(outlast, id, (&turns, Left::Free));
+    session(outlast, id, &turns, Left::Free);
 }

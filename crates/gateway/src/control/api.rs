@@ -72,11 +72,7 @@ pub struct Policies {
 }
 
 /// Answers a request for one of these paths.
-pub(super) fn answer(
-    gateway: &dyn Inspect,
-    (asked, path): (&Parts, &str),
-    body: &[u8],
-) -> Answered {
+pub(super) fn answer(gateway: &dyn Inspect, asked: &Parts, path: &str, body: &[u8]) -> Answered {
     let endpoint = Endpoint::at(path)?;
     check_method(asked, endpoint.allowed())?;
     check_token(gateway, asked)?;

@@ -68,7 +68,7 @@ impl<'a> Coming<'a> {
         let (folder, file, written) = (folder.clone(), self.file.take(), self.written);
         let piece = self.kept.split().freeze();
         let length = piece.len();
-        let work = move || append(&folder, (file, written), &piece);
+        let work = move || append(&folder, file, written, &piece);
         match tokio::task::spawn_blocking(work).await? {
             Appended::Yes(file) => {
                 self.file = Some(file);
@@ -89,7 +89,7 @@ enum Appended {
     No(io::Result<Vec<u8>>),
 }
 
-fn append(folder: &Path, (file, written): (Option<Volume>, usize), piece: &[u8]) -> Appended {
+fn append(folder: &Path, file: Option<Volume>, written: usize, piece: &[u8]) -> Appended {
     let Ok(file) = file.map_or_else(|| Volume::new(folder), Ok) else {
         return Appended::No(Ok(piece.to_vec()));
     };
@@ -138,7 +138,7 @@ mod tests {
         // The last letter is what it took of a piece before it said that it is full.
         std::fs::write(&path, b"beforex").unwrap();
         let full = Volume::of(File::open(&path).unwrap());
-        let Appended::No(all) = append(folder.path(), (Some(full), 6), b" and after") else {
+        let Appended::No(all) = append(folder.path(), Some(full), 6, b" and after") else {
             panic!("it was written");
         };
         assert_eq!(all.unwrap(), b"before and after");

@@ -231,7 +231,7 @@ async fn cutting(stream: &'static str) -> Upstream {
     .await
 }
 
-fn check_cut(dialect: Dialect, stream: &str, (place, answer): (usize, &Answer)) -> usize {
+fn check_cut(dialect: Dialect, stream: &str, place: usize, answer: &Answer) -> usize {
     let places = places(dialect, stream);
     let what = format!("{dialect:?} cut at {place} of {}: {answer:?}", stream.len());
     if place < places.content {
@@ -271,7 +271,7 @@ async fn wherever_an_answer_is_cut_nothing_comes_twice_and_nothing_looks_whole_t
             let answers = join_all(asks).await;
             let checked = cuts.iter().zip(&answers);
             let asked =
-                checked.map(|((place, _), answer)| check_cut(dialect, stream, (*place, answer)));
+                checked.map(|((place, _), answer)| check_cut(dialect, stream, *place, answer));
             let asked: usize = asked.sum();
             assert_eq!(upstream.counts().asked, asked, "{dialect:?}");
         }

@@ -37,7 +37,7 @@ fn model(number: usize) -> String {
     format!("m-{number:03}")
 }
 
-async fn expected(ask: &Ask, (dialect, streamed): (Dialect, bool)) -> Expected {
+async fn expected(ask: &Ask, dialect: Dialect, streamed: bool) -> Expected {
     let rig = Plan::new("ok", SCALE).start().await;
     let answer = rig.ask_provider(ask, "ok").await;
     let text = answer.text();
@@ -59,16 +59,12 @@ async fn all_succeed(fault: Fault, attempts: u32, timeouts: Timeouts) {
     let forms = [true, false];
     let kinds = Dialect::ALL.map(|dialect| forms.map(|streamed| (dialect, streamed)));
     let kinds = kinds.into_iter().flatten();
-    join_all(kinds.map(|kind| one_kind_succeeds(kind, fault, (attempts, timeouts)))).await;
+    join_all(kinds.map(|kind| one_kind_succeeds(kind, fault, attempts, timeouts))).await;
 }
 
-async fn one_kind_succeeds(
-    kind: (Dialect, bool),
-    fault: Fault,
-    (attempts, timeouts): (u32, Timeouts),
-) {
+async fn one_kind_succeeds(kind: (Dialect, bool), fault: Fault, attempts: u32, timeouts: Timeouts) {
     let ask = Ask::new(kind.0, kind.1);
-    let expected = expected(&ask, kind).await;
+    let expected = expected(&ask, kind.0, kind.1).await;
     let mut plan = Plan::new("ok", SCALE);
     plan.timeouts = timeouts;
     let scripts = (0..EACH).map(|number| (model(number), fault(number, &expected)));
@@ -80,7 +76,7 @@ async fn one_kind_succeeds(
     let checked = answers
         .iter()
         .enumerate()
-        .filter_map(|(number, answer)| check(answer, &expected, (number, attempts)));
+        .filter_map(|(number, answer)| check(answer, &expected, number, attempts));
     let wrong: Vec<String> = checked.collect();
     let count = wrong.len();
     assert!(wrong.is_empty(), "{kind:?}: {count} of them: {}", wrong[0]);
@@ -88,7 +84,7 @@ async fn one_kind_succeeds(
 }
 
 /// What is wrong with that answer.
-fn check(answer: &Answer, expected: &Expected, (number, attempts): (usize, u32)) -> Option<String> {
+fn check(answer: &Answer, expected: &Expected, number: usize, attempts: u32) -> Option<String> {
     let body = expected.answer.text().replace(MODEL, &model(number));
     let number_of = |name: &str| answer.header(name).and_then(|value| value.parse().ok());
     let kind = expected.answer.header("content-type");

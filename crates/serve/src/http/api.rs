@@ -33,18 +33,18 @@ type Part = Box<dyn FnOnce(&mut SchemaGenerator, &mut Value)>;
 
 impl Operation {
     pub(super) fn get(path: &str, id: &str, about: &str) -> Self {
-        Self::new(Method::GET, path, (id, about))
+        Self::new(Method::GET, path, id, about)
     }
 
     pub(super) fn post(path: &str, id: &str, about: &str) -> Self {
-        Self::new(Method::POST, path, (id, about))
+        Self::new(Method::POST, path, id, about)
     }
 
     pub(super) fn patch(path: &str, id: &str, about: &str) -> Self {
-        Self::new(Method::PATCH, path, (id, about))
+        Self::new(Method::PATCH, path, id, about)
     }
 
-    fn new(method: Method, path: &str, (id, about): (&str, &str)) -> Self {
+    fn new(method: Method, path: &str, id: &str, about: &str) -> Self {
         let names = path.split('/').filter_map(|part| part.strip_prefix('{'));
         let names = names.filter_map(|part| part.strip_suffix('}'));
         let kind = |name: &str| match name {

@@ -38,7 +38,7 @@ impl Rates {
         let mut buckets = self.buckets.lock().unwrap_or_else(PoisonError::into_inner);
         if buckets.len() >= MOST_ADDRESSES && !buckets.contains_key(&address) {
             // A bucket that is full again is as good as none.
-            buckets.retain(|_, bucket| bucket.fill(now, (rate, most)) < most);
+            buckets.retain(|_, bucket| bucket.fill(now, rate, most) < most);
             if buckets.len() >= MOST_ADDRESSES {
                 buckets.clear();
             }
@@ -48,7 +48,7 @@ impl Rates {
             at: now,
         };
         let bucket = buckets.entry(address).or_insert(fresh);
-        if bucket.fill(now, (rate, most)) < 1.0 {
+        if bucket.fill(now, rate, most) < 1.0 {
             return Err(Duration::from_secs_f64((1.0 - bucket.left) / rate));
         }
         bucket.left -= 1.0;
@@ -57,7 +57,7 @@ impl Rates {
 }
 
 impl Bucket {
-    fn fill(&mut self, now: Instant, (rate, most): (f64, f64)) -> f64 {
+    fn fill(&mut self, now: Instant, rate: f64, most: f64) -> f64 {
         let passed = now.saturating_duration_since(self.at).as_secs_f64();
         (self.left, self.at) = ((self.left + passed * rate).min(most), now);
         self.left

@@ -58,7 +58,7 @@ struct Envelope<'a> {
 
 /// The answer that follows one turn, or everything, without snapshots: whoever falls behind is cut off.
 pub(super) fn body(following: Following, form: Form) -> Response {
-    answer(following, (None, false), form)
+    answer(following, None, false, form)
 }
 
 /// The answer that follows everything, with snapshots wherever one is needed. What stands against the first of them is
@@ -68,13 +68,14 @@ pub(super) async fn body_with_snapshots(mut following: Following) -> Result<Resp
         true => Some(written(&following.snapshot().await?)),
         false => None,
     };
-    Ok(answer(following, (first, true), Form::Sse))
+    Ok(answer(following, first, true, Form::Sse))
 }
 
 /// `first` comes before everything else.
 fn answer(
     following: Following,
-    (first, takes_snapshots): (Option<Bytes>, bool),
+    first: Option<Bytes>,
+    takes_snapshots: bool,
     form: Form,
 ) -> Response {
     let frames = stream::unfold(

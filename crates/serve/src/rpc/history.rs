@@ -19,7 +19,8 @@ impl Desk {
     /// Reads the history and answers from it.
     pub(super) async fn tell_history(
         self: &Arc<Self>,
-        (session, caller): (Arc<Session>, Caller),
+        session: Arc<Session>,
+        caller: Caller,
         command: Command,
     ) {
         // Each has all of it in memory: no more are begun than a few.
@@ -30,8 +31,7 @@ impl Desk {
             let reply = match session.entries().await {
                 Err(error) => caller.refuse(&error.to_string()),
                 Ok(entries) => {
-                    let asked = (caller.clone(), command);
-                    let told = desk.told(&session, asked, entries);
+                    let told = desk.told(&session, caller.clone(), command, entries);
                     // It may be much to read and to write.
                     let told = tokio::task::spawn_blocking(told).await;
                     told.unwrap_or_else(|error| caller.refuse(&error.to_string()))
@@ -54,7 +54,8 @@ impl Desk {
     fn told(
         &self,
         session: &Session,
-        (caller, command): (Caller, Command),
+        caller: Caller,
+        command: Command,
         entries: Vec<Stored>,
     ) -> impl FnOnce() -> Box<RawValue> + Send + 'static {
         let (models, id) = (self.models(), session.id().to_owned());
@@ -81,7 +82,7 @@ impl Desk {
                 };
             }
             let history = History::of(&entries, &models);
-            tell(&caller, command, (&history, &id, file.as_deref()))
+            tell(&caller, command, &history, &id, file.as_deref())
         }
     }
 }
@@ -89,7 +90,9 @@ impl Desk {
 fn tell(
     caller: &Caller,
     command: Command,
-    (history, id, file): (&History, &str, Option<&str>),
+    history: &History,
+    id: &str,
+    file: Option<&str>,
 ) -> Box<RawValue> {
     match command {
         Command::GetMessages => caller.data(json!({ "messages": history.messages() })),

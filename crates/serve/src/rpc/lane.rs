@@ -63,27 +63,29 @@ impl Desk {
                 said,
                 streaming_behavior,
             } => {
-                let asked = (said.into(), streaming_behavior);
-                return self.prompt(caller, asked, epoch).await;
+                let message = said.into();
+                return self
+                    .prompt(caller, message, streaming_behavior, epoch)
+                    .await;
             }
             Command::Resume => return self.resume(caller, epoch).await,
             Command::Compact {
                 custom_instructions,
             } => {
                 return self
-                    .compact((session, caller), custom_instructions, epoch)
+                    .compact(session, caller, custom_instructions, epoch)
                     .await;
             }
             Command::Bash {
                 command,
                 exclude_from_context,
-            } => return self.bash((session, caller), command, !exclude_from_context),
+            } => return self.bash(session, caller, command, !exclude_from_context),
             Command::Steer(said) => {
-                self.queue(&session, (Place::Steering, said.into()), &epoch)
+                self.queue(&session, Place::Steering, said.into(), &epoch)
                     .await
             }
             Command::FollowUp(said) => {
-                self.queue(&session, (Place::FollowUp, said.into()), &epoch)
+                self.queue(&session, Place::FollowUp, said.into(), &epoch)
                     .await
             }
             Command::ClearQueue => self.clear_queue(&session).await,
@@ -92,7 +94,7 @@ impl Desk {
             Command::Follow(fields) => return self.follow_again(&caller, fields),
             command => match self.sessions(&session, command).await {
                 Ok(answer) => answer,
-                Err(command) => return self.tell_history((session, caller), command).await,
+                Err(command) => return self.tell_history(session, caller, command).await,
             },
         };
         self.answer(&caller, answer);
@@ -101,7 +103,8 @@ impl Desk {
     async fn prompt(
         self: &Arc<Self>,
         caller: Caller,
-        (message, behavior): (Message, Option<Behavior>),
+        message: Message,
+        behavior: Option<Behavior>,
         epoch: CancellationToken,
     ) {
         let mut begin = Begin {
@@ -129,8 +132,7 @@ impl Desk {
         if let (Some(session), First::Prompt(message), Some(caller)) =
             (self.session(), begin.first, begin.caller)
         {
-            let asked = (message, behavior);
-            let answer = self.queue_prompt(&session, asked, &epoch).await;
+            let answer = self.queue_prompt(&session, message, behavior, &epoch).await;
             self.answer(&caller, answer);
             self.begin_what_waits(&session, &epoch);
         }
@@ -172,7 +174,8 @@ impl Desk {
     async fn queue_prompt(
         self: &Arc<Self>,
         session: &Session,
-        (message, behavior): (Message, Option<Behavior>),
+        message: Message,
+        behavior: Option<Behavior>,
         epoch: &CancellationToken,
     ) -> Answer {
         let place = match behavior {
@@ -181,7 +184,7 @@ impl Desk {
             None if self.is_waiting(session) || self.must_wait() => Place::FollowUp,
             None => return Err(BUSY.to_owned()),
         };
-        let queued = self.queue(session, (place, message), epoch).await?;
+        let queued = self.queue(session, place, message, epoch).await?;
         if behavior.is_none() {
             self.prompts_waiting.fetch_add(1, Ordering::SeqCst);
             if epoch.is_cancelled() {
@@ -194,7 +197,8 @@ impl Desk {
     async fn queue(
         self: &Arc<Self>,
         session: &Session,
-        (place, message): (Place, Message),
+        place: Place,
+        message: Message,
         epoch: &CancellationToken,
     ) -> Answer {
         let was_running = self.run_under_way().is_some();
@@ -236,7 +240,8 @@ impl Desk {
 
     async fn compact(
         self: &Arc<Self>,
-        (session, caller): (Arc<Session>, Caller),
+        session: Arc<Session>,
+        caller: Caller,
         focus: Option<String>,
         epoch: CancellationToken,
     ) {
@@ -266,7 +271,8 @@ impl Desk {
     /// Runs a command of the client, who may do what it likes; the model is told what came of it unless it is not to know.
     fn bash(
         self: &Arc<Self>,
-        (session, caller): (Arc<Session>, Caller),
+        session: Arc<Session>,
+        caller: Caller,
         command: String,
         is_told: bool,
     ) {

@@ -29,7 +29,7 @@ impl Desk {
             Command::Fork { entry_id } => self.fork(session, &entry_id).await,
             Command::SetSessionName { name } => self.rename(session, name.trim()).await,
             Command::SetModel { provider, model_id } => {
-                let chosen = self.choose(session, (&provider, &model_id)).await;
+                let chosen = self.choose(session, &provider, &model_id).await;
                 chosen.map(Some)
             }
             Command::CycleModel => self.cycle_model(session).await,
@@ -140,7 +140,8 @@ impl Desk {
     async fn choose(
         &self,
         session: &Session,
-        (provider, model): (&str, &str),
+        provider: &str,
+        model: &str,
     ) -> Result<Value, String> {
         let chosen = self.host.choose(session.setup(), (provider, model)).await?;
         let (setup, model) =
@@ -160,7 +161,7 @@ impl Desk {
         let next = place.map_or(0, |place| place + 1) % models.len().max(1);
         match models.get(next) {
             Some(next) if models.len() > 1 => {
-                let model = self.choose(session, (&next.provider, &next.id)).await?;
+                let model = self.choose(session, &next.provider, &next.id).await?;
                 Ok(Some(
                     json!({ "model": model, "thinkingLevel": "off", "isScoped": false }),
                 ))

@@ -76,12 +76,12 @@ impl Room {
             None => 0,
         };
         let is_unfinished = session.unfinished_turn().is_some();
-        let written = (session.turn_count(), entries);
+        let turns = session.turn_count();
         {
             let mut record = self.record();
             let is_led = false;
             record.has(self.id(), Seen { entries, is_led });
-            record.open(written, is_unfinished);
+            record.open(turns, entries, is_unfinished);
         }
         lock(&self.wanted).card = None;
         wanted.switches.apply(&session);
@@ -112,7 +112,8 @@ impl Room {
         let ended = over.clone().drop_guard();
         self.tasks.spawn(async move {
             let _ended = ended;
-            Box::pin(server.serve(opened, tokio::io::split(theirs))).await;
+            let (input, output) = tokio::io::split(theirs);
+            Box::pin(server.serve(opened, input, output)).await;
         });
         let (reader, writer) = tokio::io::split(ours);
         Lead {

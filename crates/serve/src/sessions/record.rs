@@ -67,7 +67,7 @@ pub(super) struct View {
 
 impl Record {
     /// The session is open: it has so many turns and entries, and perhaps one that is to be carried on.
-    pub(super) fn open(&mut self, (turns, entries): (u64, u64), is_unfinished: bool) {
+    pub(super) fn open(&mut self, turns: u64, entries: u64, is_unfinished: bool) {
         self.known = None;
         self.written = Written {
             turns: Some(turns),

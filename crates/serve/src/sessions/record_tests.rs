@@ -77,13 +77,13 @@ fn live(record: &Record) -> Vec<String> {
 #[test]
 fn numbers_go_on_however_often_the_session_is_opened() {
     let mut record = Record::default();
-    record.open((0, 0), false);
+    record.open(0, 0, false);
     hear(&mut record, [(0, start()), (0, input("a")), (0, SEALED)]);
     assert_eq!(record.newest(), 3);
     record.close("s", Some(seen(5)));
     assert_eq!(record.since(3).unwrap(), []);
     assert!(record.since(2).is_err());
-    record.open((1, 5), false);
+    record.open(1, 5, false);
     hear(&mut record, [(0, start())]);
     let next: Vec<u64> = record
         .since(3)
@@ -97,7 +97,7 @@ fn numbers_go_on_however_often_the_session_is_opened() {
 #[test]
 fn pieces_are_put_together_and_what_passes_is_left_out() {
     let mut record = Record::default();
-    record.open((0, 0), false);
+    record.open(0, 0, false);
     let attempt = Body::AttemptStarted { attempt: 1 };
     hear(
         &mut record,
@@ -126,7 +126,7 @@ fn pieces_are_put_together_and_what_passes_is_left_out() {
 #[test]
 fn what_was_taken_back_is_not_told_to_those_who_come_late() {
     let mut record = Record::default();
-    record.open((0, 0), false);
+    record.open(0, 0, false);
     hear(
         &mut record,
         [
@@ -143,7 +143,7 @@ fn what_was_taken_back_is_not_told_to_those_who_come_late() {
 #[test]
 fn a_wait_is_told_until_it_has_come_to_something() {
     let mut record = Record::default();
-    record.open((0, 0), false);
+    record.open(0, 0, false);
     hear(&mut record, [(0, start()), (1, retry())]);
     assert_eq!(record.view().wait.unwrap().body, retry());
     hear(&mut record, [(2, Body::AttemptStarted { attempt: 2 })]);
@@ -164,7 +164,7 @@ fn a_wait_is_told_until_it_has_come_to_something() {
 #[test]
 fn what_a_turn_says_again_when_it_is_carried_on_is_left_out() {
     let mut record = Record::default();
-    record.open((1, 9), true);
+    record.open(1, 9, true);
     let call = Body::ToolCall(ToolCall::default());
     hear(
         &mut record,
@@ -187,7 +187,7 @@ fn what_a_turn_says_again_when_it_is_carried_on_is_left_out() {
 #[test]
 fn what_another_process_has_added_leads_to_a_snapshot() {
     let mut record = Record::default();
-    record.open((0, 0), false);
+    record.open(0, 0, false);
     hear(&mut record, [(0, start()), (0, SEALED)]);
     record.close("s", Some(seen(5)));
     assert!(!record.has("s", seen(5)));

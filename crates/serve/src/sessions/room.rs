@@ -140,7 +140,9 @@ impl Room {
     pub(super) fn new(
         id: String,
         new: Option<Wishes>,
-        (house, tasks, readers): (Arc<dyn House>, TaskTracker, Arc<Semaphore>),
+        house: Arc<dyn House>,
+        tasks: TaskTracker,
+        readers: Arc<Semaphore>,
         stop: CancellationToken,
     ) -> Self {
         Self {

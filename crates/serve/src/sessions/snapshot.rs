@@ -48,7 +48,7 @@ impl Room {
                 let room = Arc::clone(self);
                 let told = tokio::task::spawn_blocking(move || {
                     let _turn = turn;
-                    room.told((view, entries), session, native)
+                    room.told(view, entries, session, native)
                 });
                 let told = told.await;
                 return told.map_err(|error| Error::Unreadable(error.to_string()));
@@ -59,7 +59,8 @@ impl Room {
 
     fn told(
         &self,
-        (view, entries): (View, Vec<Stored>),
+        view: View,
+        entries: Vec<Stored>,
         session: SessionView,
         native: bool,
     ) -> SnapshotView {

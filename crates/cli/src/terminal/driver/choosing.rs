@@ -15,7 +15,7 @@ impl Driver {
         };
         let chosen = wanted(name, &joined.model.provider).and_then(|(provider, model)| {
             let setup = joined.session.setup();
-            let chosen = host.choose_model(&setup, (provider, &model))?;
+            let chosen = host.choose_model(&setup, provider, &model)?;
             chosen.context("there is no such provider")
         });
         match chosen {
@@ -25,7 +25,7 @@ impl Driver {
                     window: setup.traits.window,
                 };
                 let says = format!("{}:{} is asked from here on.", model.provider, model.id);
-                self.change(setup, (change, &says));
+                self.change(setup, change, &says);
                 if let Some(joined) = &mut self.session {
                     joined.model = model;
                 }
@@ -43,13 +43,13 @@ impl Driver {
         match host.choose_policy(&joined.session.setup(), name) {
             Ok(setup) => {
                 let says = format!("From the next message on it is retried by `{name}`.");
-                self.change(setup, (Change::Policy(name.to_owned()), &says));
+                self.change(setup, Change::Policy(name.to_owned()), &says);
             }
             Err(error) => self.tell(problem(&format!("{error:#}"))),
         }
     }
 
-    fn change(&self, setup: Setup, (change, says): (Change, &str)) {
+    fn change(&self, setup: Setup, change: Change, says: &str) {
         if let Some(joined) = &self.session {
             joined.session.change_setup(setup);
             self.tell(Input::Changed(change));

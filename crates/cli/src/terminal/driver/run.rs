@@ -40,7 +40,7 @@ impl Driver {
         self.tell(Input::Begun);
         let sender = self.sender.clone();
         self.run = Some(tokio::spawn(async move {
-            let work = AssertUnwindSafe(run(&session, &host, (first, is_chosen, stop)));
+            let work = AssertUnwindSafe(run(&session, &host, first, is_chosen, stop));
             // A bug of ours ends the run, and not all that come after it; what it is was told.
             let outcome = work.catch_unwind().await.unwrap_or_default();
             sender.send(Message::RunEnded(outcome)).ok();
@@ -106,7 +106,9 @@ impl Driver {
 async fn run(
     session: &Session,
     host: &SessionHost,
-    (first, is_chosen, stop): (First, bool, CancellationToken),
+    first: First,
+    is_chosen: bool,
+    stop: CancellationToken,
 ) -> Outcome {
     let ask = |message: Option<Said>| Ask {
         message,

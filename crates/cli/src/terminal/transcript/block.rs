@@ -316,7 +316,7 @@ impl Block {
             Kind::User(text) => look::said(text, shown, theme),
             Kind::Answer(text) => look::answer(text, &self.part, shown, theme),
             Kind::Thought(text) if shown.is_open => {
-                look::plain_lines(text, shown.width, ("┊ ", theme.faint))
+                look::plain_lines(text, shown.width, "┊ ", theme.faint)
             }
             Kind::Thought(_) if self.part.is_joined => Vec::new(),
             Kind::Thought(_) => vec![look::thought(self.lines, shown, theme)],
@@ -327,7 +327,7 @@ impl Block {
                     times => format!(" (×{times})"),
                 };
                 let style = tone.style(theme);
-                look::plain_lines(&format!("{text}{times}"), shown.width, ("", style))
+                look::plain_lines(&format!("{text}{times}"), shown.width, "", style)
             }
         };
         let own = match self.is_retracted {

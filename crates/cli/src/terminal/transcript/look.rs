@@ -40,7 +40,8 @@ fn bounded(text: &str) -> &str {
 pub(super) fn plain_lines(
     text: &str,
     width: u16,
-    (prefix, style): (&str, Style),
+    prefix: &str,
+    style: Style,
 ) -> Vec<Line<'static>> {
     let indent = Indent::even(vec![Span::styled(prefix.to_owned(), style)]);
     let clean = text::plain(text);
@@ -119,15 +120,15 @@ pub(super) fn tool_lines(tool: &ToolUse, shown: Shown, theme: &Theme) -> Vec<Lin
         false => vec![truncated(&title, shown.width)],
     };
     if let Some((old, new)) = &tool.change {
-        lines.extend(part_of(old, ("  - ", theme.removed), shown, theme));
-        lines.extend(part_of(new, ("  + ", theme.added), shown, theme));
+        lines.extend(part_of(old, "  - ", theme.removed, shown, theme));
+        lines.extend(part_of(new, "  + ", theme.added, shown, theme));
     }
     if let ToolState::Ended { output, is_error } = &tool.state {
         let style = match is_error {
             true => theme.error,
             false => theme.faint,
         };
-        lines.extend(part_of(output, ("  │ ", style), shown, theme));
+        lines.extend(part_of(output, "  │ ", style, shown, theme));
     }
     lines
 }
@@ -135,7 +136,8 @@ pub(super) fn tool_lines(tool: &ToolUse, shown: Shown, theme: &Theme) -> Vec<Lin
 /// A text, or its beginning and how much more there is.
 fn part_of(
     text: &str,
-    (prefix, style): (&str, Style),
+    prefix: &str,
+    style: Style,
     shown: Shown,
     theme: &Theme,
 ) -> Vec<Line<'static>> {

@@ -77,13 +77,13 @@ fn moment(random: &mut fastrand::Rng) -> Moment {
 /// Kills the prompt at the first point and the resumes after it at the others, as far as they come that far.
 fn kill_at(scene: &mut Scene<'_>, points: &[(u64, Moment)]) -> usize {
     let mut killed = 0;
-    for (place, point) in points.iter().enumerate() {
+    for (place, (at, moment)) in points.iter().enumerate() {
         let recorder = Recorder::new(Counted::Everything);
         let mut command = match place {
             0 => scene.prompt(),
             _ => scene.resume(),
         };
-        let ran = scene.run(recorder.kill(&mut command, *point));
+        let ran = scene.run(recorder.kill(&mut command, *at, *moment));
         if ran.code != KILLED {
             break;
         }

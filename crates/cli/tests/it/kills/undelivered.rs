@@ -12,14 +12,14 @@ fn killed_when(state: &str, plan: &Plan, look: impl FnOnce(&mut Scene<'_>)) {
     for at in 1..100 {
         let is_there = Scene::alone(plan, |scene| {
             let recorder = Recorder::new(SYNCS);
-            scene.run(recorder.kill(&mut scene.prompt(), (at, Moment::After)));
+            scene.run(recorder.kill(&mut scene.prompt(), at, Moment::After));
             let sessions = scene.sessions();
             sessions.iter().any(|session| session["state"] == state)
         });
         if is_there {
             return Scene::alone(plan, |scene| {
                 let recorder = Recorder::new(SYNCS);
-                scene.run(recorder.kill(&mut scene.prompt(), (at, Moment::After)));
+                scene.run(recorder.kill(&mut scene.prompt(), at, Moment::After));
                 assert_eq!(scene.said, "", "{state}");
                 look(scene);
             });

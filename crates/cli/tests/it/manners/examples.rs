@@ -118,21 +118,17 @@ fn play(stage: &Stage, example: &str) -> (i32, String) {
         }
         Scene::Serves => {
             let line = example.replace("outlast mock", "outlast mock --listen 127.0.0.1:0");
-            until_signalled(stage, &line, ("listening on", "-TERM"))
+            until_signalled(stage, &line, "listening on", "-TERM")
         }
         Scene::Watches => {
             let _gateway = stage.gateway();
-            until_signalled(stage, example, ("127.0.0.1", "-INT"))
+            until_signalled(stage, example, "127.0.0.1", "-INT")
         }
     }
 }
 
 /// Runs what would not end by itself until it says something, then ends it.
-fn until_signalled(
-    stage: &Stage,
-    line: &str,
-    (says, signal): (&'static str, &str),
-) -> (i32, String) {
+fn until_signalled(stage: &Stage, line: &str, says: &'static str, signal: &str) -> (i32, String) {
     let mut shell = stage.shell(&format!("exec {line}"));
     let child = shell.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
     let mut running = Running(child.unwrap());

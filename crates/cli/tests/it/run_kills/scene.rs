@@ -158,7 +158,7 @@ impl Scene {
         let code = match kill {
             Kill::At(at, moment) => {
                 let mut command = self.command();
-                let mut child = recorder.kill(&mut command, (at, moment)).spawn().unwrap();
+                let mut child = recorder.kill(&mut command, at, moment).spawn().unwrap();
                 self.wait(&mut child, HANG_TIMEOUT)
             }
             Kill::After(milliseconds) => {

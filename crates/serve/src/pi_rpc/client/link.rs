@@ -58,8 +58,8 @@ impl Link {
         let state = Arc::new(Ends::default());
         let left = CancellationToken::new();
         let (commands, waiting) = mpsc::channel(MOST_COMMANDS);
-        let writing = write(writer, waiting, (inbox.clone(), state.clone()));
-        let keeping = keep(reader, child, (inbox.clone(), state.clone()));
+        let writing = write(writer, waiting, inbox.clone(), state.clone());
+        let keeping = keep(reader, child, inbox.clone(), state.clone());
         tokio::spawn(left.clone().run_until_cancelled_owned(writing));
         tokio::spawn(left.clone().run_until_cancelled_owned(keeping));
         let _left = left.drop_guard();
@@ -89,7 +89,8 @@ impl Link {
 async fn write(
     mut out: impl AsyncWrite + Unpin,
     mut waiting: mpsc::Receiver<Vec<u8>>,
-    (inbox, state): (Arc<Inbox>, Arc<Ends>),
+    inbox: Arc<Inbox>,
+    state: Arc<Ends>,
 ) {
     loop {
         let line = tokio::select! {
@@ -118,7 +119,8 @@ async fn put(out: &mut (impl AsyncWrite + Unpin), line: &[u8]) -> io::Result<()>
 async fn keep(
     reader: impl AsyncRead + Unpin,
     mut child: Option<Child>,
-    (inbox, state): (Arc<Inbox>, Arc<Ends>),
+    inbox: Arc<Inbox>,
+    state: Arc<Ends>,
 ) {
     let (why, grace) = {
         let lines = LineReader::new(reader, LONGEST);

@@ -51,7 +51,8 @@ impl Conversation {
         &mut self,
         origin: Origin,
         entry: Entry,
-        (is_summarised, tokens): (bool, u64),
+        is_summarised: bool,
+        tokens: u64,
     ) -> Option<String> {
         self.standing.take_in(entry);
         let new = self.standing.messages.len();

@@ -78,7 +78,7 @@ impl<'a> Reader<'a> {
                 message,
                 usage,
                 ..
-            } => self.fail(at, (judged.as_ref(), &message.parts), *usage),
+            } => self.fail(at, judged.as_ref(), &message.parts, *usage),
             journal::Entry::Switched {
                 model: Some(switch),
                 ..
@@ -91,13 +91,13 @@ impl<'a> Reader<'a> {
                 stop_reason,
                 usage,
                 model,
-            } => answer = Some(self.answer(at, (&message.parts, model), (*stop_reason, *usage))),
+            } => answer = Some(self.answer(at, &message.parts, model, *stop_reason, *usage)),
             journal::Entry::ToolFinished {
                 id,
                 output,
                 is_error,
                 ..
-            } => self.result(at, (id, output, *is_error)),
+            } => self.result(at, id, output, *is_error),
             journal::Entry::Compacted { .. } => return self.compact(at, entry),
             _ => {}
         }
@@ -122,7 +122,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn fail(&mut self, at: At, (judged, parts): (Option<&Judged>, &[Part]), usage: Usage) {
+    fn fail(&mut self, at: At, judged: Option<&Judged>, parts: &[Part], usage: Usage) {
         if let Some(judged) = judged.filter(|judged| judged.failure.provider != self.asked.provider)
         {
             self.asked = self
@@ -145,8 +145,10 @@ impl<'a> Reader<'a> {
     fn answer(
         &mut self,
         at: At,
-        (parts, model): (&[Part], &str),
-        (stop_reason, usage): (StopReason, Usage),
+        parts: &[Part],
+        model: &str,
+        stop_reason: StopReason,
+        usage: Usage,
     ) -> Assistant {
         if !model.is_empty() && model != self.asked.model {
             self.asked = self.models.find(&self.asked.provider, model);
@@ -173,7 +175,7 @@ impl<'a> Reader<'a> {
         answer
     }
 
-    fn result(&mut self, at: At, (id, output, is_error): (&str, &str, bool)) {
+    fn result(&mut self, at: At, id: &str, output: &str, is_error: bool) {
         let name = self.tools.get(id).cloned().unwrap_or_default();
         let result = outlast_dialect::ToolResult {
             id: id.to_owned(),
@@ -209,7 +211,7 @@ impl<'a> Reader<'a> {
         let time = at.1.as_millis();
         let first =
             self.conversation
-                .become_smaller((own.clone(), time), entry, (is_summarised, tokens));
+                .become_smaller((own.clone(), time), entry, is_summarised, tokens);
         self.entries.keep_from(first.unwrap_or(own));
     }
 

@@ -48,7 +48,7 @@ const KEYS: [(&str, KeyModifiers, KeyCode); 14] = [
 ];
 
 /// What is wanted, and what is different afterwards.
-fn meaning(mut chat: Chat, (modifiers, code): (KeyModifiers, KeyCode)) -> String {
+fn meaning(mut chat: Chat, modifiers: KeyModifiers, code: KeyCode) -> String {
     let before = (
         chat.editor.text(),
         chat.choices.selected,
@@ -108,7 +108,7 @@ fn every_key_means_one_thing_in_every_state() {
             for (key, modifiers, code) in KEYS {
                 let mut chat = state();
                 chat.write(draft);
-                let meaning = meaning(chat, (modifiers, code));
+                let meaning = meaning(chat, modifiers, code);
                 table.push_str(&format!("  {key:<10} {meaning}\n"));
             }
             if name == "choosing" {

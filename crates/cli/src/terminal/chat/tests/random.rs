@@ -204,7 +204,7 @@ fn anything() -> impl Strategy<Value = Happens> {
 fn draw(chat: &mut Chat, (width, height): (u16, u16), now: Timestamp) {
     let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
     let theme = Theme::colour();
-    let drawn = terminal.draw(|frame| view::draw(frame, chat, (&theme, now)));
+    let drawn = terminal.draw(|frame| view::draw(frame, chat, &theme, now));
     let buffer = drawn.unwrap().buffer;
     let is_clean = |symbol: &str| !symbol.chars().any(outlast_kernel::text::is_unwanted);
     assert!(buffer.content.iter().all(|cell| is_clean(cell.symbol())));
