@@ -281,7 +281,7 @@ async fn resume(name: &str, files: Files, mut door: Door) -> anyhow::Result<Opti
     let pipeline = door.with_policy(pipeline)?;
     let means = door.means(files, folder, &pipeline).await?;
     let count = entries.last().map_or(0, |(seq, ..)| *seq);
-    Ok(Some(Runner::resume(means, pipeline, hold, (run, count))))
+    Ok(Some(Runner::resume(means, pipeline, hold, run, count)))
 }
 
 impl Door {

@@ -324,8 +324,8 @@ impl SessionHost {
                 let from = &from;
                 let begun = match from {
                     From::Name((id, title)) => {
-                        let (id, about) = ((*id).to_owned(), (&*folder, *title));
-                        Session::begin_as(journal, id, about, setup.clone()).await
+                        let id = (*id).to_owned();
+                        Session::begin_as(journal, id, &folder, title, setup.clone()).await
                     }
                     _ => Session::begin(journal, (&folder, ""), setup.clone()).await,
                 };

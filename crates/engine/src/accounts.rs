@@ -146,7 +146,8 @@ impl Accounts {
         &self,
         chosen: &Chosen,
         model: &str,
-        (judged, may_refresh): (&Judged, bool),
+        judged: &Judged,
+        may_refresh: bool,
     ) -> Standing {
         let refused = judged.verdict.cause == Cause::Auth;
         if refused && may_refresh && self.was_renewed(chosen).await {

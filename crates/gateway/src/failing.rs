@@ -153,9 +153,7 @@ impl Call {
         };
         let model = &self.asked.model;
         let may_refresh = !self.refreshed.contains(&account.name);
-        let standing = accounts
-            .failed(account, model, (&judged, may_refresh))
-            .await;
+        let standing = accounts.failed(account, model, &judged, may_refresh).await;
         let renewed = standing == Standing::Renewed;
         if renewed {
             self.refreshed.push(account.name.clone());

@@ -230,7 +230,8 @@ impl Standing {
     pub fn better(
         &self,
         candidates: &[Candidate<'_>],
-        (in_use, wanted): (usize, &Wanted),
+        in_use: usize,
+        wanted: &Wanted,
         now: Timestamp,
     ) -> Option<usize> {
         let best = self.first_free(candidates, wanted, now)?;

@@ -135,7 +135,7 @@ fn of(tokens: u64) -> Wanted {
 #[test]
 fn a_model_that_comes_first_is_changed_to_and_a_later_one_only_from_one_that_may_not_be_asked() {
     let mut standing = Standing::default();
-    let better = |standing: &Standing, in_use| standing.better(&chain(), (in_use, &of(50)), NOW);
+    let better = |standing: &Standing, in_use| standing.better(&chain(), in_use, &of(50), NOW);
     assert_eq!(
         [0, 1, 2].map(|at| better(&standing, at)),
         [None, Some(0), Some(0)]

@@ -537,7 +537,7 @@ struct Observer {
 }
 
 impl Observer {
-    fn check(&mut self, event: &Event, effects: &Effects, (before, after): (&State, &State)) {
+    fn check(&mut self, event: &Event, effects: &Effects, before: &State, after: &State) {
         if matches!(event, Event::ContentSent) && self.calling {
             self.content = true;
         }
@@ -649,7 +649,7 @@ fn explore(run: &Run, observer: &Observer, depth: usize) -> u64 {
         if matches!(event, Event::LetPass { .. }) {
             run.now = NOW;
         }
-        observer.check(&event, &effects, (&before, &run.state));
+        observer.check(&event, &effects, &before, &run.state);
         // What changed nothing leads only to sequences that are checked without it.
         if effects.is_empty() && !matches!(event, Event::ContentSent | Event::Spent(_)) {
             checked += 1;

@@ -113,11 +113,12 @@ impl fmt::Display for Why {
 /// let at = Timestamp::from_millis(0);
 /// let failed = Failed { cause: Cause::RateLimited, not_before: None, at };
 /// let standing = Standing { attempts: 1, transient_in_a_row: 1, ..Standing::default() };
-/// assert_eq!(decide((&policy, None), failed, standing, 0), Next::Wait(at + Duration::from_secs(5)));
+/// assert_eq!(decide(&policy, None, failed, standing, 0), Next::Wait(at + Duration::from_secs(5)));
 /// # Ok::<(), outlast_kernel::policy::Error>(())
 /// ```
 pub fn decide(
-    (policy, deadline): (&Policy, Option<Timestamp>),
+    policy: &Policy,
+    deadline: Option<Timestamp>,
     failed: Failed,
     standing: Standing,
     entropy: u64,

@@ -29,7 +29,8 @@ fn policy(name: &str) -> Policy {
 fn waits(policy: &Policy) -> Vec<u64> {
     let next = |attempt| {
         decide(
-            (policy, None),
+            policy,
+            None,
             failed(Cause::RateLimited),
             after(attempt, attempt),
             7,
@@ -61,7 +62,8 @@ fn no_wait_overflows_however_many_attempts_there_were() {
     let policy = policy("standard").with(many).unwrap();
     for attempt in [35, 64, 65, 128, 999] {
         let next = decide(
-            (&policy, None),
+            &policy,
+            None,
             failed(Cause::Network),
             after(attempt, attempt),
             0,
@@ -72,7 +74,7 @@ fn no_wait_overflows_however_many_attempts_there_were() {
 
 #[test]
 fn each_class_is_treated_in_its_own_way() {
-    let next = |cause| decide((&policy("standard"), None), failed(cause), after(1, 1), 0);
+    let next = |cause| decide(&policy("standard"), None, failed(cause), after(1, 1), 0);
     assert!(matches!(next(Cause::Timeout), Next::Wait(_)));
     assert!(matches!(next(Cause::Stalled), Next::Wait(_)));
     assert_eq!(next(Cause::Auth), Next::Stop(Why::CannotSucceed));
@@ -94,7 +96,7 @@ fn a_spent_budget_falls_back_and_a_ceiling_does_not() {
         has_fallback: true,
         ..after(1, 1)
     };
-    let next = |cause| decide((&policy("none"), None), failed(cause), standing, 0);
+    let next = |cause| decide(&policy("none"), None, failed(cause), standing, 0);
     assert_eq!(next(Cause::ContextOverflow), Next::FallBack);
     assert_eq!(next(Cause::UsageLimit), Next::FallBack);
     assert_eq!(next(Cause::CeilingReached), Next::Stop(Why::CannotSucceed));
@@ -108,7 +110,8 @@ fn what_a_turn_has_waited_for_is_not_waited_for_again() {
         ..after(1, 1)
     };
     let next = decide(
-        (&policy("standard"), None),
+        &policy("standard"),
+        None,
         failed(Cause::Overloaded),
         standing,
         0,
@@ -123,7 +126,7 @@ fn what_may_be_begun_once_is_not_begun_again() {
         ..after(1, 1)
     };
     for cause in [Cause::Network, Cause::TestsFailed, Cause::ContextOverflow] {
-        let next = decide((&policy("standard"), None), failed(cause), standing, 0);
+        let next = decide(&policy("standard"), None, failed(cause), standing, 0);
         assert_eq!(next, Next::Stop(Why::Once), "{cause}");
     }
 }
@@ -134,7 +137,7 @@ fn a_stated_time_wins_as_far_as_the_policy_goes() {
         not_before: Some(AT + Duration::from_secs(seconds)),
         ..failed(Cause::RateLimited)
     };
-    let next = |seconds| decide((&policy("standard"), None), stated(seconds), after(1, 1), 0);
+    let next = |seconds| decide(&policy("standard"), None, stated(seconds), after(1, 1), 0);
     assert_eq!(next(20), Next::Wait(AT + Duration::from_secs(20)));
     assert_eq!(next(0), Next::Wait(AT + Duration::from_secs(1)));
     let Next::Stop(why) = next(3600) else {
@@ -150,7 +153,8 @@ fn a_stated_time_wins_as_far_as_the_policy_goes() {
 fn nothing_is_waited_for_past_the_end_of_the_run() {
     let deadline = Some(AT + Duration::from_millis(999));
     let next = decide(
-        (&policy("standard"), deadline),
+        &policy("standard"),
+        deadline,
         failed(Cause::Network),
         after(1, 1),
         0,
@@ -171,7 +175,7 @@ proptest! {
             let cause = Cause::ALL[cause];
             attempts += 1;
             streak = if cause.class() == Class::Transient { streak + 1 } else { 0 };
-            let next = decide((&policy, None), failed(cause), after(attempts, streak), 0);
+            let next = decide(&policy, None, failed(cause), after(attempts, streak), 0);
             if matches!(next, Next::Stop(_)) {
                 break;
             }

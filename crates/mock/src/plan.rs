@@ -99,7 +99,8 @@ pub(crate) fn plan(reply: &Reply, ask: Ask<'_>) -> Plan {
         } => ask.interrupted(
             answer(),
             &refusal::of(*trouble, ask.dialect, ask.now),
-            (*after, *form),
+            *after,
+            *form,
         ),
         Act::Refuse(trouble) => ask.refused(&refusal::of(*trouble, ask.dialect, ask.now)),
         Act::RateLimit { wait, until, form } => {

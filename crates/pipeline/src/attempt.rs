@@ -52,6 +52,15 @@ pub(super) struct Job {
     spent: Arc<Spent>,
 }
 
+/// The run that an attempt belongs to, and what the run works with.
+pub(super) struct RunContext<'a> {
+    pub(super) id: &'a str,
+    pub(super) run: &'a Run,
+    pub(super) pipeline: &'a Arc<Pipeline>,
+    pub(super) means: Means,
+    pub(super) spent: Arc<Spent>,
+}
+
 /// What is shared with whoever waits for an attempt.
 pub(super) struct Live {
     pub(super) stop: CancellationToken,
@@ -114,12 +123,14 @@ struct Watched {
 }
 
 impl Job {
-    pub(super) fn new(
-        (id, run): (&str, &Run),
-        (pipeline, step): (&Arc<Pipeline>, &Step),
-        (means, spent): (Means, Arc<Spent>),
-        is_resumed: bool,
-    ) -> Option<Self> {
+    pub(super) fn new(context: RunContext<'_>, step: &Step, is_resumed: bool) -> Option<Self> {
+        let RunContext {
+            id,
+            run,
+            pipeline,
+            means,
+            spent,
+        } = context;
         let state = run.steps.get(&step.id)?;
         let visit = state.visit()?;
         let attempt = visit.attempts.last()?.clone();
@@ -230,7 +241,7 @@ async fn work_and_check(job: &Job, watched: &Watched) -> Done {
         warnings: Vec::new(),
     };
     done.made = match worked.output {
-        Ok(output) => finish(job, (output, &inputs), watched, &mut done).await,
+        Ok(output) => finish(job, output, &inputs, watched, &mut done).await,
         Err(problem) => Err(problem),
     };
     done
@@ -271,7 +282,8 @@ async fn begin(job: &Job) -> Result<BTreeMap<String, Vec<u8>>, Problem> {
 /// Looks at what the work has left behind, and keeps it.
 async fn finish(
     job: &Job,
-    (output, inputs): (Vec<u8>, &BTreeMap<String, Vec<u8>>),
+    output: Vec<u8>,
+    inputs: &BTreeMap<String, Vec<u8>>,
     watched: &Watched,
     done: &mut Done,
 ) -> Result<Made, Problem> {
@@ -285,7 +297,7 @@ async fn finish(
         }
         false => Vec::new(),
     };
-    let mut found = kept::collect(&job.step, (&job.directory(), &job.folder)).await?;
+    let mut found = kept::collect(&job.step, &job.directory(), &job.folder).await?;
     let context = kept::context(&output);
     found.insert(OUTPUT.to_owned(), output);
     watched

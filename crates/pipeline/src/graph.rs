@@ -252,7 +252,7 @@ impl Graph {
             .steps
             .get(&step.id)
             .and_then(|state| state.reworks.clone());
-        let not_made_good = self.not_made_good(step, run, (&reason, reworks));
+        let not_made_good = self.not_made_good(step, run, &reason, reworks);
         let skipped = Entry::StepEnded {
             step: step.id.clone(),
             visit: 0,

@@ -134,7 +134,7 @@ fn heard(graph: &mut Graph, run: &Run, fate: Fate<'_>, time: Timestamp) -> Vec<E
                 cost: Cost::default(),
                 warnings: Vec::new(),
             };
-            react::attempt_done(graph, run, (name, done), now)
+            react::attempt_done(graph, run, name, done, now)
         }
     }
 }

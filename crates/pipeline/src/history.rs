@@ -69,7 +69,7 @@ pub async fn read_after(runs: &Journal, id: &str, after: u64) -> Result<Vec<Writ
         entries.push((seq, line.time, entry));
         Ok(())
     };
-    pages(runs, (id, after, None), &mut read).await?;
+    pages(runs, id, after, None, &mut read).await?;
     Ok(entries)
 }
 
@@ -183,7 +183,7 @@ async fn waits(steps: &Journal, session: &str) -> Result<Vec<Span>, Error> {
         }
         Ok(())
     };
-    match pages(steps, (session, 0, Some(WAITS)), &mut read).await {
+    match pages(steps, session, 0, Some(WAITS), &mut read).await {
         Err(Error::Store(outlast_store::Error::NoSuchSession { .. })) => Ok(Vec::new()),
         read => read.map(|()| waits),
     }
@@ -218,7 +218,7 @@ pub async fn mentions(runs: &Journal, id: &str) -> Result<Mentions, Error> {
         }
         Ok(())
     };
-    pages(runs, (id, 0, None), &mut read).await?;
+    pages(runs, id, 0, None, &mut read).await?;
     Ok(mentions)
 }
 
@@ -229,7 +229,9 @@ fn attempts(run: &mut Run) -> impl Iterator<Item = &mut Attempt> {
 
 async fn pages(
     journal: &Journal,
-    (id, mut after, kinds): (&str, u64, Option<&'static [&'static str]>),
+    id: &str,
+    mut after: u64,
+    kinds: Option<&'static [&'static str]>,
     read: &mut impl FnMut(Stored) -> Result<(), Error>,
 ) -> Result<(), Error> {
     loop {

@@ -43,7 +43,8 @@ pub(super) struct Now {
 pub(super) fn attempt_done(
     graph: &mut Graph,
     run: &Run,
-    (name, done): (&str, Done),
+    name: &str,
+    done: Done,
     now: Now,
 ) -> Vec<Entry> {
     let visit = run.steps.get(name).and_then(|state| state.visit());
@@ -62,7 +63,7 @@ pub(super) fn attempt_done(
         },
         Err(problem) => {
             let standing = standing(step, visit, problem);
-            let decided = decide(step, (problem, standing), visit, now);
+            let decided = decide(step, problem, standing, visit, now);
             match graph.count(&step.id, problem, now.time) {
                 // What is over anyway says why by itself.
                 Some(why) if !matches!(decided, Next::Stop { .. }) => Next::Stop { why },
@@ -131,14 +132,14 @@ fn standing(step: &Step, visit: &Visit, problem: &Problem) -> Standing {
     }
 }
 
-fn decide(step: &Step, (problem, standing): (&Problem, Standing), visit: &Visit, now: Now) -> Next {
+fn decide(step: &Step, problem: &Problem, standing: Standing, visit: &Visit, now: Now) -> Next {
     let failed = Failed {
         cause: problem.cause,
         not_before: problem.not_before,
         at: now.time,
     };
-    let rules = (&step.retry.policy, now.deadline);
-    match step::decide(rules, failed, standing, now.entropy) {
+    let policy = &step.retry.policy;
+    match step::decide(policy, now.deadline, failed, standing, now.entropy) {
         step::Next::Wait(until) => Next::Wait {
             since: now.time,
             until,

@@ -35,11 +35,11 @@ fn begins(time: u64, step: &str, visit: u32) -> [(u64, Value); 2] {
             time,
             json!({"type": "step_started", "step": step, "visit": visit}),
         ),
-        attempt(time, step, (visit, 1)),
+        attempt(time, step, visit, 1),
     ]
 }
 
-fn attempt(time: u64, step: &str, (visit, attempt): (u32, u32)) -> (u64, Value) {
+fn attempt(time: u64, step: &str, visit: u32, attempt: u32) -> (u64, Value) {
     (
         time,
         json!({"type": "attempt_started", "step": step, "visit": visit, "attempt": attempt}),
@@ -54,7 +54,7 @@ fn fails(time: u64, step: &str, rest: (u32, u32, Value, Value)) -> (u64, Value) 
 }
 
 /// An attempt ends well, and its step with it.
-fn completes(time: u64, step: &str, (visit, attempt): (u32, u32)) -> [(u64, Value); 2] {
+fn completes(time: u64, step: &str, visit: u32, attempt: u32) -> [(u64, Value); 2] {
     let usage = json!({"input": 1200, "output": 300, "cache_read": 0, "cache_write": 0});
     let artifacts = json!({"output": {"hash": "ab".repeat(32), "size": 1234}});
     [
@@ -106,8 +106,8 @@ fn prepared() -> Vec<(u64, Value)> {
     entries.extend(begins(5, "fetch", 1));
     entries.push(fails(65, "fetch", (1, 1, transient, wait)));
     entries.push((125, json!({"type": "wait_ended", "step": "fetch"})));
-    entries.push(attempt(125, "fetch", (1, 2)));
-    entries.extend(completes(160, "fetch", (1, 2)));
+    entries.push(attempt(125, "fetch", 1, 2));
+    entries.extend(completes(160, "fetch", 1, 2));
     entries.extend(begins(160, "plan", 1));
     entries.extend(begins(170, "lint", 1));
     entries.push(fails(
@@ -130,20 +130,20 @@ fn tested() -> Vec<(u64, Value)> {
     let stalled = json!({"class": "transient", "cause": "stalled", "message": "no activity for 30m",
         "last_events": ["08:10:00 read src/main.rs", "08:10:05 thinks"], "retries_spent": true});
     let mut entries = Vec::new();
-    entries.extend(completes(400, "plan", (1, 1)));
+    entries.extend(completes(400, "plan", 1, 1));
     entries.extend(begins(400, "test", 1));
     entries.push(fails(
         430,
         "test",
         (1, 1, tests.clone(), json!({"do": "again"})),
     ));
-    entries.push(attempt(430, "test", (1, 2)));
+    entries.push(attempt(430, "test", 1, 2));
     entries.push(fails(
         470,
         "test",
         (1, 2, stalled, json!({"do": "fall_back", "to": "codex"})),
     ));
-    entries.push(attempt(470, "test", (1, 3)));
+    entries.push(attempt(470, "test", 1, 3));
     entries.push(fails(
         500,
         "test",
@@ -160,10 +160,10 @@ fn tested() -> Vec<(u64, Value)> {
 /// The process has died, and is started again.
 fn next_morning() -> Vec<(u64, Value)> {
     let mut entries = vec![(40_000, json!({"type": "run_resumed"}))];
-    entries.push(attempt(40_000, "fix", (1, 2)));
-    entries.extend(completes(40_060, "fix", (1, 2)));
+    entries.push(attempt(40_000, "fix", 1, 2));
+    entries.extend(completes(40_060, "fix", 1, 2));
     entries.extend(begins(40_060, "test", 2));
-    entries.extend(completes(40_090, "test", (2, 1)));
+    entries.extend(completes(40_090, "test", 2, 1));
     entries.push((
         40_090,
         json!({"type": "step_started", "step": "approve", "visit": 1}),
@@ -182,7 +182,7 @@ fn next_morning() -> Vec<(u64, Value)> {
         json!({"type": "step_ended", "step": "approve", "visit": 1, "outcome": "completed"}),
     ));
     entries.extend(begins(40_290, "publish", 1));
-    entries.extend(completes(40_320, "publish", (1, 1)));
+    entries.extend(completes(40_320, "publish", 1, 1));
     entries.push((40_320, json!({"type": "run_ended", "outcome": "completed"})));
     entries
 }
@@ -218,7 +218,7 @@ fn a_small_run_that_is_under_way_is_drawn_until_now() {
     let next = json!({"do": "wait", "since": at(12), "until": at(60)});
     let mut entries = vec![started()];
     entries.extend(begins(0, "fetch", 1));
-    entries.extend(completes(4, "fetch", (1, 1)));
+    entries.extend(completes(4, "fetch", 1, 1));
     entries.extend(begins(4, "plan", 1));
     entries.extend(begins(4, "review", 1));
     entries.push(fails(12, "review", (1, 1, problem, next)));
@@ -238,7 +238,7 @@ fn large(steps: usize, attempts: u32) -> Run {
         ));
         for number in 1..=attempts {
             let from = from + u64::from(number - 1) * 40;
-            entries.push(attempt(from, &name, (1, number)));
+            entries.push(attempt(from, &name, 1, number));
             if number < attempts {
                 let next = json!({"do": "wait", "since": at(from + 10), "until": at(from + 40)});
                 entries.push(fails(from + 10, &name, (1, number, problem.clone(), next)));
@@ -248,7 +248,8 @@ fn large(steps: usize, attempts: u32) -> Run {
         entries.extend(completes(
             from + u64::from(attempts - 1) * 40 + 35,
             &name,
-            (1, attempts),
+            1,
+            attempts,
         ));
     }
     let end = steps as u64 * 20 + u64::from(attempts) * 40;

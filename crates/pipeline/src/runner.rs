@@ -7,7 +7,7 @@
 mod hearing;
 mod tasks;
 
-use super::attempt::{self, Job};
+use super::attempt::{self, Job, RunContext};
 use super::definition::{Pipeline, Work};
 use super::entry::{Begun, Entry};
 use super::graph::Graph;
@@ -121,30 +121,29 @@ impl Runner {
             means,
             hold,
             pipeline,
-            (Run::default(), 0, opening),
+            Run::default(),
+            0,
+            opening,
         ))
     }
 
     /// A run that another process left, or that has ended: what did not end well is tried anew. It is as so many entries have
     /// it, which were read when the run was ours.
-    pub fn resume(
-        means: Means,
-        pipeline: Pipeline,
-        hold: Hold,
-        (run, entries): (Run, u64),
-    ) -> Self {
+    pub fn resume(means: Means, pipeline: Pipeline, hold: Hold, run: Run, entries: u64) -> Self {
         let opening = match &run.ended {
             None => Entry::RunResumed {},
             Some(_) => Entry::RunStarted(Box::new(run.begun.clone())),
         };
-        Self::with(means, hold, pipeline, (run, entries, vec![opening]))
+        Self::with(means, hold, pipeline, run, entries, vec![opening])
     }
 
     fn with(
         means: Means,
         hold: Hold,
         pipeline: Pipeline,
-        (run, entries, opening): (Run, u64, Vec<Entry>),
+        run: Run,
+        entries: u64,
+        opening: Vec<Entry>,
     ) -> Self {
         let pipeline = Arc::new(pipeline);
         Self {
@@ -289,13 +288,14 @@ impl Runner {
         let Some(step) = self.graph.step(step) else {
             return;
         };
-        let job = Job::new(
-            (&self.id, &self.run),
-            (&self.pipeline, step),
-            (self.means.clone(), Arc::clone(&self.spent)),
-            is_resumed,
-        );
-        if let Some(job) = job {
+        let context = RunContext {
+            id: &self.id,
+            run: &self.run,
+            pipeline: &self.pipeline,
+            means: self.means.clone(),
+            spent: Arc::clone(&self.spent),
+        };
+        if let Some(job) = Job::new(context, step, is_resumed) {
             tasks.attempt(&step.id, job);
         }
     }

@@ -50,8 +50,10 @@ impl Session {
             reason,
             tokens: before,
         });
-        let job = (Prompt::new(limits), focus, before);
-        let result = self.make_smaller(&running, request, job).await;
+        let budget = Prompt::new(limits);
+        let result = self
+            .make_smaller(&running, request, budget, focus, before)
+            .await;
         let (after, summary, error) = match &result {
             Ok(compacted) => (compacted.after, compacted.summary.clone(), None),
             Err(error) => (before, None, Some(error.to_string())),
@@ -72,7 +74,9 @@ impl Session {
         &self,
         running: &Running<'_>,
         request: outlast_dialect::Request,
-        (budget, focus, before): (Prompt, Option<&str>, u64),
+        budget: Prompt,
+        focus: Option<&str>,
+        before: u64,
     ) -> Result<Compacted, Error> {
         let Some(compactor) = &running.setup.compaction else {
             let why = "compaction is switched off".to_owned();

@@ -136,7 +136,7 @@ impl Compaction {
                 continue;
             }
             let checked = match self.ask(work, route, old).await {
-                Answer::Text(text) => self.with_summary(work, (&text, old, &kept)),
+                Answer::Text(text) => self.with_summary(work, &text, old, &kept),
                 Answer::TooLong(why) => {
                     too_small = Some(route.traits.window);
                     Err(why)
@@ -168,7 +168,9 @@ impl Compaction {
     fn with_summary(
         &self,
         work: &Work<'_>,
-        (text, old, kept): (&str, &[Message], &[Message]),
+        text: &str,
+        old: &[Message],
+        kept: &[Message],
     ) -> Result<Vec<Message>, String> {
         let prompt = summary::last_prompt(old, work.room.quote());
         let summary = summary::message(text, prompt);

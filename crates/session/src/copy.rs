@@ -49,7 +49,7 @@ impl Session {
             Some(journal) => Home::Journal(journal.clone(), self.copy(journal, copied, new).await?),
         };
         let record = Record::new(home, standing, setup.clock.clone());
-        let session = Self::with((id, about), setup, record);
+        let session = Self::with(id, about, setup, record);
         session.drop_waiting().await?;
         Ok(session)
     }

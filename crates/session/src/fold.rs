@@ -98,7 +98,7 @@ impl Standing {
                 usage,
                 spent,
                 ..
-            } => self.become_smaller(messages, (usage, spent)),
+            } => self.become_smaller(messages, usage, spent),
             Entry::ToolStarted { index, effect, .. } => {
                 self.call_came(index, SoFar::Started(effect));
             }
@@ -185,7 +185,7 @@ impl Standing {
         }
     }
 
-    fn become_smaller(&mut self, messages: Vec<Message>, (usage, spent): (Usage, Option<Spent>)) {
+    fn become_smaller(&mut self, messages: Vec<Message>, usage: Usage, spent: Option<Spent>) {
         self.pair_up();
         self.messages = messages;
         let Some(turn) = &mut self.unfinished else {

@@ -161,8 +161,8 @@ impl Hooks {
         let mut translation = Translation::of(session);
         let hooks = self.clone();
         session.subscribe(move |event| {
-            if let Some(fields) = translation.take(event) {
-                hooks.say(Payload::of(event, &hooks.0.folder, fields));
+            if let Some((moment, fields)) = translation.take(event) {
+                hooks.say(Payload::of(event, &hooks.0.folder, moment, fields));
             }
         })
     }

@@ -124,7 +124,7 @@ impl Session {
     pub fn in_memory_as(id: String, setup: Setup) -> Self {
         let home = Home::Memory(Vec::new());
         let record = Record::new(home, Standing::default(), setup.clock.clone());
-        Self::with((id, About::default()), setup, record)
+        Self::with(id, About::default(), setup, record)
     }
 
     /// A new session in the journal, which belongs to that folder and has that title.
@@ -134,14 +134,15 @@ impl Session {
         setup: Setup,
     ) -> Result<Self, Error> {
         let id = uuid::Uuid::now_v7().to_string();
-        Self::begin_as(journal, id, about, setup).await
+        Self::begin_as(journal, id, about.0, about.1, setup).await
     }
 
     /// The same, with an id that the caller has written down before.
     pub async fn begin_as(
         journal: &Journal,
         id: String,
-        (directory, title): (&str, &str),
+        directory: &str,
+        title: &str,
         setup: Setup,
     ) -> Result<Self, Error> {
         let about = About {
@@ -157,7 +158,7 @@ impl Session {
         let hold = journal.begin(new).await?;
         let home = Home::Journal(journal.clone(), hold);
         let record = Record::new(home, Standing::default(), setup.clock.clone());
-        Ok(Self::with((id, about), setup, record))
+        Ok(Self::with(id, about, setup, record))
     }
 
     /// A session that is in the journal. It is taken from a process that died, never from one that lives.
@@ -172,10 +173,10 @@ impl Session {
         };
         let home = Home::Journal(journal.clone(), hold);
         let record = Record::new(home, standing, setup.clock.clone());
-        Ok(Self::with((id.to_owned(), about), setup, record))
+        Ok(Self::with(id.to_owned(), about, setup, record))
     }
 
-    fn with((id, about): (String, About), setup: Setup, record: Record) -> Self {
+    fn with(id: String, about: About, setup: Setup, record: Record) -> Self {
         let retries = setup.retry_enabled;
         let board = Arc::new(Board::default());
         let usage = record.look(|standing| standing.usage);

@@ -178,12 +178,12 @@ impl Session {
         let (steering, follow_up) = (self.steering_mode(), self.follow_up_mode());
         self.record.change_waiting(|waiting| {
             let waits = |place| waiting.iter().any(|letter: &Letter| letter.place == place);
-            let chosen = match (waits(Place::Steering), waits(Place::FollowUp)) {
+            let (place, mode) = match (waits(Place::Steering), waits(Place::FollowUp)) {
                 (true, _) => (Place::Steering, steering),
                 (false, true) => (Place::FollowUp, follow_up),
                 (false, false) => return Vec::new(),
             };
-            take(waiting, chosen)
+            take(waiting, place, mode)
         })
     }
 
@@ -244,15 +244,14 @@ impl Inbox for Letters<'_> {
             return Vec::new();
         }
         let mode = self.session.steering_mode();
-        let chosen = (Place::Steering, mode);
         self.session
             .record
-            .change_waiting(|waiting| take(waiting, chosen))
+            .change_waiting(|waiting| take(waiting, Place::Steering, mode))
     }
 }
 
 /// Takes all notes out, and of that place as many as are said at a time.
-fn take(waiting: &mut Vec<Letter>, (place, mode): (Place, Mode)) -> Vec<Letter> {
+fn take(waiting: &mut Vec<Letter>, place: Place, mode: Mode) -> Vec<Letter> {
     let mut left = match mode {
         Mode::All => usize::MAX,
         Mode::OneAtATime => 1,

@@ -248,7 +248,7 @@ pub(super) async fn standing(
 ) -> Result<Standing, Error> {
     let (mut standing, mut after) = (Standing::default(), 0);
     loop {
-        let entries = journal.context(session, (after, PAGE)).await?;
+        let entries = journal.context(session, after, PAGE).await?;
         let Some(last) = entries.last() else {
             return Ok(standing);
         };

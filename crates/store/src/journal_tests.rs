@@ -221,7 +221,7 @@ async fn context_of_ten_times_the_turns_takes_ten_times_the_steps() {
         let of_turn = |turn: u64| kinds.map(|kind| line(turn, kind, 200));
         let lines = turns.flat_map(of_turn).collect();
         journal.append(&hold, lines).await.unwrap();
-        let context = journal.context("s", (0, u32::MAX)).await.unwrap();
+        let context = journal.context("s", 0, u32::MAX).await.unwrap();
         // Of what is left out, the last turn has one entry.
         assert_eq!(context.len() as u64, 4 * last + 1);
         steps.push(journal.take_context_steps().await);

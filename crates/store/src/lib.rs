@@ -46,17 +46,20 @@ pub struct Store {
 impl Store {
     /// Opens the file at that path, or makes it. Blocks for as long as the disk takes.
     pub fn open(path: &Path) -> Result<Opened, Error> {
-        Self::with(path, database::open(path, &KNOWLEDGE)?)
+        let (connection, replaced) = database::open(path, &KNOWLEDGE)?;
+        Self::with(path, connection, replaced)
     }
 
     /// Makes a new file in the place of one that is known to be damaged, unless that was done already.
     pub fn replace(path: &Path) -> Result<Opened, Error> {
-        Self::with(path, database::replace(path, &KNOWLEDGE)?)
+        let (connection, replaced) = database::replace(path, &KNOWLEDGE)?;
+        Self::with(path, connection, replaced)
     }
 
     fn with(
         path: &Path,
-        (connection, replaced): (Connection, Option<PathBuf>),
+        connection: Connection,
+        replaced: Option<PathBuf>,
     ) -> Result<Opened, Error> {
         let store = Self {
             path: path.to_owned(),

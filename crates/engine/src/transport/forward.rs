@@ -104,7 +104,7 @@ impl Forwarder {
     ) -> Result<Forwarded, Error> {
         match &self.0 {
             Way::Plain(plain) => {
-                let (status, headers, body) = plain.send(asked, headers, body).await?;
+                let (status, headers, body) = plain.send(asked.0, asked.1, headers, body).await?;
                 Ok(Forwarded {
                     status,
                     headers,

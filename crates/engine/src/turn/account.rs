@@ -38,7 +38,7 @@ impl Runner<'_> {
             if let Some(mut gate) = self.gate.take() {
                 gate.leave().await;
             }
-            let gate = AtGate::new(knowledge, self.turn.clock, (key, &self.turn.ids.turn));
+            let gate = AtGate::new(knowledge, self.turn.clock, key, &self.turn.ids.turn);
             self.gate = Some(gate.with_deadline(self.turn.budget.deadline()));
         }
         Ok(())
@@ -109,9 +109,7 @@ impl Runner<'_> {
         };
         let model = &self.turn.request.model;
         let may_refresh = !self.refreshed.contains(&account.name);
-        let standing = accounts
-            .failed(account, model, (&judged, may_refresh))
-            .await;
+        let standing = accounts.failed(account, model, &judged, may_refresh).await;
         let renewed = standing == Standing::Renewed;
         let left = &self.left;
         let another = renewed || accounts.has_free_sibling(&account.name, left, model).await;

@@ -246,7 +246,7 @@ impl Runner<'_> {
             false => None,
         };
         let failure = earlier.unwrap_or_else(|| Arc::clone(&seen));
-        let (effects, waits_until) = self.follow((failure, &seen), remedies, now).await;
+        let (effects, waits_until) = self.follow(failure, &seen, remedies, now).await;
         self.report_to_gate(&own, waits_until).await;
         effects
     }
@@ -254,7 +254,8 @@ impl Runner<'_> {
     /// What follows from a failure, which stands for the one that was seen. A wait is written down before it begins.
     pub(super) async fn follow(
         &mut self,
-        (failure, seen): (Arc<Judged>, &Judged),
+        failure: Arc<Judged>,
+        seen: &Judged,
         remedies: Remedies,
         now: Timestamp,
     ) -> (Effects, Option<Timestamp>) {

@@ -31,8 +31,8 @@ impl Runner<'_> {
         let is_new = self.made_smaller.is_none() && self.kept.is_none();
         self.compaction_reason = reason.filter(|_| is_new);
         remedies.compact = self.compaction_reason.is_some();
-        if let Some(sizes) = self.made_smaller.filter(|_| reason.is_some()) {
-            self.remark = Some(still_too_large(sizes));
+        if let Some((before, after)) = self.made_smaller.filter(|_| reason.is_some()) {
+            self.remark = Some(still_too_large(before, after));
         }
         if reason.is_none() && judged.verdict.cause == Cause::PayloadTooLarge {
             self.remark = Some(self.what_is_large());
@@ -96,7 +96,7 @@ impl Runner<'_> {
             Some(failed) => {
                 let now = self.turn.clock.now();
                 let seen = Arc::clone(&failed);
-                let (effects, _) = self.follow((failed, &seen), Remedies::NONE, now).await;
+                let (effects, _) = self.follow(failed, &seen, Remedies::NONE, now).await;
                 effects
             }
         }
@@ -130,7 +130,7 @@ impl Runner<'_> {
             say: &mut say,
         };
         let outcome = compactor.compact(job).await;
-        let made_smaller = self.take_over(outcome, (reason, before)).await;
+        let made_smaller = self.take_over(outcome, reason, before).await;
         let (summary, error) = match made_smaller {
             Ok(summary) => (summary, None),
             Err(why) => (None, Some(why)),
@@ -154,7 +154,8 @@ impl Runner<'_> {
     async fn take_over(
         &mut self,
         outcome: Outcome,
-        (reason, before): (CompactionReason, u64),
+        reason: CompactionReason,
+        before: u64,
     ) -> Result<Option<String>, String> {
         let Outcome {
             result,
@@ -188,7 +189,7 @@ impl Runner<'_> {
     }
 }
 
-fn still_too_large((before, after): (u64, u64)) -> String {
+fn still_too_large(before: u64, after: u64) -> String {
     format!(
         "it is too large although it was made smaller, from about {before} to about {after} tokens; begin a new \
          session, or choose a model that can read more"

@@ -40,7 +40,8 @@ impl<'a> AtGate<'a> {
     pub(super) fn new(
         knowledge: &'a Knowledge,
         clock: &'a dyn Clock,
-        (key, turn): (String, &str),
+        key: String,
+        turn: &str,
     ) -> Self {
         let now = clock.now();
         let waiter = Waiter {

@@ -93,7 +93,7 @@ impl Runner<'_> {
         if self.kept.is_some() && models.standing.is_free(key, wanted.tokens, now) {
             return;
         }
-        if let Some(better) = models.standing.better(&candidates, (here, &wanted), now) {
+        if let Some(better) = models.standing.better(&candidates, here, &wanted, now) {
             self.change_model(better, None).await;
         }
     }
@@ -273,14 +273,10 @@ impl Runner<'_> {
             .take_if(|(left, _)| *left == place);
         let again = self.in_use.asked.contains(&place);
         step(&mut self.state, Event::ModelChanged { again });
-        self.note_and_say_change((from, old), left).await;
+        self.note_and_say_change(from, old, left).await;
     }
 
-    async fn note_and_say_change(
-        &mut self,
-        (from, old): (usize, String),
-        left: Option<(Left, Cause)>,
-    ) {
+    async fn note_and_say_change(&mut self, from: usize, old: String, left: Option<(Left, Cause)>) {
         let key = |place: usize| self.in_use.keys.get(place).cloned().unwrap_or_default();
         let model = Some(ModelSwitch {
             from: key(from),

@@ -80,7 +80,7 @@ impl Runner<'_> {
                 SoFar::NotStarted => {
                     let output = self.run_one(index, &call).await;
                     let output = output.unwrap_or_else(Output::error);
-                    self.finish((index, &call), output).await
+                    self.finish(index, &call, output).await
                 }
                 SoFar::Started(effect) => {
                     let again = match effect.may_repeat() {
@@ -88,7 +88,7 @@ impl Runner<'_> {
                         false => None,
                     };
                     let output = again.unwrap_or_else(|| Output::error(INTERRUPTED));
-                    self.finish((index, &call), output).await
+                    self.finish(index, &call, output).await
                 }
             };
             parts.push(Part::ToolResult(ToolResult {
@@ -117,7 +117,7 @@ impl Runner<'_> {
             return Err(TOO_LATE.to_owned());
         }
         let effect = self.admit(tools, call).await?;
-        self.start(tools, (index, call), effect).await
+        self.start(tools, index, call, effect).await
     }
 
     /// Asks whether the call may run; a person may take long to answer, and may cancel instead.
@@ -134,7 +134,8 @@ impl Runner<'_> {
     async fn start(
         &mut self,
         tools: &dyn Toolbox,
-        (index, call): (usize, &ToolCall),
+        index: usize,
+        call: &ToolCall,
         effect: Effect,
     ) -> Result<Output, String> {
         let id = call.id.clone();
@@ -168,11 +169,7 @@ impl Runner<'_> {
     }
 
     /// Writes the result down, then says it.
-    pub(super) async fn finish(
-        &mut self,
-        (index, call): (usize, &ToolCall),
-        output: Output,
-    ) -> Output {
+    pub(super) async fn finish(&mut self, index: usize, call: &ToolCall, output: Output) -> Output {
         let (id, is_error) = (call.id.clone(), output.is_error);
         self.scribe.note(Entry::ToolFinished {
             index,

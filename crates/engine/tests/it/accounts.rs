@@ -342,7 +342,7 @@ async fn success_lifts_a_block() {
     let world = World::new(&[("key-a", false)], |_| None);
     let judged = outlast_kernel::failure::Judged::new(limit("2 hours"));
     let chosen = world.accounts.choose(None, &[], "m").await.unwrap();
-    world.accounts.failed(&chosen, "m", (&judged, true)).await;
+    world.accounts.failed(&chosen, "m", &judged, true).await;
     assert_eq!(world.knowledge.blocks().iter().count(), 1);
     world.turn().await;
     assert_eq!(world.knowledge.blocks().iter().count(), 0);

@@ -119,7 +119,8 @@ impl Ask<'_> {
         self,
         answer: Plan,
         refusal: &Refusal,
-        (after, form): (Option<usize>, ErrorForm),
+        after: Option<usize>,
+        form: ErrorForm,
     ) -> Plan {
         let is_report = |name: &str| REPORTS.iter().any(|report| name.starts_with(report));
         let mut reports = refusal.headers.clone();

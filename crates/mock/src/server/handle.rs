@@ -127,7 +127,7 @@ impl Shared {
                 ask.not_taken(400, "We could not parse the JSON body of your request.")
             }
             (Route::Inference(_), _) => self.answer(ask, &note, read),
-            (Route::Rest, _) => self.rest(ask, &note, (read, target)),
+            (Route::Rest, _) => self.rest(ask, &note, read, target),
         };
         (plan, note)
     }
@@ -140,7 +140,7 @@ impl Shared {
     }
 
     /// The rest of an answer, as the script for its model has it.
-    fn rest(&self, ask: Ask<'_>, note: &Note, (read, target): (&Read, &str)) -> Plan {
+    fn rest(&self, ask: Ask<'_>, note: &Note, read: &Read, target: &str) -> Plan {
         let rest = self.kept().rest(target);
         let rest = match rest {
             Ok(rest) => rest,

@@ -85,7 +85,7 @@ fn ways() -> impl Iterator<Item = (Dialect, Delivery)> {
         .flat_map(move |dialect| deliveries.map(|delivery| (dialect, delivery)))
 }
 
-async fn ask_of_kind(kind: &str, (dialect, delivery): (Dialect, Delivery)) -> Answered {
+async fn ask_of_kind(kind: &str, dialect: Dialect, delivery: Delivery) -> Answered {
     let request = Request {
         messages: vec![Message::user("Say hello")],
         delivery,
@@ -113,7 +113,7 @@ async fn answers_that_say_something_else_than_they_do() {
     ];
     for way in ways() {
         for (kind, text, reasoning, stop) in table {
-            let answered = ask_of_kind(kind, way).await;
+            let answered = ask_of_kind(kind, way.0, way.1).await;
             let expected = Answered {
                 text: text.to_owned(),
                 reasoning: reasoning.to_owned(),
@@ -129,15 +129,23 @@ async fn answers_that_say_something_else_than_they_do() {
 #[tokio::test(start_paused = true)]
 async fn an_answer_without_anything_in_it_is_billed() {
     for way in ways() {
-        assert_eq!(ask_of_kind("billed-empty", way).await.output, 50, "{way:?}");
-        assert_eq!(ask_of_kind("empty", way).await.output, 0, "{way:?}");
+        assert_eq!(
+            ask_of_kind("billed-empty", way.0, way.1).await.output,
+            50,
+            "{way:?}"
+        );
+        assert_eq!(
+            ask_of_kind("empty", way.0, way.1).await.output,
+            0,
+            "{way:?}"
+        );
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_end_that_promises_a_call_says_so_where_an_end_can() {
     for way in ways() {
-        let answered = ask_of_kind("tool-stop", way).await;
+        let answered = ask_of_kind("tool-stop", way.0, way.1).await;
         let stop = match way.0 {
             Dialect::OpenaiResponses => StopReason::EndTurn,
             _ => StopReason::ToolUse,
@@ -150,7 +158,7 @@ async fn an_end_that_promises_a_call_says_so_where_an_end_can() {
 #[tokio::test(start_paused = true)]
 async fn a_thought_is_repeated_before_the_greeting() {
     for way in ways() {
-        let answered = ask_of_kind("reasoning-loop", way).await;
+        let answered = ask_of_kind("reasoning-loop", way.0, way.1).await;
         let paragraphs: Vec<&str> = answered.reasoning.trim_end().split("\n\n").collect();
         assert_eq!(paragraphs.len(), 400, "{way:?}");
         assert!(paragraphs.windows(2).all(|two| two[0] == two[1]), "{way:?}");
@@ -161,7 +169,7 @@ async fn a_thought_is_repeated_before_the_greeting() {
 #[tokio::test(start_paused = true)]
 async fn a_call_is_cut_and_the_one_before_it_is_whole() {
     for way in ways() {
-        let answered = ask_of_kind("length-call", way).await;
+        let answered = ask_of_kind("length-call", way.0, way.1).await;
         assert_eq!(answered.text, "Let me look. ", "{way:?}");
         assert_eq!(answered.stop, Some(StopReason::Length), "{way:?}");
         // Where the end of each call is not told, none is believed.

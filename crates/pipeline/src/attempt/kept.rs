@@ -21,7 +21,8 @@ const LONGEST_FIELD: usize = 256;
 /// Reads the files that a step says it leaves behind.
 pub(super) async fn collect(
     step: &Step,
-    (directory, folder): (&Path, &Path),
+    directory: &Path,
+    folder: &Path,
 ) -> Result<BTreeMap<String, Vec<u8>>, Problem> {
     if step.outputs.is_empty() {
         return Ok(BTreeMap::new());

@@ -96,8 +96,8 @@ async fn open(job: &Job, setup: Setup, watched: &Watched) -> Session {
         }
     }
     let directory = job.directory();
-    let about = (&*directory.to_string_lossy(), job.step.id.as_str());
-    match Session::begin_as(sessions, id, about, setup).await {
+    let directory = directory.to_string_lossy();
+    match Session::begin_as(sessions, id, &directory, &job.step.id, setup).await {
         Ok(session) => session,
         Err(error) => watched.live.halt(unwritten(&error)).await,
     }

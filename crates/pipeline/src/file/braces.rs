@@ -10,7 +10,7 @@ const OPEN: &str = "{{";
 
 /// Notes names in braces that nothing stands behind. `offset` is where the text begins in the file.
 pub(super) fn check(text: &Placed<String>, offset: usize, known: &[&str], log: &Log<'_>) {
-    let place_of = |at: usize, len: usize| place(text, offset, (at, len), log);
+    let place_of = |at: usize, len: usize| place(text, offset, at, len, log);
     let names = match template::names(&text.value) {
         Ok(names) => names,
         Err(error) => {
@@ -31,7 +31,7 @@ pub(super) fn check(text: &Placed<String>, offset: usize, known: &[&str], log: &
 }
 
 /// Where in the file the braces are that some bytes of a text are in.
-fn place(text: &Placed<String>, offset: usize, (at, len): (usize, usize), log: &Log<'_>) -> Place {
+fn place(text: &Placed<String>, offset: usize, at: usize, len: usize, log: &Log<'_>) -> Place {
     let value = &text.value;
     let before = value.get(..(at + OPEN.len()).min(value.len()));
     let open = before.and_then(|before| before.rfind(OPEN)).unwrap_or(at);

@@ -43,7 +43,7 @@ pub(super) fn refuse_in_needs(drafts: &[Draft], needs: &Needs, log: &Log<'_>) {
                 Mark::Open => {
                     let from = way.iter().position(|(step, _)| *step == need.value);
                     let circle = way[from.unwrap_or(0)..].iter().map(|(step, _)| *step);
-                    note("need", circle, (drafts, need.place, log));
+                    note("need", circle, drafts, need.place, log);
                 }
                 Mark::Done => {}
             }
@@ -74,7 +74,7 @@ pub(super) fn refuse_in_rework(drafts: &[Draft], log: &Log<'_>) {
                 let mentions = &drafts[first].mentions;
                 let place = mentions.iter().find(|mention| mention.how == How::Rework);
                 let place = place.map_or(drafts[first].place, |mention| mention.place);
-                note("make good for", circle, (drafts, place, log));
+                note("make good for", circle, drafts, place, log);
             }
         }
         for step in way {
@@ -86,7 +86,9 @@ pub(super) fn refuse_in_rework(drafts: &[Draft], log: &Log<'_>) {
 fn note(
     what: &str,
     circle: impl Iterator<Item = usize>,
-    (drafts, place, log): (&[Draft], Place, &Log<'_>),
+    drafts: &[Draft],
+    place: Place,
+    log: &Log<'_>,
 ) {
     let circle: Vec<usize> = circle.collect();
     let name = |step: &usize| shown(&drafts[*step].step.id);

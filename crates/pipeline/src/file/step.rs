@@ -137,7 +137,7 @@ fn read_one(
         is_rework_only: value(fields.flag("rework_only")).unwrap_or(false),
     });
     // After the step itself, so that those inside of a loop come after it.
-    let work = kind.and_then(|kind| work::read(kind, &fields, scene, (index, &mut *drafts)));
+    let work = kind.and_then(|kind| work::read(kind, &fields, scene, index, drafts));
     if let (Some(work), Some(draft)) = (work, drafts.get_mut(index)) {
         draft.step.work = work;
     }

@@ -109,7 +109,8 @@ pub(super) fn read(
     kind: Kind,
     fields: &Fields<'_>,
     scene: &Scene<'_>,
-    (index, drafts): (usize, &mut Vec<Draft>),
+    index: usize,
+    drafts: &mut Vec<Draft>,
 ) -> Option<Work> {
     match kind {
         Kind::Prompt => prompt(fields, scene).map(Work::Prompt),

@@ -42,26 +42,28 @@ impl Graph {
             .get(&step.id)
             .and_then(|state| state.reworks.clone());
         if result.is_success {
-            return self.succeeded(step, run, (result, target, reworks));
+            return self.succeeded(step, run, result, target, reworks);
         }
         let reason = result.reason.unwrap_or_default();
         if target.is_some() {
             let mut entries = vec![over(step, run, Outcome::Failed, &reason)];
             entries.extend(match reworks {
                 None => self.next_to_rework(step, run, None).into_iter().collect(),
-                reworks => self.not_made_good(step, run, (&reason, reworks)),
+                reworks => self.not_made_good(step, run, &reason, reworks),
             });
             entries.extend(self.taken(step, run, target));
             return entries;
         }
-        self.failed(step, run, (&reason, reworks))
+        self.failed(step, run, &reason, reworks)
     }
 
     fn succeeded(
         &self,
         step: &Step,
         run: &Run,
-        (result, target, reworks): (Result, Option<Target>, Option<String>),
+        result: Result,
+        target: Option<Target>,
+        reworks: Option<String>,
     ) -> Vec<Entry> {
         let end = |step: &Step, reason| Entry::StepEnded {
             step: step.id.clone(),
@@ -82,18 +84,13 @@ impl Graph {
         entries
     }
 
-    fn failed(
-        &self,
-        step: &Step,
-        run: &Run,
-        (reason, reworks): (&str, Option<String>),
-    ) -> Vec<Entry> {
+    fn failed(&self, step: &Step, run: &Run, reason: &str, reworks: Option<String>) -> Vec<Entry> {
         let is_in_loop = step.part_of.as_deref().and_then(|id| self.step(id));
         let is_looked_at = is_in_loop
             .is_some_and(|step| matches!(&step.work, Work::Loop(inner) if inner.until.is_some()));
         if reworks.is_some() {
             let mut entries = vec![over(step, run, Outcome::Failed, reason)];
-            entries.extend(self.not_made_good(step, run, (reason, reworks)));
+            entries.extend(self.not_made_good(step, run, reason, reworks));
             return entries;
         }
         match &step.on_failure {
@@ -113,7 +110,8 @@ impl Graph {
         &self,
         step: &Step,
         run: &Run,
-        (reason, reworks): (&str, Option<String>),
+        reason: &str,
+        reworks: Option<String>,
     ) -> Vec<Entry> {
         let Some(other) = reworks.and_then(|other| self.step(&other)) else {
             return Vec::new();
@@ -173,7 +171,7 @@ impl Graph {
     /// A step that may not even begin.
     pub(crate) fn give_up(&self, step: &Step, run: &Run, why: &str) -> Vec<Entry> {
         let reworks = run.steps.get(&step.id).and_then(|it| it.reworks.clone());
-        let mut entries = self.failed(step, run, (why, reworks));
+        let mut entries = self.failed(step, run, why, reworks);
         for entry in &mut entries {
             if let Entry::StepEnded {
                 step: of, visit, ..

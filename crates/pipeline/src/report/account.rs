@@ -75,7 +75,7 @@ impl Account {
             left_out: Vec::new(),
         };
         for (id, step) in &steps {
-            account.rows.push(row(id, step, (&gaps, end)));
+            account.rows.push(row(id, step, &gaps, end));
             account.add_visits(id, step, &gaps);
             account.notes.extend(waits(id, step, end));
             account.artifacts.extend(made(id, step));
@@ -87,7 +87,7 @@ impl Account {
     fn add_visits(&mut self, id: &str, step: &StepState, gaps: &[Stretch]) {
         for visit in &step.visits {
             for attempt in &visit.attempts {
-                self.troubles.extend(trouble(id, visit, (attempt, gaps)));
+                self.troubles.extend(trouble(id, visit, attempt, gaps));
                 let warning = |warning: &String| format!("{}: {}", line(id), line(warning));
                 self.notes.extend(attempt.warnings.iter().map(warning));
             }
@@ -227,7 +227,7 @@ fn verdict(run: &Run, steps: &[(&String, &StepState)], end: Timestamp) -> String
     said
 }
 
-fn row(id: &str, step: &StepState, (gaps, end): (&[Stretch], Timestamp)) -> Row {
+fn row(id: &str, step: &StepState, gaps: &[Stretch], end: Timestamp) -> Row {
     let took = measure::step(step, gaps, end);
     let attempts = || step.visits.iter().flat_map(|visit| &visit.attempts);
     let usage = attempts().fold(Usage::default(), |usage, one| usage.plus(one.usage));

@@ -75,7 +75,7 @@ pub(super) struct Mark {
 
 impl Axis {
     /// An axis for that time, between these places, with breaks where they help.
-    pub(super) fn new(whole: Stretch, gaps: &[Stretch], (left, right): (f64, f64)) -> Self {
+    pub(super) fn new(whole: Stretch, gaps: &[Stretch], left: f64, right: f64) -> Self {
         let breaks = breaks(whole, gaps);
         let broken: Duration = breaks.iter().map(|gap| gap.length()).sum();
         let drawn = millis(whole.length().saturating_sub(broken)).max(1.0);

@@ -82,7 +82,7 @@ pub(super) fn draw(whole: &Whole, id: &str, now: Timestamp) -> Drawing {
             (WIDTH, bottom + BOTTOM),
             &format!("Timeline of {}", title(run)),
         ),
-        axis: Axis::new(whole, &gaps, (LEFT, RIGHT)),
+        axis: Axis::new(whole, &gaps, LEFT, RIGHT),
         row,
         bottom,
         end,
@@ -181,11 +181,11 @@ impl Picture {
             self.drawing.text((LEFT + 6.0, base), ASIDE, &outcome(step));
         }
         for visit in &step.visits {
-            self.visit(y, id, (visit, step.visits.len() > 1));
+            self.visit(y, id, visit, step.visits.len() > 1);
         }
     }
 
-    fn visit(&mut self, y: f64, id: &str, (visit, is_numbered): (&Visit, bool)) {
+    fn visit(&mut self, y: f64, id: &str, visit: &Visit, is_numbered: bool) {
         let name = line(id);
         if visit.attempts.is_empty() && visit.gate.is_none() {
             self.empty_visit(y, &name, visit);
@@ -200,18 +200,14 @@ impl Picture {
                 (None, false) => "open".to_owned(),
             };
             let length = Span(open.length());
-            let area = self.bar(
-                (y, open),
-                GATE,
-                &format!("{name}: gate for {length}, {said}"),
-            );
+            let area = self.bar(y, open, GATE, &format!("{name}: gate for {length}, {said}"));
             self.inside(area, GATE_TEXT, &said);
         }
         for (index, attempt) in visit.attempts.iter().enumerate() {
             let Some(whole) = measure::attempt(visit, index, self.end) else {
                 continue;
             };
-            self.attempt(y, whole, (id, visit, attempt));
+            self.attempt(y, whole, id, visit, attempt);
             if is_numbered && index == 0 {
                 self.number(y, whole, visit.number);
             }
@@ -232,10 +228,10 @@ impl Picture {
             from: visit.started,
             to: to.max(visit.started),
         };
-        self.bar((y, time), look, &format!("{name}, visit {}", visit.number));
+        self.bar(y, time, look, &format!("{name}, visit {}", visit.number));
     }
 
-    fn attempt(&mut self, y: f64, whole: Stretch, (id, visit, attempt): (&str, &Visit, &Attempt)) {
+    fn attempt(&mut self, y: f64, whole: Stretch, id: &str, visit: &Visit, attempt: &Attempt) {
         let is_interrupted = measure::is_interrupted(visit, attempt, &self.gaps);
         let name = attempt_name(id, visit, attempt);
         let length = Span(whole.length());
@@ -253,7 +249,7 @@ impl Picture {
                 (look, format!("{phrase}: {message}"))
             }
         };
-        self.bar((y, whole), look, &format!("{name}, {length}: {how}"));
+        self.bar(y, whole, look, &format!("{name}, {length}: {how}"));
         for wait in &attempt.waits {
             let waited = measure::wait(wait, self.end);
             let cause = wait
@@ -272,7 +268,7 @@ impl Picture {
         }
     }
 
-    fn bar(&mut self, (y, time): (f64, Stretch), look: Look, title: &str) -> Area {
+    fn bar(&mut self, y: f64, time: Stretch, look: Look, title: &str) -> Area {
         let area = self.area(y, time);
         self.drawing.rectangle(area, look, title);
         area

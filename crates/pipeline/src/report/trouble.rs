@@ -35,7 +35,8 @@ impl Trouble {
 pub(super) fn trouble(
     id: &str,
     visit: &Visit,
-    (attempt, gaps): (&Attempt, &[Stretch]),
+    attempt: &Attempt,
+    gaps: &[Stretch],
 ) -> Option<Trouble> {
     let name = attempt_name(id, visit, attempt);
     let Some(problem) = &attempt.problem else {

@@ -113,7 +113,7 @@ impl Runner {
             deadline: self.deadline(),
             entropy: uuid::Uuid::now_v7().as_u64_pair().1,
         };
-        react::attempt_done(&mut self.graph, &self.run, (step, done), now)
+        react::attempt_done(&mut self.graph, &self.run, step, done, now)
     }
 
     fn letter(&mut self, letter: Letter, tasks: &Tasks) -> Vec<Entry> {

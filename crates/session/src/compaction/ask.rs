@@ -42,7 +42,7 @@ impl Compaction {
             most: self.settings.summary,
             instructions: work.job.focus.or(self.settings.instructions.as_deref()),
         };
-        match summary::request(route, old, (&work.room, &form)) {
+        match summary::request(route, old, &work.room, &form) {
             Some(request) => judge(self.call(work, route, request).await),
             None => Answer::Failed(format!("{} cannot read even a part of it", route.model)),
         }

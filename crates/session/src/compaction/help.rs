@@ -75,7 +75,7 @@ mod tests {
         }
     }
 
-    fn helps(status: u16, message: &str, (image, size): (usize, Size)) -> Option<CompactionReason> {
+    fn helps(status: u16, message: &str, image: usize, size: Size) -> Option<CompactionReason> {
         let judged = Judged::new(Failure::http("p", status, message, Timestamp::default()));
         against(&judged, &request(image), size)
     }
@@ -114,7 +114,7 @@ mod tests {
             (500, "error while reading request body", (0, full), None),
         ];
         for (status, message, at, expected) in table {
-            let got = helps(status, message, at);
+            let got = helps(status, message, at.0, at.1);
             assert_eq!(got, expected, "{status} {message} {at:?}");
         }
     }

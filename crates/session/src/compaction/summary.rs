@@ -62,11 +62,7 @@ const fn text(part: &Part) -> Option<&str> {
 }
 
 /// What is asked of a model, clipped until it can read it; `None` when it cannot.
-pub(super) fn request(
-    route: &Route,
-    old: &[Message],
-    (room, form): (&Room, &Form),
-) -> Option<Request> {
+pub(super) fn request(route: &Route, old: &[Message], room: &Room, form: &Form) -> Option<Request> {
     let window = route.traits.window;
     let quarter = window.map_or(u64::MAX, |window| window / 4);
     let most = u64::from(room.summary(form.most)).min(quarter);

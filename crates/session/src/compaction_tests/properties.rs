@@ -41,7 +41,7 @@ proptest! {
                 prop_assert!(is_paired(&smaller.messages));
                 prop_assert_eq!(smaller.messages[0].role, Role::User);
                 prop_assert!(all_text(&smaller.messages).contains(&newest_prompt(&request.messages)));
-                check_fit(&request, &smaller, (size, reason))?;
+                check_fit(&request, &smaller, size, reason)?;
             }
             Err(why) => prop_assert!(why.contains("start a new session"), "{}", why),
         }
@@ -92,7 +92,8 @@ proptest! {
 fn check_fit(
     request: &Request,
     smaller: &Smaller,
-    (size, reason): (Size, CompactionReason),
+    size: Size,
+    reason: CompactionReason,
 ) -> Result<(), TestCaseError> {
     let after = Request {
         messages: smaller.messages.clone(),

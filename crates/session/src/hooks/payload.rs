@@ -104,7 +104,7 @@ impl From<Usage> for Used {
 
 impl Payload {
     /// What is said of an event.
-    pub(super) fn of(event: &Event, folder: &str, (moment, fields): (Moment, Fields)) -> Self {
+    pub(super) fn of(event: &Event, folder: &str, moment: Moment, fields: Fields) -> Self {
         Self {
             moment,
             session_id: event.session_id.clone(),

@@ -163,7 +163,7 @@ pub(super) fn piece(piece: &Piece) -> String {
             time,
             message,
             parts,
-        } => failed(&mut page, (title, *time, message), parts),
+        } => failed(&mut page, title, *time, message, parts),
         Piece::Output { title, output } => page.folded(title, output),
         Piece::Note(note) => page.note(note),
         Piece::Ended {
@@ -182,7 +182,9 @@ pub(super) fn piece(piece: &Piece) -> String {
 
 fn failed<'a>(
     page: &'a mut Page,
-    (title, time, message): (&str, Timestamp, &str),
+    title: &str,
+    time: Timestamp,
+    message: &str,
     parts: &[Part],
 ) -> &'a mut Page {
     page.markup("<div class=\"failed\">\n")

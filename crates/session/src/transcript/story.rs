@@ -135,7 +135,7 @@ impl Story {
 
     fn tell(&mut self, entry: Entry, time: Timestamp, pieces: &mut Vec<Piece>) {
         if let Entry::Said { messages, note, .. } = entry {
-            return self.tell_said((messages, note), time, pieces);
+            return self.tell_said(messages, note, time, pieces);
         }
         pieces.extend(self.goes_on());
         match entry {
@@ -198,7 +198,8 @@ impl Story {
 
     fn tell_said(
         &mut self,
-        (messages, note): (Vec<Message>, bool),
+        messages: Vec<Message>,
+        note: bool,
         time: Timestamp,
         pieces: &mut Vec<Piece>,
     ) {

@@ -199,11 +199,7 @@ pub(crate) fn switches(heard: &Listener) -> Vec<Switch> {
 }
 
 /// A switch as [`switches`] has it.
-pub(crate) fn switch(
-    (from, to): (&str, &str),
-    cause: Cause,
-    until: impl Into<Option<u64>>,
-) -> Switch {
+pub(crate) fn switch(from: &str, to: &str, cause: Cause, until: impl Into<Option<u64>>) -> Switch {
     (from.to_owned(), to.to_owned(), Some(cause), until.into())
 }
 

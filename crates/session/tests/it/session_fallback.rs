@@ -60,7 +60,7 @@ async fn a_model_that_fails_by_itself_has_two_retries_before_another_is_asked() 
         assert_eq!(seal, Seal::Completed);
         let expected = [(0, "one"), (2, "one"), (6, "one"), (6, "two")];
         assert_eq!(routes.asked(), expected, "{cause}");
-        assert_eq!(said, [switch(("one", "two"), cause, 306)]);
+        assert_eq!(said, [switch("one", "two", cause, 306)]);
     }
 }
 
@@ -87,7 +87,7 @@ async fn an_overloaded_model_that_asks_for_too_long_a_wait_is_left_at_once_and_f
     let routes = against(&failure);
     let (_, said) = prompt(&routes, routes.setup()).await;
     assert_eq!(routes.asked(), [(0, "one"), (0, "two")]);
-    assert_eq!(said, [switch(("one", "two"), Cause::Overloaded, 3600)]);
+    assert_eq!(said, [switch("one", "two", Cause::Overloaded, 3600)]);
 }
 
 // --- A plan's window ---
@@ -100,7 +100,7 @@ async fn a_plans_window_is_waited_for_when_it_ends_soon_and_not_when_it_does_not
     let (seal, said) = prompt(&routes, routes.setup()).await;
     assert_eq!(seal, Seal::Completed);
     assert_eq!(routes.asked(), [(0, "one"), (0, "two")]);
-    assert_eq!(said, [switch(("one", "two"), Cause::UsageLimit, 7200)]);
+    assert_eq!(said, [switch("one", "two", Cause::UsageLimit, 7200)]);
 
     let soon = fails(limit("Try again in 4 minutes."));
     let routes = Routes::new([
@@ -132,7 +132,7 @@ async fn what_is_soon_is_a_setting_and_a_window_without_an_end_is_not() {
         };
         let (_, said) = prompt(&routes, setup).await;
         assert_eq!(routes.asked(), [(0, "one"), (0, "two")], "{message}");
-        assert_eq!(said, [switch(("one", "two"), Cause::UsageLimit, until)]);
+        assert_eq!(said, [switch("one", "two", Cause::UsageLimit, until)]);
     }
 }
 
@@ -154,7 +154,7 @@ async fn a_hard_error_is_followed_by_another_model_at_once_and_no_retry_is_said(
         let ended = session.prompt("hi".into()).await.unwrap();
         assert_eq!(ended.seal, Seal::Completed, "{cause}");
         assert_eq!(routes.asked(), [(0, "one"), (0, "two")], "{cause}");
-        assert_eq!(switches(&heard), [switch(("one", "two"), cause, until)]);
+        assert_eq!(switches(&heard), [switch("one", "two", cause, until)]);
         assert_eq!((heard.retries(), heard.ends()), (vec![], vec![]));
         assert_eq!(heard.count("error"), 0);
     }
@@ -205,7 +205,7 @@ async fn a_model_that_refuses_is_left_at_once_and_for_the_rest_of_the_session() 
             assert_eq!(ended.seal, Seal::Completed);
         }
         assert_eq!(routes.names(), ["one", "two", "two", "two"]);
-        let why = switch(("one", "two"), Cause::ContentFilter, None);
+        let why = switch("one", "two", Cause::ContentFilter, None);
         assert_eq!(switches(&heard)[0], why);
         assert_eq!(heard.retries(), []);
     }
@@ -243,7 +243,7 @@ async fn a_conversation_that_does_not_fit_goes_to_a_model_that_is_known_to_hold_
             false => (Seal::Error, vec!["one"]),
         };
         assert_eq!((seal, routes.names()), expected, "{here:?} {there:?}");
-        let why = switch(("one", "two"), Cause::ContextOverflow, None);
+        let why = switch("one", "two", Cause::ContextOverflow, None);
         assert_eq!(said, vec![why; usize::from(goes)]);
     }
 }
@@ -352,7 +352,7 @@ async fn an_entry_that_is_the_same_model_at_the_same_provider_is_none() {
     setup.fallbacks.insert(0, routes.list[0].clone());
     let (seal, said) = prompt(&routes, setup).await;
     assert_eq!(seal, Seal::Completed);
-    assert_eq!(said, [switch(("one", "two"), Cause::Overloaded, 306)]);
+    assert_eq!(said, [switch("one", "two", Cause::Overloaded, 306)]);
 }
 
 #[tokio::test(start_paused = true)]

@@ -64,7 +64,7 @@ async fn a_model_is_asked_again_with_the_first_call_after_its_time_and_not_befor
         (301, "one"),
     ];
     assert_eq!(routes.asked(), expected);
-    let first = switch(("one", "two"), Cause::Auth, 300);
+    let first = switch("one", "two", Cause::Auth, 300);
     assert_eq!(switches(&heard)[0], first);
 }
 
@@ -101,10 +101,7 @@ async fn how_long_it_is_left_is_a_setting_and_never_nothing() {
         let session = Arc::new(Session::in_memory(setup));
         let heard = Listener::new(&session);
         session.prompt("hi".into()).await.unwrap();
-        assert_eq!(
-            switches(&heard),
-            [switch(("one", "two"), Cause::Auth, until)]
-        );
+        assert_eq!(switches(&heard), [switch("one", "two", Cause::Auth, until)]);
         assert_eq!(routes.names(), ["one", "two"]);
     }
 }
@@ -124,7 +121,7 @@ async fn the_way_back_is_taken_in_the_middle_of_a_turn() {
     assert_eq!(ended.message.text(), "done");
     let expected = [(0, "one"), (0, "two"), (0, "two"), (3600, "one")];
     assert_eq!(routes.asked(), expected);
-    let there = switch(("one", "two"), Cause::Auth, 300);
+    let there = switch("one", "two", Cause::Auth, 300);
     assert_eq!(switches(&heard), [there, back("two", "one")]);
 }
 

@@ -112,8 +112,8 @@ async fn a_model_that_an_earlier_chain_asked_has_all_retries_in_the_next_one() {
     let heard = Listener::new(&session);
     session.prompt("hi".into()).await.unwrap();
     // An hour later the first model is asked again, and is overloaded now, as the other one is.
-    let there = switch(("one", "two"), Cause::Auth, 300);
-    let again = switch(("one", "two"), Cause::Overloaded, 3906);
+    let there = switch("one", "two", Cause::Auth, 300);
+    let again = switch("one", "two", Cause::Overloaded, 3906);
     assert_eq!(switches(&heard), [there, back("two", "one"), again]);
     let expected = [
         (1, Some(3), 2),

@@ -182,7 +182,7 @@ async fn a_call_that_is_held_for_ten_seconds_goes_to_another_model() {
     let ended = session.prompt("hi".into()).await.unwrap();
     assert_eq!(ended.message.text(), "Hello");
     assert_eq!(late.routes.world.elapsed(), Duration::from_secs(15));
-    let left = switch(("one", "two"), Cause::Overloaded, 315);
+    let left = switch("one", "two", Cause::Overloaded, 315);
     assert_eq!(switches(&heard), [left]);
     let kinds = heard.kinds();
     let at = |kind: &str| kinds.iter().position(|other| other == kind).unwrap();

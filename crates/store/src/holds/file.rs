@@ -44,11 +44,13 @@ impl File {
     pub(super) fn write(&mut self, group: &Group) -> Result<Written, Error> {
         // What is written to a file that was taken away would never be found again.
         if database::identity(&self.path) != self.identity {
-            return self.write_anew(group, database::open(&self.path, &HOLDS)?);
+            let (connection, aside) = database::open(&self.path, &HOLDS)?;
+            return self.write_anew(group, connection, aside);
         }
         match self.try_write(group) {
             Err(error) if error.is_corruption() => {
-                self.write_anew(group, database::replace(&self.path, &HOLDS)?)
+                let (connection, aside) = database::replace(&self.path, &HOLDS)?;
+                self.write_anew(group, connection, aside)
             }
             written => written.map(|()| Written::ToTheSame),
         }
@@ -57,7 +59,8 @@ impl File {
     fn write_anew(
         &mut self,
         group: &Group,
-        (connection, aside): (Connection, Option<PathBuf>),
+        connection: Connection,
+        aside: Option<PathBuf>,
     ) -> Result<Written, Error> {
         self.connection = connection;
         self.identity = database::identity(&self.path);

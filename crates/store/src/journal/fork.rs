@@ -23,7 +23,7 @@ impl Journal {
             owner_of(connection, &from)?;
             refuse_open_turn(connection, &from, before)?;
             let owned = hold::insert(connection, &session, &owner.name()?)?;
-            copy(connection, (&from, &session.id), before)?;
+            copy(connection, &from, &session.id, before)?;
             Ok(owned)
         })
         .await
@@ -46,7 +46,7 @@ fn refuse_open_turn(connection: &Connection, from: &str, before: i64) -> Result<
     }
 }
 
-fn copy(connection: &Connection, (from, to): (&str, &str), before: i64) -> Result<(), Error> {
+fn copy(connection: &Connection, from: &str, to: &str, before: i64) -> Result<(), Error> {
     connection
         .prepare_cached(
             "INSERT INTO entries (session, seq, turn, kind, time, body)

@@ -100,11 +100,7 @@ impl Journal {
 
     /// What is needed to go on with a session: what was said and done in it, and all of its last turn, in order. Of
     /// that, so many entries at most that come after the one of this number.
-    pub async fn context(
-        &self,
-        id: &str,
-        (after, limit): (u64, u32),
-    ) -> Result<Vec<Stored>, Error> {
+    pub async fn context(&self, id: &str, after: u64, limit: u32) -> Result<Vec<Stored>, Error> {
         let session = id.to_owned();
         self.look(move |connection| {
             owner_of(connection, &session)?;

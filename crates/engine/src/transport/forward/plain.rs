@@ -120,7 +120,8 @@ impl Plain {
     /// Passes a request on; the answer comes when its headers do.
     pub(super) async fn send(
         &self,
-        (method, path): (Method, &str),
+        method: Method,
+        path: &str,
         headers: &HeaderMap,
         body: Payload,
     ) -> Result<(StatusCode, HeaderMap, Body), Error> {
@@ -128,7 +129,7 @@ impl Plain {
             Some(connection) => connection,
             None => self.connect().await?,
         };
-        let request = self.request((&method, path), headers, body.len());
+        let request = self.request(&method, path, headers, body.len());
         // A provider may refuse a request before it has read all of it, and then its answer says more than the error.
         let written = connection.write(request, body).await;
         if let Err(error @ Unwritten::Ours(_)) = written {
@@ -161,12 +162,7 @@ impl Plain {
         }
     }
 
-    fn request(
-        &self,
-        (method, path): (&Method, &str),
-        headers: &HeaderMap,
-        length: u64,
-    ) -> Vec<u8> {
+    fn request(&self, method: &Method, path: &str, headers: &HeaderMap, length: u64) -> Vec<u8> {
         let target = self.target(path);
         let own = self.0.headers.iter();
         let own = own.filter(|(name, _)| !headers.contains_key(*name));

@@ -187,8 +187,8 @@ impl House for Small {
             let session = match self.journal.summary(name).await {
                 Ok(_) => Session::open(&self.journal, name, self.setup()).await,
                 Err(_) => {
-                    let place = (name.to_owned(), ("", ""));
-                    Session::begin_as(&self.journal, place.0, place.1, self.setup()).await
+                    let id = name.to_owned();
+                    Session::begin_as(&self.journal, id, "", "", self.setup()).await
                 }
             };
             let session = session.map_err(|error| HouseError::Failed(error.to_string()))?;

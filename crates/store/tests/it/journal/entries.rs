@@ -55,7 +55,7 @@ async fn the_context_is_what_was_said_and_all_of_the_last_turn() {
     let beside = ["queued", "said", "unqueued"];
     append(&journal, &hold, &beside.map(|kind| (1, kind))).await;
     append(&journal, &hold, &[(2, "prompt"), (2, "noise")]).await;
-    let context = told(&journal.context("s", (0, u32::MAX)).await.unwrap());
+    let context = told(&journal.context("s", 0, u32::MAX).await.unwrap());
     let expected = [
         "1 1 prompt",
         "3 1 message",
@@ -69,7 +69,7 @@ async fn the_context_is_what_was_said_and_all_of_the_last_turn() {
         "12 2 noise",
     ];
     assert_eq!(context, expected);
-    let page = journal.context("s", (3, 2)).await.unwrap();
+    let page = journal.context("s", 3, 2).await.unwrap();
     assert_eq!(told(&page), expected[2..4]);
 }
 
@@ -153,7 +153,7 @@ async fn what_does_not_exist_is_neither_read_nor_claimed_nor_deleted() {
     let journal = place.open();
     let errors = [
         journal.read("s", ALL).await.unwrap_err(),
-        journal.context("s", (0, u32::MAX)).await.unwrap_err(),
+        journal.context("s", 0, u32::MAX).await.unwrap_err(),
         journal.claim("s").await.unwrap_err(),
         journal.delete("s").await.unwrap_err(),
     ];

@@ -101,7 +101,7 @@ impl Head {
         let is_new = response.version == Some(1);
         // The values are pieces of one copy: the input may be many times larger, and headers live long.
         let copy = Bytes::copy_from_slice(&input[..length]);
-        let mut headers = headers(response.headers, (input, &copy))?;
+        let mut headers = headers(response.headers, input, &copy)?;
         let framing = framing(&headers, is_new)?;
         if !matches!(framing, Framing::Length(_)) {
             // Beside chunks a length says nothing, and may mislead whoever comes next.
@@ -120,7 +120,8 @@ impl Head {
 
 fn headers(
     fields: &[httparse::Header<'_>],
-    (input, copy): (&[u8], &Bytes),
+    input: &[u8],
+    copy: &Bytes,
 ) -> Result<HeaderMap, Error> {
     let mut headers = HeaderMap::with_capacity(fields.len() + 8);
     for field in fields {

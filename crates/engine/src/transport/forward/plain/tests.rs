@@ -59,12 +59,14 @@ async fn ask(plain: &Plain, method: Method) -> Result<(StatusCode, String), Erro
         Method::POST => Bytes::from_static(b"{}"),
         _ => Bytes::new(),
     };
-    let asked = (method, "/v1/messages?beta=true");
+    let path = "/v1/messages?beta=true";
     let headers = HeaderMap::from_iter([(
         ::http::header::ACCEPT,
         ::http::HeaderValue::from_static("*/*"),
     )]);
-    let (status, _, mut body) = plain.send(asked, &headers, Payload::Whole(body)).await?;
+    let (status, _, mut body) = plain
+        .send(method, path, &headers, Payload::Whole(body))
+        .await?;
     let mut all = Vec::new();
     while let Some(piece) = body.next().await? {
         all.extend_from_slice(&piece);
@@ -97,9 +99,13 @@ async fn a_response_is_the_same_in_whatever_pieces_it_comes() {
 #[tokio::test]
 async fn what_came_together_is_handed_on_together() {
     let (plain, _serving) = server(&[CHUNKED], usize::MAX).await;
-    let asked = (Method::POST, "/");
     let (_, _, mut body) = plain
-        .send(asked, &HeaderMap::new(), Payload::Whole(Bytes::new()))
+        .send(
+            Method::POST,
+            "/",
+            &HeaderMap::new(),
+            Payload::Whole(Bytes::new()),
+        )
         .await
         .unwrap();
     assert_eq!(
@@ -133,10 +139,14 @@ async fn a_connection_is_used_again_only_when_its_response_was_whole_and_it_may_
         ask(&plain, Method::POST).await.unwrap();
     }
     let (plain, _serving) = server(&[CHUNKED, LENGTH], 99).await;
-    let asked = (Method::POST, "/");
     drop(
         plain
-            .send(asked, &HeaderMap::new(), Payload::Whole(Bytes::new()))
+            .send(
+                Method::POST,
+                "/",
+                &HeaderMap::new(),
+                Payload::Whole(Bytes::new()),
+            )
             .await
             .unwrap(),
     );
@@ -246,8 +256,10 @@ async fn a_refusal_that_comes_before_the_whole_request_is_heard() {
             .unwrap();
     });
     let body = Payload::Whole(Bytes::from(vec![b' '; 8 << 20]));
-    let asked = (Method::POST, "/");
-    let (status, _, _) = plain.send(asked, &HeaderMap::new(), body).await.unwrap();
+    let (status, _, _) = plain
+        .send(Method::POST, "/", &HeaderMap::new(), body)
+        .await
+        .unwrap();
     assert_eq!(status, StatusCode::PAYLOAD_TOO_LARGE);
     refusing.abort();
 }
@@ -266,8 +278,7 @@ async fn a_request_that_cannot_be_read_is_our_own_fault() {
         length: 10,
         pieces: futures_util::stream::iter(pieces).boxed(),
     };
-    let asked = (Method::POST, "/");
-    let error = plain.send(asked, &HeaderMap::new(), body).await;
+    let error = plain.send(Method::POST, "/", &HeaderMap::new(), body).await;
     assert_eq!(error.unwrap_err().io, IoKind::Misconfigured);
 }
 
