@@ -1,7 +1,7 @@
 //! Server-sent events: any bytes, in two chunkings, give the same events or the same error, and frames and rest are the
 //! bytes that went in.
 
-use outlast_dialect::sse::{Decoder, Event, MOST_STRAY_BYTES, TooLong};
+use outlast_dialect::sse::{Decoder, Event, MAX_STRAY_BYTES, TooLong};
 
 /// Its events, and the error that ended it.
 fn decode(limit: usize, bytes: &[u8], size: usize) -> (Vec<Event>, Option<TooLong>) {
@@ -20,7 +20,7 @@ fn decode(limit: usize, bytes: &[u8], size: usize) -> (Vec<Event>, Option<TooLon
         error.is_some() || raw.len() == bytes.len(),
         "bytes were lost"
     );
-    assert!(decoder.stray().len() <= MOST_STRAY_BYTES);
+    assert!(decoder.stray().len() <= MAX_STRAY_BYTES);
     (events, error)
 }
 

@@ -1,7 +1,7 @@
 //! `outlast accounts`: which accounts are free, which are blocked, why, and until when.
 
 use crate::cli::AccountsArguments;
-use crate::config::{self, AccountSettings, KeyFrom, Provider, Settings};
+use crate::config::{self, AccountSettings, KeyLocation, Provider, Settings};
 use crate::exit::{Exit, Usage};
 use crate::output::print;
 use crate::{home, knowledge, reach, settings};
@@ -99,7 +99,7 @@ fn accounts(settings: &Settings) -> Vec<(String, Provider, String)> {
             settings.provider,
         );
         if let (false, Some(provider)) = (known, provider) {
-            let variable = settings.api_key_variable.clone().map(KeyFrom::Variable);
+            let variable = settings.api_key_variable.clone().map(KeyLocation::Variable);
             let key = variable.map_or_else(|| "settings".to_owned(), |from| from.to_string());
             rows.push((account.name.clone(), provider, key));
         }

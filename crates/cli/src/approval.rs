@@ -97,7 +97,7 @@ fn details(arguments: &Value, line: &str, extent: Extent) -> String {
                 }
                 if left_out == 0 || number < first || number >= first + left_out {
                     let line = text::plain(line);
-                    shown.push_str(&format!("  │ {}\n", both_ends(&line, longest)));
+                    shown.push_str(&format!("  │ {}\n", truncate_middle(&line, longest)));
                 }
             }
             shown
@@ -106,7 +106,7 @@ fn details(arguments: &Value, line: &str, extent: Extent) -> String {
 }
 
 /// A long line by its beginning and its end: what matters may stand anywhere.
-fn both_ends(line: &str, longest: usize) -> String {
+fn truncate_middle(line: &str, longest: usize) -> String {
     let length = line.chars().count();
     if length <= longest {
         return line.to_owned();

@@ -2,7 +2,7 @@
 
 use crate::config::Settings;
 use crate::options::Options;
-use crate::reach::{self, Reached};
+use crate::reach::{self, ResolvedModel};
 use crate::servers;
 use crate::{home, hooks};
 use outlast_dialect::Delivery;
@@ -30,11 +30,11 @@ pub(crate) enum Attendance {
 
 /// What a session is made of, but for what is shared with others.
 pub(crate) struct Parts {
-    reached: Reached,
+    reached: ResolvedModel,
     /// Who is asked when that model cannot be, in order.
-    fallbacks: Vec<Reached>,
+    fallbacks: Vec<ResolvedModel>,
     /// Who summarises conversations first, if it is another one.
-    summariser: Option<Reached>,
+    summariser: Option<ResolvedModel>,
     pub(crate) settings: Settings,
     clock: Arc<dyn Clock>,
 }
@@ -135,7 +135,7 @@ impl Parts {
         let of_summaries = strategy(settings.retry.in_force());
         let retry: Arc<dyn RetryStrategy> = strategy(settings.retry.policy);
         let is_shared = reached.is_shared;
-        let route = |reached: Reached| reached.route(knowledge, &clock);
+        let route = |reached: ResolvedModel| reached.route(knowledge, &clock);
         let (first, summariser) = (route(reached), summariser.map(route));
         let fallbacks: Vec<Route> = fallbacks.into_iter().map(route).collect();
         let summarisers = summariser.into_iter().chain([first.clone()]);

@@ -16,8 +16,8 @@ mod simulate;
 pub(crate) use demo::DemoArguments;
 pub(crate) use explain::ExplainArguments;
 pub(crate) use gateway::{
-    AgentName, GatewayArguments, GatewayCommand, LaunchArguments, LogForm, ServeArguments, Shell,
-    Which,
+    AgentName, GatewayArguments, GatewayCommand, GatewayServeArguments, LaunchArguments, LogForm,
+    Shell, Which,
 };
 pub(crate) use manual::{CompletionsArguments, ManArguments};
 pub(crate) use mock::MockArguments;
@@ -53,7 +53,7 @@ pub(crate) struct Arguments {
 impl Arguments {
     /// What was typed; what is wrong with it ends the process, and so does `--help`.
     pub(crate) fn typed() -> Self {
-        let (words, is_quiet) = without_early_quiet(std::env::args_os().collect());
+        let (words, is_quiet) = strip_leading_quiet(std::env::args_os().collect());
         let arguments = Self::parse_from(words);
         Self {
             quiet: arguments.quiet || is_quiet,
@@ -63,7 +63,7 @@ impl Arguments {
 }
 
 /// Takes `-q` out from between the names of commands. It goes with every command, where other options do not.
-fn without_early_quiet(words: Vec<OsString>) -> (Vec<OsString>, bool) {
+fn strip_leading_quiet(words: Vec<OsString>) -> (Vec<OsString>, bool) {
     let mut command = &Arguments::command();
     let (mut kept, mut is_quiet) = (Vec::new(), false);
     let mut words = words.into_iter();

@@ -35,7 +35,7 @@ pub(crate) mod value;
 
 use crate::exit::Usage;
 use crate::{complain, trust};
-pub(crate) use accounts::{AccountSettings, KeyFrom};
+pub(crate) use accounts::{AccountSettings, KeyLocation};
 pub(crate) use chain::Entry as ModelName;
 pub(crate) use gateway::{GatewaySettings, Spool, Upstream};
 pub(crate) use key::{Key, nearest};
@@ -43,7 +43,7 @@ pub(crate) use layers::{Found, Layers, Origin, Trust};
 pub(crate) use problem::Problems;
 pub(crate) use serve::ServeSettings;
 #[cfg(all(unix, feature = "mcp"))]
-pub(crate) use servers::ServerSettings;
+pub(crate) use servers::McpServerSettings;
 pub(crate) use settings::{LimitSettings, Provider, Settings};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -51,10 +51,10 @@ pub(crate) use table::SETTINGS;
 pub(crate) use value::{ProxyUrl, Value};
 
 /// More settings than this are counted only.
-const MOST_NAMED: usize = 20;
+const MAX_NAMED_SETTINGS: usize = 20;
 
 /// What was found, layer by layer, and the files it was found in.
-pub(crate) struct Gathered {
+pub(crate) struct LoadedLayers {
     pub(crate) layers: Layers,
     pub(crate) user: Option<Source>,
     pub(crate) project: Option<Source>,
@@ -86,7 +86,7 @@ pub(crate) fn load_in(
     folder: Option<&Path>,
     flags: &[(&str, impl AsRef<str>)],
 ) -> anyhow::Result<Settings> {
-    let gathered = gather_in(folder, flags)?;
+    let gathered = load_layers_in(folder, flags)?;
     if let Some(warning) = gathered.warning() {
         complain(&format!("warning: {warning}"));
     }
@@ -99,7 +99,7 @@ pub(crate) fn load_in_silence(
     folder: &Path,
     flags: &[(&str, impl AsRef<str>)],
 ) -> anyhow::Result<Settings> {
-    let layers = gather_in(Some(folder), flags)?.without_problems()?;
+    let layers = load_layers_in(Some(folder), flags)?.without_problems()?;
     Ok(Settings::of(&layers)?)
 }
 
@@ -108,7 +108,7 @@ pub(crate) fn load_for_server(
     folder: &Path,
     flags: &[(&str, impl AsRef<str>)],
 ) -> anyhow::Result<Settings> {
-    let mut layers = gather_in(Some(folder), flags)?.without_problems()?;
+    let mut layers = load_layers_in(Some(folder), flags)?.without_problems()?;
     layers.stand_in("retry.policy", "serve.policy");
     layers.stand_in("after_content", "serve.after_content");
     Ok(Settings::of(&layers)?)
@@ -133,11 +133,14 @@ pub(crate) fn load_for_gateway(
 }
 
 /// Reads all layers; what is wrong in them is among what was found.
-pub(crate) fn gather(flags: &[(&str, impl AsRef<str>)]) -> anyhow::Result<Gathered> {
-    gather_in(std::env::current_dir().ok().as_deref(), flags)
+pub(crate) fn gather(flags: &[(&str, impl AsRef<str>)]) -> anyhow::Result<LoadedLayers> {
+    load_layers_in(std::env::current_dir().ok().as_deref(), flags)
 }
 
-fn gather_in(folder: Option<&Path>, flags: &[(&str, impl AsRef<str>)]) -> anyhow::Result<Gathered> {
+fn load_layers_in(
+    folder: Option<&Path>,
+    flags: &[(&str, impl AsRef<str>)],
+) -> anyhow::Result<LoadedLayers> {
     let mut layers = Layers::defaults();
     let mut user = None;
     if let Some(path) = places::user_file().filter(|file| places::is_there(file)) {
@@ -162,7 +165,7 @@ fn gather_in(folder: Option<&Path>, flags: &[(&str, impl AsRef<str>)]) -> anyhow
     for (path, text) in flags {
         layers.flag(path, text.as_ref());
     }
-    Ok(Gathered {
+    Ok(LoadedLayers {
         layers,
         user,
         project,
@@ -193,7 +196,7 @@ fn environment(name: &str) -> Option<OsString> {
     std::env::var_os(name).filter(|_| !from_request)
 }
 
-impl Gathered {
+impl LoadedLayers {
     /// The layers, if nothing is wrong with any of them.
     pub(crate) fn without_problems(self) -> Result<Layers, Usage> {
         let of_files = [self.user, self.project].into_iter().flatten();
@@ -207,7 +210,7 @@ impl Gathered {
     }
 
     /// What is wrong with settings that are right by themselves, and do not go together.
-    pub(crate) fn put_together(self) -> Result<(), Usage> {
+    pub(crate) fn check_consistency(self) -> Result<(), Usage> {
         match self.without_problems() {
             Ok(layers) => Settings::of(&layers).map(drop),
             // Those are known.
@@ -222,7 +225,7 @@ impl Gathered {
             .as_ref()
             .filter(|_| !self.layers.ignored.is_empty())?;
         let keys = self.layers.ignored.keys();
-        let named: Vec<String> = keys.take(MOST_NAMED).map(Key::to_string).collect();
+        let named: Vec<String> = keys.take(MAX_NAMED_SETTINGS).map(Key::to_string).collect();
         let more = match self.layers.ignored.len() - named.len() {
             0 => String::new(),
             more => format!(" and {more} more"),

@@ -2,7 +2,7 @@
 
 use crate::cli::{ConfigCommand, SettingFlags};
 use crate::config::{
-    self, Found, Gathered, Key, Layers, Origin, Problems, SETTINGS, Source, Value,
+    self, Found, Key, Layers, LoadedLayers, Origin, Problems, SETTINGS, Source, Value,
 };
 use crate::exit::Exit;
 use crate::output::print;
@@ -32,15 +32,15 @@ fn check_file(file: &Path) -> anyhow::Result<Exit> {
 
 fn check_all() -> anyhow::Result<Exit> {
     let gathered = config::gather(&[("", ""); 0])?;
-    let mut all = of_source("user file", gathered.user.as_ref());
-    all.add(of_source("project file", gathered.project.as_ref()));
+    let mut all = source_report("user file", gathered.user.as_ref());
+    all.add(source_report("project file", gathered.project.as_ref()));
     let environment = Problems(gathered.layers.problems.clone());
     all.add(report("environment", &environment));
     if let Some(warning) = gathered.warning() {
         all.lines.push(format!("warning: {warning}"));
     }
     // What is wrong only in sight of other settings has no line of its own.
-    if let Some(problem) = gathered.put_together().err() {
+    if let Some(problem) = gathered.check_consistency().err() {
         all.lines.push(format!("error: {problem}"));
         all.exit = Exit::Failed;
     }
@@ -53,7 +53,7 @@ struct Report {
     exit: Exit,
 }
 
-fn of_source(name: &str, source: Option<&Source>) -> Report {
+fn source_report(name: &str, source: Option<&Source>) -> Report {
     match source {
         Some(source) => report(
             &format!("{name} {}", source.file.display()),
@@ -107,7 +107,7 @@ struct Row<'a> {
 }
 
 fn show(flags: &SettingFlags, as_json: bool) -> anyhow::Result<Exit> {
-    let gathered: Gathered = config::gather(&flags.overrides())?;
+    let gathered: LoadedLayers = config::gather(&flags.overrides())?;
     let layers = gathered.without_problems()?;
     let rows = rows(&layers);
     if as_json {

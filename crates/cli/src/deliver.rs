@@ -36,7 +36,7 @@ pub(crate) async fn deliver(
         "Session {session} was finished; its process died before it could say so."
     ));
     if screen.is_json() {
-        say_events(screen, &told, session, clock)?;
+        print_events(screen, &told, session, clock)?;
     } else {
         say(&screen, &told)?;
     }
@@ -94,7 +94,7 @@ fn say(screen: &Screen, told: &Told) -> anyhow::Result<()> {
 }
 
 /// The events that a reader of the first process may have missed: the answer as a whole, or the error, and the end.
-fn say_events(
+fn print_events(
     mut screen: Screen,
     told: &Told,
     session: &str,

@@ -24,11 +24,11 @@ use play::Player;
 use scenes::{HINTS, INTRODUCTION, Pace, SCENES, Scene};
 use std::path::Path;
 use tokio::time::Instant;
-use view::{ReaderLeft, View};
+use view::{StdoutClosed, View};
 
 pub(crate) fn run(arguments: &DemoArguments) -> anyhow::Result<Exit> {
     if let Some(file) = &arguments.svg {
-        check_place(file)?;
+        check_output_path(file)?;
     }
     let pace = match arguments.fast {
         true => Pace::Fast,
@@ -45,7 +45,7 @@ pub(crate) fn run(arguments: &DemoArguments) -> anyhow::Result<Exit> {
         };
         stage.end().await?;
         match played {
-            Err(error) if error.is::<ReaderLeft>() => Ok(Exit::Success),
+            Err(error) if error.is::<StdoutClosed>() => Ok(Exit::Success),
             Ok(Exit::Signalled(signal)) => {
                 crate::complain("\nStopped; nothing is left of it.");
                 Ok(Exit::Signalled(signal))
@@ -56,7 +56,7 @@ pub(crate) fn run(arguments: &DemoArguments) -> anyhow::Result<Exit> {
 }
 
 /// That the picture has no place is said at the beginning, not after ninety seconds.
-fn check_place(file: &Path) -> Result<(), Usage> {
+fn check_output_path(file: &Path) -> Result<(), Usage> {
     let folder = file.parent().filter(|folder| folder != &Path::new(""));
     let is_folder = folder.is_none_or(Path::is_dir);
     if is_folder && !file.is_dir() {
@@ -88,7 +88,7 @@ async fn play(stage: &mut Stage, pace: Pace, svg: Option<&Path>) -> anyhow::Resu
             view.finding(finding.holds, &finding.says)?;
         }
         let wrong = findings.into_iter().filter(|finding| !finding.holds);
-        problems.extend(wrong.map(|finding| in_scene(scene, &finding.says)));
+        problems.extend(wrong.map(|finding| finding_line(scene, &finding.says)));
         records.push(record);
         pace.let_see().await;
     }
@@ -108,6 +108,6 @@ async fn play(stage: &mut Stage, pace: Pace, svg: Option<&Path>) -> anyhow::Resu
     Ok(Exit::Success)
 }
 
-fn in_scene(scene: &Scene, says: &str) -> String {
+fn finding_line(scene: &Scene, says: &str) -> String {
     format!("{}: {}", scene.name, says.trim_end_matches('.'))
 }

@@ -66,7 +66,7 @@ impl From<&Ended> for Exit {
             (Seal::Completed, _) if ended.recorded => Self::Success,
             (Seal::Completed, _) => Self::Unrecorded,
             (Seal::Aborted, _) => Self::Signalled(Signal::Interrupt),
-            (Seal::Error, Some((_, why))) if why.is_budget() => Self::BudgetSpent,
+            (Seal::Error, Some((_, why))) if why.is_budget_exhausted() => Self::BudgetSpent,
             (Seal::Error, _) => Self::Failed,
         }
     }

@@ -107,14 +107,14 @@ fn explain_line(line: &[u8], now: input::Now) -> Result<Option<Value>, String> {
 }
 
 /// The longest wait that is still worth waiting for without a person's word.
-const LONGEST_WORTHWHILE: Duration = Duration::from_secs(8 * 24 * 3600);
+const MAX_WORTHWHILE_WAIT: Duration = Duration::from_secs(8 * 24 * 3600);
 
 /// Whether the same request should be sent again by itself.
 fn is_retryable(failure: &Failure, verdict: &Verdict) -> bool {
     let in_time = verdict
         .hint
         .as_ref()
-        .is_none_or(|hint| hint.wait(failure.at) <= LONGEST_WORTHWHILE);
+        .is_none_or(|hint| hint.wait(failure.at) <= MAX_WORTHWHILE_WAIT);
     match verdict.class() {
         Class::BudgetExhausted | Class::Canceled => false,
         class => in_time && failure.retryable.unwrap_or(class == Class::Transient),

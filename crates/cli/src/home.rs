@@ -11,8 +11,8 @@ use std::path::{Path, PathBuf};
 
 /// The user's settings.
 pub(crate) const SETTINGS_FILE: &str = "outlast.toml";
-const MARK: &str = "VERSION";
-const FORMAT: &str = "1\n";
+const MARKER_FILE: &str = "VERSION";
+const MARKER_CONTENT: &str = "1\n";
 
 /// Makes the folder, or makes sure that the one that is there is private.
 pub(crate) fn prepare() -> anyhow::Result<PathBuf> {
@@ -20,7 +20,7 @@ pub(crate) fn prepare() -> anyhow::Result<PathBuf> {
     let remedy = "set OUTLAST_HOME to a folder that is yours";
     create_private(&home)
         .with_context(|| format!("cannot make the folder {}; {remedy}", home.display()))?;
-    let mark = home.join(MARK);
+    let mark = home.join(MARKER_FILE);
     let empty = is_empty(&home).with_context(|| format!("cannot read {}", home.display()))?;
     // In this order: another process may be leaving its mark just now.
     if !empty && !mark.exists() {
@@ -29,20 +29,20 @@ pub(crate) fn prepare() -> anyhow::Result<PathBuf> {
     make_private(&home)
         .with_context(|| format!("cannot make {} private; {remedy}", home.display()))?;
     if empty {
-        leave_mark(&mark)
+        write_marker(&mark)
             .with_context(|| format!("cannot write to {}; {remedy}", home.display()))?;
     }
     Ok(home)
 }
 
 /// Written in whole or not at all, so that nobody meets half a mark.
-fn leave_mark(mark: &Path) -> std::io::Result<()> {
+fn write_marker(mark: &Path) -> std::io::Result<()> {
     let draft = mark.with_extension(std::process::id().to_string());
     let mut options = fs::OpenOptions::new();
     options.write(true).create(true).truncate(true);
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    options.open(&draft)?.write_all(FORMAT.as_bytes())?;
+    options.open(&draft)?.write_all(MARKER_CONTENT.as_bytes())?;
     fs::rename(&draft, mark)
 }
 
@@ -82,7 +82,7 @@ pub(crate) fn path() -> anyhow::Result<PathBuf> {
 fn is_empty(folder: &Path) -> std::io::Result<bool> {
     for entry in fs::read_dir(folder)? {
         let name = entry?.file_name();
-        if name != SETTINGS_FILE && !is_draft(&name.to_string_lossy()) {
+        if name != SETTINGS_FILE && !is_marker_draft(&name.to_string_lossy()) {
             return Ok(false);
         }
     }
@@ -90,9 +90,9 @@ fn is_empty(folder: &Path) -> std::io::Result<bool> {
 }
 
 /// Whether another process is leaving its mark just now, or died doing so.
-fn is_draft(name: &str) -> bool {
+fn is_marker_draft(name: &str) -> bool {
     let number = name
-        .strip_prefix(MARK)
+        .strip_prefix(MARKER_FILE)
         .and_then(|rest| rest.strip_prefix('.'));
     number.is_some_and(|number| number.parse::<u32>().is_ok())
 }

@@ -13,9 +13,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// How long hooks are waited for when the work is done.
-const AFTER_WORK: Duration = Duration::from_secs(10);
+const FINISH_TIMEOUT: Duration = Duration::from_secs(10);
 /// The same after a signal.
-const AFTER_SIGNAL: Duration = Duration::from_secs(1);
+const FINISH_TIMEOUT_AFTER_SIGNAL: Duration = Duration::from_secs(1);
 
 /// The hooks of a session in that folder. Must be called within a runtime.
 pub(crate) fn of(settings: &Settings, folder: &Path) -> Hooks {
@@ -43,10 +43,10 @@ pub(crate) const fn reason(signalled: Option<Signal>) -> Reason {
 /// Waits for hooks to be done, for a bounded time. A signal ends the wait, unless one has come before.
 pub(crate) async fn finish(hooks: &Hooks, signalled: Option<Signal>, mut signals: Signals) {
     if signalled.is_some() {
-        return hooks.finish(AFTER_SIGNAL).await;
+        return hooks.finish(FINISH_TIMEOUT_AFTER_SIGNAL).await;
     }
     tokio::select! {
-        () = hooks.finish(AFTER_WORK) => {}
+        () = hooks.finish(FINISH_TIMEOUT) => {}
         _ = signals.next() => {}
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 
 /// A tool that is told to end is gone by then, and the turn is settled.
-const TIME_TO_STOP: Duration = Duration::from_millis(400);
+const STOP_TIMEOUT: Duration = Duration::from_millis(400);
 
 /// A request to end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,7 +40,7 @@ pub(crate) fn signals() -> Signals {
 }
 
 /// The same for whoever goes on without its terminal.
-pub(crate) fn signals_but_hang_up() -> Signals {
+pub(crate) fn signals_without_hang_up() -> Signals {
     from(Source::new().without_hang_up())
 }
 
@@ -49,7 +49,7 @@ fn from(mut source: Source) -> Signals {
     tokio::spawn(async move {
         sender.send_replace(Some(source.next().await));
         let second = source.next().await;
-        tokio::time::sleep(TIME_TO_STOP).await;
+        tokio::time::sleep(STOP_TIMEOUT).await;
         Exit::Signalled(second).now();
     });
     Signals(receiver)

@@ -1,6 +1,6 @@
 //! Where keys come from: the environment, a file, a command. They are never arguments, and never shown.
 
-use crate::config::KeyFrom;
+use crate::config::KeyLocation;
 use outlast_engine::BoxFuture;
 use outlast_engine::accounts::KeySource;
 use outlast_engine::credential::Credential;
@@ -11,8 +11,8 @@ use std::time::Duration;
 use tokio::io::AsyncReadExt;
 use tokio::process::Command;
 
-const MOST_KEY_BYTES: u64 = 64 << 10;
-const COMMAND_TIME: Duration = Duration::from_secs(30);
+const MAX_KEY_BYTES: u64 = 64 << 10;
+const COMMAND_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A key that stands in the settings.
 pub(crate) struct Fixed(pub(crate) SecretString);
@@ -24,7 +24,7 @@ impl KeySource for Fixed {
     }
 }
 
-impl KeySource for KeyFrom {
+impl KeySource for KeyLocation {
     fn fetch(&self) -> BoxFuture<'_, Result<Credential, String>> {
         Box::pin(async move {
             let text = match self {
@@ -49,7 +49,7 @@ async fn read(path: &Path) -> Result<String, String> {
     let problem = |error: std::io::Error| format!("cannot read {}: {error}", path.display());
     let file = tokio::fs::File::open(path).await.map_err(problem)?;
     let mut text = String::new();
-    let mut file = file.take(MOST_KEY_BYTES);
+    let mut file = file.take(MAX_KEY_BYTES);
     file.read_to_string(&mut text).await.map_err(problem)?;
     Ok(text)
 }
@@ -78,19 +78,19 @@ async fn run(command: &str) -> Result<String, String> {
     };
     let mut text = String::new();
     let run = async {
-        let mut stdout = stdout.take(MOST_KEY_BYTES);
+        let mut stdout = stdout.take(MAX_KEY_BYTES);
         stdout.read_to_string(&mut text).await?;
         // Whoever writes on hears that nobody reads.
         drop(stdout);
         child.wait().await
     };
-    match tokio::time::timeout(COMMAND_TIME, run).await {
+    match tokio::time::timeout(COMMAND_TIMEOUT, run).await {
         Ok(Ok(status)) if status.success() => Ok(text),
         Ok(Ok(status)) => Err(format!("the command failed ({status})")),
         Ok(Err(error)) => Err(format!("the command cannot be read: {error}")),
         Err(_) => Err(format!(
             "the command took longer than {} s",
-            COMMAND_TIME.as_secs()
+            COMMAND_TIMEOUT.as_secs()
         )),
     }
 }

@@ -50,7 +50,7 @@ impl Known {
 async fn summary(journal: &Journal, name: Option<&str>) -> anyhow::Result<Summary> {
     let summary = match name {
         Some(name) => journal::find(journal, name).await?,
-        None => last_in(journal, &current_folder()?).await?,
+        None => last_session_in(journal, &current_folder()?).await?,
     };
     match (summary.open_turn, summary.state) {
         (_, State::InUse) => Err(Usage(format!(
@@ -75,7 +75,7 @@ async fn summary(journal: &Journal, name: Option<&str>) -> anyhow::Result<Summar
 }
 
 /// The session of that folder in which something happened last.
-pub(crate) async fn last_in(journal: &Journal, folder: &Path) -> anyhow::Result<Summary> {
+pub(crate) async fn last_session_in(journal: &Journal, folder: &Path) -> anyhow::Result<Summary> {
     let here = folder.to_string_lossy();
     let mut sessions = journal.sessions().await?.into_iter();
     let last = sessions.find(|session| session.directory == here);

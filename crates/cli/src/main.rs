@@ -58,11 +58,11 @@ use notice::complain;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    keep_memory_private();
-    std::panic::set_hook(Box::new(tell_of_bug));
+    disable_memory_dumps();
+    std::panic::set_hook(Box::new(report_panic));
     let arguments = cli::Arguments::typed();
     if arguments.quiet {
-        notice::be_quiet();
+        notice::set_quiet();
     }
     let exit = match run(arguments) {
         Ok(exit) => exit,
@@ -80,15 +80,15 @@ fn main() -> ExitCode {
 
 /// Other processes of this user, such as commands of a model, may not read our memory and environment: keys are there.
 /// Where it cannot be done, or for root, they can.
-fn keep_memory_private() {
+fn disable_memory_dumps() {
     #[cfg(target_os = "linux")]
     nix::sys::prctl::set_dumpable(false).ok();
 }
 
 /// Tells of a bug of ours, on a terminal that can be read.
-fn tell_of_bug(panic: &std::panic::PanicHookInfo<'_>) {
+fn report_panic(panic: &std::panic::PanicHookInfo<'_>) {
     // What goes wrong in tasks of a chat does not end it.
-    if terminal::is_of_this_thread() {
+    if terminal::is_owned_by_this_thread() {
         terminal::give_back();
         notice::give_back();
     }

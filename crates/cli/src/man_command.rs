@@ -17,7 +17,7 @@ use sections::Section;
 use std::path::Path;
 
 /// The section of manuals for commands.
-const NUMBER: &str = "1";
+const MANUAL_SECTION: &str = "1";
 
 pub(crate) fn run(arguments: &ManArguments) -> anyhow::Result<Exit> {
     let all = pages(&tree(), None);
@@ -72,7 +72,7 @@ fn write(pages: &[Page], folder: &Path) -> anyhow::Result<Exit> {
     std::fs::create_dir_all(folder)
         .with_context(|| format!("cannot make the folder {}; {remedy}", folder.display()))?;
     for page in pages {
-        let file = folder.join(format!("{}.{NUMBER}", page.name));
+        let file = folder.join(format!("{}.{MANUAL_SECTION}", page.name));
         std::fs::write(&file, page.text()?)
             .with_context(|| format!("cannot write {}; {remedy}", file.display()))?;
     }
@@ -88,7 +88,7 @@ impl Page {
         bare = bare.version(env!("CARGO_PKG_VERSION"));
         let manual = Man::new(bare)
             .title(self.name.to_uppercase())
-            .section(NUMBER)
+            .section(MANUAL_SECTION)
             .source(concat!("outlast ", env!("CARGO_PKG_VERSION")))
             .manual("Outlast");
         let mut text = Vec::new();
@@ -132,7 +132,10 @@ impl Page {
         let last = names.len() - 1;
         for (index, name) in names.iter().enumerate() {
             let comma = if index == last { "" } else { "," };
-            roff.text([bold(name.as_str()), roman(format!("({NUMBER}){comma}"))]);
+            roff.text([
+                bold(name.as_str()),
+                roman(format!("({MANUAL_SECTION}){comma}")),
+            ]);
         }
     }
 }

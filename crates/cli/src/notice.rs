@@ -13,17 +13,17 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 /// What the lines begin with that tell of a session or a run as it goes on: a wait, a step, a tool, another model.
 /// Failures (`✗`), what was cancelled (`■`), what was gone on without (`!`) and questions (`?`) are none of them.
-const NEWS: [char; 9] = ['⚠', '●', '○', '▶', '✓', '↻', '→', '…', '–'];
+const PROGRESS_MARKS: [char; 9] = ['⚠', '●', '○', '▶', '✓', '↻', '→', '…', '–'];
 
 /// Whether a line is drawn on the terminal that others take the place of.
-static IS_DRAWN: Mutex<bool> = Mutex::new(false);
+static IS_LINE_DRAWN: Mutex<bool> = Mutex::new(false);
 
 static IS_QUIET: AtomicBool = AtomicBool::new(false);
 /// The chat that has the screen.
-static TAKEN_BY: Mutex<Option<UnboundedSender<String>>> = Mutex::new(None);
+static CHAT_OUTPUT: Mutex<Option<UnboundedSender<String>>> = Mutex::new(None);
 
 /// From here on only what matters is said.
-pub(crate) fn be_quiet() {
+pub(crate) fn set_quiet() {
     IS_QUIET.store(true, Ordering::Relaxed);
 }
 
@@ -33,7 +33,7 @@ pub(crate) fn is_quiet() -> bool {
 
 /// Whether a line about a session or a run only tells how it goes.
 pub(crate) fn is_news(line: &str) -> bool {
-    line.trim_start().starts_with(NEWS)
+    line.trim_start().starts_with(PROGRESS_MARKS)
 }
 
 /// Says a line that matters, an error or a warning, on stderr or to the chat that has the screen. When even that fails
@@ -59,7 +59,7 @@ pub(crate) fn notice(line: &str) {
 
 /// Draws a line on the terminal, in place of the one that is drawn.
 pub(crate) fn draw_line(line: &str) {
-    let mut is_drawn = IS_DRAWN.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut is_drawn = IS_LINE_DRAWN.lock().unwrap_or_else(PoisonError::into_inner);
     let mut stderr = std::io::stderr();
     let drawn = write!(stderr, "\r\u{1b}[2K{}", text::plain(line));
     drawn.and_then(|()| stderr.flush()).ok();
@@ -68,7 +68,7 @@ pub(crate) fn draw_line(line: &str) {
 
 /// Takes the line back, for others who write to the terminal.
 pub(crate) fn clear_line() {
-    let mut is_drawn = IS_DRAWN.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut is_drawn = IS_LINE_DRAWN.lock().unwrap_or_else(PoisonError::into_inner);
     if std::mem::take(&mut *is_drawn) {
         let mut stderr = std::io::stderr();
         let cleared = write!(stderr, "\r\u{1b}[2K");
@@ -115,5 +115,5 @@ impl Drop for Taken {
 }
 
 fn taken_by() -> MutexGuard<'static, Option<UnboundedSender<String>>> {
-    TAKEN_BY.lock().unwrap_or_else(PoisonError::into_inner)
+    CHAT_OUTPUT.lock().unwrap_or_else(PoisonError::into_inner)
 }

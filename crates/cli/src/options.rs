@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// What counts for one prompt alone, and not for those that follow it in its session.
-const OF_ONE_PROMPT: [&str; 2] = ["limits.deadline", "tools.allow"];
+const SINGLE_PROMPT_SETTINGS: [&str; 2] = ["limits.deadline", "tools.allow"];
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
@@ -72,7 +72,7 @@ impl Options {
         let kept = self.settings.clone();
         let mut options = chosen.after(self);
         // It is still the same process that was allowed something.
-        for path in OF_ONE_PROMPT {
+        for path in SINGLE_PROMPT_SETTINGS {
             let value = kept.get(path).cloned();
             options
                 .settings
@@ -110,7 +110,7 @@ impl Options {
     pub(crate) fn after(self, mut earlier: Self) -> Self {
         earlier
             .settings
-            .retain(|path, _| !OF_ONE_PROMPT.contains(&path.as_str()));
+            .retain(|path, _| !SINGLE_PROMPT_SETTINGS.contains(&path.as_str()));
         // Another provider is not where the one before it was, and has other models.
         let provider = self.settings.get("provider");
         if provider.is_some() && provider != earlier.settings.get("provider") {

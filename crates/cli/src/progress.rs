@@ -15,12 +15,12 @@ use std::io::Write;
 use std::time::Duration;
 
 /// From this on a person is told that the answer is still awaited.
-const LONG_SILENCE: Duration = Duration::from_secs(3);
+const SILENCE_THRESHOLD: Duration = Duration::from_secs(3);
 /// From this on the time of day is shown as well.
-const LONG_WAIT: Duration = Duration::from_secs(60);
+const LONG_WAIT_THRESHOLD: Duration = Duration::from_secs(60);
 
 /// The most of a tool's arguments that is shown.
-const LONGEST_ARGUMENTS: usize = 100;
+const MAX_ARGUMENTS_LENGTH: usize = 100;
 
 pub(crate) struct Progress<Out: Write> {
     out: Out,
@@ -145,7 +145,7 @@ impl<Out: Write> Progress<Out> {
     fn tool_event(&mut self, body: &Body) {
         match body {
             Body::ToolCall(call) => {
-                let arguments = text::bounded(&call.arguments, LONGEST_ARGUMENTS);
+                let arguments = text::bounded(&call.arguments, MAX_ARGUMENTS_LENGTH);
                 let shown = format!("{} {arguments}", call.name);
                 self.calls.insert(call.id.clone(), shown);
             }
@@ -186,7 +186,7 @@ impl<Out: Write> Progress<Out> {
         } else if let Some(held) = self.held {
             self.redraw(held.line(now));
         } else if let Some(silence) = self.asking_since.map(|since| now.since(since))
-            && silence >= LONG_SILENCE
+            && silence >= SILENCE_THRESHOLD
         {
             let silence = Span(Duration::from_secs(silence.as_secs()));
             self.redraw(format!(
@@ -201,8 +201,9 @@ impl<Out: Write> Progress<Out> {
             return;
         }
         self.end_wait();
-        let far =
-            |held: Held| held.printed.since(until).max(until.since(held.printed)) >= LONG_WAIT;
+        let far = |held: Held| {
+            held.printed.since(until).max(until.since(held.printed)) >= LONG_WAIT_THRESHOLD
+        };
         let news = self.held.is_none_or(far);
         let printed = match self.held {
             Some(held) if !news => held.printed,
@@ -272,7 +273,7 @@ impl Wait {
             Some(most) => format!("{}/{most}", self.attempt),
             None => self.attempt.to_string(),
         };
-        let clock = if left >= LONG_WAIT {
+        let clock = if left >= LONG_WAIT_THRESHOLD {
             format!(" at {}", time_of_day(self.at, now))
         } else {
             String::new()

@@ -28,7 +28,7 @@ pub(crate) const FIRST_RUN: &str = "overloaded:2";
 const MAX_CERTIFICATE_BYTES: u64 = 4 << 20;
 
 /// The model that is asked, who answers for it, and with which accounts.
-pub(crate) struct Reached {
+pub(crate) struct ResolvedModel {
     pub(crate) adapter: Adapter,
     pub(crate) model: String,
     pub(crate) accounts: Vec<Account>,
@@ -39,7 +39,7 @@ pub(crate) struct Reached {
     max_tokens: Option<u32>,
 }
 
-impl Reached {
+impl ResolvedModel {
     /// How the model is asked; what is learnt of its accounts goes where that knowledge is.
     pub(crate) fn route(self, knowledge: &Knowledge, clock: &Arc<dyn Clock>) -> Route {
         let accounts = (!self.accounts.is_empty())
@@ -56,10 +56,10 @@ impl Reached {
 }
 
 /// What a client is told where nothing is known.
-const USUAL_WINDOW: u64 = 128_000;
+const DEFAULT_CONTEXT_WINDOW: u64 = 128_000;
 const USUAL_MAX_TOKENS: u32 = 8192;
 
-impl Reached {
+impl ResolvedModel {
     /// The model as a client is told of it.
     pub(crate) fn card(&self, settings: &Settings, base_url: Option<&str>) -> Model {
         let dialect = settings.provider.and_then(dialect);
@@ -89,7 +89,7 @@ impl Reached {
                 cache_read: dollars(price.cache_read),
                 cache_write: dollars(price.cache_write),
             },
-            context_window: self.traits.window.unwrap_or(USUAL_WINDOW),
+            context_window: self.traits.window.unwrap_or(DEFAULT_CONTEXT_WINDOW),
             max_tokens: self.max_tokens.unwrap_or(USUAL_MAX_TOKENS).into(),
         }
     }
@@ -107,7 +107,7 @@ pub(crate) fn other(
     chosen: &Settings,
     base_url: Option<&str>,
     clock: &Arc<dyn Clock>,
-) -> anyhow::Result<Reached> {
+) -> anyhow::Result<ResolvedModel> {
     let name = |settings: &Settings| settings.provider.unwrap_or(Provider::Mock).name();
     let base_url = base_url.filter(|_| name(other) == name(chosen));
     let model = other.model.as_deref().unwrap_or_default();
@@ -120,7 +120,7 @@ pub(crate) fn model(
     settings: &Settings,
     base_url: Option<&str>,
     clock: Arc<dyn Clock>,
-) -> anyhow::Result<Reached> {
+) -> anyhow::Result<ResolvedModel> {
     let Some(adapter) = provider(settings, base_url, clock.clone())? else {
         return scripted(settings, clock);
     };
@@ -129,7 +129,7 @@ pub(crate) fn model(
         return Err(Usage(format!("no model is set; {remedy}")).into());
     };
     let accounts = accounts(settings, base_url);
-    Ok(Reached {
+    Ok(ResolvedModel {
         adapter,
         model,
         accounts,
@@ -254,7 +254,7 @@ fn no_key(settings: &Settings, name: &str) -> String {
 }
 
 /// The scripted provider inside this program.
-fn scripted(settings: &Settings, clock: Arc<dyn Clock>) -> anyhow::Result<Reached> {
+fn scripted(settings: &Settings, clock: Arc<dyn Clock>) -> anyhow::Result<ResolvedModel> {
     let model = settings
         .model
         .clone()
@@ -266,7 +266,7 @@ fn scripted(settings: &Settings, clock: Arc<dyn Clock>) -> anyhow::Result<Reache
     let adapter = Adapter::new(Dialect::Anthropic, transport, clock)
         .named("mock")
         .with_timeouts(settings.timeouts);
-    Ok(Reached {
+    Ok(ResolvedModel {
         adapter,
         model,
         accounts: Vec::new(),

@@ -45,7 +45,7 @@ pub(crate) fn run(arguments: &ResumeArguments) -> anyhow::Result<Exit> {
             return nothing();
         }
         let knowledge = knowledge::open(Some(home::prepare()?), &clock).await;
-        let resuming = Resuming {
+        let resuming = Resumer {
             journal,
             clock,
             knowledge,
@@ -117,7 +117,7 @@ async fn work(journal: &Journal, arguments: &ResumeArguments) -> anyhow::Result<
     Ok(vec![of(summary.clone()).unwrap_or(Work { summary, what })])
 }
 
-struct Resuming {
+struct Resumer {
     journal: Journal,
     clock: Arc<dyn Clock>,
     knowledge: Knowledge,
@@ -128,7 +128,7 @@ struct Resuming {
     everything: bool,
 }
 
-impl Resuming {
+impl Resumer {
     /// All of them side by side: one that waits for hours does not hold up the others.
     async fn all(&self, work: Vec<Work>) -> Exit {
         let signals = interrupt::signals();
@@ -253,7 +253,7 @@ impl Resuming {
 
 /// Says what waits, if anything does.
 async fn say_waiting(session: &Session, ask: Ask) -> Result<Ended, session::Error> {
-    let said = session.prompt_waiting(ask).await?;
+    let said = session.prompt_queued(ask).await?;
     let session = session.id().to_owned();
     said.ok_or(session::Error::NothingToDo { session })
 }

@@ -37,7 +37,7 @@ pub(crate) fn run(arguments: &RunArguments) -> anyhow::Result<Exit> {
         return Ok(Exit::Success);
     }
     if arguments.detached {
-        leave_session();
+        detach_from_terminal();
     }
     if let Some(name) = &arguments.resume {
         return carry_out(arguments, |files, host| Box::pin(resume(name, files, host)));
@@ -81,7 +81,7 @@ pub(crate) fn run(arguments: &RunArguments) -> anyhow::Result<Exit> {
 }
 
 /// Whoever has started us may go, and the terminal with it.
-fn leave_session() {
+fn detach_from_terminal() {
     // A process that leads its group has left already.
     #[cfg(unix)]
     nix::unistd::setsid().ok();

@@ -18,7 +18,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 /// For how long settings count that were read.
-const MOMENT: Duration = Duration::from_secs(1);
+const SETTINGS_MAX_AGE: Duration = Duration::from_secs(1);
 
 pub(crate) struct RunHost {
     pub(crate) clock: Arc<dyn Clock>,
@@ -93,7 +93,7 @@ impl RunHost {
         let owned = |(path, value): &(&str, &str)| ((*path).to_owned(), (*value).to_owned());
         let key: Vec<(String, String)> = overrides.iter().map(owned).collect();
         let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
-        if now.since(read.since) >= MOMENT {
+        if now.since(read.since) >= SETTINGS_MAX_AGE {
             *read = Read {
                 since: now,
                 settings: HashMap::new(),

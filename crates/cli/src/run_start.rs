@@ -22,11 +22,11 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// The most that is heard of a process that does not begin its run, in bytes.
 const MOST_SAID: u64 = 16 * 1024;
 /// How long is listened to a process that has ended.
-const LAST_WORDS: Duration = Duration::from_secs(5);
+const EXIT_OUTPUT_TIMEOUT: Duration = Duration::from_secs(5);
 /// The longest input, in bytes: systems refuse a program whose arguments are longer.
 const LONGEST_INPUT: usize = 100_000;
 /// With what a process ends that was told something wrong.
-const WRONG: i32 = 2;
+const USAGE_EXIT_CODE: i32 = 2;
 
 /// Begins runs, each by a process of this program.
 pub(crate) struct RunStarter {
@@ -135,9 +135,9 @@ async fn announced(mut command: Command, patience: Duration) -> Result<String, S
     }
     let ended = child.wait().await.map_err(|error| failed(&error))?;
     // What it has started may still have its stderr.
-    let said = tokio::time::timeout(LAST_WORDS, said).await;
+    let said = tokio::time::timeout(EXIT_OUTPUT_TIMEOUT, said).await;
     let said = said.map(Result::unwrap_or_default).unwrap_or_default();
-    Err(not_begun(&said, ended))
+    Err(start_error(&said, ended))
 }
 
 /// The line that a process says when its run has begun; nothing when it ends without.
@@ -159,12 +159,12 @@ async fn heard(mut stderr: impl AsyncRead + Unpin) -> String {
     String::from_utf8_lossy(&said).into_owned()
 }
 
-fn not_begun(said: &str, ended: ExitStatus) -> StartError {
+fn start_error(said: &str, ended: ExitStatus) -> StartError {
     let said = text::message(said);
     let said = text::plain(said.trim());
     let said = said.strip_prefix("error: ").unwrap_or(&said);
     match (ended.code(), said) {
-        (Some(WRONG), said) if !said.is_empty() => refused(said.to_owned()),
+        (Some(USAGE_EXIT_CODE), said) if !said.is_empty() => refused(said.to_owned()),
         (_, "") => failed(&format!("its process ended with {ended}")),
         (_, said) => failed(&said),
     }

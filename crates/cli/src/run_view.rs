@@ -14,7 +14,7 @@ pub(crate) use painter::{Painter, stderr_size, stdout_size};
 pub(crate) use words::{cut, one_line, whole, width};
 
 use crate::progress::time_of_day;
-use live::asked_words;
+use live::question_line;
 use outlast_kernel::Timestamp;
 use outlast_pipeline::definition::Pipeline;
 use outlast_pipeline::entry::Outcome;
@@ -24,19 +24,19 @@ use std::collections::BTreeMap;
 use words::{Left, attempts, padded, spent};
 
 /// The most columns that the names of steps have to themselves.
-const WIDEST_NAME: usize = 24;
+const MAX_NAME_COLUMNS: usize = 24;
 
 /// A step, as far as the view knows it before it begins.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Planned {
+pub(crate) struct PlannedStep {
     pub(crate) id: String,
     /// How many attempts a visit may have.
     pub(crate) max_attempts: Option<u32>,
 }
 
 /// The steps of a pipeline, in the order of its file.
-pub(crate) fn planned(pipeline: &Pipeline) -> Vec<Planned> {
-    let step = |step: &outlast_pipeline::definition::Step| Planned {
+pub(crate) fn planned(pipeline: &Pipeline) -> Vec<PlannedStep> {
+    let step = |step: &outlast_pipeline::definition::Step| PlannedStep {
         id: step.id.clone(),
         max_attempts: step.retry.policy.max_attempts.map(u32::from),
     };
@@ -44,8 +44,8 @@ pub(crate) fn planned(pipeline: &Pipeline) -> Vec<Planned> {
 }
 
 /// The steps of a run whose pipeline is not at hand: those that have begun, in that order.
-pub(crate) fn begun(run: &Run) -> Vec<Planned> {
-    let step = |id: &str| Planned {
+pub(crate) fn begun(run: &Run) -> Vec<PlannedStep> {
+    let step = |id: &str| PlannedStep {
         id: id.to_owned(),
         max_attempts: None,
     };
@@ -62,7 +62,7 @@ pub(crate) enum Process {
 
 /// A run at a moment.
 pub(crate) struct View<'a> {
-    pub(crate) steps: &'a [Planned],
+    pub(crate) steps: &'a [PlannedStep],
     pub(crate) run: &'a Run,
     /// What is known only while it runs.
     pub(crate) live: &'a BTreeMap<String, LiveStep>,
@@ -73,21 +73,21 @@ pub(crate) struct View<'a> {
 impl View<'_> {
     /// A line for the run, and one for each step.
     pub(crate) fn lines(&self, columns: usize) -> Vec<String> {
-        self.some_lines(columns, |_| true)
+        self.filtered_lines(columns, |_| true)
     }
 
     /// A line for the run, and one for each step that something is done about just now.
     pub(crate) fn active_lines(&self, columns: usize) -> Vec<String> {
-        self.some_lines(columns, Phase::is_active)
+        self.filtered_lines(columns, Phase::is_active)
     }
 
-    fn some_lines(&self, columns: usize, is_shown: impl Fn(Phase) -> bool) -> Vec<String> {
+    fn filtered_lines(&self, columns: usize, is_shown: impl Fn(Phase) -> bool) -> Vec<String> {
         let steps = self.steps.iter();
-        let shown: Vec<&Planned> = steps
+        let shown: Vec<&PlannedStep> = steps
             .filter(|step| is_shown(self.run.phase(&step.id)))
             .collect();
         let names = shown.iter().map(|step| width(&one_line(&step.id)));
-        let names = names.max().unwrap_or_default().min(WIDEST_NAME);
+        let names = names.max().unwrap_or_default().min(MAX_NAME_COLUMNS);
         let rows = shown.iter().map(|step| {
             let (mark, what) = self.step(step);
             format!("  {mark} {}  {what}", padded(&step.id, names))
@@ -103,7 +103,7 @@ impl View<'_> {
 
     fn head(&self) -> String {
         let run = self.run;
-        let over = |step: &&Planned| run.phase(&step.id).is_over();
+        let over = |step: &&PlannedStep| run.phase(&step.id).is_over();
         let over = self.steps.iter().filter(over).count();
         let name = one_line(&run.begun.name);
         let stands = match (&run.ended, self.process) {
@@ -117,7 +117,7 @@ impl View<'_> {
         format!("{name}: {stands}; {over} of {all} steps are over{spent}")
     }
 
-    fn step(&self, planned: &Planned) -> (char, String) {
+    fn step(&self, planned: &PlannedStep) -> (char, String) {
         let Some(step) = self.run.steps.get(&planned.id) else {
             return ('·', self.idle().to_owned());
         };
@@ -152,7 +152,7 @@ impl View<'_> {
         }
     }
 
-    fn working(&self, planned: &Planned, step: &StepState) -> (char, String) {
+    fn working(&self, planned: &PlannedStep, step: &StepState) -> (char, String) {
         let live = self.live.get(&planned.id);
         if let Some(countdown) = live.and_then(|live| live.retry.as_ref()) {
             return ('⚠', countdown.words(self.now));
@@ -176,7 +176,10 @@ impl View<'_> {
         let left = whole(until.since(self.now));
         let clock = time_of_day(until, self.now);
         match self.live.get(id).and_then(|live| live.asked.as_ref()) {
-            Some(asked) => format!("asks: {} ({left} left, until {clock})", asked_words(asked)),
+            Some(asked) => format!(
+                "asks: {} ({left} left, until {clock})",
+                question_line(asked)
+            ),
             None => format!("waits until {clock} ({left} left)"),
         }
     }

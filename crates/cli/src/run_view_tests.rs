@@ -38,9 +38,9 @@ fn all() -> Vec<(u64, Entry)> {
     EVENTFUL.lines().map(entry).collect()
 }
 
-fn steps() -> Vec<Planned> {
+fn steps() -> Vec<PlannedStep> {
     let names = "fetch lint docs plan test fix approve cool push publish";
-    let step = |id: &str| Planned {
+    let step = |id: &str| PlannedStep {
         id: id.to_owned(),
         max_attempts: (id != "push").then_some(5),
     };

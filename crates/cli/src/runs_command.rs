@@ -14,7 +14,7 @@ use crate::cli::{ReportFormat, RunsArguments, RunsCommand};
 use crate::exit::{Exit, Usage};
 use crate::notice::notice;
 use crate::output::print;
-use crate::sessions_command::age_of;
+use crate::sessions_command::parse_age;
 use crate::working::Working;
 use crate::{home, settings};
 use find::find_or_newest;
@@ -36,7 +36,7 @@ pub(crate) fn run(arguments: RunsArguments) -> anyhow::Result<Exit> {
         ..
     } = &command
     {
-        age_of(age)?;
+        parse_age(age)?;
     }
     let clock = settings::clock()?;
     let home = Home::new(&home::path()?);
@@ -57,7 +57,7 @@ fn working(command: &RunsCommand) -> Option<Working> {
     match command {
         RunsCommand::Show(arguments) if arguments.watch => None,
         RunsCommand::Show(_) | RunsCommand::Report { .. } | RunsCommand::Output { .. } => {
-            Working::on_stream("reading the run")
+            Working::start_for_stream("reading the run")
         }
         RunsCommand::Delete { .. } => Some(Working::on("deleting, and making the files smaller")),
         RunsCommand::List { .. }

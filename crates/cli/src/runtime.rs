@@ -9,15 +9,15 @@ const LONGEST_END: Duration = Duration::from_millis(300);
 
 /// Runs work to its end, and ends what it has left behind.
 pub(crate) fn run<T>(work: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
-    run_and_end(work, LONGEST_END)
+    run_with_limit(work, LONGEST_END)
 }
 
 /// The same, for work that reads stdin: that cannot be stopped, and is not waited for so long.
 pub(crate) fn run_reading<T>(work: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
-    run_and_end(work, LONGEST_END / 6)
+    run_with_limit(work, LONGEST_END / 6)
 }
 
-fn run_and_end<T>(
+fn run_with_limit<T>(
     work: impl Future<Output = anyhow::Result<T>>,
     limit: Duration,
 ) -> anyhow::Result<T> {

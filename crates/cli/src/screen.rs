@@ -30,7 +30,7 @@ impl Screen {
         let is_terminal = stderr.is_terminal();
         let progress = Progress::new(stderr, is_terminal);
         Self {
-            progress: as_wished(progress),
+            progress: with_verbosity(progress),
             json,
             heading: None,
             lost_stdout: None,
@@ -41,7 +41,7 @@ impl Screen {
     /// One of several: its lines stay, and begin with its label.
     pub(crate) fn one_of_several(json: bool, label: &str, heading: String) -> Self {
         Self {
-            progress: as_wished(Progress::labelled(std::io::stderr(), label)),
+            progress: with_verbosity(Progress::labelled(std::io::stderr(), label)),
             heading: Some(heading),
             ..Self::new(json)
         }
@@ -88,7 +88,7 @@ impl Screen {
         let answer = text::plain(&answer);
         let answer = answer.trim_end_matches('\n');
         if !self.json && ended.seal == Seal::Completed && !answer.is_empty() {
-            self.lost_stdout = self.say_answer(answer).err();
+            self.lost_stdout = self.print_answer(answer).err();
         }
         match &self.lost_stdout {
             None => {}
@@ -98,7 +98,7 @@ impl Screen {
             }
             Some(error) => bail!("cannot write to stdout: {error}"),
         }
-        let shortfall = Shortfall::of(ended, answer.is_empty());
+        let shortfall = UnusableAnswer::of(ended, answer.is_empty());
         if !self.json {
             self.explain(ended, policy);
             if let Some(shortfall) = &shortfall {
@@ -114,11 +114,11 @@ impl Screen {
     /// Prints an answer that was whole before.
     pub(crate) fn answer(&self, answer: &str) -> anyhow::Result<()> {
         let answer = text::plain(answer);
-        let said = self.say_answer(answer.trim_end_matches('\n'));
+        let said = self.print_answer(answer.trim_end_matches('\n'));
         said.context("cannot write to stdout")
     }
 
-    fn say_answer(&self, answer: &str) -> std::io::Result<()> {
+    fn print_answer(&self, answer: &str) -> std::io::Result<()> {
         match &self.heading {
             Some(heading) => say(&format!("{}\n{answer}", text::plain(heading))),
             None => say(answer),
@@ -154,7 +154,7 @@ pub(crate) fn afterword(
     ended: &Ended,
     policy: Option<&Policy>,
 ) -> (Option<String>, Option<String>) {
-    let shortfall = Shortfall::of(ended, ended.message.text().trim().is_empty());
+    let shortfall = UnusableAnswer::of(ended, ended.message.text().trim().is_empty());
     let (problem, own) = match shortfall.map(|shortfall| (shortfall.is_failure(), shortfall)) {
         Some((true, shortfall)) => (Some(shortfall.message()), None),
         Some((false, shortfall)) => (None, Some(shortfall.message())),
@@ -173,7 +173,7 @@ pub(crate) fn afterword(
     (problem.map(bare), remedy.map(bare))
 }
 
-fn as_wished(progress: Progress<std::io::Stderr>) -> Progress<std::io::Stderr> {
+fn with_verbosity(progress: Progress<std::io::Stderr>) -> Progress<std::io::Stderr> {
     match notice::is_quiet() {
         true => progress.quietly(),
         false => progress,
@@ -181,14 +181,14 @@ fn as_wished(progress: Progress<std::io::Stderr>) -> Progress<std::io::Stderr> {
 }
 
 /// In what an answer that came through falls short of one.
-enum Shortfall {
+enum UnusableAnswer {
     Refused,
     Empty,
     CutOff,
     WantsTools(String),
 }
 
-impl Shortfall {
+impl UnusableAnswer {
     fn of(ended: &Ended, is_empty: bool) -> Option<Self> {
         if ended.seal != Seal::Completed {
             return None;

@@ -13,11 +13,11 @@ use crate::output::print;
 use crate::run_start::RunStarter;
 use crate::{complain, home, interrupt, runtime, settings};
 use anyhow::Context;
-use house::ServeHouse;
+use house::ServeSessionFactory;
 use outlast_engine::{CancellationToken, Clock};
 use outlast_gateway::guard::{Names, Token};
 use outlast_kernel::text;
-use outlast_serve::http::{self, Around, HttpServer, Limits, Setup};
+use outlast_serve::http::{self, HostServices, HttpServer, Limits, Setup};
 use outlast_serve::runs::Runs;
 use outlast_serve::sessions::Sessions;
 use outlast_session::host::House;
@@ -56,8 +56,8 @@ async fn serve(
     folder: &Path,
     clock: Arc<dyn Clock>,
 ) -> anyhow::Result<Exit> {
-    let mut signals = interrupt::signals_but_hang_up();
-    let house = ServeHouse::new(&arguments.choice(), clock, folder.to_owned()).await?;
+    let mut signals = interrupt::signals_without_hang_up();
+    let house = ServeSessionFactory::new(&arguments.choice(), clock, folder.to_owned()).await?;
     house.check()?;
     let house = Arc::new(house);
     let sessions = Sessions::new(Arc::clone(&house) as Arc<dyn House>);
@@ -68,7 +68,7 @@ async fn serve(
             Runs::new(&home::path()?),
             Arc::new(RunStarter::new(folder)?),
         ),
-        around: Arc::clone(&house) as Arc<dyn Around>,
+        around: Arc::clone(&house) as Arc<dyn HostServices>,
         names: Names::new("serve", settings.names.clone(), settings.origins.clone()),
         token: token(&settings)?,
         limits: limits(&settings),
@@ -103,11 +103,11 @@ async fn serve(
 
 /// The key to everything, where others than this user may come.
 fn token(settings: &ServeSettings) -> anyhow::Result<Option<Token>> {
-    if !settings.asks_for_token() {
+    if !settings.requires_token() {
         return Ok(None);
     }
     let home = home::prepare().context("the token cannot be kept")?;
-    Ok(Some(Token::kept_at(&home.join(TOKEN_FILE))?))
+    Ok(Some(Token::load_or_create(&home.join(TOKEN_FILE))?))
 }
 
 fn limits(settings: &ServeSettings) -> Limits {
@@ -122,7 +122,7 @@ fn limits(settings: &ServeSettings) -> Limits {
 
 /// A few lines. The first one is for programs.
 fn greeting(address: std::net::SocketAddr, settings: &ServeSettings) -> String {
-    let key = match token_place(settings) {
+    let key = match token_path(settings) {
         Some(place) => format!("It asks for the token in {place}.\n"),
         None => String::new(),
     };
@@ -134,7 +134,7 @@ fn greeting(address: std::net::SocketAddr, settings: &ServeSettings) -> String {
     text::plain(&screen).into_owned()
 }
 
-fn token_place(settings: &ServeSettings) -> Option<String> {
-    let home = home::path().ok().filter(|_| settings.asks_for_token())?;
+fn token_path(settings: &ServeSettings) -> Option<String> {
+    let home = home::path().ok().filter(|_| settings.requires_token())?;
     Some(home.join(TOKEN_FILE).display().to_string())
 }

@@ -8,7 +8,7 @@ use {std::pin::pin, std::time::Duration, tokio::time::timeout};
 
 /// How long nothing is said of servers that start: some are fetched from the network first.
 #[cfg(all(unix, feature = "mcp"))]
-const QUIET: Duration = Duration::from_secs(2);
+const QUIET_PERIOD: Duration = Duration::from_secs(2);
 
 /// Says what to do when servers are set and cannot be used.
 pub(crate) fn check(settings: &Settings) -> Result<(), Usage> {
@@ -29,7 +29,7 @@ pub(crate) async fn started(tools: Tools, settings: &Settings) -> Tools {
     let servers = settings.servers.iter();
     let servers = servers.map(|server| described(server, settings)).collect();
     let mut starting = pin!(tools.with_servers(servers));
-    let (tools, problems) = match timeout(QUIET, &mut starting).await {
+    let (tools, problems) = match timeout(QUIET_PERIOD, &mut starting).await {
         Ok(started) => started,
         Err(_) => {
             crate::notice::notice("● waiting for the MCP servers to start…");
@@ -50,7 +50,7 @@ pub(crate) fn started(tools: Tools, _: &Settings) -> std::future::Ready<Tools> {
 
 #[cfg(all(unix, feature = "mcp"))]
 fn described(
-    server: &crate::config::ServerSettings,
+    server: &crate::config::McpServerSettings,
     settings: &Settings,
 ) -> outlast_session::tools::mcp::Server {
     use secrecy::ExposeSecret;

@@ -7,7 +7,7 @@ use crate::assemble::{Attendance, Parts};
 use crate::cli::SessionChoice;
 use crate::config::{LimitSettings, Provider};
 use crate::interrupt::{Signal, Signals};
-use crate::known::{current_folder, last_in};
+use crate::known::{current_folder, last_session_in};
 use crate::options::Options;
 use crate::{accounts_command, complain, config, home, hooks, journal, knowledge, resume_command};
 use anyhow::Context;
@@ -25,9 +25,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// How long hooks are waited for after a signal: clients give us a second for everything.
-const AFTER_SIGNAL: Duration = Duration::from_millis(400);
+const HOOK_TIMEOUT_AFTER_SIGNAL: Duration = Duration::from_millis(400);
 /// How long they are waited for after their session was given back.
-const LONGEST_HOOKS: Duration = Duration::from_secs(600);
+const MAX_HOOK_TIME: Duration = Duration::from_secs(600);
 
 /// By which door somebody comes: it says what counts where nothing is set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,11 +55,11 @@ pub(crate) struct SessionHost {
     /// What the session in use was made with.
     in_use: Mutex<InUse>,
     /// What runs when something happens, for each session that there was; with who listens until it is left.
-    hooks: Mutex<Vec<Hooked>>,
+    hooks: Mutex<Vec<SessionHooks>>,
     signalled: Mutex<Option<Signal>>,
 }
 
-struct Hooked {
+struct SessionHooks {
     session: String,
     hooks: Hooks,
     listening: Option<Subscription>,
@@ -197,7 +197,7 @@ impl SessionHost {
         let signalled = *lock(&self.signalled);
         let all = std::mem::take(&mut *lock(&self.hooks));
         let finish = all.iter().map(async |hooked| match signalled {
-            Some(_) => hooked.hooks.finish(AFTER_SIGNAL).await,
+            Some(_) => hooked.hooks.finish(HOOK_TIMEOUT_AFTER_SIGNAL).await,
             None => hooks::finish(&hooked.hooks, None, signals.clone()).await,
         });
         join_all(finish).await;
@@ -206,12 +206,12 @@ impl SessionHost {
     /// The same for a session that was given back, while the process goes on.
     pub(crate) async fn finish_hooks(&self) {
         let all = std::mem::take(&mut *lock(&self.hooks));
-        let finish = all.iter().map(|hooked| hooked.hooks.finish(LONGEST_HOOKS));
+        let finish = all.iter().map(|hooked| hooked.hooks.finish(MAX_HOOK_TIME));
         join_all(finish).await;
     }
 
     fn listen(&self, session: &Session, hooks: Hooks) {
-        let hooked = Hooked {
+        let hooked = SessionHooks {
             session: session.id().to_owned(),
             listening: Some(hooks.listen(session)),
             hooks,
@@ -230,7 +230,7 @@ impl SessionHost {
         let journal = journal.context("sessions cannot be read here")?;
         let id = match &choice.session {
             Some(name) => journal::find(journal, name).await?.id,
-            None => last_in(journal, &current_folder()?).await?.id,
+            None => last_session_in(journal, &current_folder()?).await?.id,
         };
         self.reopen(&id).await
     }
@@ -325,7 +325,7 @@ impl SessionHost {
                 let begun = match from {
                     From::Name((id, title)) => {
                         let id = (*id).to_owned();
-                        Session::begin_as(journal, id, &folder, title, setup.clone()).await
+                        Session::create_with_id(journal, id, &folder, title, setup.clone()).await
                     }
                     _ => Session::begin(journal, (&folder, ""), setup.clone()).await,
                 };
@@ -386,7 +386,7 @@ impl SessionHost {
     }
 
     /// Has the next new session ask that model.
-    pub(crate) fn choose_for_next(&self, provider: &str, model: &str) {
+    pub(crate) fn choose_model_for_next(&self, provider: &str, model: &str) {
         *lock(&self.chosen) = Some((provider.to_owned(), model.to_owned()));
     }
 
@@ -434,7 +434,7 @@ enum From<'a> {
 /// A session that is written down nowhere, by its name if it has one.
 fn in_memory(from: &From<'_>, setup: Setup) -> Session {
     match from {
-        From::Name((id, _)) => Session::in_memory_as((*id).to_owned(), setup),
+        From::Name((id, _)) => Session::in_memory_with_id((*id).to_owned(), setup),
         _ => Session::in_memory(setup),
     }
 }

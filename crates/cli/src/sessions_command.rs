@@ -32,7 +32,7 @@ pub(crate) fn run(command: SessionsCommand) -> anyhow::Result<Exit> {
         ..
     } = &command
     {
-        age_of(age)?;
+        parse_age(age)?;
     }
     let Some(journal) = journal::existing()? else {
         return nothing(&command);
@@ -68,7 +68,7 @@ fn working(command: &SessionsCommand) -> Option<Working> {
     match command {
         SessionsCommand::List { .. } => Some(Working::on("reading the sessions")),
         SessionsCommand::Show { .. } | SessionsCommand::Export { .. } => {
-            Working::on_stream("reading the session")
+            Working::start_for_stream("reading the session")
         }
         SessionsCommand::Delete { .. } => {
             Some(Working::on("deleting, and making the file smaller"))
@@ -247,12 +247,12 @@ async fn delete(journal: &Journal, sessions: &[String]) -> anyhow::Result<Exit> 
         journal.delete(&session.id).await?;
         notice(&format!("Deleted {}.", session.id));
     }
-    journal.forget_deleted().await?;
+    journal.purge_deleted().await?;
     Ok(Exit::Success)
 }
 
 /// How old something must be, as it was typed.
-pub(crate) fn age_of(typed: &str) -> Result<Duration, Usage> {
+pub(crate) fn parse_age(typed: &str) -> Result<Duration, Usage> {
     let age = duration::parse(typed);
     age.ok_or_else(|| {
         Usage(format!(
@@ -262,7 +262,7 @@ pub(crate) fn age_of(typed: &str) -> Result<Duration, Usage> {
 }
 
 async fn delete_older(journal: &Journal, age: &str) -> anyhow::Result<Exit> {
-    let age = age_of(age)?;
+    let age = parse_age(age)?;
     let now = settings::clock()?.now();
     let is_old = |session: &&Summary| {
         let is_over = session.open_turn.is_none() && session.state == State::Free;
@@ -273,7 +273,7 @@ async fn delete_older(journal: &Journal, age: &str) -> anyhow::Result<Exit> {
     for session in &old {
         journal.delete(&session.id).await?;
     }
-    journal.forget_deleted().await?;
+    journal.purge_deleted().await?;
     notice(&format!("Deleted {}.", old.len()));
     Ok(Exit::Success)
 }

@@ -16,14 +16,14 @@ type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 const CALLS: RGBColor = RGBColor(0x3b, 0x6e, 0xa5);
 const OUTAGE: RGBColor = RGBColor(0xd8, 0x5c, 0x4a);
 const WIDTH: u32 = 1000;
-const PANEL: u32 = 190;
+const PANEL_HEIGHT: u32 = 190;
 /// What is less than this, in calls a second, is not seen.
 const LEAST: f64 = 0.01;
 
 pub(crate) fn svg(scenario: &Scenario, all: &[Played]) -> anyhow::Result<String> {
     let panels = u32::try_from(all.len()).unwrap_or(1);
     let mut svg = String::new();
-    draw(&mut svg, (WIDTH, PANEL * panels), scenario, all)
+    draw(&mut svg, (WIDTH, PANEL_HEIGHT * panels), scenario, all)
         .map_err(|error| anyhow::anyhow!("{error}"))?;
     Ok(svg)
 }

@@ -23,7 +23,7 @@ mod transcript;
 mod view;
 mod wrap;
 
-pub(crate) use device::{give_back, is_of_this_thread};
+pub(crate) use device::{give_back, is_owned_by_this_thread};
 
 use crate::cli::PromptArguments;
 use crate::exit::{Exit, Usage};

@@ -44,7 +44,7 @@ impl Working {
     }
 
     /// For what is written to stdout as it is found: on a terminal, that is seen.
-    pub(crate) fn on_stream(what: &str) -> Option<Self> {
+    pub(crate) fn start_for_stream(what: &str) -> Option<Self> {
         (!std::io::stdout().is_terminal()).then(|| Self::on(what))
     }
 

@@ -84,7 +84,7 @@ const CASES: [Case; 9] = [
 
 const ROUNDS: u64 = 2;
 const MIB: usize = 1 << 20;
-const MOST: usize = 16 * MIB;
+const MAX_FRAME_BYTES: usize = 16 * MIB;
 /// What fits into a packet of a usual network.
 const CHUNK: usize = 1460;
 
@@ -100,7 +100,7 @@ fn main() {
 
 fn events_of(wire: &[u8], rounds: u64) {
     for _ in 0..rounds {
-        let mut decoder = Decoder::new(MOST);
+        let mut decoder = Decoder::new(MAX_FRAME_BYTES);
         for chunk in black_box(wire).chunks(CHUNK) {
             decoder.push(chunk);
             while let Some(event) = decoder.next_event().expect("short enough") {
@@ -145,7 +145,7 @@ fn events(rounds: u64) {
 fn frames(rounds: u64) {
     let wire = deltas();
     for _ in 0..rounds {
-        let mut decoder = Decoder::new(MOST);
+        let mut decoder = Decoder::new(MAX_FRAME_BYTES);
         for chunk in black_box(&wire).chunks(CHUNK) {
             decoder.push(chunk);
             while let Some(frame) = decoder.next_frame().expect("short enough") {
@@ -157,7 +157,7 @@ fn frames(rounds: u64) {
 
 fn behind(rounds: u64) {
     for _ in 0..rounds {
-        let mut decoder = Decoder::new(MOST);
+        let mut decoder = Decoder::new(MAX_FRAME_BYTES);
         for _ in 0..5000 {
             decoder.push(black_box(b"data: a\n\ndata: b\n\n"));
             black_box(decoder.next_event().expect("short enough"));

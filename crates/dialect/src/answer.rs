@@ -219,12 +219,12 @@ impl<'a> Answer<'a> {
 }
 
 /// The arguments of several calls in pieces, each with the number of its call; the calls take turns.
-pub(crate) fn in_turns<'a>(calls: &[&'a ToolCall]) -> Vec<(usize, &'a str)> {
-    const PIECES: usize = 3;
-    const LONGEST_PIECE: usize = 500;
+pub(crate) fn interleaved_arguments<'a>(calls: &[&'a ToolCall]) -> Vec<(usize, &'a str)> {
+    const MIN_PIECES: usize = 3;
+    const MAX_PIECE_BYTES: usize = 500;
     let in_pieces = |call: &&'a ToolCall| {
-        let count = call.arguments.len().div_ceil(LONGEST_PIECE);
-        pieces(&call.arguments, count.max(PIECES))
+        let count = call.arguments.len().div_ceil(MAX_PIECE_BYTES);
+        pieces(&call.arguments, count.max(MIN_PIECES))
     };
     let split: Vec<Vec<&str>> = calls.iter().map(in_pieces).collect();
     let turns = split.iter().map(Vec::len).max().unwrap_or_default();

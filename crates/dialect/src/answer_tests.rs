@@ -158,7 +158,7 @@ proptest! {
         let Some(Delta::Place(place)) = heard.last().cloned() else {
             panic!("no place: {heard:?}");
         };
-        let mut reader = dialect.reader_after("p", &place);
+        let mut reader = dialect.decoder_after("p", &place);
         for event in &events[usize::try_from(place.after).unwrap() + 1..] {
             reader.read(event, NOW, &mut heard).unwrap();
         }

@@ -10,7 +10,7 @@ use serde_json::value::RawValue;
 use std::collections::{BTreeSet, HashMap};
 
 /// Blanks beyond this, and nothing else, are a model that does not find its way out.
-const MOST_BLANKS: usize = 4096;
+const MAX_BLANK_BYTES: usize = 4096;
 
 /// Why an answer is not read to its end.
 pub(crate) enum Endless {
@@ -32,7 +32,7 @@ impl Endless {
 /// Adds a piece to the arguments of a call.
 pub(crate) fn add(call: &mut ToolCall, piece: &str) -> Result<(), Endless> {
     call.arguments.push_str(piece);
-    let is_long = call.arguments.len() > MOST_BLANKS;
+    let is_long = call.arguments.len() > MAX_BLANK_BYTES;
     match is_long && call.arguments.trim_start().is_empty() {
         true => Err(Endless::Blank(call.name.clone())),
         false => Ok(()),
@@ -41,12 +41,12 @@ pub(crate) fn add(call: &mut ToolCall, piece: &str) -> Result<(), Endless> {
 
 /// The calls of an answer as they are handed on: those that are whole at once, the others before the end.
 #[derive(Debug, Default)]
-pub(crate) struct Handed {
+pub(crate) struct EmittedCalls {
     ids: BTreeSet<String>,
     cut: Vec<String>,
 }
 
-impl Handed {
+impl EmittedCalls {
     /// Hands a call on, if it is whole and names a tool; whether it was.
     pub(crate) fn call(&mut self, call: ToolCall, deltas: &mut Vec<Delta>) -> bool {
         let name = call.name.clone();
@@ -68,7 +68,7 @@ impl Handed {
     }
 
     /// Says which calls were not handed on.
-    pub(crate) fn say_cut(&mut self, deltas: &mut Vec<Delta>) {
+    pub(crate) fn report_incomplete(&mut self, deltas: &mut Vec<Delta>) {
         let cut = std::mem::take(&mut self.cut).into_iter();
         deltas.extend(cut.map(|name| Delta::CallCut { name }));
     }

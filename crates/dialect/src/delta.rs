@@ -42,7 +42,7 @@ pub struct Place {
 impl Delta {
     /// Whether this shows that the provider has begun to answer. Reports of usage come before that, too, and an answer
     /// that is announced has a place.
-    pub fn is_answer(&self) -> bool {
+    pub fn is_output(&self) -> bool {
         !matches!(self, Self::Usage(_) | Self::Place(_))
     }
 

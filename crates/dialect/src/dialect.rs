@@ -65,7 +65,7 @@ impl Dialect {
             Self::Anthropic => ids::is_plain,
             Self::OpenaiChat | Self::OpenaiResponses => ids::is_any,
         };
-        let request = ids::with_good_ids(request, is_good);
+        let request = ids::with_valid_ids(request, is_good);
         match self {
             Self::Anthropic => anthropic::ask::request(&request),
             Self::OpenaiChat => openai_chat::ask::request(&request),
@@ -94,7 +94,7 @@ impl Dialect {
     }
 
     /// A reader for the rest of a streamed answer: what lies before the place is not said again.
-    pub fn reader_after(self, provider: &str, place: &Place) -> Reader {
+    pub fn decoder_after(self, provider: &str, place: &Place) -> Reader {
         match self {
             Self::OpenaiResponses => Reader(State::OpenaiResponses(
                 openai_responses::Stream::after(provider, place),

@@ -6,7 +6,7 @@
 //! so what a body sends back of the request goes nowhere.
 
 use crate::sse;
-use keys::{ECHOES, FIELDS, MESSAGES, STATUSES};
+use keys::{FIELDS, MESSAGES, REQUEST_ECHO_KEYS, STATUS_KEYS};
 use outlast_kernel::Timestamp;
 use outlast_kernel::failure::{Failure, Transport};
 use outlast_kernel::text;
@@ -15,10 +15,10 @@ use serde_json::Value;
 mod keys;
 mod python;
 
-const MOST_BODY_BYTES: usize = 64 << 10;
+const MAX_BODY_BYTES: usize = 64 << 10;
 const DEEPEST: usize = 10;
-const MOST_FIELDS: usize = 64;
-const MOST_MESSAGES: usize = 4;
+const MAX_FIELDS: usize = 64;
+const MAX_MESSAGES: usize = 4;
 
 /// An error as it arrived.
 #[derive(Clone, Copy, Debug)]
@@ -52,7 +52,7 @@ pub struct Seen<'a> {
 /// assert_eq!(verdict.hint.unwrap().wait(at).as_secs(), 34);
 /// ```
 pub fn read(seen: Seen<'_>) -> Failure {
-    let body = text::bounded(seen.body, MOST_BODY_BYTES);
+    let body = text::bounded(seen.body, MAX_BODY_BYTES);
     let refused = seen
         .status
         .is_some_and(|status| (400..500).contains(&status) && status != 429);
@@ -65,7 +65,7 @@ pub fn read(seen: Seen<'_>) -> Failure {
         said if !said.is_empty() => said,
         // What a structure does not say is not made up from what it echoes.
         _ if found.structured || body.trim().is_empty() => "no message".to_owned(),
-        _ => without_markup(body.trim()),
+        _ => strip_markup(body.trim()),
     };
     let mut failure = match seen.transport {
         Transport::Http => {
@@ -85,7 +85,7 @@ pub fn read(seen: Seen<'_>) -> Failure {
         .headers
         .iter()
         .map(|(name, value)| (name.as_str(), value.as_str()));
-    with_the_providers_word(failure.with_headers(headers))
+    apply_should_retry_header(failure.with_headers(headers))
 }
 
 /// The status at the head of a page that was sent in place of an answer: `429 Too Many Requests`.
@@ -96,7 +96,7 @@ fn leading_status(page: &str) -> Option<u16> {
 }
 
 /// `x-should-retry`: a no always counts, a yes only where the status does not close the matter.
-fn with_the_providers_word(failure: Failure) -> Failure {
+fn apply_should_retry_header(failure: Failure) -> Failure {
     let closed = failure
         .status
         .is_some_and(|status| (400..500).contains(&status));
@@ -133,25 +133,25 @@ impl Found {
         } else if text.starts_with("data:") || text.starts_with("event:") {
             self.frames(text, depth);
         } else if let Some((before, value, after)) = embedded(text) {
-            self.said_plainly(before);
-            self.inside_a_message(|found| found.value(&value, depth + 1));
-            self.said_plainly(after);
-        } else if is_cut_structure(text) {
+            self.add_message(before);
+            self.within_message(|found| found.value(&value, depth + 1));
+            self.add_message(after);
+        } else if is_truncated_json(text) {
             // It may hold the whole request; without its end nobody can tell what is said in it.
             self.structured = true;
         } else {
-            self.said_plainly(text);
+            self.add_message(text);
         }
     }
 
-    fn inside_a_message(&mut self, read: impl FnOnce(&mut Self)) {
+    fn within_message(&mut self, read: impl FnOnce(&mut Self)) {
         let outside = std::mem::replace(&mut self.in_message, true);
         read(self);
         self.in_message = outside;
     }
 
     fn frames(&mut self, text: &str, depth: usize) {
-        let mut decoder = sse::Decoder::new(MOST_BODY_BYTES + 2);
+        let mut decoder = sse::Decoder::new(MAX_BODY_BYTES + 2);
         decoder.push(text.as_bytes());
         decoder.push(b"\n\n");
         while let Ok(Some(event)) = decoder.next_event() {
@@ -179,7 +179,7 @@ impl Found {
 
     fn entry(&mut self, key: &str, value: &Value, depth: usize) {
         match value {
-            _ if ECHOES.contains(&key) => {}
+            _ if REQUEST_ECHO_KEYS.contains(&key) => {}
             Value::Array(values) if key == "errors" || MESSAGES.contains(&key) => {
                 for value in values {
                     match value {
@@ -199,7 +199,7 @@ impl Found {
     fn field(&mut self, key: &str, value: &str) {
         let echoed = self.refused && self.in_message;
         let kept = !echoed && (FIELDS.contains(&key) || key.starts_with("x-codex-"));
-        if kept && self.fields.len() < MOST_FIELDS {
+        if kept && self.fields.len() < MAX_FIELDS {
             self.fields
                 .push((key.to_owned(), text::message(&text::bounded(value, 256))));
         }
@@ -208,16 +208,16 @@ impl Found {
     /// What a provider says may itself be structured.
     fn said(&mut self, text: &str, depth: usize) {
         if text.contains('{') {
-            self.inside_a_message(|found| found.text(text.trim(), depth + 1));
+            self.within_message(|found| found.text(text.trim(), depth + 1));
         } else {
-            self.said_plainly(text);
+            self.add_message(text);
         }
     }
 
-    fn said_plainly(&mut self, text: &str) {
-        let text = without_markup(text.trim());
+    fn add_message(&mut self, text: &str) {
+        let text = strip_markup(text.trim());
         let known = self.messages.iter().any(|known| known.contains(&text));
-        if !text.is_empty() && !known && self.messages.len() < MOST_MESSAGES {
+        if !text.is_empty() && !known && self.messages.len() < MAX_MESSAGES {
             self.messages.push(text);
         }
     }
@@ -225,7 +225,7 @@ impl Found {
     /// The status of the response, or the one in the body where the response itself went well.
     fn status(&self, response: Option<u16>) -> Option<u16> {
         let number = |(key, value): &(String, String)| {
-            let status: u16 = STATUSES
+            let status: u16 = STATUS_KEYS
                 .contains(&key.as_str())
                 .then(|| value.parse().ok())
                 .flatten()?;
@@ -255,9 +255,9 @@ impl Found {
 }
 
 /// A long structure that cannot be read, most often because its end was cut off.
-fn is_cut_structure(text: &str) -> bool {
-    const LONG: usize = 4096;
-    text.len() > LONG && (text.starts_with('{') || text.starts_with("[{"))
+fn is_truncated_json(text: &str) -> bool {
+    const MIN_TRUNCATED_BYTES: usize = 4096;
+    text.len() > MIN_TRUNCATED_BYTES && (text.starts_with('{') || text.starts_with("[{"))
 }
 
 /// A structure inside a text, JSON or what Python prints for a dictionary, and what stands before and after it.
@@ -275,7 +275,7 @@ fn embedded(text: &str) -> Option<(&str, Value, &str)> {
 }
 
 /// A web page as the text that it shows.
-fn without_markup(text: &str) -> String {
+fn strip_markup(text: &str) -> String {
     if !text.contains('<') || !text.contains('>') {
         return text.to_owned();
     }

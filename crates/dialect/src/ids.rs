@@ -10,7 +10,7 @@ use std::borrow::Cow;
 use std::collections::{HashMap, HashSet, VecDeque};
 
 /// The request, with other ids in place of those that came before or are not good.
-pub(crate) fn with_good_ids(request: &Request, is_good: fn(&str) -> bool) -> Cow<'_, Request> {
+pub(crate) fn with_valid_ids(request: &Request, is_good: fn(&str) -> bool) -> Cow<'_, Request> {
     let mut seen = HashSet::new();
     let messages = request.messages.iter();
     let mut calls = messages.flat_map(|message| message.tool_calls());
@@ -72,19 +72,19 @@ impl Names {
 }
 
 fn plain(letter: char) -> char {
-    match is_plain_letter(letter) {
+    match is_portable_char(letter) {
         true => letter,
         false => '_',
     }
 }
 
-fn is_plain_letter(letter: char) -> bool {
+fn is_portable_char(letter: char) -> bool {
     letter.is_ascii_alphanumeric() || letter == '_' || letter == '-'
 }
 
 /// Whether an id has only letters that every provider takes.
 pub(crate) fn is_plain(id: &str) -> bool {
-    !id.is_empty() && id.chars().all(is_plain_letter)
+    !id.is_empty() && id.chars().all(is_portable_char)
 }
 
 /// Whether it is an id at all.

@@ -1,7 +1,7 @@
 //! Errors that come where an answer was expected: in a frame, or as the body of a response that went well.
 
 use crate::error_body::{self, Seen};
-use crate::lenient::Lenient;
+use crate::lenient::LenientParser;
 use crate::sse;
 use outlast_kernel::Timestamp;
 use outlast_kernel::failure::{Failure, IoKind, Transport};
@@ -66,7 +66,7 @@ fn is_bad_word(code: &Value) -> bool {
 
 /// Text that was to be JSON.
 pub(crate) fn json(provider: &str, text: &str, at: Timestamp) -> Result<Value, Box<Failure>> {
-    let value = Lenient::default().parse(text);
+    let value = LenientParser::default().parse(text);
     value.ok_or_else(|| garbled(provider, text, at))
 }
 

@@ -13,12 +13,12 @@ const REPLACEMENT: char = char::REPLACEMENT_CHARACTER;
 
 /// Reads the frames of one stream.
 #[derive(Debug, Default)]
-pub(crate) struct Lenient {
+pub(crate) struct LenientParser {
     /// The first half of a character at the end of a text: the next piece may begin with the other half.
     half: Option<u16>,
 }
 
-impl Lenient {
+impl LenientParser {
     /// The value, if there is any way to read it.
     pub(crate) fn parse(&mut self, text: &str) -> Option<Value> {
         serde_json::from_str(text)
@@ -51,7 +51,7 @@ impl Lenient {
             let (token, after) = rest.split_at_checked(length)?;
             match first {
                 b'"' => self.string(token, half, &mut out),
-                _ if too_deep || is_no_number(token) => out.push_str("null"),
+                _ if too_deep || is_non_json_number(token) => out.push_str("null"),
                 _ => out.push_str(token),
             }
             rest = after;
@@ -152,7 +152,7 @@ fn word_length(text: &str) -> usize {
 }
 
 /// What other clients take for a number and JSON does not.
-fn is_no_number(token: &str) -> bool {
+fn is_non_json_number(token: &str) -> bool {
     let is_numeric = || token.starts_with(|c: char| c == '-' || c.is_ascii_digit());
     matches!(token, "NaN" | "Infinity" | "-Infinity")
         || is_numeric() && token.parse().is_ok_and(f64::is_infinite)
@@ -165,7 +165,7 @@ mod tests {
     use serde_json::json;
 
     fn parse(text: &str) -> Option<Value> {
-        Lenient::default().parse(text)
+        LenientParser::default().parse(text)
     }
 
     #[test]
@@ -197,7 +197,7 @@ mod tests {
 
     #[test]
     fn two_halves_of_a_character_are_put_together() {
-        let mut lenient = Lenient::default();
+        let mut lenient = LenientParser::default();
         assert_eq!(lenient.parse(r#"["a\ud83d"]"#), Some(json!(["a"])));
         assert_eq!(lenient.parse(r#"["b"]"#), Some(json!(["b"])));
         assert_eq!(lenient.parse(r#"["\ude00c"]"#), Some(json!(["😀c"])));
@@ -230,7 +230,7 @@ mod tests {
         #[test]
         fn what_is_strictly_json_needs_no_repair(text in r#"(\PC|["\\])*"#) {
             let json = json!({ "x": [text, 1.5, null] });
-            let repaired = Lenient::default().repaired(&json.to_string()).unwrap();
+            let repaired = LenientParser::default().repaired(&json.to_string()).unwrap();
             prop_assert_eq!(repaired, json.to_string());
         }
     }

@@ -4,7 +4,7 @@
 //! content, so that a failure until then can be made good for by asking again; after it nothing is held back but the
 //! beginning of a frame, so that something of our own can be put in between two frames and a cut never shows half of one.
 //! Invariants: what is sent on is always a prefix of what came, byte for byte; memory is bounded by [`HELD_BYTES`]
-//! before content and by [`JUDGED_BYTES`] after it. After content no frame is parsed that its first bytes explain.
+//! before content and by [`MAX_INSPECTED_BYTES`] after it. After content no frame is parsed that its first bytes explain.
 //! Not here: when to give up on a silent stream, and what keeps a client waiting.
 
 mod asked;
@@ -18,7 +18,7 @@ mod whole;
 mod wire;
 
 pub use asked::Asked;
-pub use own::{Looks, looks_like};
+pub use own::{BodyKind, sniff_body};
 
 use crate::{Dialect, Sign};
 use bytes::Bytes;
@@ -31,9 +31,9 @@ use passing::Passing;
 /// How much of an answer is held back in the hope for content; more than that counts as content.
 pub const HELD_BYTES: usize = 256 << 10;
 /// How much of an unfinished frame is held back; a longer one is passed on as it comes.
-pub const TAIL_BYTES: usize = 64 << 10;
+pub const MAX_TAIL_BYTES: usize = 64 << 10;
 /// How much of a frame that is passed on as it comes is kept to see at its end what it was.
-pub const JUDGED_BYTES: usize = 1 << 20;
+pub const MAX_INSPECTED_BYTES: usize = 1 << 20;
 
 /// An answer that is being passed on.
 ///
@@ -122,7 +122,7 @@ impl Relay {
             return self.passing.end(now, out);
         };
         let course = &mut self.passing.course;
-        if !course.is_answered_by_end() {
+        if !course.is_complete_at_end() {
             return Err(opening.cut_off(&course.provider, now));
         }
         course.is_complete = true;

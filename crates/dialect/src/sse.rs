@@ -12,12 +12,12 @@ use memchr::memchr2;
 use std::ops::Range;
 
 /// How many bytes are kept of what is not of the protocol.
-pub const MOST_STRAY_BYTES: usize = 4 << 10;
+pub const MAX_STRAY_BYTES: usize = 4 << 10;
 
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 /// The fields of the protocol. A line that begins with a colon is a comment: a field without a name.
-const FIELDS: [&[u8]; 5] = [b"", b"data", b"event", b"id", b"retry"];
-const LONGEST_FIELD: usize = 5;
+const FIELD_NAMES: [&[u8]; 5] = [b"", b"data", b"event", b"id", b"retry"];
+const MAX_FIELD_NAME_BYTES: usize = 5;
 
 /// One event: its type (empty when none was given) and its data lines, joined by newlines.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -154,7 +154,7 @@ impl Decoder {
     }
 
     /// What came that is not of the protocol, such as a page or an error that is sent in the place of events: the first
-    /// [`MOST_STRAY_BYTES`] of the lines with an unknown field or none, joined by newlines.
+    /// [`MAX_STRAY_BYTES`] of the lines with an unknown field or none, joined by newlines.
     ///
     /// It counts what was read so far, and of the last line what is there, unless that may still become a field.
     pub fn stray(&self) -> String {
@@ -163,7 +163,7 @@ impl Decoder {
             append_stray(&mut stray, self.unfinished_line());
         }
         let mut stray = text(stray);
-        stray.truncate(stray.floor_char_boundary(MOST_STRAY_BYTES));
+        stray.truncate(stray.floor_char_boundary(MAX_STRAY_BYTES));
         stray
     }
 }
@@ -225,7 +225,7 @@ impl Decoder {
             return None;
         };
         let end = self.searched + offset;
-        let start = self.line_start + self.mark_length();
+        let start = self.line_start + self.byte_order_mark_length();
         let mut next = end + 1;
         if self.buffer[end] == b'\r' {
             let follower = self.buffer.get(next);
@@ -239,7 +239,7 @@ impl Decoder {
     }
 
     /// How many bytes at the beginning of the line are a byte order mark, or the beginning of one.
-    fn mark_length(&self) -> usize {
+    fn byte_order_mark_length(&self) -> usize {
         if !self.at_first_line {
             return 0;
         }
@@ -265,7 +265,7 @@ impl Decoder {
                 }
                 None => self.data = Some(value.to_vec()),
             },
-            _ if FIELDS.contains(&field) => {}
+            _ if FIELD_NAMES.contains(&field) => {}
             _ => append_stray(&mut self.stray, line),
         }
     }
@@ -298,14 +298,14 @@ impl Decoder {
         if self.searched < self.buffer.len() {
             return &[];
         }
-        &self.buffer[self.line_start + self.mark_length()..]
+        &self.buffer[self.line_start + self.byte_order_mark_length()..]
     }
 }
 
 /// A line's field and value. No colon is looked for behind the longest field, which keeps long lines cheap: what has none
 /// by then is no field.
 pub(crate) fn split(line: &[u8]) -> (&[u8], &[u8]) {
-    let head = &line[..line.len().min(LONGEST_FIELD + 1)];
+    let head = &line[..line.len().min(MAX_FIELD_NAME_BYTES + 1)];
     match head.iter().position(|byte| *byte == b':') {
         Some(colon) => {
             let value = &line[colon + 1..];
@@ -318,14 +318,14 @@ pub(crate) fn split(line: &[u8]) -> (&[u8], &[u8]) {
 fn may_become_field(line: &[u8]) -> bool {
     let (field, _) = split(line);
     let has_colon = field.len() < line.len();
-    FIELDS
+    FIELD_NAMES
         .iter()
         .any(|known| *known == field || (!has_colon && known.starts_with(field)))
 }
 
 fn append_stray(stray: &mut Vec<u8>, line: &[u8]) {
     // A few bytes more, so that a character at the limit is whole before the text is cut there.
-    let room = (MOST_STRAY_BYTES + 3).saturating_sub(stray.len());
+    let room = (MAX_STRAY_BYTES + 3).saturating_sub(stray.len());
     if !stray.is_empty() && room > 0 {
         stray.push(b'\n');
     }

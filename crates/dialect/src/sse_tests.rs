@@ -168,7 +168,7 @@ fn a_line_feed_that_comes_late_is_a_frame_of_its_own_and_no_blank_line() {
 #[test]
 fn what_is_no_field_is_stray() {
     let page = "<html>\n<p>data: no</p>\n\n</html>";
-    let long = format!("{{{}", "🦀".repeat(MOST_STRAY_BYTES));
+    let long = format!("{{{}", "🦀".repeat(MAX_STRAY_BYTES));
     let table = [
         (page, "<html>\n<p>data: no</p>\n</html>"),
         ("{\"error\":\"no\"}", "{\"error\":\"no\"}"),
@@ -179,7 +179,7 @@ fn what_is_no_field_is_stray() {
         ("dat", ""),
         ("dat:", "dat:"),
         ("datum", "datum"),
-        (&long, &long[..MOST_STRAY_BYTES - 3]),
+        (&long, &long[..MAX_STRAY_BYTES - 3]),
     ];
     for (input, stray) in table {
         assert_eq!(Decoded::of(1 << 20, [input.as_bytes()]).stray, stray);

@@ -8,7 +8,7 @@ use crate::credential::Credential;
 use crate::knowledge::Knowledge;
 use crate::{BoxFuture, Clock};
 use outlast_kernel::Timestamp;
-use outlast_kernel::account::{Block, Choice, choose, with_first_free};
+use outlast_kernel::account::{Block, Choice, choose, with_earliest_unblock};
 use outlast_kernel::failure::Judged;
 use outlast_kernel::verdict::{Cause, Verdict};
 use std::collections::HashMap;
@@ -42,7 +42,7 @@ pub struct Accounts {
 
 /// An account and its key.
 #[derive(Clone, Debug)]
-pub struct Chosen {
+pub struct SelectedAccount {
     /// The account's name.
     pub name: String,
     /// Its key.
@@ -80,14 +80,14 @@ impl Accounts {
         in_use: Option<&str>,
         left: &[String],
         model: &str,
-    ) -> Result<Chosen, String> {
+    ) -> Result<SelectedAccount, String> {
         let is_left = |name: &&str| left.iter().any(|other| other == name);
         let (last, first): (Vec<&str>, Vec<&str>) = self.names().into_iter().partition(is_left);
         let mut problems = Vec::new();
         for mut names in [first, last] {
             while let Some(name) = self.best(&names, in_use, model) {
                 match self.key(&name).await {
-                    Ok(credential) => return Ok(Chosen { name, credential }),
+                    Ok(credential) => return Ok(SelectedAccount { name, credential }),
                     Err(problem) => problems.push(format!("{name}: {problem}")),
                 }
                 names.retain(|other| *other != name);
@@ -131,7 +131,7 @@ impl Accounts {
     }
 
     /// Whether there is more than one.
-    pub fn are_several(&self) -> bool {
+    pub fn has_multiple(&self) -> bool {
         self.list.len() > 1
     }
 
@@ -144,13 +144,13 @@ impl Accounts {
     /// Takes note of what a failure says about an account, for everyone. A refused key is fetched again if it may be.
     pub async fn failed(
         &self,
-        chosen: &Chosen,
+        chosen: &SelectedAccount,
         model: &str,
         judged: &Judged,
         may_refresh: bool,
     ) -> Standing {
         let refused = judged.verdict.cause == Cause::Auth;
-        if refused && may_refresh && self.was_renewed(chosen).await {
+        if refused && may_refresh && self.refresh_key(chosen).await {
             return Standing::Renewed;
         }
         let now = self.clock.now();
@@ -168,13 +168,13 @@ impl Accounts {
 
     /// The verdict as it stands with all accounts in view: where every one is at its limit, the first to be free again
     /// is waited for.
-    pub fn seen_together(&self, verdict: &Verdict, model: &str) -> Verdict {
+    pub fn combined_verdict(&self, verdict: &Verdict, model: &str) -> Verdict {
         let (blocks, now) = (self.knowledge.blocks(), self.clock.now());
         match choose(&self.names(), None, |name| blocks.on(name, model, now)) {
             Some(Choice::Blocked(_, first))
                 if verdict.cause == Cause::UsageLimit && first.cause == Cause::UsageLimit =>
             {
-                with_first_free(verdict, first)
+                with_earliest_unblock(verdict, first)
             }
             _ => verdict.clone(),
         }
@@ -198,7 +198,7 @@ impl Accounts {
     }
 
     /// Whether a refused key is another one now. Of many that ask at once, one fetches it.
-    async fn was_renewed(&self, chosen: &Chosen) -> bool {
+    async fn refresh_key(&self, chosen: &SelectedAccount) -> bool {
         let _one = self.fetching.lock().await;
         let known = lock(&self.keys).get(&chosen.name).cloned();
         if known.is_some_and(|key| !key.is_same(&chosen.credential)) {

@@ -19,7 +19,7 @@ pub trait Clock: Send + Sync {
 }
 
 /// How often a long wait looks at the wall clock, so that a suspended machine wakes to it in time.
-const GLANCE: Duration = Duration::from_secs(1);
+const WALL_CLOCK_POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Scaled time and real time agree at the beginning of each such period, so that all processes that scale alike tell
 /// the same time, and none runs far ahead of the calendar.
@@ -79,7 +79,7 @@ impl Clock for WallClock {
             // A wait of years must not overflow the timer; the wall clock ends it all the same.
             let end = Instant::now().checked_add(wait);
             while clock.now() < at && end.is_none_or(|end| Instant::now() < end) {
-                let glance = Instant::now() + GLANCE;
+                let glance = Instant::now() + WALL_CLOCK_POLL_INTERVAL;
                 tokio::time::sleep_until(end.map_or(glance, |end| end.min(glance))).await;
             }
         })

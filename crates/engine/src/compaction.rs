@@ -43,7 +43,7 @@ pub struct Size {
 #[derive(Clone, Debug)]
 pub struct Outcome {
     /// The smaller conversation, or why there is none.
-    pub result: Result<Smaller, String>,
+    pub result: Result<CompactedConversation, String>,
     /// What its calls used.
     pub usage: Usage,
     /// What is left of the budget.
@@ -52,7 +52,7 @@ pub struct Outcome {
 
 /// A conversation that says the same in fewer words.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Smaller {
+pub struct CompactedConversation {
     /// All of it.
     pub messages: Vec<Message>,
     /// How many tokens a request with it has, about.

@@ -6,7 +6,7 @@ use outlast_kernel::failure::Failure;
 use secrecy::{ExposeSecret, SecretString};
 
 /// Shorter ones would blot out ordinary words.
-const SHORTEST: usize = 8;
+const MIN_REDACTED_LENGTH: usize = 8;
 const REPLACEMENT: &str = "[secret]";
 
 /// What a provider knows its caller by.
@@ -61,7 +61,7 @@ impl Credential {
     pub fn scrubbed(&self, bytes: &Bytes) -> Bytes {
         let key = self.0.expose_secret().as_bytes();
         let place = |bytes: &[u8]| bytes.windows(key.len()).position(|piece| piece == key);
-        if key.len() < SHORTEST || place(bytes).is_none() {
+        if key.len() < MIN_REDACTED_LENGTH || place(bytes).is_none() {
             return bytes.clone();
         }
         let (mut clean, mut rest) = (Vec::with_capacity(bytes.len()), &bytes[..]);
@@ -77,7 +77,7 @@ impl Credential {
     /// Takes it out of what a provider said: some send back what they were sent.
     pub fn scrub(&self, failure: &mut Failure) {
         let key = self.0.expose_secret();
-        if key.len() < SHORTEST {
+        if key.len() < MIN_REDACTED_LENGTH {
             return;
         }
         let texts = [Some(&mut failure.message), failure.code.as_mut()];
@@ -90,15 +90,17 @@ impl Credential {
             if text.contains(key) {
                 *text = text.replace(key, REPLACEMENT);
             }
-            hide_cut_end(text, key);
+            scrub_truncated_secret(text, key);
         }
     }
 }
 
 /// A text that was cut may end in the beginning of the key.
-fn hide_cut_end(text: &mut String, key: &str) {
+fn scrub_truncated_secret(text: &mut String, key: &str) {
     let shown = text.trim_end_matches('…');
-    let beginnings = (SHORTEST..key.len()).rev().filter_map(|end| key.get(..end));
+    let beginnings = (MIN_REDACTED_LENGTH..key.len())
+        .rev()
+        .filter_map(|end| key.get(..end));
     let cut = beginnings
         .filter_map(|beginning| shown.strip_suffix(beginning))
         .next();

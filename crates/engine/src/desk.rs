@@ -22,9 +22,9 @@ use std::time::Duration;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, oneshot};
 
 /// How often the holder of a probe shows that it lives: well within its lease.
-const RENEW_EVERY: Duration = Duration::from_secs(20);
+const LEASE_RENEW_INTERVAL: Duration = Duration::from_secs(20);
 /// One that takes longer than this shows nothing: the next may try.
-const MOST_RENEWALS: u32 = 2;
+const MAX_RENEWALS: u32 = 2;
 
 /// The desk of a process. Clones share it.
 #[derive(Clone)]
@@ -151,8 +151,8 @@ impl Desk {
     fn probe(&self, gate: &Arc<str>, pass: Pass) -> Admission {
         let (inner, name) = (Arc::clone(&self.0), Arc::clone(gate));
         let renewing = tokio::spawn(async move {
-            for _ in 0..MOST_RENEWALS {
-                inner.sleep(RENEW_EVERY).await;
+            for _ in 0..MAX_RENEWALS {
+                inner.sleep(LEASE_RENEW_INTERVAL).await;
                 inner.knowledge.report(&name, Report::Alive(pass)).await;
             }
         });
@@ -175,7 +175,7 @@ impl Inner {
 // --- seats ---
 
 /// How often a seat is asked for while all are taken.
-const ASK_EVERY: Duration = Duration::from_secs(1);
+const PERMIT_POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// One of the calls that an account may have under way; given back when it is dropped.
 pub struct Seat {
@@ -199,13 +199,13 @@ impl Desk {
         let place = line.acquire_owned().await.ok();
         let holder = uuid::Uuid::now_v7().to_string();
         while !self.0.knowledge.take_seat(account, &holder, most).await {
-            self.0.sleep(ASK_EVERY).await;
+            self.0.sleep(PERMIT_POLL_INTERVAL).await;
         }
         let (inner, name) = (Arc::clone(&self.0), holder.clone());
         let of = account.to_owned();
         let renewing = tokio::spawn(async move {
             loop {
-                inner.sleep(RENEW_EVERY).await;
+                inner.sleep(LEASE_RENEW_INTERVAL).await;
                 inner.knowledge.take_seat(&of, &name, most).await;
             }
         });
@@ -263,14 +263,14 @@ impl Speaker {
             };
             asked = Some(waiter.clone());
             match self.desk.0.knowledge.ask(&self.gate, &waiter).await {
-                Answer::Go(pass) => self.hand_on(self.desk.admission(&self.gate, pass)),
-                Answer::Probe(pass) => self.hand_on(self.desk.probe(&self.gate, pass)),
+                Answer::Go(pass) => self.admit_first(self.desk.admission(&self.gate, pass)),
+                Answer::Probe(pass) => self.admit_first(self.desk.probe(&self.gate, pass)),
                 Answer::Hold(until) => {
                     self.note(until);
                     tokio::select! {
                         () = self.desk.0.clock.sleep_until(until) => {}
                         _ = changes.changed() => {}
-                        () = self.notify.notified() => self.leave_if_empty(&waiter).await,
+                        () = self.notify.notified() => self.leave_gate_if_empty(&waiter).await,
                     }
                 }
                 // A speaker has no deadline.
@@ -300,7 +300,7 @@ impl Speaker {
     }
 
     /// The first in line may call; when all have left, nobody does.
-    fn hand_on(&self, admission: Admission) {
+    fn admit_first(&self, admission: Admission) {
         let mut admission = admission;
         loop {
             let first = {
@@ -323,7 +323,7 @@ impl Speaker {
         }
     }
 
-    async fn leave_if_empty(&self, waiter: &Waiter) {
+    async fn leave_gate_if_empty(&self, waiter: &Waiter) {
         let is_empty = {
             let lines = self.desk.0.lines();
             lines

@@ -13,7 +13,7 @@ use outlast_kernel::Timestamp;
 use outlast_kernel::account::{Block, Blocks};
 use outlast_kernel::gate::{Answer, Gate, Pass, Waiter, WaiterId};
 use outlast_kernel::verdict::Cause;
-use outlast_store::{Claim, Error, Scene, Seat, Store};
+use outlast_store::{Error, PermitRequest, Scene, Seat, Store};
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -24,7 +24,7 @@ use tokio::sync::watch;
 pub use outlast_kernel::gate::Report;
 
 /// How long the store may take for one answer before work goes on without it.
-const STORE_PATIENCE: Duration = Duration::from_secs(3);
+const STORE_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// What a user is told about the store.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -125,7 +125,7 @@ impl Knowledge {
     }
 
     /// Whether others are there that nothing is known of, because the store is gone.
-    pub fn is_cut_off(&self) -> bool {
+    pub fn is_store_unavailable(&self) -> bool {
         self.0.path.is_some() && self.0.store().is_none()
     }
 
@@ -141,7 +141,7 @@ impl Knowledge {
     /// Asks the gate of that name to make a call.
     pub async fn ask(&self, gate: &str, waiter: &Waiter) -> Answer {
         let now = self.0.clock.now();
-        if let Some(answer) = self.ask_closed(gate, waiter, now) {
+        if let Some(answer) = self.answer_if_closed(gate, waiter, now) {
             // Who waited until it was over waits no more.
             self.leave(gate, waiter).await;
             return answer;
@@ -157,7 +157,7 @@ impl Knowledge {
                         Answer::Go(_) | Answer::Probe(_) => scene.line.let_through(waiter),
                     }
                 });
-                self.0.remember_after(gate, waiter, answer);
+                self.0.track_waiter_after(gate, waiter, answer);
                 return answer;
             }
         }
@@ -165,7 +165,7 @@ impl Knowledge {
             let Scene { gate, line, .. } = scene;
             line.ask(gate, waiter.clone(), now)
         });
-        self.0.remember_after(gate, waiter, answer);
+        self.0.track_waiter_after(gate, waiter, answer);
         answer
     }
 
@@ -178,7 +178,7 @@ impl Knowledge {
     }
 
     /// Where nothing is wrong there is nothing to ask.
-    fn ask_closed(&self, gate: &str, waiter: &Waiter, now: Timestamp) -> Option<Answer> {
+    fn answer_if_closed(&self, gate: &str, waiter: &Waiter, now: Timestamp) -> Option<Answer> {
         let late = waiter.deadline.is_some_and(|deadline| now >= deadline);
         let scenes = lock(&self.0.scenes);
         match scenes.get(gate) {
@@ -233,7 +233,7 @@ impl Knowledge {
                 scene.line.wait(waiter.clone());
             }
         });
-        self.0.say_changed();
+        self.0.notify_changed();
     }
 
     /// Takes a caller out of line.
@@ -243,17 +243,17 @@ impl Knowledge {
         }
         self.0.scene(gate, |scene| scene.line.leave(waiter));
         if let Some(store) = self.0.store() {
-            let left = store.leave_line(gate, waiter.clone());
+            let left = store.leave_queue(gate, waiter.clone());
             self.0.try_store(left).await;
         }
-        self.0.say_changed();
+        self.0.notify_changed();
     }
 
     /// Takes a caller of that name out of line that an earlier process left there: it would be waited for.
     pub async fn forget(&self, gate: &str, id: &WaiterId) {
         self.0.scene(gate, |scene| scene.line.forget(id));
         if let Some(store) = self.0.store() {
-            let forgotten = store.forget_waiter(gate, id.clone());
+            let forgotten = store.remove_waiter(gate, id.clone());
             self.0.try_store(forgotten).await;
         }
     }
@@ -356,26 +356,26 @@ impl Knowledge {
                 *known = blocks;
             }
         }
-        self.0.say_changed();
+        self.0.notify_changed();
     }
 }
 
 // --- calls under way ---
 
 /// Who does not renew its seat for this long has died.
-const SEAT_LIFE: Duration = Duration::from_secs(60);
+const PERMIT_LEASE: Duration = Duration::from_secs(60);
 
 impl Knowledge {
     /// Takes, or renews, one of an account's seats; `false` when all are taken.
     pub async fn take_seat(&self, account: &str, holder: &str, most: u32) -> bool {
         let now = self.0.clock.now();
         if let Some(store) = self.0.store() {
-            let claim = Claim {
+            let claim = PermitRequest {
                 account: account.to_owned(),
                 holder: holder.to_owned(),
                 most,
             };
-            let taken = store.take_seat(claim, now, now + SEAT_LIFE);
+            let taken = store.take_seat(claim, now, now + PERMIT_LEASE);
             if let Some(seat) = self.0.try_store(taken).await {
                 return seat == Seat::Taken;
             }
@@ -398,7 +398,7 @@ impl Knowledge {
         if let Some(store) = self.0.store() {
             self.0.try_store(store.leave_seat(holder)).await;
         }
-        self.0.say_changed();
+        self.0.notify_changed();
     }
 }
 
@@ -420,7 +420,7 @@ impl Inner {
 
     /// What the store answers; `None` when it does not, and then work goes on without it.
     async fn try_store<R>(&self, work: impl Future<Output = Result<R, Error>>) -> Option<R> {
-        match tokio::time::timeout(STORE_PATIENCE, work).await {
+        match tokio::time::timeout(STORE_TIMEOUT, work).await {
             Ok(Ok(answer)) => Some(answer),
             Ok(Err(error)) => {
                 self.lose(&error.to_string(), error.is_corruption());
@@ -463,7 +463,7 @@ impl Inner {
     }
 
     /// Keeps in mind who waits after that answer.
-    fn remember_after(&self, gate: &str, waiter: &Waiter, answer: Answer) {
+    fn track_waiter_after(&self, gate: &str, waiter: &Waiter, answer: Answer) {
         match (answer, waiter.rest()) {
             (Answer::Hold(_), _) => self.remember(gate, waiter, true),
             (Answer::Go(_) | Answer::Probe(_), Some(rest)) => self.remember(gate, &rest, true),
@@ -479,7 +479,7 @@ impl Inner {
         *count = count.saturating_add(1);
     }
 
-    fn say_changed(&self) {
+    fn notify_changed(&self) {
         self.changed
             .send_modify(|count| *count = count.wrapping_add(1));
     }

@@ -61,14 +61,14 @@ pub struct Timeouts {
 }
 
 /// What a system gives a connection by itself, more or less.
-const SYSTEM_CONNECT: Duration = Duration::from_secs(150);
+const SYSTEM_CONNECT_TIMEOUT: Duration = Duration::from_secs(150);
 
 impl Timeouts {
     /// From asking for a connection to the headers; nobody tells when it stood.
     pub fn until_headers(&self) -> Duration {
         match (self.headers.is_zero(), self.connect.is_zero()) {
             (true, _) => Duration::ZERO,
-            (false, true) => self.headers + SYSTEM_CONNECT,
+            (false, true) => self.headers + SYSTEM_CONNECT_TIMEOUT,
             (false, false) => self.headers + self.connect,
         }
     }

@@ -35,7 +35,7 @@ fn prose_has_a_token_for_about_four_bytes_and_json_and_other_scripts_have_more()
     for (text, least, most) in table {
         let text = text.repeat(50);
         #[allow(clippy::cast_precision_loss, reason = "the numbers are small")]
-        let bytes_a_token = text.len() as f64 / of_text(&text) as f64;
+        let bytes_a_token = text.len() as f64 / text_tokens(&text) as f64;
         let fits = (least..=most).contains(&bytes_a_token);
         assert!(fits, "{bytes_a_token} bytes a token: {text:.40}");
     }
@@ -79,7 +79,7 @@ fn what_was_billed_counts_for_its_messages_and_the_estimate_for_those_after() {
     let asked = request(vec![Message::user("hello"), Message::user("x".repeat(400))]);
     let seen = |tokens, messages| known(&asked, Some(Seen { tokens, messages }));
     let own = tokens(&asked);
-    let last = of_messages(&asked.messages[1..]);
+    let last = messages_tokens(&asked.messages[1..]);
     assert_eq!(known(&asked, None), own);
     assert_eq!(seen(5000, 1), 5000 + last);
     assert_eq!(seen(5000, 2), 5000);
@@ -128,7 +128,7 @@ proptest! {
 
     #[test]
     fn no_text_has_less_than_a_token_for_four_bytes(text in ".{0,300}") {
-        prop_assert!(of_text(&text) * 4 >= length(&text));
-        prop_assert!(of_text(&text) <= length(&text) + 1);
+        prop_assert!(text_tokens(&text) * 4 >= length(&text));
+        prop_assert!(text_tokens(&text) <= length(&text) + 1);
     }
 }

@@ -163,7 +163,7 @@ where
                     return self.pass(next, items);
                 }
             };
-            if !self.wait_after(&error).await {
+            if !self.wait_before_retry(&error).await {
                 return Some(Err(error));
             }
             self.stage = Stage::Unmade;
@@ -183,7 +183,7 @@ where
     }
 
     /// Waits out a failure; `false` when it is final.
-    async fn wait_after(&mut self, error: &Error) -> bool {
+    async fn wait_before_retry(&mut self, error: &Error) -> bool {
         if self.options.cancel.is_cancelled() {
             return false;
         }

@@ -23,7 +23,7 @@ mod wait;
 mod waiting;
 
 use crate::RetryStrategy;
-use crate::accounts::Chosen;
+use crate::accounts::SelectedAccount;
 use crate::journal::{Entry, Problem};
 use crate::size::Seen;
 use answer::Answer;
@@ -39,7 +39,7 @@ use outlast_kernel::event::{Body, CompactionReason, Seal, StopReason, Usage};
 use outlast_kernel::failure::Judged;
 use outlast_kernel::recovery::{Effect, Effects, Event, Outcome, State, Wait, step};
 use partial::{BilledTwice, Kept};
-use scribe::Scribe;
+use scribe::JournalWriter;
 use seat::Seat;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -81,7 +81,7 @@ pub async fn run_turn(mut turn: Turn<'_>, sink: Sink<'_>) -> Ended {
     let state = State::new(rules, turn.budget.clone()).with_chain(taken_up.chain);
     let mut emitter = Emitter::new(turn.ids.clone(), turn.clock, sink);
     emitter.attempt = taken_up.attempts;
-    let scribe = Scribe::new(turn.journal, std::mem::take(&mut turn.opening));
+    let scribe = JournalWriter::new(turn.journal, std::mem::take(&mut turn.opening));
     turn.request.resumable = turn.is_resumable();
     let in_use = InUse::new(turn.models.as_ref(), &taken_up);
     let kept = taken_up.kept;
@@ -127,7 +127,7 @@ pub async fn run_turn(mut turn: Turn<'_>, sink: Sink<'_>) -> Ended {
         failure,
     });
     // The state of a turn is large; it is kept off the stack of whoever runs it.
-    runner.count_earlier_cost(taken_up.model.as_deref());
+    runner.update_earlier_cost(taken_up.model.as_deref());
     Box::pin(runner.run(taken_up.wait.or(again), taken_up.calls)).await
 }
 
@@ -135,7 +135,7 @@ struct Runner<'a> {
     turn: Turn<'a>,
     /// What the steps have added to the conversation.
     messages: Vec<Message>,
-    scribe: Scribe<'a>,
+    scribe: JournalWriter<'a>,
     /// Which model is asked.
     in_use: InUse,
     /// The beginning of an answer that is gone on with.
@@ -159,7 +159,7 @@ struct Runner<'a> {
     gate: Option<AtGate<'a>>,
     rules: Rules,
     /// The account that is asked with.
-    account: Option<Chosen>,
+    account: Option<SelectedAccount>,
     /// The accounts that this turn has switched away from, and those whose key was fetched again.
     left: Vec<String>,
     refreshed: Vec<String>,
@@ -183,10 +183,10 @@ impl Runner<'_> {
     async fn run(&mut self, wait: Option<Wait>, calls: Vec<Outstanding>) -> Ended {
         self.say_start();
         self.commit().await;
-        self.say_input();
-        self.say_kept_again();
+        self.emit_input();
+        self.emit_continuation_text();
         if !calls.is_empty() {
-            self.say_calls_again(&calls);
+            self.emit_outstanding_calls(&calls);
             if let Some(outcome) = self.run_calls(calls).await {
                 return self.seal(outcome).await;
             }
@@ -201,7 +201,7 @@ impl Runner<'_> {
             None => step(&mut self.state, Event::Started),
         };
         loop {
-            let outcome = self.carry_out_all(effects).await;
+            let outcome = self.run_effects(effects).await;
             let goes_on = std::mem::take(&mut self.odd.goes_on);
             let calls = self.calls_to_run();
             let ended = match calls.filter(|_| outcome == Outcome::Completed) {
@@ -225,7 +225,7 @@ impl Runner<'_> {
     }
 
     /// Says what was asked, once it is written down.
-    fn say_input(&mut self) {
+    fn emit_input(&mut self) {
         if !self.inputs.is_empty() {
             for text in std::mem::take(&mut self.inputs) {
                 self.emitter.emit(Body::Input { text });
@@ -241,7 +241,7 @@ impl Runner<'_> {
     }
 
     /// Carries effects out until a call is over for good.
-    async fn carry_out_all(&mut self, effects: Effects) -> Outcome {
+    async fn run_effects(&mut self, effects: Effects) -> Outcome {
         let mut todo = VecDeque::from_iter(effects);
         loop {
             match todo.pop_front() {
@@ -299,7 +299,7 @@ impl Runner<'_> {
                 step(&mut self.state, Event::RemedyDone)
             }
             (Remedy::Switch(Target::Model | Target::Provider), Some(failed)) => {
-                self.leave_model(&failed).await;
+                self.abandon_model(&failed).await;
                 step(&mut self.state, Event::RemedyDone)
             }
             (Remedy::Compact, failed) => self.compact_after_failure(failed).await,
@@ -344,7 +344,7 @@ impl Runner<'_> {
     }
 
     /// Whether the prompt's time is over.
-    fn is_too_late(&self) -> bool {
+    fn is_deadline_passed(&self) -> bool {
         let deadline = self.state.prompt().deadline();
         deadline.is_some_and(|deadline| self.turn.clock.now() >= deadline)
     }
@@ -366,13 +366,13 @@ impl Runner<'_> {
         if let (Seal::Completed, Some(stop_reason)) = (seal, self.answer.stop_reason) {
             self.emitter.emit(Body::Done { stop_reason });
         }
-        self.say_billed_twice();
+        self.emit_retry_billing();
         self.emitter.emit(Body::Sealed { status: seal });
         let recorded = !self.scribe.is_behind();
         let answer = std::mem::take(&mut self.answer);
         Ended {
             seal,
-            usage: answer.usage_in_all(),
+            usage: answer.total_usage(),
             stop_reason: answer.stop_reason,
             message: answer.into_message(),
             messages: std::mem::take(&mut self.messages),
@@ -389,7 +389,7 @@ impl Runner<'_> {
             message: judged.failure.message.clone(),
             reason: self.reason(*why),
         });
-        let usage = self.answer.usage_in_all();
+        let usage = self.answer.total_usage();
         self.scribe.note(Entry::Settled { seal, usage, error });
     }
 }

@@ -16,21 +16,21 @@ use tokio::sync::Notify;
 type Key = (Timestamp, u64);
 
 /// How long the timer sleeps at most.
-const LOOK: Duration = Duration::from_secs(60);
+const MAX_SLEEP: Duration = Duration::from_secs(60);
 
 /// All alarms of a gateway. Clones share the one timer.
 #[derive(Clone)]
-pub(super) struct Alarms(Arc<Inner>);
+pub(super) struct Timers(Arc<Inner>);
 
 struct Inner {
     clock: Arc<dyn Clock>,
-    set: Mutex<Set>,
+    set: Mutex<TimerSet>,
     /// An alarm was set that goes off before all others.
     earlier: Notify,
 }
 
 #[derive(Default)]
-struct Set {
+struct TimerSet {
     wakers: BTreeMap<Key, Waker>,
     count: u64,
     /// Until when the timer sleeps: only for an earlier alarm is it woken. Most are dropped long before their time.
@@ -39,12 +39,12 @@ struct Set {
 
 /// Ready once its time has come.
 pub(super) struct Alarm {
-    alarms: Alarms,
+    alarms: Timers,
     at: Option<Timestamp>,
     key: Option<Key>,
 }
 
-impl Alarms {
+impl Timers {
     /// Starts the timer; it ends with the last clone. Must be called within a runtime.
     pub(super) fn start(clock: Arc<dyn Clock>) -> Self {
         let inner = Arc::new(Inner {
@@ -67,7 +67,7 @@ impl Alarms {
 }
 
 impl Inner {
-    fn set(&self) -> MutexGuard<'_, Set> {
+    fn set(&self) -> MutexGuard<'_, TimerSet> {
         self.set.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -83,7 +83,7 @@ impl Inner {
         };
         due.into_iter().for_each(Waker::wake);
         // Once in a while it is looked whether anybody is left.
-        let look = now + LOOK;
+        let look = now + MAX_SLEEP;
         let mut set = self.set();
         let next = set.wakers.keys().next().map(|(at, _)| *at);
         set.sleeps_until = next.map_or(look, |next| next.min(look));
@@ -151,7 +151,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn each_alarm_goes_off_at_its_time_whatever_the_order_in_which_they_were_set() {
         let clock: Arc<dyn Clock> = Arc::new(TimerClock::new(Timestamp::from_millis(1_000_000)));
-        let alarms = Alarms::start(clock.clone());
+        let alarms = Timers::start(clock.clone());
         let start = clock.now();
         let waits = [900_u64, 5, 60, 5, 3600].map(|seconds| {
             let (alarms, clock) = (alarms.clone(), clock.clone());
@@ -170,7 +170,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn an_alarm_that_is_dropped_is_forgotten() {
         let clock: Arc<dyn Clock> = Arc::new(TimerClock::new(Timestamp::from_millis(0)));
-        let alarms = Alarms::start(clock.clone());
+        let alarms = Timers::start(clock.clone());
         let far = alarms.at(Some(clock.now() + Duration::from_secs(600)));
         tokio::time::timeout(Duration::from_secs(1), far)
             .await

@@ -1,7 +1,7 @@
 //! What a client asks: its request, and what it says about itself.
 
 use super::client::{self, Form, Profile};
-use super::holds::{self, Identity, Making};
+use super::holds::{self, Identity, IdentityBuilder};
 use super::route::{Kind, Route};
 use super::spool::Body;
 use super::upstreams::Upstreams;
@@ -21,16 +21,16 @@ use std::fmt;
 use std::sync::Arc;
 
 /// Reading more than this takes its time.
-const LONG: usize = 1 << 20;
+const BLOCKING_PARSE_BYTES: usize = 1 << 20;
 /// Names the policy of a request.
-const POLICY: &str = "x-outlast-policy";
+const POLICY_HEADER: &str = "x-outlast-policy";
 /// Names the client, where it is not recognised.
-const CLIENT: &str = "x-outlast-client";
+const CLIENT_HEADER: &str = "x-outlast-client";
 /// Headers of ours are not passed on.
-const OURS: &str = "x-outlast-";
+const OWN_HEADER_PREFIX: &str = "x-outlast-";
 
 /// Where clients put their keys.
-const CREDENTIALS: [&str; 4] = ["x-api-key", "authorization", "api-key", "x-goog-api-key"];
+const CREDENTIAL_HEADERS: [&str; 4] = ["x-api-key", "authorization", "api-key", "x-goog-api-key"];
 
 /// Headers that are between us and the client only.
 const HOP_BY_HOP: [HeaderName; 10] = [
@@ -74,7 +74,7 @@ enum Head {
 /// A policy that does not exist was asked for.
 #[derive(Debug, thiserror::Error)]
 #[error("the header x-outlast-policy: {0}")]
-pub(super) struct BadPolicy(String);
+pub(super) struct UnknownPolicy(String);
 
 impl Asked {
     /// What that request asks.
@@ -83,17 +83,17 @@ impl Asked {
         body: Body,
         upstreams: &Upstreams,
         begun: Timestamp,
-    ) -> Result<Self, BadPolicy> {
+    ) -> Result<Self, UnknownPolicy> {
         let path = parts.uri.path();
         let route = Route::of(&parts.method, path, &parts.headers);
         let target = parts.uri.path_and_query();
         let target = target.map_or(path, |target| target.as_str()).to_owned();
         let text = |name: &str| parts.headers.get(name)?.to_str().ok();
-        let forced = text(CLIENT).or(upstreams.client.as_deref());
+        let forced = text(CLIENT_HEADER).or(upstreams.client.as_deref());
         let profile = client::recognise(&parts.headers, forced);
-        let policy = match text(POLICY) {
+        let policy = match text(POLICY_HEADER) {
             Some(name) => Policy::named(name)
-                .map_err(|error| BadPolicy(error.to_string()))?
+                .map_err(|error| UnknownPolicy(error.to_string()))?
                 .into(),
             None => Arc::clone(upstreams.policy(path)),
         };
@@ -119,9 +119,9 @@ impl Asked {
     }
 
     /// The same request without those of its keys that are ours.
-    pub(super) fn without_keys(mut self, keys: &ClientKeys) -> Self {
+    pub(super) fn without_gateway_keys(mut self, keys: &ClientKeys) -> Self {
         let mut headers = self.headers().into_owned();
-        for name in CREDENTIALS.map(HeaderName::from_static) {
+        for name in CREDENTIAL_HEADERS.map(HeaderName::from_static) {
             let alone = headers
                 .get(&name)
                 .map(|value| (name.clone(), value.clone()));
@@ -161,7 +161,7 @@ impl Asked {
             headers: &self.headers(),
         });
         match self.route.dialect {
-            Dialect::OpenaiResponses => hash_members(body, &mut identity),
+            Dialect::OpenaiResponses => hash_stable_members(body, &mut identity),
             Dialect::Anthropic | Dialect::OpenaiChat => identity.body(body),
         }
         identity.finish()
@@ -181,7 +181,7 @@ impl Asked {
     /// What the client brings to be known by, or could: keys stand in cookies and in queries, too.
     pub(super) fn credentials(&self) -> Vec<Credential> {
         let headers = self.headers();
-        let names = CREDENTIALS.iter().copied().chain(["cookie"]);
+        let names = CREDENTIAL_HEADERS.iter().copied().chain(["cookie"]);
         let values = names.filter_map(|name| headers.get(name));
         let texts = values.filter_map(|value| value.to_str().ok());
         let (_, query) = self.target.split_once('?').unwrap_or_default();
@@ -194,7 +194,7 @@ impl Asked {
     }
 
     /// Whether a model is asked, in one way or another.
-    pub(super) fn asks_a_model(&self) -> bool {
+    pub(super) fn is_model_request(&self) -> bool {
         self.route.kind != Kind::Other
     }
 
@@ -205,20 +205,20 @@ impl Asked {
 }
 
 /// A member that Codex writes in another order each time.
-const UNSTEADY: &str = "client_metadata";
+const VOLATILE_MEMBER: &str = "client_metadata";
 
 /// The members of a body, but for the one that is not the same when it is sent again.
-fn hash_members(body: &[u8], identity: &mut Making) {
+fn hash_stable_members(body: &[u8], identity: &mut IdentityBuilder) {
     let mut body_of = serde_json::Deserializer::from_slice(body);
-    if body_of.deserialize_map(Members(identity)).is_err() {
+    if body_of.deserialize_map(MemberHasher(identity)).is_err() {
         identity.body(body);
     }
 }
 
 /// Hashes members one by one: there may be millions.
-struct Members<'a>(&'a mut Making);
+struct MemberHasher<'a>(&'a mut IdentityBuilder);
 
-impl<'de> Visitor<'de> for Members<'_> {
+impl<'de> Visitor<'de> for MemberHasher<'_> {
     type Value = ();
 
     fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -227,7 +227,7 @@ impl<'de> Visitor<'de> for Members<'_> {
 
     fn visit_map<Map: MapAccess<'de>>(self, mut members: Map) -> Result<(), Map::Error> {
         while let Some((name, value)) = members.next_entry::<Cow<'_, str>, &RawValue>()? {
-            if name != UNSTEADY {
+            if name != VOLATILE_MEMBER {
                 self.0.body(name.as_bytes());
                 self.0.body(&[0]);
                 self.0.body(value.get().as_bytes());
@@ -252,14 +252,14 @@ fn new_id(now: Timestamp) -> String {
 
 /// The model, and whether a stream is asked for. A long body keeps no thread from others that serves requests.
 async fn said(body: Bytes) -> (Box<str>, bool) {
-    if body.len() < LONG {
-        return read_said(&body);
+    if body.len() < BLOCKING_PARSE_BYTES {
+        return parse_model_and_stream(&body);
     }
-    let read = tokio::task::spawn_blocking(move || read_said(&body)).await;
+    let read = tokio::task::spawn_blocking(move || parse_model_and_stream(&body)).await;
     read.unwrap_or_default()
 }
 
-fn read_said(body: &[u8]) -> (Box<str>, bool) {
+fn parse_model_and_stream(body: &[u8]) -> (Box<str>, bool) {
     let asked = Dialect::asked(body);
     let model = asked.model.unwrap_or_default();
     let model = outlast_kernel::text::bounded(&model, 200);
@@ -270,7 +270,7 @@ fn read_said(body: &[u8]) -> (Box<str>, bool) {
 fn mark(headers: &HeaderMap) -> Box<str> {
     let mut hash = Sha256::new();
     let mut any = false;
-    for name in CREDENTIALS {
+    for name in CREDENTIAL_HEADERS {
         if let Some(value) = headers.get(name) {
             any = true;
             hash.update(value.as_bytes());
@@ -288,10 +288,10 @@ fn mark(headers: &HeaderMap) -> Box<str> {
 
 /// The headers that go on to the provider. Where the answer is looked at, it may not be compressed.
 fn passed_on(mut headers: HeaderMap, kind: Kind) -> HeaderMap {
-    remove_hop(&mut headers);
+    remove_hop_by_hop(&mut headers);
     let ours = headers
         .keys()
-        .filter(|name| name.as_str().starts_with(OURS));
+        .filter(|name| name.as_str().starts_with(OWN_HEADER_PREFIX));
     let ours: Vec<HeaderName> = ours.cloned().collect();
     for name in &ours {
         headers.remove(name);
@@ -308,13 +308,13 @@ fn passed_on(mut headers: HeaderMap, kind: Kind) -> HeaderMap {
 }
 
 /// The headers of a response that go on to the client.
-pub(super) fn passed_back(mut headers: HeaderMap) -> HeaderMap {
-    remove_hop(&mut headers);
+pub(super) fn forwarded_response_headers(mut headers: HeaderMap) -> HeaderMap {
+    remove_hop_by_hop(&mut headers);
     headers
 }
 
 /// Takes out what is between two neighbours only, by its nature or because the sender says so.
-fn remove_hop(headers: &mut HeaderMap) {
+fn remove_hop_by_hop(headers: &mut HeaderMap) {
     let named: Vec<HeaderName> = headers
         .get_all(header::CONNECTION)
         .iter()

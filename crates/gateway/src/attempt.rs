@@ -3,15 +3,15 @@
 //! Invariants: nothing of an answer is handed on before its first content, so that until then it can be asked for again;
 //! every wait has its limit; what is kept is bounded.
 
-use super::alarms::Alarms;
-use super::asked::{Asked, passed_back};
+use super::alarms::Timers;
+use super::asked::{Asked, forwarded_response_headers};
 use super::route::Kind;
 use super::upstreams::Upstreams;
 use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, StatusCode, header};
 use outlast_dialect::Sign;
 use outlast_dialect::error_body::{self, Seen};
-use outlast_dialect::relay::{self, Looks, Relay};
+use outlast_dialect::relay::{self, BodyKind, Relay};
 use outlast_engine::Clock;
 use outlast_engine::credential::Credential;
 use outlast_engine::provider::Watchdog;
@@ -24,9 +24,9 @@ use std::time::Duration;
 const MAX_ERROR_BYTES: usize = 64 << 10;
 const ERROR_BODY_TIME: Duration = Duration::from_secs(5);
 /// How many times as long an answer may take that comes as a whole.
-const WHOLE_TAKES: u32 = 3;
+const WHOLE_RESPONSE_TIMEOUT_FACTOR: u32 = 3;
 /// An answer that comes as a whole is looked at as a whole, unless it is longer than this.
-const MAX_WHOLE_BYTES: usize = 16 << 20;
+const MAX_BUFFERED_RESPONSE_BYTES: usize = 16 << 20;
 
 /// Who is asked, by when and what for.
 pub(super) struct Attempt<'a> {
@@ -34,7 +34,7 @@ pub(super) struct Attempt<'a> {
     pub(super) upstreams: &'a Upstreams,
     pub(super) credential: Option<&'a Credential>,
     pub(super) clock: &'a dyn Clock,
-    pub(super) alarms: &'a Alarms,
+    pub(super) alarms: &'a Timers,
 }
 
 /// An answer whose first content has come, or all of it.
@@ -105,7 +105,7 @@ impl Attempt<'_> {
         let mut limit = self.upstreams.timeouts.until_headers();
         if !self.asked.is_streamed {
             // The headers of an answer that comes as a whole come when it is done.
-            limit = limit.saturating_mul(WHOLE_TAKES);
+            limit = limit.saturating_mul(WHOLE_RESPONSE_TIMEOUT_FACTOR);
         }
         let deadline = (!limit.is_zero()).then(|| self.clock.now() + limit);
         let response = tokio::select! {
@@ -166,7 +166,7 @@ impl Attempt<'_> {
                 AnswerBody::Opaque(..) => length,
             },
             status,
-            headers: passed_back(headers),
+            headers: forwarded_response_headers(headers),
             body,
         }
     }
@@ -181,9 +181,9 @@ impl Attempt<'_> {
         let mut watchdog = Watchdog::new(self.upstreams.timeouts, self.clock.now());
         let mut head = BytesMut::new();
         loop {
-            match relay::looks_like(&head) {
-                Some(Looks::Events) => break,
-                Some(Looks::Json | Looks::Page) => {
+            match relay::sniff_body(&head) {
+                Some(BodyKind::Events) => break,
+                Some(BodyKind::Json | BodyKind::Page) => {
                     return self.whole(headers, upstream, head).await;
                 }
                 // Blanks without end are passed on like any other stream.
@@ -273,7 +273,7 @@ impl Attempt<'_> {
                     body.extend_from_slice(&piece);
                 }
             }
-            if body.len() > MAX_WHOLE_BYTES {
+            if body.len() > MAX_BUFFERED_RESPONSE_BYTES {
                 return Ok(AnswerBody::Opaque(vec![body.freeze()], Box::new(upstream)));
             }
         }
@@ -283,7 +283,7 @@ impl Attempt<'_> {
             let checked = self
                 .asked
                 .dialect()
-                .check_whole(self.provider(), &body, now);
+                .check_response(self.provider(), &body, now);
             checked.map_err(|failure| with_headers(before_content(failure), headers))?;
         }
         Ok(AnswerBody::Whole(body))
@@ -326,7 +326,7 @@ impl Attempt<'_> {
         });
         let refusal = Some(Refusal {
             status,
-            headers: passed_back(headers),
+            headers: forwarded_response_headers(headers),
             body,
             rest: (!ended).then_some(upstream),
         });

@@ -8,7 +8,7 @@
 
 use super::asked::Asked;
 use super::attempt::{Answer, Attempt, Failed};
-use super::client::{Ending, Keeping, stated_timeout};
+use super::client::{Ending, KeepAliveSchedule, stated_timeout};
 use super::holds::{Command, Hold};
 use super::keep::{Happened, Keeper, Kept};
 use super::log::{Event as Said, What};
@@ -16,10 +16,10 @@ use super::metrics::Counted;
 use super::reply::Reply;
 use super::shared::Shared;
 use super::socket::Socket;
-use super::traffic::{Begun, Ticket};
+use super::traffic::{Begun, RequestKey};
 use super::upstreams::Upstreams;
 use super::waiting::Admitted;
-use outlast_engine::accounts::Chosen;
+use outlast_engine::accounts::SelectedAccount;
 use outlast_engine::desk::Seat;
 use outlast_engine::{RetryStrategy, strategy::PolicyRetry};
 use outlast_kernel::Timestamp;
@@ -35,15 +35,15 @@ use std::time::Duration;
 pub(super) struct Call {
     pub(super) shared: Arc<Shared>,
     /// By which it is known to those who watch.
-    ticket: Ticket,
+    ticket: RequestKey,
     pub(super) upstreams: Arc<Upstreams>,
     pub(super) asked: Asked,
     pub(super) reply: Reply,
-    pub(super) keeping: Keeping,
+    pub(super) keeping: KeepAliveSchedule,
     pub(super) strategy: PolicyRetry,
     pub(super) state: State,
     /// Who is asked with, if not with the client's own key.
-    pub(super) account: Option<Chosen>,
+    pub(super) account: Option<SelectedAccount>,
     pub(super) left: Vec<String>,
     pub(super) refreshed: Vec<String>,
     pub(super) hold: Option<Hold>,
@@ -103,7 +103,8 @@ impl Call {
         if resent.is_some_and(|count| count != "0") {
             shared.metrics.resent(asked.profile.name);
         }
-        let keeping = Keeping::new(asked.profile, asked.form(), asked.begun).limited_to(stated);
+        let keeping = KeepAliveSchedule::new(asked.profile, asked.form(), asked.begun)
+            .with_stated_timeout(stated);
         let strategy = PolicyRetry::new(Arc::clone(&asked.policy), Arc::clone(&shared.clock));
         let rules = match asked.route.is_retried() {
             true => strategy.rules(),
@@ -115,7 +116,7 @@ impl Call {
             id: &asked.id,
             at: asked.begun,
             client: asked.profile.name,
-            dialect: asked.asks_a_model().then(|| asked.dialect()),
+            dialect: asked.is_model_request().then(|| asked.dialect()),
             model: &asked.model,
             path: asked.path(),
         });
@@ -168,7 +169,7 @@ impl Call {
                 }
                 Err(end) => {
                     drop(admission);
-                    self.note_attempt();
+                    self.save_progress();
                     return Box::pin(self.end(end)).await;
                 }
             }
@@ -249,7 +250,7 @@ async fn cancelled(hold: Option<&Hold>) {
 pub(super) fn happened<'a>(
     id: &'a str,
     trouble: &Trouble,
-    account: Option<&'a Chosen>,
+    account: Option<&'a SelectedAccount>,
 ) -> Happened<'a> {
     Happened {
         id,

@@ -19,7 +19,7 @@ use outlast_dialect::Dialect;
 use std::time::Duration;
 
 pub use headers::{rewrite_retry_headers, stated_timeout};
-pub use keeping::Keeping;
+pub use keeping::KeepAliveSchedule;
 pub use profile::{Beat, Frames, Headers, Limit, Obeys, Profile, Sign, Wait};
 pub use recognise::{named, recognise};
 pub use table::ALL;

@@ -1,6 +1,6 @@
 //! What a person, or a program that watches, may ask of a gateway that runs.
 //!
-//! Pure but for what [`Inspect`] does: a request goes in, an answer comes out. Invariant: nothing is shown and nothing
+//! Pure but for what [`GatewayControl`] does: a request goes in, an answer comes out. Invariant: nothing is shown and nothing
 //! is done without the token, but for whether the gateway is well, the files of the page, which hold no data, and the
 //! numbers where only this machine can ask.
 //! Not here: the check of Host and Origin, which comes before (see `guard`), and sockets.
@@ -34,7 +34,7 @@ pub const BODY_LIMIT: usize = 16 * 1024;
 pub type Response = http::Response<Bytes>;
 
 /// What the gateway knows and can do; asked in the course of an answer, so it must not take long.
-pub trait Inspect {
+pub trait GatewayControl {
     /// What opens the endpoints that are not for everybody; without one they stay shut.
     fn token(&self) -> Option<&Token>;
 
@@ -86,7 +86,7 @@ pub fn is_page(asked: &Parts) -> bool {
 }
 
 /// Answers a request for one of our own paths. The body is there for HEAD, too: whoever writes it knows which.
-pub fn answer(gateway: &dyn Inspect, asked: &Parts, body: &[u8]) -> Response {
+pub fn answer(gateway: &dyn GatewayControl, asked: &Parts, body: &[u8]) -> Response {
     let path = asked.uri.path();
     let answered = if let Some(rest) = path.strip_prefix(api::ROOT) {
         api::answer(gateway, asked, rest, body)
@@ -113,8 +113,8 @@ pub fn refusal(path: &str, problem: &Problem) -> Response {
 // --- what is asked first ---
 
 /// The methods of what only shows something, and of what does something.
-const SHOWS: &str = "GET, HEAD";
-const DOES: &str = "POST";
+const READ_METHODS: &str = "GET, HEAD";
+const WRITE_METHODS: &str = "POST";
 
 fn check_method(asked: &Parts, allowed: &'static str) -> Result<(), Problem> {
     if allowed.split(", ").any(|method| asked.method == method) {
@@ -125,7 +125,7 @@ fn check_method(asked: &Parts, allowed: &'static str) -> Result<(), Problem> {
     Err(Problem::new(status, "method_not_allowed", message).allowing(allowed))
 }
 
-fn check_token(gateway: &dyn Inspect, asked: &Parts) -> Result<(), Problem> {
+fn check_token(gateway: &dyn GatewayControl, asked: &Parts) -> Result<(), Problem> {
     let is_known = |token: &Token| token.is_in(&asked.headers);
     match gateway.token().is_some_and(is_known) {
         true => Ok(()),
@@ -172,8 +172,8 @@ impl Endpoint {
 
     fn allowed(self) -> &'static str {
         match self {
-            Self::Health | Self::Metrics | Self::Status => SHOWS,
-            Self::RetryNow | Self::Cancel | Self::Reload => DOES,
+            Self::Health | Self::Metrics | Self::Status => READ_METHODS,
+            Self::RetryNow | Self::Cancel | Self::Reload => WRITE_METHODS,
         }
     }
 
@@ -185,7 +185,7 @@ impl Endpoint {
         }
     }
 
-    fn answer(self, gateway: &dyn Inspect, asked: &Parts, body: &[u8]) -> Answered {
+    fn answer(self, gateway: &dyn GatewayControl, asked: &Parts, body: &[u8]) -> Answered {
         check_method(asked, self.allowed())?;
         if self.needs_token(gateway.reach()) {
             check_token(gateway, asked)?;
@@ -228,7 +228,7 @@ fn version() -> String {
 }
 
 /// Whoever spreads requests over several gateways sends no more to one that is about to end.
-fn health(gateway: &dyn Inspect) -> Answered {
+fn health(gateway: &dyn GatewayControl) -> Answered {
     let about = gateway.about();
     let (status, word) = if about.draining {
         (StatusCode::SERVICE_UNAVAILABLE, "draining")
@@ -242,7 +242,7 @@ fn health(gateway: &dyn Inspect) -> Answered {
     Ok(response)
 }
 
-fn numbers(gateway: &dyn Inspect) -> Response {
+fn numbers(gateway: &dyn GatewayControl) -> Response {
     let accounts = gateway.accounts();
     let is_blocked = |account: &&Account| account.state == AccountState::Blocked;
     let blocked = accounts.iter().filter(is_blocked).count();
@@ -251,7 +251,7 @@ fn numbers(gateway: &dyn Inspect) -> Response {
     made(StatusCode::OK, metrics::CONTENT_TYPE, text)
 }
 
-fn status(gateway: &dyn Inspect) -> Status {
+fn status(gateway: &dyn GatewayControl) -> Status {
     Status {
         version: version(),
         about: gateway.about(),
@@ -270,7 +270,7 @@ fn page(asked: &Parts) -> Answered {
         let message = format!("there is nothing here; the page is at {PAGE}");
         return Err(Problem::new(StatusCode::NOT_FOUND, "not_found", message));
     }
-    check_method(asked, SHOWS)?;
+    check_method(asked, READ_METHODS)?;
     if let Some(file) = file {
         return Ok(file.response(&asked.headers));
     }

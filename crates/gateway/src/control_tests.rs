@@ -7,10 +7,10 @@ use outlast_kernel::verdict::Cause;
 use serde_json::Value;
 use std::cell::{Cell, RefCell};
 
-const WAITS: &str = "r-1";
+const WAITING_ID: &str = "r-1";
 
 /// A gateway that is not one.
-pub(super) struct Pretended {
+pub(super) struct FakeGateway {
     token: Token,
     metrics: Metrics,
     pub(super) traffic: Traffic,
@@ -28,7 +28,7 @@ pub(super) struct Got {
     pub(super) body: String,
 }
 
-impl Pretended {
+impl FakeGateway {
     fn note(&self, what: &str) {
         self.done.borrow_mut().push(what.to_owned());
     }
@@ -38,7 +38,7 @@ pub(super) fn at(seconds: u64) -> Timestamp {
     Timestamp::from_millis((1_794_715_200 + seconds) * 1000)
 }
 
-impl Inspect for Pretended {
+impl GatewayControl for FakeGateway {
     fn token(&self) -> Option<&Token> {
         Some(&self.token)
     }
@@ -100,7 +100,7 @@ impl Inspect for Pretended {
 
     fn waiting(&self) -> Vec<Waiting> {
         vec![Waiting {
-            id: WAITS.to_owned(),
+            id: WAITING_ID.to_owned(),
             client: "claude-code".to_owned(),
             dialect: "anthropic".to_owned(),
             model: Some("claude-opus-5".to_owned()),
@@ -117,12 +117,12 @@ impl Inspect for Pretended {
 
     fn retry_now(&self, id: Option<&str>) -> usize {
         self.note(&format!("retry {id:?}"));
-        usize::from(id.is_none_or(|id| id == WAITS))
+        usize::from(id.is_none_or(|id| id == WAITING_ID))
     }
 
     fn cancel(&self, id: &str) -> bool {
         self.note(&format!("cancel {id}"));
-        id == WAITS
+        id == WAITING_ID
     }
 
     fn reload(&self) -> Result<(), String> {
@@ -134,11 +134,11 @@ impl Inspect for Pretended {
     }
 }
 
-impl Pretended {
+impl FakeGateway {
     pub(super) fn new() -> Self {
         let home = tempfile::tempdir().unwrap();
         Self {
-            token: Token::kept_in(home.path()).unwrap(),
+            token: Token::load_or_create_in(home.path()).unwrap(),
             metrics: Metrics::new(&["claude-code"]),
             traffic: Traffic::new(at(0)),
             reach: Cell::new(Reach::Loopback),
@@ -191,7 +191,7 @@ fn paths_of_providers_are_not_ours() {
 
 #[test]
 fn anybody_may_ask_whether_it_is_well() {
-    let bench = Pretended::new();
+    let bench = FakeGateway::new();
     for path in ["/healthz", "/_outlast/health"] {
         let reply = bench.send(false, &format!("GET {path}"), "");
         assert_eq!(reply.status, 200);
@@ -208,7 +208,7 @@ fn anybody_may_ask_whether_it_is_well() {
 
 #[test]
 fn nothing_else_is_shown_or_done_without_the_token() {
-    let bench = Pretended::new();
+    let bench = FakeGateway::new();
     for line in [
         "GET /_outlast/status",
         "POST /_outlast/retry-now",
@@ -233,7 +233,7 @@ fn nothing_else_is_shown_or_done_without_the_token() {
 
 #[test]
 fn numbers_are_for_a_scraper_and_say_how_many_accounts_are_blocked() {
-    let bench = Pretended::new();
+    let bench = FakeGateway::new();
     let reply = bench.get("/metrics");
     assert_eq!(reply.content_type, metrics::CONTENT_TYPE);
     assert!(
@@ -245,7 +245,7 @@ fn numbers_are_for_a_scraper_and_say_how_many_accounts_are_blocked() {
 
 #[test]
 fn status_shows_everything_and_can_be_read_back() {
-    let bench = Pretended::new();
+    let bench = FakeGateway::new();
     bench.metrics.taken_up("claude-code");
     let reply = bench.get("/_outlast/status");
     assert_eq!(reply.status, 200);
@@ -262,7 +262,7 @@ fn status_shows_everything_and_can_be_read_back() {
 
 #[test]
 fn one_wait_or_all_can_be_ended() {
-    let bench = Pretended::new();
+    let bench = FakeGateway::new();
     let path = "/_outlast/retry-now";
     assert_eq!(
         bench.post(path, "{\"id\":\"r-1\"}"),
@@ -282,7 +282,7 @@ fn one_wait_or_all_can_be_ended() {
 
 #[test]
 fn a_body_that_may_mean_something_else_does_nothing() {
-    let bench = Pretended::new();
+    let bench = FakeGateway::new();
     for body in ["{\"di\":\"r-1\"}", "{\"id\":7}", "[", "r-1", "\u{0}"] {
         let (status, value) = bench.post("/_outlast/retry-now", body);
         assert_eq!(
@@ -297,7 +297,7 @@ fn a_body_that_may_mean_something_else_does_nothing() {
 
 #[test]
 fn a_request_is_cancelled_by_its_id_only() {
-    let bench = Pretended::new();
+    let bench = FakeGateway::new();
     let path = "/_outlast/cancel";
     assert_eq!(
         bench.post(path, "{\"id\":\"r-1\"}"),
@@ -309,7 +309,7 @@ fn a_request_is_cancelled_by_its_id_only() {
 
 #[test]
 fn settings_that_are_wrong_are_named_by_a_reload() {
-    let bench = Pretended::new();
+    let bench = FakeGateway::new();
     assert_eq!(
         bench.post("/_outlast/reload", ""),
         (200, json!({"reloaded": true}))
@@ -322,7 +322,7 @@ fn settings_that_are_wrong_are_named_by_a_reload() {
 
 #[test]
 fn other_paths_and_methods_are_said_to_be_wrong() {
-    let bench = Pretended::new();
+    let bench = FakeGateway::new();
     for path in [
         "/_outlast/main.js/",
         "/_outlast/../main.js",
@@ -347,7 +347,7 @@ fn other_paths_and_methods_are_said_to_be_wrong() {
 
 #[test]
 fn the_page_is_for_everybody_and_says_nothing() {
-    let bench = Pretended::new();
+    let bench = FakeGateway::new();
     bench.reach.set(Reach::Beyond);
     let page = bench.send(false, "GET /_outlast/", "");
     assert_eq!(

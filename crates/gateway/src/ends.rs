@@ -15,7 +15,7 @@ use std::io;
 use std::time::Duration;
 
 /// When too many wait already.
-const COME_BACK: Duration = Duration::from_secs(30);
+const CAPACITY_RETRY_AFTER: Duration = Duration::from_secs(30);
 
 /// Whether the client may send a request again that has failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,9 +45,9 @@ impl Call {
                     "too many requests wait already; raise gateway.max_waiting or come back later";
                 let ending = Ending::Status {
                     status: 503,
-                    retry_after: COME_BACK,
+                    retry_after: CAPACITY_RETRY_AFTER,
                 };
-                self.answer_with(ending, message).await.ok()?
+                self.respond_retryable(ending, message).await.ok()?
             }
             End::Cancelled => {
                 self.settle();
@@ -57,7 +57,7 @@ impl Call {
                     .await
                     .ok()?
             }
-            End::Final(why) if why.is_budget() => {
+            End::Final(why) if why.is_budget_exhausted() => {
                 // Whoever sends it again all the same has nothing left to spend.
                 self.leave();
                 self.fail(why).await.ok()?
@@ -85,13 +85,13 @@ impl Call {
             status @ Ending::Status { .. } => {
                 let cause = self.trouble.cause.unwrap_or(Cause::Overloaded);
                 let message = format!("{}; please try again", cause.phrase());
-                self.answer_with(status, &message).await
+                self.respond_retryable(status, &message).await
             }
         }
     }
 
     /// An error response that makes the client come back.
-    async fn answer_with(
+    async fn respond_retryable(
         self: Box<Self>,
         ending: Ending,
         message: &str,
@@ -110,7 +110,7 @@ impl Call {
             return Ok(None);
         }
         let status = StatusCode::from_u16(status).unwrap_or(StatusCode::SERVICE_UNAVAILABLE);
-        let mut headers = self.own_headers();
+        let mut headers = self.error_headers();
         rewrite_retry_headers(self.asked.profile, &mut headers, Some(retry_after), true);
         self.finished(Outcome::SentBack, Some(status.as_u16()));
         let kind = kind_of(status);
@@ -129,9 +129,11 @@ impl Call {
         let kind = kind_of(status);
         if self.reply.has_begun() {
             self.finished(outcome, Some(200));
-            return self.end_begun(kind, status, message, None).await;
+            return self
+                .finish_started_response(kind, status, message, None)
+                .await;
         }
-        let mut headers = self.own_headers();
+        let mut headers = self.error_headers();
         if resend == Resend::InVain {
             headers.insert("x-should-retry", HeaderValue::from_static("false"));
         }
@@ -156,7 +158,7 @@ impl Call {
                 _ => Resend::InVain,
             };
             return self
-                .refuse(Outcome::Failed, resend, status_of(&failure), &message)
+                .refuse(Outcome::Failed, resend, status_for(&failure), &message)
                 .await;
         };
         if self.reply.has_begun() {
@@ -164,28 +166,31 @@ impl Call {
             let message = self.explained(&failure, why);
             let (kind, status) = (kind_of(refusal.status), refusal.status);
             return self
-                .end_begun(kind, status, &message, Some(refusal.body))
+                .finish_started_response(kind, status, &message, Some(refusal.body))
                 .await;
         }
-        self.pass_refusal(refusal, &failure, why).await
+        self.relay_error_response(refusal, &failure, why).await
     }
 
     /// The provider's own status and body; when to come back is put as this client can use it.
-    async fn pass_refusal(
+    async fn relay_error_response(
         mut self: Box<Self>,
         refusal: Refusal,
         failure: &Failure,
         why: GiveUp,
     ) -> io::Result<Option<Socket>> {
         let mut headers = refusal.headers;
-        if why.is_budget() {
+        if why.is_budget_exhausted() {
             let now = self.shared.now();
             let hint = Judged::new(failure.clone()).verdict.hint.clone();
             let wait = hint.map(|hint| hint.wait(now));
             rewrite_retry_headers(self.asked.profile, &mut headers, wait, false);
         }
         self.happened().add_to(&mut headers);
-        if let (true, Ok(why)) = (why.is_budget(), HeaderValue::from_str(&why.to_string())) {
+        if let (true, Ok(why)) = (
+            why.is_budget_exhausted(),
+            HeaderValue::from_str(&why.to_string()),
+        ) {
             headers.insert("x-outlast-gave-up", why);
         }
         self.finished(Outcome::Failed, Some(refusal.status.as_u16()));
@@ -193,7 +198,10 @@ impl Call {
         let length = refusal.rest.is_none().then_some(length);
         self.reply.head(refusal.status, &headers, length);
         let passed = match refusal.rest {
-            Some(rest) => self.pass_unread(vec![refusal.body], Box::new(rest)).await?,
+            Some(rest) => {
+                self.relay_opaque(vec![refusal.body], Box::new(rest))
+                    .await?
+            }
             None => Ok(self.reply.data(&[refusal.body]).await?),
         };
         if passed.is_err() {
@@ -204,7 +212,7 @@ impl Call {
     }
 
     /// The status is told already: the error comes in the body.
-    async fn end_begun(
+    async fn finish_started_response(
         mut self: Box<Self>,
         kind: &str,
         status: StatusCode,
@@ -228,7 +236,7 @@ impl Call {
         }
     }
 
-    fn own_headers(&self) -> HeaderMap {
+    fn error_headers(&self) -> HeaderMap {
         let mut headers = self.happened().headers();
         headers.insert(
             header::CONTENT_TYPE,
@@ -244,7 +252,7 @@ impl Call {
             id: &self.asked.id,
             begun: self.asked.begun,
             client: self.asked.profile.name,
-            dialect: self.asked.asks_a_model().then(|| self.asked.dialect()),
+            dialect: self.asked.is_model_request().then(|| self.asked.dialect()),
             model: Some(&*self.asked.model).filter(|model| !model.is_empty()),
             account: self.account.as_ref().map(|account| account.name.as_str()),
             method: self.asked.method.as_str(),
@@ -266,7 +274,7 @@ impl Call {
 }
 
 /// The status that says what happened to a connection.
-fn status_of(failure: &Failure) -> StatusCode {
+fn status_for(failure: &Failure) -> StatusCode {
     match failure.io {
         Some(IoKind::Timeout | IoKind::Idle) => StatusCode::GATEWAY_TIMEOUT,
         _ => StatusCode::BAD_GATEWAY,

@@ -18,7 +18,7 @@ use outlast_kernel::recovery::{Effect, Event, step};
 use std::sync::Arc;
 
 /// What is kept of an error while its request waits.
-const MOST_KEPT: usize = 4 << 10;
+const MAX_KEPT_ERROR_BYTES: usize = 4 << 10;
 
 impl Call {
     pub(super) async fn accepted(&mut self, admission: Option<Admission>, begun: Timestamp) {
@@ -69,7 +69,7 @@ impl Call {
         while let Some(effect) = effects.pop() {
             match effect {
                 Effect::SleepUntil(at) => {
-                    self.let_go_of_refusal();
+                    self.trim_error_response();
                     // After a wait, all of them are worth another look.
                     self.left.clear();
                     self.refreshed.clear();
@@ -91,12 +91,12 @@ impl Call {
     }
 
     /// Whoever waits keeps no connection to the provider for the end of an error that is too long.
-    fn let_go_of_refusal(&mut self) {
+    fn trim_error_response(&mut self) {
         let last = self.trouble.last.as_mut();
         if let Some(refusal) = last.and_then(|failed| failed.refusal.as_mut()) {
             refusal.rest = None;
             // Pieces of a larger buffer would keep all of it.
-            let kept = refusal.body.len().min(MOST_KEPT);
+            let kept = refusal.body.len().min(MAX_KEPT_ERROR_BYTES);
             refusal.body = Bytes::copy_from_slice(&refusal.body[..kept]);
             refusal.headers = detached(&refusal.headers);
         }
@@ -170,7 +170,7 @@ impl Call {
             switch,
             ..Remedies::NONE
         };
-        let verdict = accounts.seen_together(&judged.verdict, model);
+        let verdict = accounts.combined_verdict(&judged.verdict, model);
         let failure = judged.failure.clone();
         (Arc::new(Judged { failure, verdict }), remedies)
     }

@@ -18,7 +18,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 /// Set by browsers alone: how the page that asks is related to us.
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 /// The most of a stranger's text that a refusal repeats, in bytes.
-const REPEATED: usize = 100;
+const MAX_QUOTED_BYTES: usize = 100;
 
 /// How far a listener can be reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,7 +65,7 @@ impl Names {
         }
     }
 
-    fn has_host(&self, host: &str) -> bool {
+    fn allows_host(&self, host: &str) -> bool {
         let is_address = match host.strip_prefix('[').and_then(|h| h.strip_suffix(']')) {
             Some(inner) => inner.parse::<Ipv6Addr>().is_ok(),
             None => host.parse::<Ipv4Addr>().is_ok(),
@@ -75,11 +75,13 @@ impl Names {
     }
 
     /// Whether that is the origin of pages elsewhere that may ask.
-    pub fn has_origin_of(&self, header: &HeaderValue) -> bool {
-        header.to_str().is_ok_and(|origin| self.has_origin(origin))
+    pub fn allows_origin_header(&self, header: &HeaderValue) -> bool {
+        header
+            .to_str()
+            .is_ok_and(|origin| self.allows_origin(origin))
     }
 
-    fn has_origin(&self, origin: &str) -> bool {
+    fn allows_origin(&self, origin: &str) -> bool {
         let is = |known: &String| origin.eq_ignore_ascii_case(known);
         self.origins.iter().any(is)
     }
@@ -180,7 +182,7 @@ pub fn check(headers: &HeaderMap, uri: &Uri, names: &Names) -> Result<(), Refuse
     if target.is_some_and(|target| !target.is(&host)) {
         return Err(Refused::NoHost);
     }
-    check_pages(headers, &host, names)
+    check_origin(headers, &host, names)
 }
 
 /// The value of the one `Host`.
@@ -194,7 +196,7 @@ fn only_host(headers: &HeaderMap) -> Result<&str, Refused> {
 
 fn known<'a>(authority: &'a str, names: &Names) -> Result<Place<'a>, Refused> {
     let place = Place::read(authority).ok_or(Refused::NoHost)?;
-    if names.has_host(place.host) {
+    if names.allows_host(place.host) {
         return Ok(place);
     }
     Err(Refused::Host {
@@ -203,12 +205,12 @@ fn known<'a>(authority: &'a str, names: &Names) -> Result<Place<'a>, Refused> {
     })
 }
 
-fn check_pages(headers: &HeaderMap, host: &Place<'_>, names: &Names) -> Result<(), Refused> {
+fn check_origin(headers: &HeaderMap, host: &Place<'_>, names: &Names) -> Result<(), Refused> {
     let mut is_configured = false;
     for origin in headers.get_all(ORIGIN) {
         let origin = String::from_utf8_lossy(origin.as_bytes());
-        is_configured = names.has_origin(&origin);
-        if !is_configured && !is_own_page(&origin, host) {
+        is_configured = names.allows_origin(&origin);
+        if !is_configured && !is_same_origin(&origin, host) {
             return Err(Refused::Origin {
                 section: names.section,
                 origin: repeated(&origin),
@@ -224,7 +226,7 @@ fn check_pages(headers: &HeaderMap, host: &Place<'_>, names: &Names) -> Result<(
 }
 
 /// Whether that is the origin of pages at this host, which has been found to be ours.
-fn is_own_page(origin: &str, host: &Place<'_>) -> bool {
+fn is_same_origin(origin: &str, host: &Place<'_>) -> bool {
     let (default_port, place) = if let Some(place) = origin.strip_prefix("http://") {
         (80, place)
     } else if let Some(place) = origin.strip_prefix("https://") {
@@ -238,7 +240,7 @@ fn is_own_page(origin: &str, host: &Place<'_>) -> bool {
 }
 
 fn repeated(text: &str) -> String {
-    text::bounded(&text::plain(text), REPEATED).into_owned()
+    text::bounded(&text::plain(text), MAX_QUOTED_BYTES).into_owned()
 }
 
 /// A host and perhaps a port.

@@ -217,10 +217,10 @@ fn bearer(key: &str) -> HeaderMap {
 #[test]
 fn a_token_is_made_once_and_is_private() {
     let home = tempfile::tempdir().unwrap();
-    assert!(Token::left_in(home.path()).unwrap().is_none());
-    let first = Token::kept_in(home.path()).unwrap();
-    let second = Token::kept_in(home.path()).unwrap();
-    let left = Token::left_in(home.path()).unwrap().unwrap();
+    assert!(Token::load_existing(home.path()).unwrap().is_none());
+    let first = Token::load_or_create_in(home.path()).unwrap();
+    let second = Token::load_or_create_in(home.path()).unwrap();
+    let left = Token::load_existing(home.path()).unwrap().unwrap();
     assert_eq!(first.reveal().len(), 64);
     assert_eq!(first.reveal(), second.reveal());
     assert_eq!(first.reveal(), left.reveal());
@@ -233,7 +233,7 @@ fn a_token_is_made_once_and_is_private() {
         assert_eq!(found.permissions().mode() & 0o777, 0o600);
     }
     let elsewhere = tempfile::tempdir().unwrap();
-    let other = Token::kept_in(elsewhere.path()).unwrap();
+    let other = Token::load_or_create_in(elsewhere.path()).unwrap();
     assert_ne!(first.reveal(), other.reveal());
     assert!(!format!("{first:?}").contains(first.reveal()));
 }
@@ -245,7 +245,13 @@ fn a_token_that_is_cut_off_is_made_anew() {
     for broken in ["", "abc", &"g".repeat(64)] {
         fs::write(&file, broken).unwrap();
         make_private(&file);
-        assert_eq!(Token::kept_in(home.path()).unwrap().reveal().len(), 64);
+        assert_eq!(
+            Token::load_or_create_in(home.path())
+                .unwrap()
+                .reveal()
+                .len(),
+            64
+        );
     }
 }
 
@@ -255,10 +261,10 @@ fn a_token_that_others_could_read_is_made_anew() {
     use std::os::unix::fs::PermissionsExt;
     let home = tempfile::tempdir().unwrap();
     let file = home.path().join("gateway.token");
-    let known = Token::kept_in(home.path()).unwrap();
+    let known = Token::load_or_create_in(home.path()).unwrap();
     fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).unwrap();
-    assert!(Token::left_in(home.path()).unwrap().is_none());
-    let fresh = Token::kept_in(home.path()).unwrap();
+    assert!(Token::load_existing(home.path()).unwrap().is_none());
+    let fresh = Token::load_or_create_in(home.path()).unwrap();
     assert_ne!(known.reveal(), fresh.reveal());
     let mode = fs::metadata(&file).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
@@ -277,7 +283,12 @@ fn make_private(file: &std::path::Path) {
 fn all_who_come_at_once_get_the_same_token() {
     let home = tempfile::tempdir().unwrap();
     let tokens: Vec<String> = std::thread::scope(|scope| {
-        let make = || Token::kept_in(home.path()).unwrap().reveal().to_owned();
+        let make = || {
+            Token::load_or_create_in(home.path())
+                .unwrap()
+                .reveal()
+                .to_owned()
+        };
         let threads: Vec<_> = (0..8).map(|_| scope.spawn(make)).collect();
         threads.into_iter().map(|t| t.join().unwrap()).collect()
     });
@@ -287,14 +298,14 @@ fn all_who_come_at_once_get_the_same_token() {
 #[test]
 fn a_folder_that_is_not_there_is_named() {
     let home = tempfile::tempdir().unwrap();
-    let error = Token::kept_in(&home.path().join("nowhere")).unwrap_err();
+    let error = Token::load_or_create_in(&home.path().join("nowhere")).unwrap_err();
     assert!(error.to_string().contains("gateway.token"), "{error}");
 }
 
 #[test]
 fn the_token_is_taken_from_two_headers_and_nothing_less_will_do() {
     let home = tempfile::tempdir().unwrap();
-    let token = Token::kept_in(home.path()).unwrap();
+    let token = Token::load_or_create_in(home.path()).unwrap();
     let key = token.reveal();
     assert!(token.is_in(&bearer(key)));
     assert!(token.is_in(&headers(&[("x-outlast-token", key)])));
@@ -321,7 +332,7 @@ fn the_token_is_taken_from_two_headers_and_nothing_less_will_do() {
 #[test]
 fn client_keys_are_the_configured_ones_or_else_the_token() {
     let home = tempfile::tempdir().unwrap();
-    let token = Token::kept_in(home.path()).unwrap();
+    let token = Token::load_or_create_in(home.path()).unwrap();
     let key = |key: &str| SecretString::from(key.to_owned());
     let fallback = ClientKeys::new(vec![key("")], &token);
     assert_eq!(

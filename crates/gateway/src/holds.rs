@@ -14,7 +14,7 @@ mod known;
 mod row;
 
 pub use hold::{Command, Hold};
-pub use identity::{Identity, Making, Parts};
+pub use identity::{Identity, IdentityBuilder, Parts};
 
 use hold::Signal;
 use join::Link;
@@ -32,7 +32,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// How long what a client has left is kept for it, after it left or after the time at which it was told to come back.
-pub const TAKE_UP_TIME: Duration = Duration::from_secs(30 * 60);
+pub const RESUME_WINDOW: Duration = Duration::from_secs(30 * 60);
 
 /// What a request has spent, over all connections that asked for it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -296,7 +296,7 @@ impl State {
         if let (Link::Joined(file), Some(held)) = (&self.link, self.known.get(key))
             && let Some(value) = row::write(held)
         {
-            file.put(&key.to_string(), value, held.kept_until(now));
+            file.put(&key.to_string(), value, held.expires_at(now));
         }
     }
 

@@ -1,8 +1,8 @@
 //! Holds on a clock that tests move, and on real files.
 
 use super::identity::{Identity, Parts};
-use super::known::{Held, MOST_LEFT};
-use super::{About, Command, Hold, Holds, Progress, Shown, TAKE_UP_TIME};
+use super::known::{Held, MAX_ABANDONED};
+use super::{About, Command, Hold, Holds, Progress, RESUME_WINDOW, Shown};
 use crate::holds::hold::Signal;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use outlast_engine::clock::TimerClock;
@@ -33,15 +33,15 @@ fn at(seconds: u64) -> Timestamp {
 
 /// Shows what it is told to.
 #[derive(Default)]
-struct Hands(AtomicU64);
+struct ManualClock(AtomicU64);
 
-impl Hands {
+impl ManualClock {
     fn set(&self, seconds: u64) {
         self.0.store(seconds, Ordering::Relaxed);
     }
 }
 
-impl Clock for Hands {
+impl Clock for ManualClock {
     fn now(&self) -> Timestamp {
         at(self.0.load(Ordering::Relaxed))
     }
@@ -54,13 +54,13 @@ impl Clock for Hands {
 /// A registry, its clock and what it has said.
 struct Gateway {
     holds: Holds,
-    clock: Arc<Hands>,
+    clock: Arc<ManualClock>,
     said: mpsc::Receiver<Notice>,
 }
 
 impl Gateway {
     async fn open(path: Option<PathBuf>, seconds: u64) -> Self {
-        let clock = Arc::new(Hands::default());
+        let clock = Arc::new(ManualClock::default());
         clock.set(seconds);
         let (say, said) = mpsc::channel();
         let listener = Arc::new(move |notice| say.send(notice).unwrap());

@@ -1,6 +1,6 @@
 //! What a gateway that runs shows of itself, and what it can be told.
 
-use super::control::{About, Account, AccountState, Gate, Inspect, Upstream, Waiting};
+use super::control::{About, Account, AccountState, Gate, GatewayControl, Upstream, Waiting};
 use super::metrics::Metrics;
 use super::shared::Shared;
 use super::traffic::Traffic;
@@ -8,7 +8,7 @@ use crate::guard::{Reach, Token};
 use outlast_dialect::Dialect;
 use std::net::SocketAddr;
 
-impl Inspect for Shared {
+impl GatewayControl for Shared {
     fn token(&self) -> Option<&Token> {
         self.guard.token.as_ref()
     }

@@ -1,6 +1,6 @@
 //! Keeping a client while something takes its time.
 
-use super::client::{Act, Ending, Keeping};
+use super::client::{Act, Ending, KeepAliveSchedule};
 use super::reply::Reply;
 use super::shared::Shared;
 use bytes::Bytes;
@@ -58,7 +58,7 @@ pub(super) enum Kept<T> {
 /// A client that is being kept.
 pub(super) struct Keeper<'a> {
     pub(super) reply: &'a mut Reply,
-    pub(super) keeping: &'a mut Keeping,
+    pub(super) keeping: &'a mut KeepAliveSchedule,
     /// What the head says of this request when it has to be sent early.
     pub(super) happened: Happened<'a>,
     pub(super) is_streamed: bool,

@@ -45,7 +45,7 @@ pub use shared::Limits;
 pub use upstreams::{Upstream, Upstreams};
 
 use crate::guard::{ClientKeys, Names, Reach, Token};
-use alarms::Alarms;
+use alarms::Timers;
 use holds::Holds;
 use log::{Event, Sink, What};
 use metrics::Metrics;
@@ -122,7 +122,7 @@ impl Gateway {
         let clock = setup.clock;
         let client_names: Vec<&str> = client::ALL.iter().map(|client| client.name).collect();
         let shared = Shared {
-            alarms: Alarms::start(Arc::clone(&clock)),
+            alarms: Timers::start(Arc::clone(&clock)),
             desk: Desk::new(setup.knowledge, Arc::clone(&clock)),
             holds: Holds::open(setup.holds_file, Arc::clone(&clock), setup.notices).await,
             metrics: Metrics::new(&client_names),
@@ -182,7 +182,7 @@ impl Gateway {
 
 impl Handle {
     /// Comes when somebody wants the settings to be read again.
-    pub async fn reload_asked(&self) {
+    pub async fn reload_requested(&self) {
         self.0.reload.notified().await;
     }
 

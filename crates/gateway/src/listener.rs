@@ -19,7 +19,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
 
 /// How long a machine without room for a connection is left alone.
-const BREATH: Duration = Duration::from_millis(100);
+const ACCEPT_BACKOFF: Duration = Duration::from_millis(100);
 
 /// Takes connections until it is told to stop; answers that are under way then have some time to end.
 pub(super) async fn serve(listener: TcpListener, shared: Arc<Shared>) {
@@ -33,12 +33,12 @@ pub(super) async fn serve(listener: TcpListener, shared: Arc<Shared>) {
         while connections.try_join_next().is_some() {}
         let Ok((stream, _)) = accepted else {
             // The machine has no room for it; a moment later it may.
-            tokio::time::sleep(BREATH).await;
+            tokio::time::sleep(ACCEPT_BACKOFF).await;
             continue;
         };
         match Arc::clone(&places).try_acquire_owned() {
             Ok(place) => drop(connections.spawn(connection(stream, Arc::clone(&shared), place))),
-            Err(_) => drop(connections.spawn(turn_away(stream))),
+            Err(_) => drop(connections.spawn(reject_connection(stream))),
         }
     }
     drop(listener);
@@ -63,7 +63,7 @@ async fn drain(mut connections: JoinSet<()>, shared: &Shared) {
 }
 
 /// There are as many connections as there may be.
-async fn turn_away(stream: TcpStream) {
+async fn reject_connection(stream: TcpStream) {
     let message = "too many connections; raise gateway.max_connections and the limit of open files, or come back later";
     let body = guard::problem("overloaded_error", message);
     let head = format!(
@@ -120,7 +120,7 @@ async fn accept(
     let path = parts.uri.path();
     let mut reply = Reply::new(socket, &parts);
     if shared.stopping.is_cancelled() {
-        reply.close_afterwards();
+        reply.disable_keep_alive();
     }
     let body = match body {
         Ok(body) => body,
@@ -143,7 +143,9 @@ async fn accept(
     let asked = match Asked::new(parts, body, &upstreams, shared.now()).await {
         Ok(asked) => match &shared.guard.keys {
             // A key of ours is not for the provider.
-            Some(keys) if shared.demands_key(&upstreams) => asked.without_keys(keys),
+            Some(keys) if shared.requires_client_key(&upstreams) => {
+                asked.without_gateway_keys(keys)
+            }
             _ => asked,
         },
         Err(problem) => {
@@ -162,7 +164,7 @@ impl Shared {
                 if control::is_page(parts) && guard::is_navigation(&parts.headers) => {}
             checked => checked?,
         }
-        if control::is_ours(parts.uri.path()) || !self.demands_key(&self.upstreams()) {
+        if control::is_ours(parts.uri.path()) || !self.requires_client_key(&self.upstreams()) {
             return Ok(());
         }
         match &self.guard.keys {
@@ -172,7 +174,7 @@ impl Shared {
     }
 
     /// Whether clients are asked for a key of ours: where others can come, and are served with stored accounts.
-    fn demands_key(&self, upstreams: &Upstreams) -> bool {
+    fn requires_client_key(&self, upstreams: &Upstreams) -> bool {
         let both = [&upstreams.anthropic, &upstreams.openai];
         let uses_ours = both.iter().any(|upstream| upstream.accounts.is_some());
         uses_ours && self.guard.reach == Reach::Beyond
@@ -189,14 +191,14 @@ fn climbs(path: &str) -> bool {
     })
 }
 
-fn wants_websocket(headers: &HeaderMap) -> bool {
+fn is_websocket_upgrade(headers: &HeaderMap) -> bool {
     let upgrade = headers.get(header::UPGRADE);
     upgrade.is_some_and(|upgrade| upgrade.as_bytes().eq_ignore_ascii_case(b"websocket"))
 }
 
 /// What no request may ask, wherever it goes.
 fn check(parts: &http::request::Parts) -> Result<(), Problem> {
-    if wants_websocket(&parts.headers) {
+    if is_websocket_upgrade(&parts.headers) {
         let message = "this gateway speaks HTTP only; send the request as a POST";
         let status = StatusCode::UPGRADE_REQUIRED;
         return Err(Problem::new(status, "upgrade_required", message));
@@ -242,7 +244,7 @@ impl From<Unreadable> for Problem {
 
 /// Says why a request for that path is not taken.
 async fn refuse(shared: &Shared, reply: Reply, path: &str, problem: Problem) -> Option<Socket> {
-    shared.note_refusal(&problem);
+    shared.record_refusal(&problem);
     send(reply, control::refusal(path, &problem)).await
 }
 
@@ -252,7 +254,7 @@ async fn send(reply: Reply, answered: control::Response) -> Option<Socket> {
 }
 
 impl Shared {
-    fn note_refusal(&self, problem: &Problem) {
+    fn record_refusal(&self, problem: &Problem) {
         self.metrics.refused(problem.code);
         self.log.say(&Event {
             at: self.now(),

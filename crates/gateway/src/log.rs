@@ -270,7 +270,7 @@ impl What<'_> {
 }
 
 /// The name of a dialect in logs and metrics.
-pub(super) fn name_of(dialect: Option<Dialect>) -> &'static str {
+pub(super) fn dialect_label(dialect: Option<Dialect>) -> &'static str {
     dialect.map_or("other", Dialect::name)
 }
 
@@ -309,7 +309,7 @@ fn dialect_name<S: Serializer>(
     dialect: &Option<Dialect>,
     serializer: S,
 ) -> Result<S::Ok, S::Error> {
-    serializer.serialize_str(name_of(*dialect))
+    serializer.serialize_str(dialect_label(*dialect))
 }
 
 fn millis<S: Serializer>(time: &Duration, serializer: S) -> Result<S::Ok, S::Error> {

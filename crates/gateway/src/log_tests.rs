@@ -7,9 +7,9 @@ use std::io::{self, Write};
 use std::sync::{Arc, Mutex, mpsc};
 
 #[derive(Clone, Default)]
-struct Paper(Arc<Mutex<Vec<u8>>>);
+struct SharedBuffer(Arc<Mutex<Vec<u8>>>);
 
-impl Write for Paper {
+impl Write for SharedBuffer {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.0.lock().unwrap().extend_from_slice(bytes);
         Ok(bytes.len())
@@ -20,7 +20,7 @@ impl Write for Paper {
     }
 }
 
-impl Paper {
+impl SharedBuffer {
     fn lines(&self) -> Vec<Value> {
         let text = String::from_utf8(self.0.lock().unwrap().clone()).unwrap();
         let lines = text.lines();
@@ -35,7 +35,7 @@ fn at() -> Timestamp {
 }
 
 fn written(lowest: Level, all: &[What<'_>]) -> Vec<Value> {
-    let paper = Paper::default();
+    let paper = SharedBuffer::default();
     let sink = Lines::new(paper.clone(), lowest, super::json).unwrap();
     for what in all {
         sink.say(&Event {
@@ -202,9 +202,9 @@ fn the_names_of_outcomes_are_the_same_everywhere() {
 }
 
 /// Blocks until it is let go, like a pipe that nobody reads.
-struct Stuck(mpsc::Receiver<()>, Paper);
+struct BlockedWriter(mpsc::Receiver<()>, SharedBuffer);
 
-impl Write for Stuck {
+impl Write for BlockedWriter {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.0.recv().ok();
         self.1.write(bytes)
@@ -217,9 +217,9 @@ impl Write for Stuck {
 
 #[test]
 fn a_reader_that_does_not_read_makes_nobody_wait_and_costs_bounded_memory() {
-    let (let_go, wait) = mpsc::channel();
-    let paper = Paper::default();
-    let sink = Lines::new(Stuck(wait, paper.clone()), Level::Info, super::json).unwrap();
+    let (release_token, wait) = mpsc::channel();
+    let paper = SharedBuffer::default();
+    let sink = Lines::new(BlockedWriter(wait, paper.clone()), Level::Info, super::json).unwrap();
     let event = Event {
         at: at(),
         request: None,
@@ -230,7 +230,7 @@ fn a_reader_that_does_not_read_makes_nobody_wait_and_costs_bounded_memory() {
     for _ in 0..said {
         sink.say(&event);
     }
-    drop(let_go);
+    drop(release_token);
     // Once there is room again, the number of those that were left out is said.
     while !String::from_utf8_lossy(&paper.0.lock().unwrap()).contains(r#""events":"#) {
         sink.say(&event);

@@ -38,7 +38,7 @@ const GATHER: Duration = Duration::from_secs(1);
 /// How long the end of the program waits for a collector.
 const LAST_WORDS: Duration = Duration::from_secs(2);
 /// How long a collector may take.
-const PATIENCE: Duration = Duration::from_secs(10);
+const COLLECTOR_TIMEOUT: Duration = Duration::from_secs(10);
 /// The most that is read of a collector's answer, in bytes.
 const ANSWER_LIMIT: usize = 64 * 1024;
 /// Requests whose events are kept, at most.
@@ -64,19 +64,19 @@ pub enum OtelError {
 }
 
 /// A sink that makes spans.
-pub struct Otel {
+pub struct SpanSink {
     spans: mpsc::Sender<SpanData>,
     /// What has happened to requests that are not over.
     moments: Mutex<HashMap<Box<str>, Vec<Moment>>>,
 }
 
 /// The task that sends spans.
-pub struct Exporting {
+pub struct ExporterTask {
     task: JoinHandle<()>,
     is_over: CancellationToken,
 }
 
-impl Exporting {
+impl ExporterTask {
     /// Sends what there is, and ends. A collector that does not answer is not waited for much longer.
     pub async fn end(self) {
         self.is_over.cancel();
@@ -87,12 +87,12 @@ impl Exporting {
 }
 
 /// Begins to send spans to the collector at that address, with these headers. Must be called within a runtime.
-pub fn start(collector: &HttpSettings) -> Result<(Otel, Exporting), OtelError> {
+pub fn start(collector: &HttpSettings) -> Result<(SpanSink, ExporterTask), OtelError> {
     let base = collector.base_url.trim_end_matches('/');
     let base = base.strip_suffix(PATH).unwrap_or(base);
     let settings = HttpSettings {
         base_url: base.to_owned(),
-        connect_timeout: PATIENCE,
+        connect_timeout: COLLECTOR_TIMEOUT,
         ..collector.clone()
     };
     let client = Client(Http::new(&settings)?);
@@ -102,7 +102,7 @@ pub fn start(collector: &HttpSettings) -> Result<(Otel, Exporting), OtelError> {
         .with_http_client(client)
         .with_endpoint(&endpoint)
         .with_protocol(Protocol::HttpBinary)
-        .with_timeout(PATIENCE)
+        .with_timeout(COLLECTOR_TIMEOUT)
         .with_retry_policy(RetryPolicy::disabled())
         .build();
     let shown = || text::bounded(&endpoint, 200).into_owned();
@@ -113,12 +113,12 @@ pub fn start(collector: &HttpSettings) -> Result<(Otel, Exporting), OtelError> {
     exporter.set_resource(&span::resource());
     let (spans, waiting) = mpsc::channel(WAITING);
     let is_over = CancellationToken::new();
-    let exporting = Exporting {
+    let exporting = ExporterTask {
         task: tokio::spawn(send_all(waiting, exporter, is_over.clone())),
         is_over,
     };
     let moments = Mutex::default();
-    Ok((Otel { spans, moments }, exporting))
+    Ok((SpanSink { spans, moments }, exporting))
 }
 
 async fn send_all(
@@ -161,7 +161,7 @@ async fn gather(
     (!batch.is_empty()).then_some(batch)
 }
 
-impl Sink for Otel {
+impl Sink for SpanSink {
     fn say(&self, event: &Event<'_>) {
         match (event.what, event.request) {
             (What::Finished(record), _) => self.finished(record),
@@ -175,7 +175,7 @@ impl Sink for Otel {
     }
 }
 
-impl Otel {
+impl SpanSink {
     fn keep(&self, request: &str, moment: Moment) {
         let mut moments = self.moments.lock().unwrap_or_else(PoisonError::into_inner);
         if moments.len() >= REQUESTS && !moments.contains_key(request) {
@@ -202,20 +202,20 @@ impl Otel {
 #[derive(Debug)]
 struct Client(Http);
 
-type Sending<'a> = Pin<Box<dyn Future<Output = Result<Response<Bytes>, HttpError>> + Send + 'a>>;
+type SendFuture<'a> = Pin<Box<dyn Future<Output = Result<Response<Bytes>, HttpError>> + Send + 'a>>;
 
 impl HttpClient for Client {
     // What the macro of the trait makes of an `async fn`.
     fn send_bytes<'life0, 'async_trait>(
         &'life0 self,
         request: Request<Bytes>,
-    ) -> Sending<'async_trait>
+    ) -> SendFuture<'async_trait>
     where
         'life0: 'async_trait,
         Self: 'async_trait,
     {
         Box::pin(async move {
-            let sent = tokio::time::timeout(PATIENCE, send(&self.0, request)).await;
+            let sent = tokio::time::timeout(COLLECTOR_TIMEOUT, send(&self.0, request)).await;
             sent.map_err(|_| "the collector takes too long")?
         })
     }

@@ -108,7 +108,7 @@ fn settings(base_url: String) -> HttpSettings {
     }
 }
 
-fn tell_a_story(otel: &Otel) {
+fn emit_sample_request(otel: &SpanSink) {
     let at = Timestamp::from_millis(1_794_715_200_500);
     let tell = |what| {
         otel.say(&Event {
@@ -143,7 +143,7 @@ fn tell_a_story(otel: &Otel) {
 async fn a_collector_receives_a_span_with_what_happened() {
     let (address, taking) = collector("200 OK").await;
     let (otel, exporting) = start(&settings(format!("http://{address}/"))).unwrap();
-    tell_a_story(&otel);
+    emit_sample_request(&otel);
     assert!(otel.moments.lock().unwrap().is_empty());
     exporting.end().await;
     let (head, body) = taking.await.unwrap();
@@ -191,7 +191,7 @@ async fn the_whole_address_of_a_collector_is_as_good() {
     let (address, taking) = collector("200 OK").await;
     let whole = format!("http://{address}/otlp/v1/traces");
     let (otel, exporting) = start(&settings(whole)).unwrap();
-    tell_a_story(&otel);
+    emit_sample_request(&otel);
     exporting.end().await;
     let (head, _) = taking.await.unwrap();
     assert!(head.starts_with("post /otlp/v1/traces http/1.1"), "{head}");
@@ -213,7 +213,7 @@ async fn a_batch_that_is_refused_is_not_sent_again() {
         }
     };
     let (otel, exporting) = start(&settings(format!("http://{address}"))).unwrap();
-    tell_a_story(&otel);
+    emit_sample_request(&otel);
     tokio::select! {
         () = exporting.end() => {}
         () = refusing => {}

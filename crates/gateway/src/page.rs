@@ -250,7 +250,7 @@ impl File {
 
     /// What a GET or a HEAD with these headers is answered. The body is there for both: whoever writes it knows which.
     pub fn response(&self, asked: &HeaderMap) -> Response<Bytes> {
-        let is_known = self.is_known_to(asked);
+        let is_known = self.is_cached_by(asked);
         let (status, body) = match is_known {
             true => (StatusCode::NOT_MODIFIED, Bytes::new()),
             false => (StatusCode::OK, Bytes::from_static(self.bytes)),
@@ -272,7 +272,7 @@ impl File {
     }
 
     /// Whether a browser has it already.
-    fn is_known_to(&self, asked: &HeaderMap) -> bool {
+    fn is_cached_by(&self, asked: &HeaderMap) -> bool {
         let values = asked.get_all(header::IF_NONE_MATCH).iter();
         let mut tags = values
             .filter_map(|value| value.to_str().ok())

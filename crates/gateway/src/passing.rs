@@ -19,9 +19,9 @@ use std::io;
 use std::time::Duration;
 
 /// How long a complete answer is given for its afterword.
-const AFTERWORD_TIME: Duration = Duration::from_secs(2);
+const TRAILER_TIMEOUT: Duration = Duration::from_secs(2);
 /// The time over which a stream's pace is measured.
-const PACE_WINDOW: Duration = Duration::from_secs(60);
+const THROUGHPUT_WINDOW: Duration = Duration::from_secs(60);
 
 /// What came next.
 enum Came {
@@ -48,8 +48,8 @@ impl Call {
         self.keeping.content_sent();
         let passed = match body {
             AnswerBody::Whole(body) => self.reply.data(&[body]).await.map(|()| Ok(())),
-            AnswerBody::Opaque(ready, rest) => self.pass_unread(ready, rest).await,
-            AnswerBody::Events(events) => Box::pin(self.pass_events(*events)).await,
+            AnswerBody::Opaque(ready, rest) => self.relay_opaque(ready, rest).await,
+            AnswerBody::Events(events) => Box::pin(self.relay_events(*events)).await,
         };
         match passed {
             Ok(Ok(())) => {
@@ -65,7 +65,7 @@ impl Call {
     }
 
     /// Passes on what nobody looks at.
-    pub(super) async fn pass_unread(
+    pub(super) async fn relay_opaque(
         &mut self,
         ready: Vec<Bytes>,
         mut rest: Box<Forwarded>,
@@ -90,7 +90,7 @@ impl Call {
     }
 
     /// Passes a stream of events on to its end.
-    async fn pass_events(&mut self, mut events: Events) -> io::Result<Result<(), Box<Failure>>> {
+    async fn relay_events(&mut self, mut events: Events) -> io::Result<Result<(), Box<Failure>>> {
         let mut pace = Pace::new(self.upstreams.least_throughput, self.shared.now());
         loop {
             if !events.ready.is_empty() {
@@ -138,7 +138,7 @@ impl Call {
         // However long the client took to take what came before, the provider is given its time.
         events.watchdog.alive(began);
         let deadline = match events.relay.is_complete() {
-            true => Some(*events.ends_by.get_or_insert(began + AFTERWORD_TIME)),
+            true => Some(*events.ends_by.get_or_insert(began + TRAILER_TIMEOUT)),
             false => earlier(events.watchdog.deadline(), pace.deadline()),
         };
         if events.ends_by.is_some_and(|end| end <= began) {
@@ -220,7 +220,7 @@ impl Pace {
     /// A window that brought enough is followed by another.
     fn count(&mut self, bytes: usize, now: Timestamp) {
         self.bytes += bytes;
-        let enough = u64::from(self.least) * PACE_WINDOW.as_secs();
+        let enough = u64::from(self.least) * THROUGHPUT_WINDOW.as_secs();
         if self.bytes as u64 >= enough {
             (self.since, self.bytes) = (now, 0);
         }
@@ -228,7 +228,7 @@ impl Pace {
 
     /// By when the window must have brought enough.
     fn deadline(&self) -> Option<Timestamp> {
-        (self.least > 0).then(|| self.since + PACE_WINDOW)
+        (self.least > 0).then(|| self.since + THROUGHPUT_WINDOW)
     }
 }
 

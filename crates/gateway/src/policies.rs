@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 /// More delays than this are not listed; no named policy has as many.
-const MOST_DELAYS: usize = 100;
+const MAX_DELAYS: usize = 100;
 
 /// A policy.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
@@ -39,7 +39,7 @@ pub fn all() -> Vec<PolicyView> {
 
 impl PolicyView {
     fn of(policy: &Policy) -> Self {
-        let delays_ms: Vec<u64> = policy.delays(MOST_DELAYS).into_iter().map(millis).collect();
+        let delays_ms: Vec<u64> = policy.delays(MAX_DELAYS).into_iter().map(millis).collect();
         let jitter = match policy.jitter {
             Jitter::None => "none",
             Jitter::Full => "full",

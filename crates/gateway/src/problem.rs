@@ -10,7 +10,7 @@ use serde::Serialize;
 pub const CONTENT_TYPE: &str = "application/problem+json";
 
 /// The most of a detail that is told, in bytes.
-const LONGEST: usize = 4 << 10;
+const MAX_DETAIL_BYTES: usize = 4 << 10;
 
 /// Why something was not done.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,7 +51,7 @@ impl Problem {
         Self {
             status,
             code,
-            detail: text::bounded(&detail, LONGEST).into_owned(),
+            detail: text::bounded(&detail, MAX_DETAIL_BYTES).into_owned(),
             allowed: None,
             retry_after: None,
         }

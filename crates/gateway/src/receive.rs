@@ -74,7 +74,7 @@ pub(super) async fn next(socket: Socket, shared: &Shared) -> Option<(Received, S
         _ = poll_fn(|context| connection.poll_without_shutdown(context)) => None,
     };
     let rest = connection.into_parts();
-    let socket = rest.io.into_inner().with_ahead(&rest.read_buf);
+    let socket = rest.io.into_inner().with_read_ahead(&rest.read_buf);
     let Some(received) = received else {
         socket.close().await;
         return None;
@@ -90,11 +90,11 @@ async fn read(body: Incoming, shared: &Shared) -> Result<Body, Unreadable> {
     if announced.is_some_and(is_too_long) {
         return Err(Unreadable::TooLarge);
     }
-    let reading = tokio::time::timeout(limits.body_time, read_on(body, shared));
+    let reading = tokio::time::timeout(limits.body_time, read_body_pieces(body, shared));
     reading.await.map_err(|_| Unreadable::TooSlow)?
 }
 
-async fn read_on(mut body: Incoming, shared: &Shared) -> Result<Body, Unreadable> {
+async fn read_body_pieces(mut body: Incoming, shared: &Shared) -> Result<Body, Unreadable> {
     let limits = &shared.limits;
     let mut coming = Coming::new(&shared.spool);
     while let Some(piece) = next_piece(&mut body, limits.body_pause).await? {

@@ -77,13 +77,13 @@ impl Reply {
     }
 
     /// The connection is not used for another request.
-    pub(super) fn close_afterwards(&mut self) {
+    pub(super) fn disable_keep_alive(&mut self) {
         self.asked.keeps_alive = false;
     }
 
     /// What is left of the request is not read: it would be taken for another one.
     pub(super) fn cut_short(&mut self) {
-        self.close_afterwards();
+        self.disable_keep_alive();
         self.asked.is_cut_short = true;
     }
 
@@ -110,7 +110,7 @@ impl Reply {
             None => Framing::UntilClosed,
         };
         if framing == Framing::UntilClosed {
-            self.close_afterwards();
+            self.disable_keep_alive();
         }
         let reason = status.canonical_reason().unwrap_or("Unknown");
         let head = &mut self.unsent;

@@ -1,6 +1,6 @@
 //! What all requests of a gateway have in common.
 
-use super::alarms::Alarms;
+use super::alarms::Timers;
 use super::holds::Holds;
 use super::log::Sink;
 use super::metrics::Metrics;
@@ -63,7 +63,7 @@ pub(super) struct Guard {
 
 pub(super) struct Shared {
     pub(super) clock: Arc<dyn Clock>,
-    pub(super) alarms: Alarms,
+    pub(super) alarms: Timers,
     pub(super) desk: Desk,
     pub(super) holds: Holds,
     pub(super) metrics: Metrics,

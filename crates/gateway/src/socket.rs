@@ -9,12 +9,12 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::TcpStream;
 
 /// A client that sends more than this before it was answered is not read any further.
-const MOST_AHEAD: usize = 64 << 10;
+const MAX_READ_AHEAD_BYTES: usize = 64 << 10;
 /// How long a client may go on sending that has been told why it is not served.
-const LINGER: Duration = Duration::from_secs(2);
+const LINGER_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A client that takes nothing for so long takes nothing any more.
-const LONGEST_WRITE: Duration = Duration::from_secs(600);
+const WRITE_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// A connection, and what was read of it ahead of time.
 #[derive(Debug)]
@@ -34,7 +34,7 @@ impl Socket {
     }
 
     /// The same connection; this was read of it and comes before all that is still ahead.
-    pub(super) fn with_ahead(mut self, ahead: &[u8]) -> Self {
+    pub(super) fn with_read_ahead(mut self, ahead: &[u8]) -> Self {
         if !ahead.is_empty() {
             // A piece of a large buffer would keep all of it.
             self.ahead = [ahead, &self.ahead].concat().into();
@@ -52,7 +52,7 @@ impl Socket {
 
     /// Comes when the client has hung up. What it sends meanwhile is kept for later.
     pub(super) async fn gone(&mut self) {
-        while self.ahead.len() < MOST_AHEAD {
+        while self.ahead.len() < MAX_READ_AHEAD_BYTES {
             if self.stream.readable().await.is_err() {
                 return;
             }
@@ -78,7 +78,7 @@ impl Socket {
             let written = std::future::poll_fn(|context| {
                 Pin::new(&mut self.stream).poll_write_vectored(context, pieces)
             });
-            let written = tokio::time::timeout(LONGEST_WRITE, written).await;
+            let written = tokio::time::timeout(WRITE_TIMEOUT, written).await;
             match written.map_err(|_| io::ErrorKind::TimedOut)?? {
                 0 => return Err(io::ErrorKind::WriteZero.into()),
                 written => IoSlice::advance_slices(&mut pieces, written),
@@ -98,7 +98,7 @@ impl Socket {
             io::Result::Ok(())
         };
         // However it ends, nothing more is wanted of it.
-        tokio::time::timeout(LINGER, discard).await.ok();
+        tokio::time::timeout(LINGER_TIMEOUT, discard).await.ok();
     }
 
     /// Ends the connection so that the client cannot take what it got for all of it.

@@ -19,15 +19,15 @@ use tokio::sync::Semaphore;
 use volume::Volume;
 
 /// Smaller ones are not worth a file.
-const SMALL: usize = 4 << 10;
+const MIN_FILE_BYTES: usize = 4 << 10;
 /// More than this of a body goes to a file while it comes, and is sent from there piece by piece.
 const YOUNG: usize = 1 << 20;
 /// How much of a long body is in memory while it is sent.
 const PIECE: usize = 256 << 10;
 /// A file that has so much takes no more: its room is free again only when all its bodies are gone.
-const FULL: u64 = 8 << 20;
+const MAX_VOLUME_BYTES: u64 = 8 << 20;
 /// Writing is the disk's work: more at once would only cost threads.
-const AT_ONCE: usize = 4;
+const MAX_CONCURRENT_WRITES: usize = 4;
 
 /// Where bodies are put. Clones share it.
 #[derive(Clone, Debug)]
@@ -66,7 +66,7 @@ impl Spool {
     pub(super) fn new(folder: Option<PathBuf>) -> Self {
         Self {
             folder: folder.filter(|folder| make(folder).is_ok()),
-            places: Arc::new(Semaphore::new(AT_ONCE)),
+            places: Arc::new(Semaphore::new(MAX_CONCURRENT_WRITES)),
             open: Arc::default(),
         }
     }
@@ -76,7 +76,7 @@ impl Spool {
         let (Body::Memory(bytes), Some(folder)) = (&body, &self.folder) else {
             return body;
         };
-        if bytes.len() < SMALL {
+        if bytes.len() < MIN_FILE_BYTES {
             // It may be a piece of something larger.
             return Body::Memory(Bytes::copy_from_slice(bytes));
         }
@@ -101,7 +101,7 @@ fn write(folder: &Path, open: &Mutex<Option<Open>>, bytes: &[u8]) -> io::Result<
             open.volume.clear()?;
             (open.volume, 0)
         }
-        Some(Open { volume, end }) if end < FULL => (volume, end),
+        Some(Open { volume, end }) if end < MAX_VOLUME_BYTES => (volume, end),
         Some(_) | None => (Arc::new(Volume::new(folder)?), 0),
     };
     volume.write(begin, bytes)?;

@@ -42,17 +42,17 @@ pub struct Begun<'a> {
 
 /// Names a request in [`Traffic`] for as long as it is under way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Ticket(u64);
+pub struct RequestKey(u64);
 
 /// The last requests.
 pub struct Traffic(Mutex<Ring>);
 
 struct Ring {
     seq: u64,
-    last: Ticket,
-    requests: BTreeMap<Ticket, Box<Request>>,
+    last: RequestKey,
+    requests: BTreeMap<RequestKey, Box<Request>>,
     /// Those that are over, in the order of their ends.
-    over: VecDeque<Ticket>,
+    over: VecDeque<RequestKey>,
     bytes: usize,
 }
 
@@ -62,7 +62,7 @@ impl Traffic {
     pub fn new(now: Timestamp) -> Self {
         Self(Mutex::new(Ring {
             seq: now.as_millis(),
-            last: Ticket(0),
+            last: RequestKey(0),
             requests: BTreeMap::new(),
             over: VecDeque::new(),
             bytes: 0,
@@ -70,7 +70,7 @@ impl Traffic {
     }
 
     /// A request has come.
-    pub fn begun(&self, begun: &Begun<'_>) -> Ticket {
+    pub fn begun(&self, begun: &Begun<'_>) -> RequestKey {
         let model = Some(begun.model).filter(|model| !model.is_empty());
         let request = Box::new(Request {
             seq: 0,
@@ -92,14 +92,14 @@ impl Traffic {
     }
 
     /// An attempt is made.
-    pub fn tried(&self, ticket: Ticket, attempt: u32, at: Timestamp) {
+    pub fn tried(&self, ticket: RequestKey, attempt: u32, at: Timestamp) {
         self.ring().change(ticket, |request| {
             request.of_attempt(attempt).began = Some(at);
         });
     }
 
     /// Something happened to a request, which the log is told, too.
-    pub fn note(&self, ticket: Ticket, at: Timestamp, what: &What<'_>) {
+    pub fn note(&self, ticket: RequestKey, at: Timestamp, what: &What<'_>) {
         match *what {
             What::AttemptFailed {
                 cause,
@@ -171,18 +171,18 @@ impl Traffic {
 }
 
 impl Ring {
-    fn add(&mut self, mut request: Box<Request>) -> Ticket {
+    fn add(&mut self, mut request: Box<Request>) -> RequestKey {
         self.last.0 += 1;
         self.seq += 1;
         request.seq = self.seq;
         self.bytes += request.size();
         self.requests.insert(self.last, request);
-        self.make_room();
+        self.evict();
         self.last
     }
 
     /// Changes a request, if it is still kept.
-    fn change(&mut self, ticket: Ticket, change: impl FnOnce(&mut Request)) {
+    fn change(&mut self, ticket: RequestKey, change: impl FnOnce(&mut Request)) {
         let Some(request) = self.requests.get_mut(&ticket) else {
             return;
         };
@@ -191,16 +191,16 @@ impl Ring {
         self.bytes -= request.size();
         change(request);
         self.bytes += request.size();
-        self.make_room();
+        self.evict();
     }
 
-    fn ended(&mut self, ticket: Ticket) {
+    fn ended(&mut self, ticket: RequestKey) {
         if self.requests.contains_key(&ticket) {
             self.over.push_back(ticket);
         }
     }
 
-    fn make_room(&mut self) {
+    fn evict(&mut self) {
         while self.requests.len() > MOST_REQUESTS || self.bytes > MOST_BYTES {
             let gone = match self.over.pop_front() {
                 Some(ticket) => self.requests.remove(&ticket),

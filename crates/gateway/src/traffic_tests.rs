@@ -213,7 +213,7 @@ fn texts_from_outside_are_cleaned_and_cut() {
 fn those_that_are_over_make_room_for_others_first() {
     let traffic = Traffic::new(START);
     let waits_long = traffic.begun(&coming("waits"));
-    let over: Vec<Ticket> = (1..=MOST_REQUESTS)
+    let over: Vec<RequestKey> = (1..=MOST_REQUESTS)
         .map(|number| {
             let ticket = traffic.begun(&coming(&format!("r-{number}")));
             traffic.note(ticket, at(1), &What::Finished(&record()));

@@ -23,9 +23,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// How often whoever waits in line looks whether it still makes sense.
-const LOOK: Duration = Duration::from_secs(60);
+const RECHECK_INTERVAL: Duration = Duration::from_secs(60);
 /// However short a policy's own waits are, a gate may need this long to let somebody through.
-const LEAST_PATIENCE: Duration = Duration::from_secs(120);
+const MIN_HOLD_LIMIT: Duration = Duration::from_secs(120);
 
 /// Whether an attempt may be made.
 pub(super) enum Admitted {
@@ -61,7 +61,7 @@ async fn in_vain(shared: &Shared, gate: &str, limit: Option<Timestamp>) -> Times
         if let Some(stated) = stated.filter(|stated| *stated > limit) {
             return stated;
         }
-        let next = shared.now() + LOOK;
+        let next = shared.now() + RECHECK_INTERVAL;
         shared.alarms.at(Some(next)).await;
     }
 }
@@ -128,7 +128,7 @@ impl Call {
     /// Chooses the account that is asked with. Its key may have to be fetched, which takes its time.
     pub(super) async fn choose_account(&mut self) -> Result<(), End> {
         let accounts = &self.upstreams.of(self.asked.route).accounts;
-        let accounts = accounts.as_ref().filter(|_| self.asked.asks_a_model());
+        let accounts = accounts.as_ref().filter(|_| self.asked.is_model_request());
         let Some(accounts) = accounts.map(Arc::clone) else {
             return Ok(());
         };
@@ -185,7 +185,7 @@ impl Call {
                 _ => Admitted::Again,
             });
         }
-        if self.trouble.wake.is_none() && self.is_closed_for_too_long(&gate) {
+        if self.trouble.wake.is_none() && self.is_reset_beyond_limit(&gate) {
             return Ok(Admitted::Ungated);
         }
         // Whoever was let through and failed goes behind those who were not.
@@ -202,7 +202,9 @@ impl Call {
         let woken = self.wait(Some(place), &gate).await?;
         self.woke(&woken);
         Ok(match woken {
-            Woken::Admitted(admission) if self.is_still(&gate).await? => Admitted::Gated(admission),
+            Woken::Admitted(admission) if self.is_gate_unchanged(&gate).await? => {
+                Admitted::Gated(admission)
+            }
             Woken::Told(_) => Admitted::Ungated,
             _ => Admitted::Again,
         })
@@ -210,7 +212,7 @@ impl Call {
 
     /// Whether what was waited for is still what is to be asked: meanwhile the settings may have changed, and another
     /// account may have become free.
-    async fn is_still(&mut self, gate: &str) -> Result<bool, End> {
+    async fn is_gate_unchanged(&mut self, gate: &str) -> Result<bool, End> {
         self.upstreams = self.shared.upstreams();
         self.choose_account().await?;
         Ok(*self.gate() == *gate)
@@ -294,13 +296,13 @@ impl Call {
     fn patience(&self) -> Option<Duration> {
         let rules = self.strategy.rules();
         let longest = rules.sleep_budget.or(rules.longest_stated_wait);
-        let longest = longest.map(|longest| longest.max(LEAST_PATIENCE));
+        let longest = longest.map(|longest| longest.max(MIN_HOLD_LIMIT));
         longest.filter(|_| !rules.wait_for_reset)
     }
 
     /// Whether the provider said to come back later than this request would wait: then it asks for itself, and hears it
     /// from the provider.
-    fn is_closed_for_too_long(&self, gate: &str) -> bool {
+    fn is_reset_beyond_limit(&self, gate: &str) -> bool {
         let knowledge = self.shared.desk.knowledge();
         let until = knowledge.stated_end(gate);
         let now = self.shared.now();
@@ -334,7 +336,7 @@ impl Call {
     async fn wait(&mut self, place: Option<Place>, gate: &str) -> Result<Woken, End> {
         let begun = self.shared.now();
         self.begin_hold(begun).await?;
-        self.pack_up().await;
+        self.release_buffers().await;
         let wake = match &place {
             Some(place) => place.next_ask().or(self.trouble.wake),
             None => self.trouble.wake,
@@ -342,7 +344,7 @@ impl Call {
         self.keeping.expects(Some(wake.unwrap_or(begun)));
         let own_time = self.trouble.wake.filter(|_| place.is_none());
         let several = self.upstreams.of(self.asked.route).accounts.as_ref();
-        let several = several.is_some_and(|accounts| accounts.are_several());
+        let several = several.is_some_and(|accounts| accounts.has_multiple());
         let look_again = self.trouble.wake.filter(|_| place.is_some() && several);
         self.note_wait(wake, gate);
         let since = self.trouble.since.unwrap_or(begun);
@@ -431,7 +433,7 @@ impl Call {
     }
 
     /// Lets go of what a wait does not need.
-    async fn pack_up(&mut self) {
+    async fn release_buffers(&mut self) {
         self.asked.pack();
         let body = std::mem::replace(&mut self.asked.body, Body::Memory(Bytes::new()));
         let was_kept = matches!(body, Body::File(_));
@@ -473,7 +475,7 @@ impl Call {
     }
 
     /// An attempt that its client did not wait for was made all the same.
-    pub(super) fn note_attempt(&self) {
+    pub(super) fn save_progress(&self) {
         if let Some(hold) = &self.hold {
             hold.update(self.progress(None), None);
         }

@@ -162,7 +162,7 @@ fn gate_with_5000_in_line(rounds: u64) {
         crowd: None,
     };
     let (mut gate, mut line) = (Gate::default(), Line::default());
-    gate.missed_a_failure(NOW);
+    gate.record_missed_failure(NOW);
     (0..5000).for_each(|n| line.wait(waiter(n)));
     let mut now = NOW + Duration::from_secs(60);
     for n in 0..rounds {

@@ -9,8 +9,8 @@ use crate::verdict::{Authority, Cause, Class, Hint, Scope, Verdict};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-const USAGE_GUESS: Duration = Duration::from_secs(5 * 60);
-const LONGEST_GUESS: Duration = Duration::from_secs(60 * 60);
+const GUESSED_USAGE_BLOCK: Duration = Duration::from_secs(5 * 60);
+const MAX_GUESSED_BLOCK: Duration = Duration::from_secs(60 * 60);
 
 /// An account that is not to be used until then.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -45,13 +45,13 @@ impl Block {
     /// ```
     pub fn of(account: &str, model: &str, verdict: &Verdict, now: Timestamp) -> Option<Self> {
         let guess = match verdict.cause {
-            Cause::UsageLimit => USAGE_GUESS,
-            Cause::Billing | Cause::Auth | Cause::Permission => LONGEST_GUESS,
+            Cause::UsageLimit => GUESSED_USAGE_BLOCK,
+            Cause::Billing | Cause::Auth | Cause::Permission => MAX_GUESSED_BLOCK,
             _ => return None,
         };
         let (until, authority) = match &verdict.hint {
             Some(hint) if hint.authority == Authority::Guessed => {
-                (hint.not_before.min(now + LONGEST_GUESS), hint.authority)
+                (hint.not_before.min(now + MAX_GUESSED_BLOCK), hint.authority)
             }
             Some(hint) => (hint.not_before, hint.authority),
             None => (now + guess, Authority::Guessed),
@@ -105,7 +105,7 @@ impl Blocks {
     /// Forgets what is over, and cuts guesses that a clock which was wrong has left too long.
     pub fn prune(&mut self, now: Timestamp) {
         self.0.retain(|block| block.until > now);
-        let longest = now + LONGEST_GUESS;
+        let longest = now + MAX_GUESSED_BLOCK;
         for block in &mut self.0 {
             if block.authority == Authority::Guessed {
                 block.until = block.until.min(longest);
@@ -167,7 +167,7 @@ pub fn choose<'a>(
 }
 
 /// A verdict as it stands when all accounts are blocked: what is waited for is the first of them.
-pub fn with_first_free(verdict: &Verdict, first: &Block) -> Verdict {
+pub fn with_earliest_unblock(verdict: &Verdict, first: &Block) -> Verdict {
     let sooner = verdict
         .hint
         .as_ref()
@@ -305,13 +305,13 @@ mod tests {
     #[test]
     fn the_first_that_will_be_free_is_waited_for() {
         let verdict = judged(429, "You have hit your usage limit. Try again in 2 hours.");
-        let sooner = with_first_free(&verdict, &block("b", 300, Authority::Guessed));
+        let sooner = with_earliest_unblock(&verdict, &block("b", 300, Authority::Guessed));
         let hint = sooner.hint.unwrap();
         assert_eq!(
             (hint.not_before, hint.authority),
             (at(300), Authority::Guessed)
         );
-        let later = with_first_free(&verdict, &block("b", 90_000, Authority::Stated));
+        let later = with_earliest_unblock(&verdict, &block("b", 90_000, Authority::Stated));
         assert_eq!(later, verdict);
     }
 }

@@ -12,9 +12,9 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 /// How many different failures of one step are remembered; the one seen longest ago is forgotten first.
-const MOST_FINGERPRINTS: usize = 64;
+const MAX_FINGERPRINTS: usize = 64;
 /// Times of one failure that are remembered at the most.
-const MOST_SIGHTINGS: usize = 1000;
+const MAX_SIGHTINGS: usize = 1000;
 
 /// When the breaker trips and for how long.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,7 +33,7 @@ pub enum Error {
     #[error("`canceled` cannot be among tracked_classes: a cancellation is not a fault")]
     CanceledTracked,
     /// More than is remembered.
-    #[error("circuit_breaker.limit may be at most {MOST_SIGHTINGS}")]
+    #[error("circuit_breaker.limit may be at most {MAX_SIGHTINGS}")]
     LimitTooHigh,
 }
 
@@ -43,7 +43,7 @@ impl Config {
         if tracked.contains(&Class::Canceled) {
             return Err(Error::CanceledTracked);
         }
-        if usize::try_from(limit.get()).is_ok_and(|limit| limit > MOST_SIGHTINGS) {
+        if usize::try_from(limit.get()).is_ok_and(|limit| limit > MAX_SIGHTINGS) {
             return Err(Error::LimitTooHigh);
         }
         Ok(Self {
@@ -187,11 +187,11 @@ impl Step {
             times.retain(|seen| now.since(*seen) < window);
         }
         self.sightings.retain(|_, times| !times.is_empty());
-        if self.sightings.len() >= MOST_FINGERPRINTS && !self.sightings.contains_key(fingerprint) {
+        if self.sightings.len() >= MAX_FINGERPRINTS && !self.sightings.contains_key(fingerprint) {
             self.forget_oldest();
         }
         let times = self.sightings.entry(fingerprint.clone()).or_default();
-        if times.len() == MOST_SIGHTINGS {
+        if times.len() == MAX_SIGHTINGS {
             times.remove(0);
         }
         times.push(now);

@@ -209,6 +209,6 @@ proptest! {
         for message in messages {
             breaker.failed(failure(Class::Deterministic, &message), at(0));
         }
-        prop_assert!(breaker.steps.values().all(|step| step.sightings.len() <= MOST_FINGERPRINTS));
+        prop_assert!(breaker.steps.values().all(|step| step.sightings.len() <= MAX_FINGERPRINTS));
     }
 }

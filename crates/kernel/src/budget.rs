@@ -98,12 +98,12 @@ impl Chain {
     }
 
     /// Those of them that the model in use had.
-    pub const fn retries_here(&self) -> u32 {
+    pub const fn retries_on_current_model(&self) -> u32 {
         self.retries.saturating_sub(self.elsewhere)
     }
 
     /// Those that models before it had.
-    pub const fn retries_elsewhere(&self) -> u32 {
+    pub const fn retries_on_previous_models(&self) -> u32 {
         self.elsewhere
     }
 

@@ -18,7 +18,7 @@ use std::time::Duration;
 use wording::Wording;
 
 /// No rate limit that is known has a longer window.
-const LONGEST_RATE: Duration = Duration::from_secs(600);
+const MAX_RATE_WINDOW: Duration = Duration::from_secs(600);
 
 /// What the facts leave open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -150,7 +150,7 @@ pub fn classify(failure: &Failure) -> Verdict {
     let (cause, evidence) = judge(failure, &wording, stated.as_ref());
     // A time to come back means nothing where coming back cannot help; for an empty purse it is worth knowing.
     let may_return = cause.class() == Class::Transient || cause == Cause::Billing;
-    let hint = stated.filter(|hint| may_return && !is_false(failure, hint));
+    let hint = stated.filter(|hint| may_return && !is_placeholder_hint(failure, hint));
     let mut evidence = vec![evidence];
     if let Some(word) = failure.header("x-should-retry") {
         evidence.push(heard("x-should-retry", word));
@@ -171,30 +171,31 @@ fn judge(failure: &Failure, wording: &Wording, stated: Option<&Hint>) -> (Cause,
     let limit = matches!(family, Family::Limit | Family::Open);
     match (rules::judge(wording, |cause| family.allows(cause)), stated) {
         // Money does not come back at a stated time: what does is a limit.
-        (Some((Cause::Billing, name)), Some(hint)) if limit => {
-            (timed_limit(hint.wait(failure.at)), seen("text", name))
-        }
+        (Some((Cause::Billing, name)), Some(hint)) if limit => (
+            limit_cause_by_wait(hint.wait(failure.at)),
+            seen("text", name),
+        ),
         // Whatever it is called, no rate has a window of hours.
-        (Some((Cause::RateLimited, name)), Some(hint)) => {
-            (timed_limit(hint.wait(failure.at)), seen("text", name))
-        }
+        (Some((Cause::RateLimited, name)), Some(hint)) => (
+            limit_cause_by_wait(hint.wait(failure.at)),
+            seen("text", name),
+        ),
         // What a terminal status calls a used-up plan is not waited for: another account may help.
         (Some((Cause::UsageLimit, name)), _) if family.is_terminal() => {
             (Cause::Billing, seen("text", name))
         }
         // A certificate that is refused looks like a lost connection to the layers above it.
-        (Some((Cause::Network, name)), _) => by_quotation(failure, family)
+        (Some((Cause::Network, name)), _) => cause_from_quotation(failure, family)
             .filter(|(quoted, _)| *quoted == Cause::Misconfigured)
             .unwrap_or((Cause::Network, seen("text", name))),
         (Some((cause, name)), _) => (cause, seen("text", name)),
-        (None, _) => {
-            by_quotation(failure, family).unwrap_or((family.default_cause(failure), evidence))
-        }
+        (None, _) => cause_from_quotation(failure, family)
+            .unwrap_or((family.default_cause(failure), evidence)),
     }
 }
 
 /// Where nothing else is known, what stands in quotes may be the error itself, passed on by a client.
-fn by_quotation(failure: &Failure, family: Family) -> Option<(Cause, Evidence)> {
+fn cause_from_quotation(failure: &Failure, family: Family) -> Option<(Cause, Evidence)> {
     // Errors that are passed on are short; a long text with quotations is something else.
     let short = failure.message.len() <= 1024;
     let quotes = || memchr::memchr3(b'"', b'`', b'\'', failure.message.as_bytes()).is_some();
@@ -206,8 +207,8 @@ fn by_quotation(failure: &Failure, family: Family) -> Option<(Cause, Evidence)> 
 }
 
 /// A limit that states when it ends: long ones are a plan's window, short ones a rate.
-fn timed_limit(wait: Duration) -> Cause {
-    if wait > LONGEST_RATE {
+fn limit_cause_by_wait(wait: Duration) -> Cause {
+    if wait > MAX_RATE_WINDOW {
         Cause::UsageLimit
     } else {
         Cause::RateLimited
@@ -221,7 +222,7 @@ enum Facts {
 
 /// What the machine-readable parts of a failure say, the most telling first.
 fn facts(failure: &Failure) -> Facts {
-    if let Some(evidence) = used_up_plan(failure) {
+    if let Some(evidence) = exhausted_plan_evidence(failure) {
         return Facts::Settled(Cause::UsageLimit, evidence);
     }
     let words = || {
@@ -239,7 +240,7 @@ fn facts(failure: &Failure) -> Facts {
             Word::Hints(_) => {}
         }
     }
-    if let Some((cause, word)) = by_io(failure) {
+    if let Some((cause, word)) = cause_from_io(failure) {
         return Facts::Settled(cause, seen("io", word));
     }
     let by_word = words().find_map(|(source, word, meaning)| match meaning {
@@ -254,10 +255,10 @@ fn facts(failure: &Failure) -> Facts {
         (Some((family, _)), Some((facts, status)))
             if family == Family::Refused || closes(status, family) =>
         {
-            unless_in_flight(failure, facts)
+            as_rate_limit_if_retry_after(failure, facts)
         }
         (Some((family, evidence)), _) => Facts::Leaves(family, evidence),
-        (None, Some((facts, _))) => unless_in_flight(failure, facts),
+        (None, Some((facts, _))) => as_rate_limit_if_retry_after(failure, facts),
         (None, None) if failure.io == Some(IoKind::Protocol) => {
             Facts::Leaves(Family::Open, seen("io", "protocol"))
         }
@@ -281,7 +282,7 @@ fn closes(status: u16, family: Family) -> bool {
 }
 
 /// A bill that comes with a time to come back is a budget in flight, not an empty purse.
-fn unless_in_flight(failure: &Failure, facts: Facts) -> Facts {
+fn as_rate_limit_if_retry_after(failure: &Failure, facts: Facts) -> Facts {
     match facts {
         Facts::Leaves(Family::Unpaid, evidence) if failure.header("retry-after").is_some() => {
             Facts::Settled(Cause::RateLimited, evidence)
@@ -292,7 +293,7 @@ fn unless_in_flight(failure: &Failure, facts: Facts) -> Facts {
 
 /// Anthropic marks a plan's window, as opposed to a short throttle, by its unified headers. What is paid beyond the plan
 /// is not the plan.
-fn used_up_plan(failure: &Failure) -> Option<Evidence> {
+fn exhausted_plan_evidence(failure: &Failure) -> Option<Evidence> {
     let rejected = |(name, value): &&(String, String)| {
         let window = name
             .strip_prefix("anthropic-ratelimit-unified-")
@@ -312,11 +313,11 @@ fn status(failure: &Failure) -> Option<u16> {
     failure
         .status
         .filter(|status| *status >= 300)
-        .or_else(|| spoken_status(&failure.message))
+        .or_else(|| status_in_message(&failure.message))
 }
 
 /// A status that a message states near its beginning: first of all, after a word that announces one, or in brackets.
-fn spoken_status(message: &str) -> Option<u16> {
+fn status_in_message(message: &str) -> Option<u16> {
     const ANNOUNCED_BY: [&[u8]; 5] = [b"status", b"code", b"http", b"error", b"returned"];
     let head = message.trim_start().as_bytes();
     let head = &head[..head.len().min(120)];
@@ -334,7 +335,7 @@ fn spoken_status(message: &str) -> Option<u16> {
             .to_ascii_lowercase();
         let named =
             ANNOUNCED_BY.iter().any(|name| word.ends_with(name)) || word.starts_with(b"http/");
-        bracketed || named || (at == 0 && !counts_something(&head[3..]))
+        bracketed || named || (at == 0 && !starts_with_counted_unit(&head[3..]))
     };
     let stands_alone = |at: usize| {
         let free = |byte: Option<&u8>| byte.is_none_or(|byte| !byte.is_ascii_alphanumeric());
@@ -356,7 +357,7 @@ fn spoken_status(message: &str) -> Option<u16> {
 }
 
 /// Whether what follows a number is what it counts.
-fn counts_something(rest: &[u8]) -> bool {
+fn starts_with_counted_unit(rest: &[u8]) -> bool {
     const COUNTED: [&[u8]; 6] = [b"token", b"char", b"byte", b"request", b"message", b"word"];
     let rest = rest.trim_ascii_start();
     COUNTED
@@ -388,7 +389,7 @@ fn by_status(status: u16) -> Option<Facts> {
 }
 
 /// What happened to the connection settles the cause, unless something came that was no answer: that may say why.
-fn by_io(failure: &Failure) -> Option<(Cause, &'static str)> {
+fn cause_from_io(failure: &Failure) -> Option<(Cause, &'static str)> {
     let received = failure.transport == Transport::Stream;
     Some(match failure.io? {
         IoKind::Dns => (Cause::Network, "dns"),
@@ -406,7 +407,7 @@ fn by_io(failure: &Failure) -> Option<(Cause, &'static str)> {
 }
 
 /// A few seconds on a quota of a day is a default that somebody forgot, not a promise.
-fn is_false(failure: &Failure, hint: &Hint) -> bool {
+fn is_placeholder_hint(failure: &Failure, hint: &Hint) -> bool {
     let per_day = |(name, value): &(String, String)| {
         name == "quotaid" && value.to_ascii_lowercase().contains("perday")
     };

@@ -188,7 +188,7 @@ pub enum GiveUp {
 
 impl GiveUp {
     /// Whether a budget ended it, rather than the failure itself.
-    pub const fn is_budget(self) -> bool {
+    pub const fn is_budget_exhausted(self) -> bool {
         match self {
             Self::RetriesSpent { retries } => retries > 0,
             Self::SleepSpent { .. }
@@ -266,7 +266,7 @@ pub fn decide(
     if remedies.model_first && rules.may_switch.model && remedies.switch.model {
         return Decision::Try(Remedy::Switch(Target::Model));
     }
-    if remedies.compact && is_about_size(verdict.cause) {
+    if remedies.compact && may_be_size_related(verdict.cause) {
         return Decision::Try(Remedy::Compact);
     }
     if remedies.rework {
@@ -276,11 +276,11 @@ pub fn decide(
         return too_large(rules, situation);
     }
     match wait(rules, chain, prompt, situation) {
-        Ok(at) => match instead_of_waiting(rules, chain, situation) {
+        Ok(at) => match switch_instead_of_waiting(rules, chain, situation) {
             Some(target) => Decision::Try(Remedy::Switch(target)),
             None => Decision::RetryAt(at),
         },
-        Err(why) => match way_out(rules, chain, situation, why) {
+        Err(why) => match switch_after_failed_wait(rules, chain, situation, why) {
             Some(target) => Decision::Try(Remedy::Switch(target)),
             None => Decision::GiveUp(why),
         },
@@ -288,7 +288,7 @@ pub fn decide(
 }
 
 /// Whether a smaller conversation can be the answer at all; a large one may also take too long to send.
-fn is_about_size(cause: Cause) -> bool {
+fn may_be_size_related(cause: Cause) -> bool {
     matches!(
         cause,
         Cause::ContextOverflow | Cause::PayloadTooLarge | Cause::Timeout
@@ -328,7 +328,7 @@ fn wait(
             retries: chain.retries(),
         });
     };
-    let wait = match longer_hint(situation, own_delay) {
+    let wait = match longer_requested_wait(situation, own_delay) {
         Some(hint) => accepted(rules, chain, hint)?.max(own_delay),
         None => within_sleep_budget(rules, chain, own_delay)?,
     };
@@ -357,7 +357,7 @@ struct Asked {
     authority: Authority,
 }
 
-fn longer_hint(situation: &Situation<'_>, own_delay: Duration) -> Option<Asked> {
+fn longer_requested_wait(situation: &Situation<'_>, own_delay: Duration) -> Option<Asked> {
     let hint = situation.verdict.hint.as_ref()?;
     let wait = hint.wait(situation.now);
     (wait > own_delay).then_some(Asked {
@@ -390,7 +390,11 @@ fn accepted(rules: &Rules, chain: &Chain, asked: Asked) -> Result<Duration, Give
 }
 
 /// A limit that belongs to one account need not be waited for where another account is free.
-fn instead_of_waiting(rules: &Rules, chain: &Chain, situation: &Situation<'_>) -> Option<Target> {
+fn switch_instead_of_waiting(
+    rules: &Rules,
+    chain: &Chain,
+    situation: &Situation<'_>,
+) -> Option<Target> {
     let account_is_blocked = situation.verdict.cause == Cause::UsageLimit;
     account_is_blocked
         .then(|| free_account(rules, chain, situation))
@@ -399,7 +403,12 @@ fn instead_of_waiting(rules: &Rules, chain: &Chain, situation: &Situation<'_>) -
 
 /// What may still help when this footing is lost: another account if the trouble is the account's, else another
 /// model or provider, but only where the trouble does not travel with the request.
-fn way_out(rules: &Rules, chain: &Chain, situation: &Situation<'_>, why: GiveUp) -> Option<Target> {
+fn switch_after_failed_wait(
+    rules: &Rules,
+    chain: &Chain,
+    situation: &Situation<'_>,
+    why: GiveUp,
+) -> Option<Target> {
     if situation.retryable == Some(false) {
         return None;
     }
@@ -424,7 +433,7 @@ fn way_out(rules: &Rules, chain: &Chain, situation: &Situation<'_>, why: GiveUp)
 /// Whether the model in use has retries left.
 fn has_retries(rules: &Rules, chain: &Chain) -> bool {
     let most = rules.retries;
-    most.is_none_or(|most| chain.retries_here() < most)
+    most.is_none_or(|most| chain.retries_on_current_model() < most)
 }
 
 fn free_account(rules: &Rules, chain: &Chain, situation: &Situation<'_>) -> Option<Target> {

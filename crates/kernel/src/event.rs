@@ -304,7 +304,7 @@ pub struct Reasoning {
 
 impl Reasoning {
     /// Whether that model may be sent this: a proof is often good for the model alone that gave it.
-    pub fn may_go_to(&self, model: &str) -> bool {
+    pub fn can_be_sent_to(&self, model: &str) -> bool {
         self.model.as_deref().is_none_or(|own| own == model)
     }
 }

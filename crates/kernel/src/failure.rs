@@ -61,7 +61,7 @@ pub enum IoKind {
 }
 
 /// Response headers that may be kept: those that say when to come back, and those that name the request.
-const KEPT_HEADERS: [&str; 15] = [
+const ALLOWED_HEADERS: [&str; 15] = [
     "retry-after",
     "retry-after-ms",
     "x-ms-retry-after-ms",
@@ -209,7 +209,7 @@ impl Failure {
         self.headers = headers
             .into_iter()
             .map(|(name, value)| (name.to_ascii_lowercase(), value))
-            .filter(|(name, _)| KEPT_HEADERS.iter().any(|kept| is_kept(name, kept)))
+            .filter(|(name, _)| ALLOWED_HEADERS.iter().any(|kept| is_kept(name, kept)))
             .map(|(name, value)| (name, text::bounded(value, 1024).into_owned()))
             .collect();
         self

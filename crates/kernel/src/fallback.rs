@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
 /// No two models are asked in turns without a pause.
-const SHORTEST: Duration = Duration::from_secs(1);
+const MIN_COOLDOWN: Duration = Duration::from_secs(1);
 
 /// What another model may be asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -121,9 +121,14 @@ impl Rules {
     }
 
     /// Whether the other model is asked before anything is waited for.
-    pub fn is_at_once(&self, verdict: &Verdict, chain: &Chain, now: Timestamp) -> bool {
+    pub fn should_switch_immediately(
+        &self,
+        verdict: &Verdict,
+        chain: &Chain,
+        now: Timestamp,
+    ) -> bool {
         match Condition::of(verdict) {
-            Some(Condition::Overload) => chain.retries_here() >= self.overload_retries,
+            Some(Condition::Overload) => chain.retries_on_current_model() >= self.overload_retries,
             Some(Condition::UsageLimit) => {
                 let wait = verdict.hint.as_ref().map(|hint| hint.wait(now));
                 wait.is_none_or(|wait| wait > self.usage_wait)
@@ -140,7 +145,7 @@ impl Rules {
             // Another request may well be taken.
             (_, Cause::InvalidRequest) => Left::Turn,
             _ => {
-                let own = now + self.cooldown.max(SHORTEST);
+                let own = now + self.cooldown.max(MIN_COOLDOWN);
                 let hint = verdict.hint.as_ref();
                 let stated = hint.filter(|hint| hint.authority != Authority::Guessed);
                 let until = stated.map_or(own, |hint| hint.not_before.max(own));
@@ -216,7 +221,7 @@ impl Standing {
     }
 
     /// Until when that model is left, if that is known.
-    pub fn left_until(&self, key: &str, now: Timestamp) -> Option<Timestamp> {
+    pub fn excluded_until(&self, key: &str, now: Timestamp) -> Option<Timestamp> {
         let own = self.0.iter().filter(|(other, _)| other == key);
         let until = own.filter_map(|(_, left)| match left {
             Left::Until { until } if *until > now => Some(*until),
@@ -253,7 +258,7 @@ impl Standing {
             let more = wanted.more_than;
             Some(*place) != wanted.but
                 && self.is_free(one.key, wanted.tokens, now)
-                && more.is_none_or(|than| holds_more(one.window, than))
+                && more.is_none_or(|than| is_larger_window(one.window, than))
                 && self.fits(one, candidates, wanted)
         })
     }
@@ -270,12 +275,12 @@ impl Standing {
         };
         let mut too_small = all.iter().filter(is_too_small);
         one.window.is_none_or(|window| needed <= window)
-            && too_small.all(|other| holds_more(one.window, other.window))
+            && too_small.all(|other| is_larger_window(one.window, other.window))
     }
 }
 
 /// Whether one window is known to be larger than another.
-fn holds_more(window: Option<u64>, than: Option<u64>) -> bool {
+fn is_larger_window(window: Option<u64>, than: Option<u64>) -> bool {
     window.is_some_and(|window| than.is_none_or(|than| window > than))
 }
 

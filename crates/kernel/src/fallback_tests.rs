@@ -63,19 +63,20 @@ fn an_overloaded_model_has_its_retries_first_and_another_model_begins_anew() {
     let mut chain = Chain::default();
     let mut seen = Vec::new();
     for _ in 0..3 {
-        seen.push(rules.is_at_once(&overloaded, &chain, NOW));
+        seen.push(rules.should_switch_immediately(&overloaded, &chain, NOW));
         chain.start_wait(MINUTE);
     }
     assert_eq!(seen, [false, false, true]);
     chain.start_model();
-    assert!(!rules.is_at_once(&overloaded, &chain, NOW));
-    assert_eq!((chain.retries(), chain.retries_here()), (3, 0));
+    assert!(!rules.should_switch_immediately(&overloaded, &chain, NOW));
+    assert_eq!((chain.retries(), chain.retries_on_current_model()), (3, 0));
 }
 
 #[test]
 fn a_plans_window_is_waited_for_when_it_ends_soon() {
     let rules = Rules::default();
-    let at_once = |verdict: &Verdict| rules.is_at_once(verdict, &Chain::default(), NOW);
+    let at_once =
+        |verdict: &Verdict| rules.should_switch_immediately(verdict, &Chain::default(), NOW);
     let ends_in = |wait| hinted(Cause::UsageLimit, wait, Authority::Stated);
     assert!(!at_once(&ends_in(5 * MINUTE)));
     assert!(at_once(&ends_in(6 * MINUTE)));
@@ -186,7 +187,7 @@ fn the_first_free_model_that_is_large_enough_is_asked() {
     standing.leave("large", Left::Until { until });
     assert_eq!(first(&standing, 50, NOW), Some(1));
     assert_eq!(first(&standing, 500, NOW), Some(2), "`small` is too small");
-    assert_eq!(standing.left_until("large", NOW), Some(until));
+    assert_eq!(standing.excluded_until("large", NOW), Some(until));
     assert_eq!(first(&standing, 50, until), Some(0), "its time is over");
     standing.leave("small", Left::Session);
     standing.leave("unknown", Left::Turn);
@@ -223,5 +224,5 @@ fn what_is_learnt_later_takes_the_place_of_the_same_learnt_before() {
             until: NOW + MINUTE,
         },
     );
-    assert_eq!(standing.left_until("large", NOW), Some(NOW + MINUTE));
+    assert_eq!(standing.excluded_until("large", NOW), Some(NOW + MINUTE));
 }

@@ -9,10 +9,10 @@ use crate::verdict::Class;
 use serde::{Deserialize, Serialize};
 
 /// The most of a message that is read, and that takes part in its fingerprint, in bytes.
-const MOST_READ: usize = 4096;
-const MOST_KEPT: usize = 512;
+const MAX_READ_BYTES: usize = 4096;
+const MAX_FINGERPRINT_BYTES: usize = 512;
 /// Hexadecimal digits and dashes of this length are an id, whatever they begin with.
-const SHORTEST_UUID: usize = 32;
+const MIN_UUID_LENGTH: usize = 32;
 
 /// Two failures with the same fingerprint are the same failure.
 ///
@@ -34,12 +34,12 @@ pub struct Fingerprint {
 impl Fingerprint {
     /// The fingerprint of a failure of that step.
     pub fn new(step: &str, class: Class, message: &str) -> Self {
-        let message = text::bounded(message, MOST_READ);
-        let message = without_accidents(&text::plain(&message));
+        let message = text::bounded(message, MAX_READ_BYTES);
+        let message = normalize(&text::plain(&message));
         Self {
             step: step.to_owned(),
             class,
-            message: text::bounded(&message, MOST_KEPT).into_owned(),
+            message: text::bounded(&message, MAX_FINGERPRINT_BYTES).into_owned(),
         }
     }
 
@@ -59,8 +59,8 @@ impl Fingerprint {
     }
 }
 
-fn without_accidents(message: &str) -> String {
-    let mut out = Essence::default();
+fn normalize(message: &str) -> String {
+    let mut out = Normalizer::default();
     for token in message.split_whitespace() {
         out.token(last_name(token));
         out.end_token();
@@ -88,13 +88,13 @@ fn last_name(token: &str) -> &str {
 
 /// The text that stays, as it is built.
 #[derive(Default)]
-struct Essence {
+struct Normalizer {
     text: String,
     /// The last word, which may give a number its meaning.
     last_word: String,
 }
 
-impl Essence {
+impl Normalizer {
     fn token(&mut self, token: &str) {
         if token.contains("::")
             && token
@@ -109,7 +109,7 @@ impl Essence {
             let length =
                 |fits: &dyn Fn(char) -> bool| rest.find(|c| !fits(c)).unwrap_or(rest.len());
             let id = length(&|c| c.is_ascii_hexdigit() || c == '-');
-            let used = if id >= SHORTEST_UUID {
+            let used = if id >= MIN_UUID_LENGTH {
                 self.accident();
                 id
             } else if is_word(first) {
@@ -126,8 +126,8 @@ impl Essence {
 
     fn word(&mut self, run: &str) {
         let word = run.to_lowercase();
-        let accidental = is_accidental(&word) || is_calendar(&word);
-        if accidental && !self.has_meaning(&word) {
+        let accidental = is_volatile(&word) || is_calendar_name(&word);
+        if accidental && !self.is_meaningful_number(&word) {
             self.accident();
         } else {
             self.text.push_str(&word);
@@ -137,7 +137,7 @@ impl Essence {
 
     /// Marks on either side of an accident belong to it: `12:30:01.5`, `10.0.0.1:443`.
     fn accident(&mut self) {
-        if !self.ends_in_accident() {
+        if !self.ends_in_placeholder() {
             self.text.push('#');
             return;
         }
@@ -145,7 +145,7 @@ impl Essence {
         self.text.truncate(kept);
     }
 
-    fn ends_in_accident(&self) -> bool {
+    fn ends_in_placeholder(&self) -> bool {
         let joined = |c: char| " .:,-+/".contains(c);
         self.text.trim_end_matches(joined).ends_with('#')
     }
@@ -157,8 +157,8 @@ impl Essence {
     }
 
     /// Whether a number says what happened rather than when or where: an exit code, a status, the code of an error.
-    fn has_meaning(&self, word: &str) -> bool {
-        const GIVES_MEANING: [&str; 8] = [
+    fn is_meaningful_number(&self, word: &str) -> bool {
+        const CODE_LABELS: [&str; 8] = [
             "status", "http", "code", "exit", "errno", "signal", "returned", "got",
         ];
         if !word.bytes().all(|byte| byte.is_ascii_digit()) {
@@ -166,14 +166,14 @@ impl Essence {
         }
         let is_status = word.len() == 3 && word.starts_with(['4', '5']);
         let in_front = self.text.is_empty() || self.text.ends_with('(');
-        let announced = GIVES_MEANING.contains(&self.last_word.as_str()) && word.len() <= 5;
+        let announced = CODE_LABELS.contains(&self.last_word.as_str()) && word.len() <= 5;
         let error_code = self.last_word == "error" && (3..=5).contains(&word.len());
         announced || error_code || (is_status && in_front)
     }
 }
 
 /// Whether a word is a number, a length of time or size, or an id.
-fn is_accidental(word: &str) -> bool {
+fn is_volatile(word: &str) -> bool {
     let digits = word.bytes().filter(u8::is_ascii_digit).count();
     if digits == 0 {
         return false;
@@ -193,7 +193,7 @@ fn changes(word: &str) -> usize {
     kinds.windows(2).filter(|pair| pair[0] != pair[1]).count()
 }
 
-fn is_calendar(word: &str) -> bool {
+fn is_calendar_name(word: &str) -> bool {
     const NAMES: [&str; 19] = [
         "jan", "feb", "mar", "apr", "jun", "jul", "aug", "sep", "oct", "nov", "dec", "mon", "tue",
         "wed", "thu", "fri", "sat", "sun", "gmt",
@@ -298,7 +298,7 @@ mod tests {
     proptest! {
         #[test]
         fn any_text_has_a_bounded_fingerprint(message in "(?s).{0,3000}") {
-            prop_assert!(of(&message).message().len() <= MOST_KEPT);
+            prop_assert!(of(&message).message().len() <= MAX_FINGERPRINT_BYTES);
         }
 
         #[test]

@@ -16,7 +16,7 @@ pub use line::Line;
 pub use report::Report;
 
 use crate::Timestamp;
-use pace::{Learnt, Ramp, Rate, Refusal, SLOWEST_RATE};
+use pace::{MIN_RATE, PaceEstimate, Ramp, Rate, Refusal};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
@@ -38,14 +38,14 @@ impl Default for Config {
     }
 }
 
-const FIRST_PROBE_AFTER: Duration = Duration::from_secs(2);
-const LONGEST_PROBE_GAP: Duration = Duration::from_secs(15);
+const FIRST_PROBE_DELAY: Duration = Duration::from_secs(2);
+const MAX_PROBE_GAP: Duration = Duration::from_secs(15);
 /// Each waiter in line stands by this long for the one before it, which may have died.
-const STANDBY: Duration = Duration::from_secs(2);
+const STANDBY_INTERVAL: Duration = Duration::from_secs(2);
 /// Nobody stands by for more than these, however many are ahead: after a crash all may be dead.
-const MOST_STOOD_BY_FOR: u32 = 5;
+const MAX_STANDBY_AHEAD: u32 = 5;
 
-const FAILURES_THAT_REOPEN: u32 = 3;
+const REOPEN_AFTER_FAILURES: u32 = 3;
 
 /// Who waits. Chosen by the caller, unique among those who share the gate.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -124,7 +124,7 @@ pub struct Gate {
     token: u64,
     /// The latest time that the provider stated.
     not_before: Timestamp,
-    learnt: Learnt,
+    learnt: PaceEstimate,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -204,7 +204,7 @@ impl Gate {
     /// When it is the turn of whoever has this place in line.
     fn turn(&self, waiter: &Waiter, place: Place) -> Timestamp {
         let own_wake = waiter.own_wake;
-        let standby = STANDBY * place.ahead.min(MOST_STOOD_BY_FOR);
+        let standby = STANDBY_INTERVAL * place.ahead.min(MAX_STANDBY_AHEAD);
         let alone = place.waiting == 1 && waiter.crowd.is_none() && !self.config.probe_for_one;
         let allowed = |time: Timestamp| time.max(self.not_before);
         match &self.stage {
@@ -259,11 +259,11 @@ impl Gate {
             return;
         }
         match &mut self.stage {
-            Stage::Closed => self.open(0, self.learnt.rate_after_a_hiccup(), now),
+            Stage::Closed => self.open(0, self.learnt.rate_after_brief_failure(), now),
             Stage::Open(_) => {}
             Stage::HalfOpen { open, .. } => {
                 let probes = open.probes.saturating_add(1);
-                let rate = open.rate.min(self.learnt.rate_after_an_outage());
+                let rate = open.rate.min(self.learnt.rate_after_outage());
                 self.open(probes, rate, now);
             }
             Stage::Ramp(ramp) => {
@@ -272,8 +272,8 @@ impl Gate {
                     states_a_time: stated.is_some(),
                 };
                 ramp.refused(refusal, &mut self.learnt, now);
-                if ramp.failures_in_a_row >= FAILURES_THAT_REOPEN {
-                    let rate = (ramp.rate / 2).max(SLOWEST_RATE);
+                if ramp.failures_in_a_row >= REOPEN_AFTER_FAILURES {
+                    let rate = (ramp.rate / 2).max(MIN_RATE);
                     self.open(0, rate, now);
                 }
             }
@@ -289,9 +289,9 @@ impl Gate {
     }
 
     /// Someone waits because of a failure that the gate could not be told of when it happened.
-    pub fn missed_a_failure(&mut self, now: Timestamp) {
+    pub fn record_missed_failure(&mut self, now: Timestamp) {
         if self.is_closed() {
-            self.open(0, self.learnt.rate_after_an_outage(), now);
+            self.open(0, self.learnt.rate_after_outage(), now);
         }
     }
 
@@ -346,7 +346,7 @@ impl Gate {
     }
 
     /// The provider answered somebody who had not asked the gate: whatever it stated is over.
-    pub fn proved_well(&mut self, waiting: u32, now: Timestamp) {
+    pub fn record_recovery(&mut self, waiting: u32, now: Timestamp) {
         self.not_before = Timestamp::default();
         if let Stage::Open(open) | Stage::HalfOpen { open, .. } = &self.stage {
             let ramp = Ramp::begin(open.rate, now);
@@ -363,7 +363,7 @@ impl Gate {
         let lease = self.config.lease;
         let sane = |open: &mut Open| {
             open.opened = open.opened.min(now);
-            open.next_probe = open.next_probe.min(now + LONGEST_PROBE_GAP);
+            open.next_probe = open.next_probe.min(now + MAX_PROBE_GAP);
         };
         match &mut self.stage {
             Stage::Closed | Stage::Ramp(_) => {}
@@ -407,11 +407,11 @@ impl Gate {
 
 /// The pause before a probe: 2 s, each 1.6 times the one before, at most 15 s.
 fn probe_gap(probes: u32) -> Duration {
-    let mut gap = FIRST_PROBE_AFTER;
+    let mut gap = FIRST_PROBE_DELAY;
     for _ in 0..probes.min(8) {
         gap = gap * 8 / 5;
     }
-    gap.min(LONGEST_PROBE_GAP)
+    gap.min(MAX_PROBE_GAP)
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-use super::pace::FASTEST_RATE;
+use super::pace::MAX_RATE;
 use super::*;
 use crate::policy::Policy;
 use proptest::prelude::*;
@@ -30,12 +30,12 @@ fn waiter(name: &str, since: u64) -> Waiter {
 
 /// A gate and the line before it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Guarded {
+struct GateWithQueue {
     gate: Gate,
     line: Line,
 }
 
-impl Guarded {
+impl GateWithQueue {
     fn new(config: Config) -> Self {
         Self {
             gate: Gate::new(config),
@@ -87,20 +87,20 @@ impl Guarded {
 }
 
 /// In line since second 0, 1, 2 and so on.
-fn line_up(gate: &mut Guarded, names: &[&str]) {
+fn line_up(gate: &mut GateWithQueue, names: &[&str]) {
     for (since, name) in (0..).zip(names) {
         gate.wait(waiter(name, since));
     }
 }
 
-fn go(gate: &mut Guarded, waiter: Waiter, now: Timestamp) -> Pass {
+fn go(gate: &mut GateWithQueue, waiter: Waiter, now: Timestamp) -> Pass {
     match gate.ask(waiter, now) {
         Answer::Go(pass) => pass,
         other => panic!("{other:?} at {now}"),
     }
 }
 
-fn probe(gate: &mut Guarded, waiter: Waiter, now: Timestamp) -> Pass {
+fn probe(gate: &mut GateWithQueue, waiter: Waiter, now: Timestamp) -> Pass {
     match gate.ask(waiter, now) {
         Answer::Probe(pass) => pass,
         other => panic!("{other:?} at {now}"),
@@ -108,8 +108,8 @@ fn probe(gate: &mut Guarded, waiter: Waiter, now: Timestamp) -> Pass {
 }
 
 /// A gate that a failure opened at second 0.
-fn opened(names: &[&str]) -> Guarded {
-    let mut gate = Guarded::default();
+fn opened(names: &[&str]) -> GateWithQueue {
+    let mut gate = GateWithQueue::default();
     let pass = go(&mut gate, waiter("first", 0), at(0));
     gate.failed(pass, None, at(0));
     line_up(&mut gate, names);
@@ -117,7 +117,7 @@ fn opened(names: &[&str]) -> Guarded {
 }
 
 /// A gate with a probe in flight since second 2, and these in line.
-fn half_open(names: &[&str]) -> (Guarded, Pass) {
+fn half_open(names: &[&str]) -> (GateWithQueue, Pass) {
     let mut gate = opened(&["prober", "another"]);
     let pass = probe(&mut gate, waiter("prober", 0), at(2));
     gate.leave(&id("another"));
@@ -126,20 +126,20 @@ fn half_open(names: &[&str]) -> (Guarded, Pass) {
 }
 
 /// A gate whose ramp began at second 2, with these in line.
-fn ramping(names: &[&str]) -> Guarded {
+fn ramping(names: &[&str]) -> GateWithQueue {
     let (mut gate, pass) = half_open(names);
     gate.succeeded(pass, at(2));
     gate
 }
 
-fn rate(gate: &Guarded) -> Rate {
+fn rate(gate: &GateWithQueue) -> Rate {
     match &gate.gate.stage {
         Stage::Ramp(ramp) => ramp.rate,
         other => panic!("not a ramp: {other:?}"),
     }
 }
 
-fn wakes(gate: &Guarded, names: &[&str]) -> Vec<Timestamp> {
+fn wakes(gate: &GateWithQueue, names: &[&str]) -> Vec<Timestamp> {
     let wake = |name: &&str| gate.wake_time(&id(name)).unwrap();
     names.iter().map(wake).collect()
 }
@@ -148,7 +148,7 @@ fn wakes(gate: &Guarded, names: &[&str]) -> Vec<Timestamp> {
 
 #[test]
 fn a_closed_gate_lets_everyone_pass() {
-    let mut gate = Guarded::default();
+    let mut gate = GateWithQueue::default();
     for second in [0, 0, 0, 7] {
         let pass = go(&mut gate, waiter("a", second), at(second));
         gate.succeeded(pass, at(second));
@@ -159,7 +159,7 @@ fn a_closed_gate_lets_everyone_pass() {
 
 #[test]
 fn who_passes_a_closed_gate_leaves_the_others_in_line() {
-    let mut gate = Guarded::default();
+    let mut gate = GateWithQueue::default();
     line_up(&mut gate, &["a", "b", "c"]);
     go(&mut gate, waiter("b", 1), at(5));
     assert_eq!(wakes(&gate, &["a", "c"]), [at(1000), at(1000)]);
@@ -168,7 +168,7 @@ fn who_passes_a_closed_gate_leaves_the_others_in_line() {
 
 #[test]
 fn the_first_failure_opens_the_gate_for_all() {
-    let mut gate = Guarded::default();
+    let mut gate = GateWithQueue::default();
     let first = go(&mut gate, waiter("a", 0), at(0));
     let second = go(&mut gate, waiter("b", 0), at(0));
     gate.failed(first, None, at(1));
@@ -214,7 +214,7 @@ fn a_lone_waiter_can_be_probed_for_too() {
         probe_for_one: true,
         ..Config::default()
     };
-    let mut gate = Guarded::new(config);
+    let mut gate = GateWithQueue::new(config);
     let pass = go(&mut gate, waiter("a", 0), at(0));
     gate.failed(pass, None, at(0));
     gate.wait(waiter("a", 0));
@@ -311,9 +311,9 @@ fn nobody_stands_by_for_more_than_five() {
 #[test]
 fn nobody_passes_before_a_stated_time_whenever_it_is_reported() {
     let stated = Some(at(500));
-    let report = |gate: &mut Guarded, pass, second| gate.failed(pass, stated, at(second));
+    let report = |gate: &mut GateWithQueue, pass, second| gate.failed(pass, stated, at(second));
 
-    let mut by_the_first = Guarded::default();
+    let mut by_the_first = GateWithQueue::default();
     let first = go(&mut by_the_first, waiter("x", 0), at(0));
     let old = first;
     report(&mut by_the_first, first, 0);
@@ -389,7 +389,7 @@ fn a_gate_that_closes_forgets_the_stated_time() {
 
 #[test]
 fn after_a_stated_time_the_line_moves_in_order() {
-    let old = go(&mut Guarded::default(), waiter("x", 0), at(0));
+    let old = go(&mut GateWithQueue::default(), waiter("x", 0), at(0));
     let names = ["a", "b", "c"];
     let table = [
         (opened(&names), [500_000, 502_000, 504_000]),
@@ -516,7 +516,7 @@ fn the_ramp_grows_with_success_and_the_faster_it_is_the_more_slowly() {
     for _ in 0..100_000 {
         gate.succeeded(pass, at(2));
     }
-    assert_eq!(rate(&gate), FASTEST_RATE);
+    assert_eq!(rate(&gate), MAX_RATE);
 }
 
 #[test]
@@ -639,14 +639,14 @@ fn however_often_it_is_refused_the_ramp_does_not_stand_still() {
             other => panic!("{other:?}"),
         }
         if let Stage::Ramp(ramp) = &gate.gate.stage {
-            assert!(ramp.rate >= SLOWEST_RATE);
+            assert!(ramp.rate >= MIN_RATE);
         }
         gate.wait(waiter("a", 0));
     }
     assert_eq!(wakes(&gate, &["a", "b"]), [at(992), at(994)]);
     let pass = probe(&mut gate, waiter("a", 0), at(992));
     gate.succeeded(pass, at(992));
-    assert_eq!(rate(&gate), SLOWEST_RATE);
+    assert_eq!(rate(&gate), MIN_RATE);
     assert_eq!(wakes(&gate, &["b"]), [at(992)]);
 }
 
@@ -720,8 +720,8 @@ fn how_late_that_is_does_not_depend_on_the_pace() {
 // --- what is learnt ---
 
 /// A closed gate that carried so many calls a second for a minute.
-fn carrying(calls: u64) -> Guarded {
-    let mut gate = Guarded::default();
+fn carrying(calls: u64) -> GateWithQueue {
+    let mut gate = GateWithQueue::default();
     for n in 0..=60 * calls {
         let now = ms(n * 1000 / calls);
         let pass = go(&mut gate, waiter("a", 0), now);
@@ -731,7 +731,7 @@ fn carrying(calls: u64) -> Guarded {
 }
 
 /// The rate at which the ramp begins after so many failed probes.
-fn first_rate(mut gate: Guarded, failed_probes: u64) -> Rate {
+fn first_rate(mut gate: GateWithQueue, failed_probes: u64) -> Rate {
     let pass = go(&mut gate, waiter("a", 0), at(60));
     gate.failed(pass, None, at(60));
     line_up(&mut gate, &["a", "b"]);
@@ -762,13 +762,17 @@ fn the_ramp_begins_by_what_the_provider_carried_before() {
         assert_eq!(first_rate(gate.clone(), 0), after_a_hiccup, "{calls}");
         assert_eq!(first_rate(gate, 1), after_an_outage, "{calls}");
     }
-    assert_eq!(first_rate(Guarded::default(), 0), 5_000, "nothing is known");
-    assert_eq!(first_rate(Guarded::default(), 3), 5_000);
+    assert_eq!(
+        first_rate(GateWithQueue::default(), 0),
+        5_000,
+        "nothing is known"
+    );
+    assert_eq!(first_rate(GateWithQueue::default(), 3), 5_000);
 }
 
 #[test]
 fn what_several_carried_is_added_up() {
-    let mut gate = Guarded::default();
+    let mut gate = GateWithQueue::default();
     for n in 0..60 {
         let pass = go(&mut gate, waiter("a", 0), at(n));
         gate.succeeded(pass, at(n));
@@ -786,7 +790,7 @@ fn what_several_carried_is_added_up() {
 #[test]
 fn what_was_carried_is_forgotten_slowly() {
     let mut gate = carrying(40);
-    let learnt = |gate: &Guarded| gate.gate.learnt.rate;
+    let learnt = |gate: &GateWithQueue| gate.gate.learnt.rate;
     assert_eq!(learnt(&gate), 40_000);
     for n in 1..=45 {
         let now = at(60 + 10 * n);
@@ -823,13 +827,13 @@ fn above_what_is_known_the_ramp_searches_slowly_and_below_it_catches_up() {
 
 #[test]
 fn a_failure_that_the_gate_missed_opens_it_if_it_is_closed() {
-    let mut gate = Guarded::default();
-    gate.gate.missed_a_failure(at(7));
+    let mut gate = GateWithQueue::default();
+    gate.gate.record_missed_failure(at(7));
     line_up(&mut gate, &["a", "b"]);
     assert_eq!(wakes(&gate, &["a"]), [at(9)]);
     for other in [opened(&["a"]), half_open(&["a"]).0, ramping(&["a"])] {
         let mut told = other.clone();
-        told.gate.missed_a_failure(at(3));
+        told.gate.record_missed_failure(at(3));
         assert_eq!(told, other);
     }
 }
@@ -864,19 +868,19 @@ fn nobody_is_held_past_its_deadline() {
         deadline: Some(at(1)),
         ..waiter("a", 0)
     };
-    assert_eq!(Guarded::default().ask(late, at(1)), Answer::TooLate);
+    assert_eq!(GateWithQueue::default().ask(late, at(1)), Answer::TooLate);
 }
 
 #[test]
 fn a_gate_survives_a_round_trip_through_text_in_every_stage() {
     let mut stated = opened(&["a"]);
     stated.failed(
-        go(&mut Guarded::default(), waiter("x", 0), at(0)),
+        go(&mut GateWithQueue::default(), waiter("x", 0), at(0)),
         Some(at(9)),
         at(1),
     );
     for gate in [
-        Guarded::default(),
+        GateWithQueue::default(),
         opened(&["a", "b"]),
         stated,
         half_open(&["a"]).0,
@@ -925,18 +929,18 @@ fn any_op(times: BoxedStrategy<Timestamp>) -> impl Strategy<Value = Op> {
 }
 
 /// Plays operations against a gate and remembers what it must keep to.
-struct Witness {
-    gate: Guarded,
+struct InvariantChecker {
+    gate: GateWithQueue,
     /// The newest last.
     passes: Vec<Pass>,
     lease: Option<(u64, Timestamp)>,
     stated: Timestamp,
 }
 
-impl Witness {
+impl InvariantChecker {
     fn new(lease: Duration, probe_for_one: bool) -> Self {
         Self {
-            gate: Guarded::new(Config {
+            gate: GateWithQueue::new(Config {
                 probe_for_one,
                 lease,
             }),
@@ -982,7 +986,7 @@ impl Witness {
             }
         }
         prop_assert!(self.gate.gate.token >= token, "tokens never fall");
-        self.line_is_in_order()
+        self.check_queue_order()
     }
 
     fn ask(&mut self, waiter: Waiter, now: Timestamp) -> Result<(), TestCaseError> {
@@ -1006,7 +1010,7 @@ impl Witness {
         Ok(())
     }
 
-    fn line_is_in_order(&self) -> Result<(), TestCaseError> {
+    fn check_queue_order(&self) -> Result<(), TestCaseError> {
         let line = &self.gate.line;
         let key = |waiter: &Waiter| (waiter.since, waiter.id.clone());
         prop_assert!(
@@ -1053,7 +1057,7 @@ proptest! {
         probe_for_one in any::<bool>(),
         ops in prop::collection::vec((any_op(usual_times()), 0_u64..6_000), 1..120),
     ) {
-        let mut witness = Witness::new(Duration::from_secs(20), probe_for_one);
+        let mut witness = InvariantChecker::new(Duration::from_secs(20), probe_for_one);
         let mut now = 0;
         for (op, pause) in ops {
             now += pause;
@@ -1066,7 +1070,7 @@ proptest! {
         lease in extreme_durations(),
         ops in prop::collection::vec((any_op(extreme_times()), extreme_times()), 1..60),
     ) {
-        let mut witness = Witness::new(lease, false);
+        let mut witness = InvariantChecker::new(lease, false);
         let mut clock = ops.iter().map(|(_, time)| *time).collect::<Vec<_>>();
         clock.sort();
         for ((op, _), now) in ops.into_iter().zip(clock) {
@@ -1079,7 +1083,7 @@ proptest! {
         lease in extreme_durations(),
         ops in prop::collection::vec((any_op(extreme_times()), extreme_times()), 1..60),
     ) {
-        let mut witness = Witness::new(lease, true);
+        let mut witness = InvariantChecker::new(lease, true);
         for (op, now) in ops {
             match op {
                 Op::Ask(waiter) => {
@@ -1168,7 +1172,7 @@ enum Comes {
 struct World {
     setting: Setting,
     overnight: Policy,
-    gate: Guarded,
+    gate: GateWithQueue,
     agents: Vec<Agent>,
     coming: BinaryHeap<Reverse<(u64, usize, Comes)>>,
     /// What the provider accepts at once, in thousandths of a call, and since when.
@@ -1199,7 +1203,7 @@ impl World {
         Self {
             setting,
             overnight: Policy::named("overnight").unwrap(),
-            gate: Guarded::default(),
+            gate: GateWithQueue::default(),
             coming: agents.iter().enumerate().map(first_reading).collect(),
             agents,
             room: (setting.burst * 1000, setting.outage),
@@ -1213,7 +1217,7 @@ impl World {
     fn run(mut self) -> Numbers {
         while self.successes.len() < self.agents.len() {
             let comes = self.coming.peek().map_or(u64::MAX, |next| next.0.0);
-            match self.next_in_line() {
+            match self.next_to_wake() {
                 Some((now, n)) if now < comes => self.ask(n, now),
                 _ => match self.coming.pop().unwrap().0 {
                     (now, n, Comes::Answer) => self.answered(n, now),
@@ -1226,7 +1230,7 @@ impl World {
 
     /// Who asks next when everyone follows the gate at once. Of an open gate's line, the first is
     /// the first to be woken.
-    fn next_in_line(&self) -> Option<(u64, usize)> {
+    fn next_to_wake(&self) -> Option<(u64, usize)> {
         if self.setting.reads_every > 0 {
             return None;
         }
@@ -1242,12 +1246,12 @@ impl World {
 
     fn read(&mut self, n: usize, now: u64) {
         match self.gate.wake_time(&self.agents[n].waiter.id) {
-            Some(wake) if wake > ms(now) => self.read_again(n, now, wake),
+            Some(wake) if wake > ms(now) => self.schedule_poll(n, now, wake),
             _ => self.ask(n, now),
         }
     }
 
-    fn read_again(&mut self, n: usize, now: u64, wake: Timestamp) {
+    fn schedule_poll(&mut self, n: usize, now: u64, wake: Timestamp) {
         if self.setting.reads_every > 0 {
             let next = wake.as_millis().min(now + self.setting.reads_every);
             self.coming.push(Reverse((next, n, Comes::Reading)));
@@ -1258,7 +1262,7 @@ impl World {
         let (pass, probe) = match self.gate.ask(self.agents[n].waiter.clone(), ms(now)) {
             Answer::Go(pass) => (pass, false),
             Answer::Probe(pass) => (pass, true),
-            Answer::Hold(until) => return self.read_again(n, now, until),
+            Answer::Hold(until) => return self.schedule_poll(n, now, until),
             Answer::TooLate => panic!("nobody has a deadline"),
         };
         self.agents[n].call = Some(Call {
@@ -1420,7 +1424,7 @@ fn a_crowd_counts_for_all_of_its_calls_and_is_probed_for_even_when_it_is_one() {
         ..waiter("speaker", 0)
     };
     let (mut gate, mut line) = (Gate::default(), Line::default());
-    gate.missed_a_failure(at(0));
+    gate.record_missed_failure(at(0));
     let held = line.ask(&mut gate, speaker(1), at(1));
     assert_eq!(held, Answer::Hold(at(2)), "its own time does not count");
     line.wait(waiter("other", 5));

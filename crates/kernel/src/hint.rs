@@ -64,13 +64,13 @@ fn keep_latest(slot: &mut Option<Hint>, at: Option<Timestamp>, source: &str) {
 }
 
 /// A moment by our own clock, as far away as it is from the server's. One that has passed says nothing.
-fn by_our_clock(failure: &Failure, server_now: Timestamp, at: Timestamp) -> Option<Timestamp> {
+fn to_local_clock(failure: &Failure, server_now: Timestamp, at: Timestamp) -> Option<Timestamp> {
     (at >= server_now).then(|| failure.at + at.since(server_now))
 }
 
 // --- headers ---
 
-const UNIFIED: &str = "anthropic-ratelimit-unified-";
+const UNIFIED_HEADER_PREFIX: &str = "anthropic-ratelimit-unified-";
 
 impl Reader<'_> {
     fn headers(&mut self) {
@@ -90,7 +90,7 @@ impl Reader<'_> {
         if failure
             .headers
             .iter()
-            .any(|(name, _)| name.starts_with(UNIFIED))
+            .any(|(name, _)| name.starts_with(UNIFIED_HEADER_PREFIX))
         {
             let at = self.moment(rejected_window(failure));
             keep_latest(&mut self.facts, at, "anthropic-ratelimit-unified-reset");
@@ -103,7 +103,7 @@ impl Reader<'_> {
     }
 
     fn moment(&self, at: Option<Timestamp>) -> Option<Timestamp> {
-        at.and_then(|at| by_our_clock(self.failure, self.server_now, at))
+        at.and_then(|at| to_local_clock(self.failure, self.server_now, at))
     }
 
     /// The reset of the subscription window that is used up.
@@ -129,12 +129,14 @@ impl Reader<'_> {
 /// The reset of the window that was rejected; the latest, if there are several. What is paid beyond the plan is not one.
 fn rejected_window(failure: &Failure) -> Option<Timestamp> {
     let windows = failure.headers.iter().filter_map(|(name, value)| {
-        let window = name.strip_prefix(UNIFIED)?.strip_suffix("status")?;
+        let window = name
+            .strip_prefix(UNIFIED_HEADER_PREFIX)?
+            .strip_suffix("status")?;
         (value == "rejected" && !window.contains("overage")).then_some(window)
     });
     let reset = |window: &str| {
         failure
-            .header(&format!("{UNIFIED}{window}reset"))
+            .header(&format!("{UNIFIED_HEADER_PREFIX}{window}reset"))
             .and_then(moment::epoch)
     };
     let named = windows
@@ -157,7 +159,7 @@ fn from_buckets(failure: &Failure, server_now: Timestamp) -> Option<Hint> {
         let empty = left.map_or(!knows_remaining, |left| left <= 0.0);
         let moment = moment::epoch(value).or_else(|| moment::stamp(value));
         let at = match moment {
-            Some(at) => by_our_clock(failure, server_now, at),
+            Some(at) => to_local_clock(failure, server_now, at),
             None => duration::whole(value, Bare::Seconds).map(|wait| failure.at + wait),
         };
         at.filter(|at| empty && *at > failure.at)

@@ -8,12 +8,12 @@ use crate::failure::Failure;
 use crate::verdict::Cause;
 
 /// No model holds less, and none that is known as much.
-const PLAUSIBLE: std::ops::RangeInclusive<u64> = 256..=100_000_000;
+const PLAUSIBLE_WINDOW: std::ops::RangeInclusive<u64> = 256..=100_000_000;
 
 /// Fields that hold the window.
-const FIELDS: [&str; 2] = ["n_ctx", "max_model_len"];
+const WINDOW_FIELDS: [&str; 2] = ["n_ctx", "max_model_len"];
 
-/// What the number of a window stands after, the surest first. Between the two there may be `LINKS`.
+/// What the number of a window stands after, the surest first. Between the two there may be `LINK_WORDS`.
 const CUES: [&str; 24] = [
     "maximum context length",
     "maximum context size",
@@ -42,7 +42,7 @@ const CUES: [&str; 24] = [
 ];
 
 /// Words and signs that may stand between a cue and its number.
-const LINKS: [&str; 14] = [
+const LINK_WORDS: [&str; 14] = [
     "is",
     "of",
     "only",
@@ -79,19 +79,19 @@ pub fn stated_window(failure: &Failure) -> Option<u64> {
         return None;
     }
     let text = failure.message.to_lowercase();
-    in_fields(failure)
-        .or_else(|| after_greater(&text))
-        .or_else(|| after_a_cue(&text))
-        .or_else(|| before_a_cue(&text))
-        .or_else(|| of_a_bucket(&text))
+    window_in_fields(failure)
+        .or_else(|| number_after_greater_than(&text))
+        .or_else(|| number_after_cue(&text))
+        .or_else(|| number_before_cue(&text))
+        .or_else(|| rate_bucket_limit(&text))
 }
 
-fn in_fields(failure: &Failure) -> Option<u64> {
-    let stated = FIELDS.iter().filter_map(|name| failure.field(name));
+fn window_in_fields(failure: &Failure) -> Option<u64> {
+    let stated = WINDOW_FIELDS.iter().filter_map(|name| failure.field(name));
     stated.filter_map(|value| number(value.trim())).next()
 }
 
-fn after_a_cue(text: &str) -> Option<u64> {
+fn number_after_cue(text: &str) -> Option<u64> {
     let after = |cue: &&str| {
         let places = memchr::memmem::find_iter(text.as_bytes(), cue.as_bytes());
         let mut numbers = places.filter_map(|at| linked_number(&text[at + cue.len()..]));
@@ -107,14 +107,14 @@ fn linked_number(text: &str) -> Option<u64> {
         rest = rest.trim_start_matches([' ', ':', '(', '=', '[', '"', '\'', '`', ',', '~']);
         let word = rest.find(|c: char| !c.is_ascii_alphabetic());
         match word.map(|end| rest.split_at(end)) {
-            Some((word, after)) if LINKS.contains(&word) => rest = after,
+            Some((word, after)) if LINK_WORDS.contains(&word) => rest = after,
             _ => return number(rest),
         }
     }
 }
 
 /// `131072 maximum context length`, `200000-token limit`.
-fn before_a_cue(text: &str) -> Option<u64> {
+fn number_before_cue(text: &str) -> Option<u64> {
     const AFTER: [&str; 4] = [
         "maximum context",
         "token context",
@@ -132,7 +132,7 @@ fn before_a_cue(text: &str) -> Option<u64> {
 }
 
 /// `199759 + 8192 > 200000`: what is too much stands before the sign.
-fn after_greater(text: &str) -> Option<u64> {
+fn number_after_greater_than(text: &str) -> Option<u64> {
     let (before, after) = text.split_once('>')?;
     let counted = before.trim_end().trim_end_matches("tokens").trim_end();
     counted
@@ -141,7 +141,7 @@ fn after_greater(text: &str) -> Option<u64> {
 }
 
 /// `Limit 30000, Requested 30601`: what no minute holds is more than there may be, whatever the model could take.
-fn of_a_bucket(text: &str) -> Option<u64> {
+fn rate_bucket_limit(text: &str) -> Option<u64> {
     let at = memchr::memmem::find(text.as_bytes(), b"limit ")?;
     let rest = &text[at + "limit ".len()..];
     number(rest).filter(|_| rest.contains("requested "))
@@ -164,7 +164,7 @@ fn number(text: &str) -> Option<u64> {
     let unit = rest.trim_start_matches([' ', '-']);
     let counts_other = !ends && OTHER_UNITS.iter().any(|other| unit.starts_with(other));
     let goes_on = rest.starts_with(|c: char| c.is_alphanumeric() || c == '_');
-    (PLAUSIBLE.contains(&number) && !counts_other && !goes_on).then_some(number)
+    (PLAUSIBLE_WINDOW.contains(&number) && !counts_other && !goes_on).then_some(number)
 }
 
 #[cfg(test)]
@@ -253,7 +253,7 @@ mod tests {
         #[test]
         fn any_text_can_be_read(text in "(?s).{0,200}|((maximum context length|limit of|>|n_ctx)[ :(0-9k,é]{0,12}){0,6}") {
             let stated = stated_window(&refused(&format!("prompt is too long: {text}")));
-            prop_assert!(stated.is_none_or(|window| PLAUSIBLE.contains(&window)));
+            prop_assert!(stated.is_none_or(|window| PLAUSIBLE_WINDOW.contains(&window)));
         }
     }
 }

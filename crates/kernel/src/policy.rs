@@ -1,6 +1,6 @@
 //! When to try again: policies as values, delays as a pure function.
 //!
-//! Invariant: every delay is finite, not negative and at most [`LONGEST_DELAY`], at any attempt number.
+//! Invariant: every delay is finite, not negative and at most [`MAX_DELAY`], at any attempt number.
 //! Not here: whether a failure may be retried at all (see `decision`) and any waiting (see the engine).
 
 use serde::{Deserialize, Serialize};
@@ -16,7 +16,7 @@ pub use backoff::{Backoff, Jitter};
 pub use overrides::{BackoffKind, Overrides};
 
 /// No computed delay is longer than this, so that adding one to a time stays meaningful.
-pub const LONGEST_DELAY: Duration = Duration::from_secs(365 * 24 * 3600);
+pub const MAX_DELAY: Duration = Duration::from_secs(365 * 24 * 3600);
 
 /// A policy that cannot be.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
@@ -151,7 +151,7 @@ impl Policy {
     }
 
     fn cap(&self) -> Duration {
-        self.max_delay.unwrap_or(LONGEST_DELAY).min(LONGEST_DELAY)
+        self.max_delay.unwrap_or(MAX_DELAY).min(MAX_DELAY)
     }
 
     /// The number of retries whose delays fit into `budget`, by bisection: sums only grow. Most are few, so the search

@@ -296,14 +296,14 @@ pub fn step(state: &mut State, event: Event) -> Effects {
         },
         (stage, Event::Aborted { now }) => abort(state, stage, now),
         (stage, event) => {
-            take_note(state, event);
+            update_budget(state, event);
             remain(state, stage)
         }
     }
 }
 
 /// What changes what may be spent, and nothing else.
-fn take_note(state: &mut State, event: Event) {
+fn update_budget(state: &mut State, event: Event) {
     match event {
         Event::Spent(cost) => state.prompt.spend(cost),
         Event::PromptSpent(prompt) => state.prompt = prompt,
@@ -340,7 +340,7 @@ fn failed(state: &mut State, event: Event, committed: bool, within: Option<Wait>
         let rotates = remedies.switch.account && failure.verdict.scope == Scope::Credential;
         let may_wait = !committed && !rotates && failure.verdict.class() == Class::Transient;
         if may_wait && failure.failure.retryable != Some(false) && now < wait.until {
-            return wait_on(state, wait, now);
+            return continue_wait(state, wait, now);
         }
     }
     let decision = decide(&state.rules, &state.chain, &state.prompt, &situation);
@@ -356,7 +356,7 @@ fn failed(state: &mut State, event: Event, committed: bool, within: Option<Wait>
     effects
 }
 
-fn wait_on(state: &mut State, wait: Wait, now: Timestamp) -> Effects {
+fn continue_wait(state: &mut State, wait: Wait, now: Timestamp) -> Effects {
     let (until, rest) = (wait.until, wait.until.since(now));
     state.chain.resume_wait(rest);
     state.prompt.reserve_sleep(rest);
@@ -397,7 +397,7 @@ fn scheduled(state: &mut State, now: Timestamp, at: Timestamp, failure: &Arc<Jud
     state.retried = Some(Arc::clone(failure));
     Effect::AnnounceRetry(RetryScheduled {
         attempt: state.chain.retries(),
-        max_attempts: most_retries(state),
+        max_attempts: max_retries(state),
         decided_at: now,
         delay: at.since(now),
         at,
@@ -406,9 +406,9 @@ fn scheduled(state: &mut State, now: Timestamp, at: Timestamp, failure: &Arc<Jud
 }
 
 /// Where models before this one had retries, it has its own beyond them.
-fn most_retries(state: &State) -> Option<u32> {
+fn max_retries(state: &State) -> Option<u32> {
     let most = state.rules.retries?;
-    Some(most.saturating_add(state.chain.retries_elsewhere()))
+    Some(most.saturating_add(state.chain.retries_on_previous_models()))
 }
 
 fn give_up(state: &mut State, failure: Arc<Judged>, why: GiveUp) -> Effects {

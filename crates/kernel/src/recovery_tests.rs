@@ -331,7 +331,7 @@ fn a_retry_that_is_held_before_it_begins_can_be_cancelled() {
 // --- taken up from an earlier process ---
 
 /// A state that an earlier process left in its second wait, four seconds long, and that wait.
-fn left_in_its_second_wait() -> (State, Wait) {
+fn state_in_second_wait() -> (State, Wait) {
     let policy = Policy::named("session").unwrap();
     let hour = Prompt::new(Limits {
         sleep: Some(Duration::from_secs(3600)),
@@ -363,7 +363,7 @@ fn announced(effects: &Effects) -> (u32, Duration, Timestamp) {
 
 #[test]
 fn a_wait_that_is_taken_up_ends_when_it_would_have_ended() {
-    let (mut state, wait) = left_in_its_second_wait();
+    let (mut state, wait) = state_in_second_wait();
     let effects = state.take_up(wait.clone(), wait.since + Duration::from_secs(3));
     let expected = (2, Duration::from_secs(1), wait.until);
     assert_eq!(announced(&effects), expected);
@@ -372,14 +372,14 @@ fn a_wait_that_is_taken_up_ends_when_it_would_have_ended() {
 
 #[test]
 fn an_overdue_wait_is_announced_without_delay() {
-    let (mut state, wait) = left_in_its_second_wait();
+    let (mut state, wait) = state_in_second_wait();
     let effects = state.take_up(wait.clone(), wait.until + Duration::from_secs(9 * 3600));
     assert_eq!(announced(&effects), (2, Duration::ZERO, wait.until));
 }
 
 #[test]
 fn a_clock_set_back_never_makes_a_wait_longer_than_it_was() {
-    let (fresh, wait) = left_in_its_second_wait();
+    let (fresh, wait) = state_in_second_wait();
     for seconds_back in [0, 1, 60, 3600, 86_400] {
         let mut state = fresh.clone();
         let now = Timestamp::from_millis(wait.since.as_millis() - seconds_back * 1000);
@@ -393,7 +393,7 @@ fn a_clock_set_back_never_makes_a_wait_longer_than_it_was() {
 fn the_budget_is_settled_with_what_was_slept_before_and_after() {
     let left = |state: &State| state.prompt().sleep_left();
     for (taken_up_after, woken_after, slept) in [(1, 4, 4), (1, 2, 2), (3600, 3600, 4)] {
-        let (mut state, wait) = left_in_its_second_wait();
+        let (mut state, wait) = state_in_second_wait();
         let seconds = |seconds| wait.since + Duration::from_secs(seconds);
         assert_eq!(left(&state), Some(Duration::from_secs(3600 - 2 - 4)));
         state.take_up(wait.clone(), seconds(taken_up_after));
@@ -407,7 +407,7 @@ fn the_budget_is_settled_with_what_was_slept_before_and_after() {
 
 #[test]
 fn a_wait_is_paid_for_although_the_clock_was_set_back() {
-    let (mut state, wait) = left_in_its_second_wait();
+    let (mut state, wait) = state_in_second_wait();
     let now = Timestamp::from_millis(wait.since.as_millis() - 60_000);
     let (_, _, at) = announced(&state.take_up(wait, now));
     step(&mut state, Event::Woke { now: at });
@@ -416,7 +416,7 @@ fn a_wait_is_paid_for_although_the_clock_was_set_back() {
 
 #[test]
 fn a_chain_that_is_taken_up_goes_on_counting() {
-    let (mut state, wait) = left_in_its_second_wait();
+    let (mut state, wait) = state_in_second_wait();
     let now = wait.until;
     state.take_up(wait, now);
     step(&mut state, Event::Woke { now });
@@ -466,7 +466,7 @@ fn a_chain_that_was_spent_before_the_restart_is_spent_after_it() {
 
 // --- all sequences ---
 
-const WORDS: usize = 20;
+const EVENT_KINDS: usize = 20;
 
 fn word(index: usize, run: &Run) -> Event {
     let everything = Remedies {
@@ -637,7 +637,7 @@ fn explore(run: &Run, observer: &Observer, depth: usize) -> u64 {
         return 1;
     }
     let mut checked = 1;
-    for index in 0..WORDS {
+    for index in 0..EVENT_KINDS {
         let mut run = run.clone();
         let mut observer = observer.clone();
         let event = word(index, &run);

@@ -136,7 +136,7 @@ pub fn decide(
             Next::Stop(Why::CannotSucceed)
         }
         Class::BudgetExhausted => fall_back_or(Why::NothingToFallBackTo),
-        Class::ContractFailure | Class::TestFailure => match attempts_spent(policy, standing) {
+        Class::ContractFailure | Class::TestFailure => match attempts_exhausted(policy, standing) {
             Some(why) => Next::Stop(why),
             None => Next::Again,
         },
@@ -151,7 +151,7 @@ pub fn decide(
     }
 }
 
-fn attempts_spent(policy: &Policy, standing: Standing) -> Option<Why> {
+fn attempts_exhausted(policy: &Policy, standing: Standing) -> Option<Why> {
     let most = policy
         .retries()
         .map_or(u32::MAX, |retries| retries.saturating_add(1));
@@ -165,7 +165,7 @@ fn wait(
     standing: Standing,
     entropy: u64,
 ) -> Result<Timestamp, Why> {
-    if let Some(why) = attempts_spent(policy, standing) {
+    if let Some(why) = attempts_exhausted(policy, standing) {
         return Err(why);
     }
     let index = standing.transient_in_a_row.saturating_sub(1);

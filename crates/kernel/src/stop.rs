@@ -101,20 +101,20 @@ pub enum Oddity {
 pub fn judge(answer: &Answered<'_>) -> Option<Oddity> {
     match answer.stop_reason {
         StopReason::Refusal => Some(Oddity::Refused),
-        StopReason::Length => at_the_limit(answer),
+        StopReason::Length => check_output_limit(answer),
         _ if answer.calls.iter().any(|call| !call.name.is_empty()) => None,
         _ if answer.is_nameless() => Some(Oddity::NamelessCall),
         _ if !answer.cut_calls.is_empty() => Some(Oddity::CutCall),
-        StopReason::ToolUse => without_its_call(answer),
-        _ if answer.is_blank() => Some(nothing_said(answer)),
-        StopReason::EndTurn if answer.tools => unsaid_wish(answer.text),
+        StopReason::ToolUse => check_missing_call(answer),
+        _ if answer.is_blank() => Some(empty_completion(answer)),
+        StopReason::EndTurn if answer.tools => check_unmade_call(answer.text),
         _ => None,
     }
 }
 
-fn at_the_limit(answer: &Answered<'_>) -> Option<Oddity> {
+fn check_output_limit(answer: &Answered<'_>) -> Option<Oddity> {
     let is_blank = answer.is_blank();
-    if is_blank && answer.calls.is_empty() && answer.fills_the_window() {
+    if is_blank && answer.calls.is_empty() && answer.fills_window() {
         return Some(Oddity::OutOfRoom);
     }
     if !answer.calls.is_empty() || !answer.cut_calls.is_empty() {
@@ -127,7 +127,7 @@ fn at_the_limit(answer: &Answered<'_>) -> Option<Oddity> {
     })
 }
 
-fn without_its_call(answer: &Answered<'_>) -> Option<Oddity> {
+fn check_missing_call(answer: &Answered<'_>) -> Option<Oddity> {
     if answer.tools && call_as_text::is_in(answer.text) {
         return Some(Oddity::CallAsText);
     }
@@ -135,7 +135,7 @@ fn without_its_call(answer: &Answered<'_>) -> Option<Oddity> {
     (answer.tools || answer.is_blank()).then_some(Oddity::NoCall)
 }
 
-fn nothing_said(answer: &Answered<'_>) -> Oddity {
+fn empty_completion(answer: &Answered<'_>) -> Oddity {
     match answer.reasoned {
         Reasoned::Proven => Oddity::ReasoningOnly,
         // What was paid for was the reasoning.
@@ -146,11 +146,11 @@ fn nothing_said(answer: &Answered<'_>) -> Oddity {
     }
 }
 
-fn unsaid_wish(text: &str) -> Option<Oddity> {
+fn check_unmade_call(text: &str) -> Option<Oddity> {
     if call_as_text::is_in(text) {
         return Some(Oddity::CallAsText);
     }
-    announced::is_last_in(text).then_some(Oddity::Announced)
+    announced::ends_text(text).then_some(Oddity::Announced)
 }
 
 impl Answered<'_> {
@@ -163,7 +163,7 @@ impl Answered<'_> {
     }
 
     /// Servers count a little differently than they cut off, so nearly full is full.
-    fn fills_the_window(&self) -> bool {
+    fn fills_window(&self) -> bool {
         let Usage {
             input,
             output,

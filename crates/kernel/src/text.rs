@@ -12,7 +12,7 @@ const SECRET_MARK: &str = "[secret]";
 /// What API keys start with. `sk-` covers OpenAI, Anthropic (`sk-ant-`) and OpenRouter (`sk-or-`).
 const KEY_PREFIXES: [&str; 7] = ["sk-", "gsk_", "xai-", "AIza", "ghp_", "AKIA", "eyJ"];
 /// Words after which a credential stands.
-const ANNOUNCING: [&str; 8] = [
+const CREDENTIAL_LABELS: [&str; 8] = [
     "bearer",
     "basic",
     "x-api-key",
@@ -22,7 +22,7 @@ const ANNOUNCING: [&str; 8] = [
     "apikey",
     "access_token",
 ];
-const SHORTEST_SECRET: usize = 16;
+const MIN_SECRET_LENGTH: usize = 16;
 
 /// The text itself, or as much of its beginning as fits into `limit` bytes, with a mark that it was cut.
 pub fn bounded(text: &str, limit: usize) -> Cow<'_, str> {
@@ -143,7 +143,7 @@ pub fn without_secrets(text: &str) -> Cow<'_, str> {
             out.push_str(SECRET_MARK);
             kept = word_end;
         }
-        announced = ANNOUNCING
+        announced = CREDENTIAL_LABELS
             .iter()
             .any(|name| word.eq_ignore_ascii_case(name));
         at = word_end;
@@ -162,7 +162,7 @@ fn is_token_char(c: char) -> bool {
 }
 
 fn is_secret(word: &str, announced: bool) -> bool {
-    if word.len() < SHORTEST_SECRET {
+    if word.len() < MIN_SECRET_LENGTH {
         return false;
     }
     announced || KEY_PREFIXES.iter().any(|prefix| word.starts_with(prefix))

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 mod span;
 
-pub use span::{NotADuration, Span};
+pub use span::{ParseSpanError, Span};
 
 /// A point in wall-clock time, in whole milliseconds since the Unix epoch.
 ///

@@ -8,7 +8,7 @@
 use crate::script;
 use crate::script::{Error, Script};
 
-const MOST_SCRIPTS: usize = 256;
+const MAX_SCRIPTS: usize = 256;
 
 #[derive(Debug)]
 pub(crate) struct Book {
@@ -41,7 +41,7 @@ impl Book {
     pub(crate) fn set(&mut self, model: Option<String>, script: Script) {
         self.set.retain(|(known, _)| *known != model);
         self.set.push((model, script));
-        if self.set.len() > MOST_SCRIPTS {
+        if self.set.len() > MAX_SCRIPTS {
             self.set.remove(0);
         }
     }
@@ -78,7 +78,7 @@ impl Book {
             None => match model.parse() {
                 Ok(script) => script,
                 // A misspelt fault must not pass for a model that works.
-                Err(error) if script::begins_with_a_fault(model) => return Err(error),
+                Err(error) if script::starts_with_fault_name(model) => return Err(error),
                 Err(_) => self.default.clone(),
             },
         };
@@ -92,7 +92,7 @@ impl Book {
             .position(|known| known.text() == script.text());
         let script = match known {
             Some(place) => self.remembered.remove(place),
-            None if self.remembered.len() >= MOST_SCRIPTS => {
+            None if self.remembered.len() >= MAX_SCRIPTS => {
                 self.remembered.remove(0);
                 script
             }
@@ -178,11 +178,11 @@ mod tests {
     #[test]
     fn only_so_many_scripts_are_remembered() {
         let mut book = book();
-        for number in 0..3 * MOST_SCRIPTS {
+        for number in 0..3 * MAX_SCRIPTS {
             play(&mut book, None, "overloaded");
             play(&mut book, None, &format!("overloaded:{number}"));
         }
-        assert_eq!(book.remembered.len(), MOST_SCRIPTS);
+        assert_eq!(book.remembered.len(), MAX_SCRIPTS);
         assert_eq!(play(&mut book, None, "overloaded"), "ok");
         assert_eq!(play(&mut book, None, "overloaded:1"), "overloaded:1");
     }

@@ -5,8 +5,8 @@ use flate2::write::{DeflateEncoder, GzEncoder};
 use flate2::{Compression, Crc};
 use std::io::Write;
 
-const BLOCK: usize = 1 << 20;
-const BLOCKS: usize = 4096;
+const BLOCK_BYTES: usize = 1 << 20;
+const BLOCK_COUNT: usize = 4096;
 
 /// The pieces, compressed one by one: each can be read when it has come.
 pub(crate) fn gzip(pieces: &[Bytes]) -> Vec<Bytes> {
@@ -29,13 +29,13 @@ pub(crate) fn bomb(opening: &[u8]) -> Vec<Bytes> {
     const HEADER: [u8; 10] = [0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 0xff];
     /// An empty last block.
     const END: [u8; 2] = [3, 0];
-    let block = vec![b'x'; BLOCK];
+    let block = vec![b'x'; BLOCK_BYTES];
     let (mut sum, mut block_sum) = (Crc::new(), Crc::new());
     sum.update(opening);
     block_sum.update(&block);
     let repeated = flushed(&block);
     let mut pieces = vec![Bytes::from_static(&HEADER), flushed(opening)];
-    for _ in 0..BLOCKS {
+    for _ in 0..BLOCK_COUNT {
         pieces.push(repeated.clone());
         sum.combine(&block_sum);
     }

@@ -12,9 +12,9 @@ use outlast_kernel::text;
 use serde_json::{Map, Value, json};
 
 /// The most of a prompt that is said back.
-const ECHO_LIMIT: usize = 200;
-const LONG: usize = 3000;
-const THOUGHT: &str = "The user said something. A greeting is a fitting answer.";
+const MAX_ECHO_BYTES: usize = 200;
+const LONG_ANSWER_WORDS: usize = 3000;
+const REASONING_TEXT: &str = "The user said something. A greeting is a fitting answer.";
 
 /// An answer of that kind.
 pub(crate) fn deltas(kind: Kind, dialect: Dialect, facts: &Facts) -> Vec<Delta> {
@@ -26,7 +26,7 @@ pub(crate) fn deltas(kind: Kind, dialect: Dialect, facts: &Facts) -> Vec<Delta> 
     let is_call = |delta: &Delta| matches!(delta, Delta::ToolCall(_));
     let called = deltas.iter().any(is_call);
     let output = match kind {
-        Kind::BilledEmpty => odd::BILLED,
+        Kind::BilledEmpty => odd::BILLED_OUTPUT_TOKENS,
         _ => u64::try_from(deltas.len()).unwrap_or(u64::MAX),
     };
     if facts.wants_usage || !facts.streamed {
@@ -37,7 +37,7 @@ pub(crate) fn deltas(kind: Kind, dialect: Dialect, facts: &Facts) -> Vec<Delta> 
         }));
     }
     deltas.push(Delta::Stopped(match kind {
-        _ if kind.reaches_the_limit() => StopReason::Length,
+        _ if kind.hits_output_limit() => StopReason::Length,
         _ if called => StopReason::ToolUse,
         Kind::ToolStop => StopReason::ToolUse,
         Kind::Refusal => StopReason::Refusal,
@@ -51,19 +51,19 @@ fn said(kind: Kind, dialect: Dialect, facts: &Facts) -> Vec<Delta> {
     let greeting = || words(&greeting(facts));
     match kind {
         Kind::Text | Kind::Length | Kind::UnknownFrames => greeting(),
-        Kind::Reasoning => [thought(THOUGHT, proof(dialect)), greeting()].concat(),
-        Kind::ReasoningOnly => thought(THOUGHT, proof(dialect)),
-        Kind::ReasoningLoop => [odd::loop_of_thoughts(dialect), greeting()].concat(),
-        Kind::LengthReasoning => thought(THOUGHT, None),
+        Kind::Reasoning => [thought(REASONING_TEXT, proof(dialect)), greeting()].concat(),
+        Kind::ReasoningOnly => thought(REASONING_TEXT, proof(dialect)),
+        Kind::ReasoningLoop => [odd::reasoning_loop(dialect), greeting()].concat(),
+        Kind::LengthReasoning => thought(REASONING_TEXT, None),
         Kind::Tool => calls(facts, 1),
         Kind::Tools => calls(facts, 2),
         Kind::Mixed => {
-            let mut deltas = thought(THOUGHT, proof(dialect));
+            let mut deltas = thought(REASONING_TEXT, proof(dialect));
             deltas.extend(calls(facts, 2));
             deltas
         }
         Kind::LengthCall => odd::cut_call(facts),
-        Kind::BlankArguments => odd::blank_call(facts),
+        Kind::BlankArguments => odd::blank_arguments_call(facts),
         Kind::Nameless => odd::nameless(),
         Kind::Announced => words("I will now run the tests:"),
         Kind::TextCall => words(odd::CALL_AS_TEXT),
@@ -74,17 +74,19 @@ fn said(kind: Kind, dialect: Dialect, facts: &Facts) -> Vec<Delta> {
         Kind::Escapes => words(
             "Plain, \u{1b}[31mred\u{1b}[0m, \u{1b}]0;a new title\u{7}and a \u{202e}turn \u{9b}2J of \u{8}words.",
         ),
-        Kind::Long => (1..=LONG)
+        Kind::Long => (1..=LONG_ANSWER_WORDS)
             .map(|number| Delta::Text(format!("word {number}, ")))
             .collect(),
         Kind::LongSummary => words(&[facts.conversation.prompt.as_str(); 2].join("\n")),
         Kind::Agent => agent::step(facts),
-        Kind::ThinkingAgent => [thought(THOUGHT, proof(dialect)), agent::step(facts)].concat(),
+        Kind::ThinkingAgent => {
+            [thought(REASONING_TEXT, proof(dialect)), agent::step(facts)].concat()
+        }
     }
 }
 
 fn greeting(facts: &Facts) -> String {
-    let prompt = text::bounded(&facts.conversation.prompt, ECHO_LIMIT);
+    let prompt = text::bounded(&facts.conversation.prompt, MAX_ECHO_BYTES);
     format!("Hello from the scripted provider: no network, no key, no cost. You said: {prompt}")
 }
 

@@ -5,7 +5,7 @@
 use serde_json::Value;
 
 /// So begins what a user says to have an answer that broke off gone on with.
-const CUT_OFF: &str = "Your last answer was cut off";
+const CUT_OFF_PREFIX: &str = "Your last answer was cut off";
 
 /// A conversation, seen from its last prompt.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -43,7 +43,7 @@ impl Conversation {
             conversation.is_prefilled = matches!(said, Said::Answer(..));
             match said {
                 // It asks for nothing new; the answer before it goes on.
-                Said::Prompt(prompt) if is_remark(&prompt) && conversation.prompts > 0 => {
+                Said::Prompt(prompt) if is_cut_off_notice(&prompt) && conversation.prompts > 0 => {
                     continue;
                 }
                 Said::Prompt(prompt) => {
@@ -83,8 +83,8 @@ impl Conversation {
 }
 
 /// Whether a user says only that an answer was cut off.
-pub(crate) fn is_remark(prompt: &str) -> bool {
-    prompt.starts_with(CUT_OFF)
+pub(crate) fn is_cut_off_notice(prompt: &str) -> bool {
+    prompt.starts_with(CUT_OFF_PREFIX)
 }
 
 fn everything_said(messages: &Value) -> Vec<Said> {
@@ -97,7 +97,7 @@ fn everything_said(messages: &Value) -> Vec<Said> {
 
 fn said(message: &Value) -> Vec<Said> {
     match (message["role"].as_str(), message["type"].as_str()) {
-        (Some("user"), _) => said_by_user(&message["content"]),
+        (Some("user"), _) => user_entries(&message["content"]),
         (Some("assistant"), _) => vec![answer(message)],
         (None, Some("function_call")) => vec![Said::Answer(String::new(), true)],
         (None, Some("reasoning")) => vec![Said::Answer(String::new(), false)],
@@ -121,7 +121,7 @@ fn answer(message: &Value) -> Said {
 }
 
 /// Results first: what stands beside them is about what follows.
-fn said_by_user(content: &Value) -> Vec<Said> {
+fn user_entries(content: &Value) -> Vec<Said> {
     let results = array(content)
         .iter()
         .filter(|part| part["type"] == "tool_result");

@@ -14,7 +14,7 @@ use outlast_kernel::text;
 use serde_json::Value;
 use std::collections::VecDeque;
 
-const MOST_BYTES: usize = 32 << 20;
+const MAX_STORED_BYTES: usize = 32 << 20;
 const LONGEST_ID: usize = 100;
 
 #[derive(Debug, Default)]
@@ -68,7 +68,7 @@ impl Kept {
     fn keep(&mut self, answer: Answer) {
         self.bytes += answer.weight();
         self.answers.push_back(answer);
-        while self.bytes > MOST_BYTES {
+        while self.bytes > MAX_STORED_BYTES {
             let Some(oldest) = self.answers.pop_front() else {
                 break;
             };
@@ -182,8 +182,10 @@ impl Missing {
                 let problem = Problem::new("invalid_request_error", &message);
                 ask.refused(&Refusal::new(404, problem))
             }
-            Self::Number => ask.not_taken(400, "`starting_after` is not a number."),
-            Self::Whole => ask.not_taken(400, "An answer is fetched with `stream=true` only."),
+            Self::Number => ask.invalid_request(400, "`starting_after` is not a number."),
+            Self::Whole => {
+                ask.invalid_request(400, "An answer is fetched with `stream=true` only.")
+            }
         }
     }
 }
@@ -206,13 +208,13 @@ mod tests {
         for id in 0..100 {
             kept.keep(answer(id, 1 << 20));
         }
-        assert_eq!((kept.answers.len(), kept.bytes), (32, MOST_BYTES));
+        assert_eq!((kept.answers.len(), kept.bytes), (32, MAX_STORED_BYTES));
         let fetch = |kept: &Kept, id: usize| {
             kept.rest(&format!("/responses/resp_{id}?stream=true"))
                 .is_ok()
         };
         assert!(!fetch(&kept, 67) && fetch(&kept, 68) && fetch(&kept, 99));
-        kept.keep(answer(100, MOST_BYTES + 1));
+        kept.keep(answer(100, MAX_STORED_BYTES + 1));
         assert_eq!((kept.answers.len(), kept.bytes), (0, 0));
     }
 

@@ -10,18 +10,18 @@ use serde_json::{Map, Value, json};
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-const MOST_ENTRIES: usize = 1000;
+const MAX_ENTRIES: usize = 1000;
 const MOST_BYTES: usize = 32 << 20;
 /// A longer body is counted but not kept.
 const LONGEST_BODY: usize = 1 << 20;
-const LONGEST_TEXT: usize = 1024;
-const HIDDEN: &str = "(hidden)";
+const MAX_TEXT_BYTES: usize = 1024;
+const REDACTED: &str = "(hidden)";
 /// A header whose name holds one of these is hidden.
-const SECRETS: [&str; 6] = ["auth", "cookie", "key", "token", "secret", "password"];
+const SECRET_HEADER_WORDS: [&str; 6] = ["auth", "cookie", "key", "token", "secret", "password"];
 
 fn is_secret(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
-    SECRETS.iter().any(|word| name.contains(word))
+    SECRET_HEADER_WORDS.iter().any(|word| name.contains(word))
 }
 
 /// A request, as it came.
@@ -104,7 +104,7 @@ impl Log {
         let entry = Entry::new(entries.last, asked);
         entries.bytes += entry.weight;
         entries.kept.push_back(entry);
-        while entries.kept.len() > MOST_ENTRIES || entries.bytes > MOST_BYTES {
+        while entries.kept.len() > MAX_ENTRIES || entries.bytes > MOST_BYTES {
             let Some(oldest) = entries.kept.pop_front() else {
                 break;
             };
@@ -144,12 +144,12 @@ impl Log {
 
 impl Entry {
     fn new(number: u64, asked: &Asked<'_>) -> Self {
-        let bounded = |text: &str| text::bounded(text, LONGEST_TEXT).into_owned();
+        let bounded = |text: &str| text::bounded(text, MAX_TEXT_BYTES).into_owned();
         let headers: Map<String, Value> = asked
             .headers
             .iter()
             .map(|(name, value)| match is_secret(name) {
-                true => (name.clone(), json!(HIDDEN)),
+                true => (name.clone(), json!(REDACTED)),
                 false => (name.clone(), json!(text::without_secrets(&bounded(value)))),
             })
             .collect();
@@ -177,7 +177,7 @@ impl Entry {
             fault: None,
             status: None,
             ended: Ended::Open,
-            weight: if kept { asked.size } else { 0 } + header_bytes + 2 * LONGEST_TEXT,
+            weight: if kept { asked.size } else { 0 } + header_bytes + 2 * MAX_TEXT_BYTES,
         }
     }
 }
@@ -194,8 +194,8 @@ impl Note {
     /// What plays for it.
     pub(crate) fn played(&self, script: &str, fault: &str) {
         self.log.change(self.number, |entry| {
-            entry.script = Some(text::bounded(script, LONGEST_TEXT).into_owned());
-            entry.fault = Some(text::bounded(fault, LONGEST_TEXT).into_owned());
+            entry.script = Some(text::bounded(script, MAX_TEXT_BYTES).into_owned());
+            entry.fault = Some(text::bounded(fault, MAX_TEXT_BYTES).into_owned());
         });
     }
 
@@ -273,7 +273,7 @@ mod tests {
     #[test]
     fn the_log_is_bounded_in_entries_and_in_bytes() {
         let log = Log::default();
-        for _ in 0..MOST_ENTRIES + 5 {
+        for _ in 0..MAX_ENTRIES + 5 {
             note(&log, &[], 0);
         }
         assert_eq!(log.show()["dropped"], 5);

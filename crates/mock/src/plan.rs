@@ -113,7 +113,7 @@ pub(crate) fn plan(reply: &Reply, ask: Ask<'_>) -> Plan {
             ask.refused(&refusal::with_status(ask.dialect, *status, code.as_deref()))
         }
         Act::Window { .. } | Act::TooLarge { .. } | Act::BodyTimeout | Act::NoPrefill => {
-            match refusal::of_request(&reply.act, ask.dialect, ask.facts) {
+            match refusal::for_request(&reply.act, ask.dialect, ask.facts) {
                 Some(refusal) => ask.refused(&refusal),
                 None => answer(),
             }

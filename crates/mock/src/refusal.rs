@@ -6,12 +6,12 @@ use crate::reply::{HintForm, Trouble};
 use outlast_dialect::{Dialect, Problem};
 use outlast_kernel::Timestamp;
 use outlast_kernel::time::millis;
-pub(crate) use request::of_request;
+pub(crate) use request::for_request;
 use serde_json::{Value, json};
 use std::time::Duration;
 
 /// How long a rate limit holds when nothing else is said.
-pub(crate) const RATE_LIMIT: Duration = Duration::from_secs(2);
+pub(crate) const DEFAULT_RATE_LIMIT_WAIT: Duration = Duration::from_secs(2);
 /// How long a plan's window is.
 pub(crate) const USAGE_WINDOW: Duration = Duration::from_secs(5 * 3600);
 
@@ -51,7 +51,12 @@ pub(crate) fn of(trouble: Trouble, dialect: Dialect, now: Timestamp) -> Refusal 
                 Dialect::Anthropic => HintForm::Seconds,
                 _ => HintForm::Text,
             };
-            return rate_limit(dialect, RATE_LIMIT, now + RATE_LIMIT, form);
+            return rate_limit(
+                dialect,
+                DEFAULT_RATE_LIMIT_WAIT,
+                now + DEFAULT_RATE_LIMIT_WAIT,
+                form,
+            );
         }
         (Trouble::UsageLimit, _) => return usage_limit(dialect, USAGE_WINDOW, now + USAGE_WINDOW),
         (_, Dialect::Anthropic) => anthropic(trouble),

@@ -107,7 +107,7 @@ fn what_is_wrong_with_a_request_is_recognised_in_every_dialect() {
     ];
     for dialect in Dialect::ALL {
         for (act, status, cause) in &table {
-            let refusal = of_request(act, dialect, &facts).unwrap();
+            let refusal = for_request(act, dialect, &facts).unwrap();
             let verdict = judged(dialect, &refusal);
             assert_eq!(
                 (refusal.status, verdict.cause),
@@ -115,7 +115,7 @@ fn what_is_wrong_with_a_request_is_recognised_in_every_dialect() {
                 "{dialect:?} {act:?}"
             );
         }
-        let window = of_request(&table[0].0, dialect, &facts).unwrap();
+        let window = for_request(&table[0].0, dialect, &facts).unwrap();
         let message = window.problem.message;
         assert!(
             message.contains("101 tokens") && message.contains("100 "),
@@ -137,7 +137,7 @@ fn a_request_is_refused_only_beyond_its_limit() {
         Act::NoPrefill,
     ] {
         assert_eq!(
-            of_request(&act, Dialect::Anthropic, &facts),
+            for_request(&act, Dialect::Anthropic, &facts),
             None,
             "{act:?}"
         );

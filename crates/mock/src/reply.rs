@@ -267,7 +267,7 @@ impl PageForm {
     ];
 }
 
-pub(crate) const ERROR_FORMS: [Word<ErrorForm>; 3] = [
+pub(crate) const ERROR_FORM_KEYWORDS: [Word<ErrorForm>; 3] = [
     ("usual", ErrorForm::Usual, "as the dialect mostly has it"),
     ("event", ErrorForm::Event, "an event of its own"),
     (

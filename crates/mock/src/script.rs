@@ -20,7 +20,7 @@ pub(crate) use table::ROWS;
 
 /// About as many bytes of a request make a token.
 pub(crate) const BYTES_PER_TOKEN: usize = 4;
-const LONGEST_SCRIPT: usize = 4096;
+const MAX_SCRIPT_BYTES: usize = 4096;
 
 /// A script that cannot be read.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
@@ -168,7 +168,7 @@ fn within(capacity: &mut Capacity, now: Timestamp, size: usize) -> Act {
 }
 
 /// Whether a text was meant to be a script: its first word is a fault.
-pub(crate) fn begins_with_a_fault(text: &str) -> bool {
+pub(crate) fn starts_with_fault_name(text: &str) -> bool {
     let first = text.split([':', '+']).next().unwrap_or_default().trim();
     table::ROWS.iter().any(|row| row.name == first)
 }
@@ -185,8 +185,8 @@ impl FromStr for Script {
             problem,
             remedy,
         };
-        if script.len() > LONGEST_SCRIPT {
-            let problem = format!("a script has at most {LONGEST_SCRIPT} bytes");
+        if script.len() > MAX_SCRIPT_BYTES {
+            let problem = format!("a script has at most {MAX_SCRIPT_BYTES} bytes");
             return Err(error(script, (problem, String::new())));
         }
         let read = |written: &str| match fault(written) {

@@ -20,9 +20,9 @@ use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 
 /// How long answers may take to end when the server stops.
-const GRACE: Duration = Duration::from_secs(2);
+const SHUTDOWN_GRACE: Duration = Duration::from_secs(2);
 /// How long a machine without room for a connection is left alone.
-const BREATH: Duration = Duration::from_millis(100);
+const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(100);
 
 /// What a server is told.
 #[derive(Clone, Debug)]
@@ -49,7 +49,7 @@ impl Options {
     /// a script, even if it holds an equals sign.
     pub fn with(mut self, written: &str) -> Result<Self, script::Error> {
         match written.split_once('=') {
-            Some((model, script)) if !script::begins_with_a_fault(written) => {
+            Some((model, script)) if !script::starts_with_fault_name(written) => {
                 let model = model.trim().to_owned();
                 self.models.push((model, script.trim().parse()?));
             }
@@ -130,14 +130,14 @@ impl Server {
                     connections.spawn(connection(stream, Arc::clone(&self.shared), stop.clone()));
                 }
                 // The machine has no room for it; a moment later it may.
-                Err(_) => crate::play::wait(&*self.shared.clock, BREATH).await,
+                Err(_) => crate::play::wait(&*self.shared.clock, ACCEPT_RETRY_DELAY).await,
             }
         }
         drop(self.listener);
         let all_ended = async { while connections.join_next().await.is_some() {} };
         tokio::select! {
             () = all_ended => {}
-            () = crate::play::wait(&*self.shared.clock, GRACE) => {}
+            () = crate::play::wait(&*self.shared.clock, SHUTDOWN_GRACE) => {}
         }
         connections.shutdown().await;
     }

@@ -73,18 +73,18 @@ impl Scripted {
                     let reply = script.reply(ask.now, request.body.len());
                     playing.kept.plan(&reply, ask)
                 }
-                Err(error) => ask.not_taken(400, &error.to_string()),
+                Err(error) => ask.invalid_request(400, &error.to_string()),
             },
             Route::Rest => match playing.kept.rest(&request.path) {
                 Ok(rest) => match playing.book.choose(None, &rest.model) {
                     Ok(script) => rest.plan(&script.reply(ask.now, 0), ask),
-                    Err(error) => ask.not_taken(400, &error.to_string()),
+                    Err(error) => ask.invalid_request(400, &error.to_string()),
                 },
                 Err(missing) => missing.plan(ask),
             },
             Route::Models => route::models(ask),
-            Route::WrongMethod => ask.not_taken(405, "Method not allowed."),
-            Route::Unknown => ask.not_taken(404, "There is no such endpoint."),
+            Route::WrongMethod => ask.invalid_request(405, "Method not allowed."),
+            Route::Unknown => ask.invalid_request(404, "There is no such endpoint."),
         }
     }
 }

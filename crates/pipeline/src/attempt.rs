@@ -20,7 +20,7 @@ use super::spent::Spent;
 use super::state::{Attempt, Run};
 use super::watchdog::{Sign, Watchdog};
 use inputs::Given;
-pub(super) use kept::clean_up;
+pub(super) use kept::remove_scratch;
 use outlast_engine::CancellationToken;
 use outlast_kernel::Timestamp;
 use outlast_kernel::budget::Cost;
@@ -138,7 +138,7 @@ impl Job {
         let turns = visit.attempts.iter().filter(same).count();
         let before = visit.attempts.iter().rev().nth(1);
         let before = before.and_then(|attempt| attempt.problem.as_ref());
-        let before = before.filter(|problem| is_about_its_result(problem));
+        let before = before.filter(|problem| is_result_failure(problem));
         let reworked = state
             .reworks
             .as_ref()
@@ -181,7 +181,7 @@ impl Job {
 }
 
 /// Whether whoever tries again must do it in another way.
-const fn is_about_its_result(problem: &Problem) -> bool {
+const fn is_result_failure(problem: &Problem) -> bool {
     matches!(problem.class, Class::ContractFailure | Class::TestFailure)
 }
 
@@ -200,7 +200,7 @@ pub(super) async fn run(job: Job, live: Live) -> Done {
     };
     let mut cut: Option<Problem> = None;
     let mut done = {
-        let mut work = Box::pin(work_and_check(&job, &watched));
+        let mut work = Box::pin(perform_and_check(&job, &watched));
         loop {
             tokio::select! {
                 done = &mut work => break done,
@@ -221,11 +221,11 @@ pub(super) async fn run(job: Job, live: Live) -> Done {
     }
     // Tokens are counted while they are used.
     job.spent.add(Usage::default(), done.cost);
-    clean_up(job.scratch()).await;
+    remove_scratch(job.scratch()).await;
     done
 }
 
-async fn work_and_check(job: &Job, watched: &Watched) -> Done {
+async fn perform_and_check(job: &Job, watched: &Watched) -> Done {
     let mut inputs = BTreeMap::new();
     let worked = match begin(job).await {
         Err(problem) => problem.into(),
@@ -303,7 +303,7 @@ async fn finish(
     watched
         .guard
         .sign(Sign::Progress("its work is done".to_owned()));
-    let judging = prompt::Judging::new(job, watched);
+    let judging = prompt::ModelJudge::new(job, watched);
     let scene = Scene {
         step: &job.step,
         artifacts: &found,

@@ -3,7 +3,7 @@
 //! What costs nothing is looked at first, then tests are run, and a model judges last: neither when something before has
 //! failed already. Within each of the three everything is looked at, so that one round of repair can repair all of it.
 //! Invariants: the message of a problem says the same of the same failure, whatever else the output says (the breaker knows
-//! failures by it); violations are exact, safe to show, bounded, and at most [`MOST_VIOLATIONS`]; a contract that only warns
+//! failures by it); violations are exact, safe to show, bounded, and at most [`MAX_VIOLATIONS`]; a contract that only warns
 //! fails no attempt.
 //! Not here: what the next attempt is told (see `feedback`), and whether there is one.
 
@@ -24,9 +24,9 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 /// How many violations are told.
-pub(crate) const MOST_VIOLATIONS: usize = 50;
+pub(crate) const MAX_VIOLATIONS: usize = 50;
 /// The most that is kept of one violation, in bytes, but for what tests printed.
-const LONGEST_VIOLATION: usize = 1024;
+const MAX_VIOLATION_BYTES: usize = 1024;
 /// The most of a message, in bytes: it is to be short, and what is beyond that tells no failures apart.
 const LONGEST_MESSAGE: usize = 480;
 
@@ -193,9 +193,9 @@ impl Findings {
     fn add(&mut self, contract: &Contract, found: Result<Finding, Problem>) -> Result<(), Problem> {
         let mut finding = match found {
             Ok(finding) => finding,
-            Err(problem) if contract.warns && is_about_the_contract(&problem) => {
+            Err(problem) if contract.warns && is_limited_to_contract(&problem) => {
                 let warning = format!("could not be checked: {}", problem.message);
-                self.warnings.push(clean(&warning, LONGEST_VIOLATION));
+                self.warnings.push(clean(&warning, MAX_VIOLATION_BYTES));
                 return Ok(());
             }
             Err(problem) => return Err(problem),
@@ -236,15 +236,15 @@ fn weight(cause: &Cause) -> u8 {
 }
 
 /// Whether nothing but this contract is the matter: the end of an attempt or of a budget ends more.
-fn is_about_the_contract(problem: &Problem) -> bool {
+fn is_limited_to_contract(problem: &Problem) -> bool {
     !matches!(problem.class, Class::Canceled | Class::BudgetExhausted)
 }
 
 /// As many as are told, with the number of the others in place of the last.
 fn at_most(mut violations: Vec<String>) -> Vec<String> {
-    if violations.len() > MOST_VIOLATIONS {
-        let others = violations.len() - (MOST_VIOLATIONS - 1);
-        violations.truncate(MOST_VIOLATIONS - 1);
+    if violations.len() > MAX_VIOLATIONS {
+        let others = violations.len() - (MAX_VIOLATIONS - 1);
+        violations.truncate(MAX_VIOLATIONS - 1);
         violations.push(format!("and {others} more"));
     }
     violations

@@ -12,7 +12,7 @@ mod named;
 mod runners;
 pub(super) mod said;
 
-pub(super) use named::named_failures;
+pub(super) use named::summarize_failures;
 
 use super::definition::CommandLine;
 use super::entry::Problem;
@@ -28,7 +28,7 @@ use said::{Heard, Speaker};
 pub(crate) fn problem(line: &CommandLine, ran: &Ran, is_explicit: bool, now: Timestamp) -> Problem {
     let programs = line::answerable(line);
     let code = ran.code.unwrap_or_default();
-    if runners::failed_tests(code, &programs, &ran.tail) && !shell_complains(ran) {
+    if runners::is_test_failure(code, &programs, &ran.tail) && !is_shell_error(ran) {
         let settled = programs.len() == 1 || runners::has_marks(&ran.tail);
         let other = match settled {
             true => fetching(ran, now),
@@ -40,7 +40,7 @@ pub(crate) fn problem(line: &CommandLine, ran: &Ran, is_explicit: bool, now: Tim
         );
     }
     let meaning = match ran.signal {
-        Some(signal) => codes::by_signal(signal),
+        Some(signal) => codes::meaning_of_signal(signal),
         None => codes::meaning(code, &programs),
     };
     let heard = || said::heard(Speaker::Command, ran, now);
@@ -75,7 +75,7 @@ pub(crate) fn agent_problem(
         };
     }
     let meaning = match ran.signal {
-        Some(signal) => codes::by_signal(signal),
+        Some(signal) => codes::meaning_of_signal(signal),
         None => codes::meaning(ran.code.unwrap_or_default(), &[]),
     };
     let heard = || said::heard(Speaker::Agent, ran, now);
@@ -145,7 +145,7 @@ fn how_it_ended(ran: &Ran) -> String {
 
 /// The same tests make the same message, so that the same failure is known again.
 fn tests_failed(line: &CommandLine, ran: &Ran) -> Problem {
-    let message = format!("{} failed: {}", name(line), named_failures(&ran.tail));
+    let message = format!("{} failed: {}", name(line), summarize_failures(&ran.tail));
     let mut problem = Problem::new(Cause::TestsFailed, message);
     if !ran.tail.is_empty() {
         problem.violations.push(ran.tail.clone());
@@ -157,13 +157,13 @@ fn tests_failed(line: &CommandLine, ran: &Ran) -> Problem {
 fn fetching(ran: &Ran, now: Timestamp) -> Option<Heard> {
     let lines = ran.tail.lines().rev().take(20);
     lines
-        .filter(|line| runners::is_fetching(line))
+        .filter(|line| runners::is_download_line(line))
         .filter_map(|line| said::meaning(Speaker::Command, line.trim(), now))
         .find(|heard| heard.cause.class() == Class::Transient)
 }
 
 /// Whether the shell itself says last that something could not be done.
-fn shell_complains(ran: &Ran) -> bool {
+fn is_shell_error(ran: &Ran) -> bool {
     let last = said::last_line(ran).unwrap_or_default();
     ["bash: ", "sh: ", "/bin/sh: "]
         .iter()

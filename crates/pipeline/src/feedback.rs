@@ -12,7 +12,7 @@ use outlast_kernel::verdict::Class;
 /// The most that is told of one thing that was wrong, in bytes: of what tests printed, the end.
 const MOST_OF_ONE: usize = 8 * 1024;
 /// The most that is told of all of them, in bytes.
-const MOST: usize = 24 * 1024;
+const MAX_TOTAL_BYTES: usize = 24 * 1024;
 
 /// What a model is told in the session in which it made the last attempt. `attempt` is the number of the one that begins,
 /// of `most` in all.
@@ -88,7 +88,7 @@ pub(crate) fn told(problem: &Problem) -> String {
     for (index, violation) in violations.iter().enumerate() {
         let number = index + 1;
         let item = item(number, violation);
-        if !told.is_empty() && told.len() + item.len() > MOST {
+        if !told.is_empty() && told.len() + item.len() > MAX_TOTAL_BYTES {
             let others = violations.len() - index;
             told += &format!("{number:>2} | and {others} more\n");
             break;
@@ -209,7 +209,7 @@ mod tests {
         let many = vec!["y".repeat(1000); 50];
         let many: Vec<&str> = many.iter().map(String::as_str).collect();
         let told_of_many = told(&problem(Cause::ContractBroken, &many));
-        assert!(told_of_many.len() <= MOST + 100);
+        assert!(told_of_many.len() <= MAX_TOTAL_BYTES + 100);
         assert!(
             told_of_many.ends_with("25 | and 26 more\n"),
             "{}",

@@ -9,9 +9,9 @@ use std::io::{self, Write as _};
 use std::path::Path;
 
 /// The longest input that is a variable too, in bytes; systems refuse a program whose variables are too long.
-pub(crate) const LONGEST_VARIABLE: usize = 64 * 1024;
+pub(crate) const MAX_VARIABLE_BYTES: usize = 64 * 1024;
 /// All of them together may have so many bytes; the rest are files only.
-const MOST_VARIABLES: usize = 512 * 1024;
+const MAX_VARIABLES_BYTES: usize = 512 * 1024;
 
 /// Writes the inputs into a folder of their own, and names the variables by which a command finds them.
 ///
@@ -27,7 +27,7 @@ pub(crate) fn variables(
     let mut variables: Vec<_> = extra
         .map(|(name, value)| ((*name).to_owned(), value.clone()))
         .collect();
-    let (mut names, mut room) = (BTreeSet::new(), MOST_VARIABLES);
+    let (mut names, mut room) = (BTreeSet::new(), MAX_VARIABLES_BYTES);
     for (input, content) in inputs {
         let name = variable_name(input)?;
         let path = folder.join(&name);
@@ -66,7 +66,7 @@ fn variable_name(input: &str) -> io::Result<String> {
 /// The text, if it can be a variable.
 fn as_variable(content: &[u8]) -> Option<&str> {
     let text = str::from_utf8(content).ok()?;
-    (text.len() <= LONGEST_VARIABLE && !text.contains('\0')).then_some(text)
+    (text.len() <= MAX_VARIABLE_BYTES && !text.contains('\0')).then_some(text)
 }
 
 fn invalid(problem: String) -> io::Error {
@@ -122,7 +122,7 @@ mod tests {
     fn every_input_is_a_file_and_a_text_is_a_variable_too() {
         let folder = TempDir::new().unwrap();
         let folder = folder.path().join("inputs");
-        let longest = "x".repeat(LONGEST_VARIABLE);
+        let longest = "x".repeat(MAX_VARIABLE_BYTES);
         let too_long = format!("{longest}y");
         let given = inputs(&[
             ("diff", b"; rm -rf $HOME `id`\n"),
@@ -158,7 +158,7 @@ mod tests {
     #[test]
     fn many_long_inputs_still_leave_a_command_that_can_be_started() {
         let folder = TempDir::new().unwrap();
-        let long = vec![b'x'; LONGEST_VARIABLE];
+        let long = vec![b'x'; MAX_VARIABLE_BYTES];
         let given = (0..100).map(|number| (format!("part{number:03}"), long.clone()));
         let variables = variables(&given.collect(), folder.path(), &[]).unwrap();
         let texts = variables.iter().map(|(_, text)| text.len()).sum::<usize>();

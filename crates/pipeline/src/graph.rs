@@ -156,7 +156,7 @@ impl Graph {
             room -= 1;
         }
         if entries.is_empty() {
-            entries = self.left_waiting(run, is_stopping);
+            entries = self.end_stranded_steps(run, is_stopping);
         }
         if entries.is_empty() && self.active == 0 {
             entries.push(self.end(run));
@@ -218,13 +218,13 @@ impl Graph {
         let pipeline = Arc::clone(&self.pipeline);
         let step = &pipeline.steps[place];
         let phase = run.phase(&step.id);
-        if !matches!(phase, Phase::Idle | Phase::Called) || self.waits_for_call(step, run) {
+        if !matches!(phase, Phase::Idle | Phase::Called) || self.awaits_trigger(step, run) {
             return Vec::new();
         }
         match self.needs(step, run) {
             Needs::Open => Vec::new(),
             Needs::Skipped(need) => self.skip(step, run, need),
-            Needs::Met if visits_of_late(run, &step.id) >= step.max_visits.get() => {
+            Needs::Met if visits_since_start(run, &step.id) >= step.max_visits.get() => {
                 let most = step.max_visits;
                 let why = format!("it was visited {most} times, and may not be again (max_visits)");
                 self.give_up(step, run, &why)
@@ -235,7 +235,7 @@ impl Graph {
                 }
                 match &step.work {
                     Work::Gate(gate) => open(step, gate, run, now).into(),
-                    Work::Loop(_) => self.turn_loop(step, run),
+                    Work::Loop(_) => self.advance_loop(step, run),
                     Work::Prompt(_) | Work::Command(_) | Work::Agent(_) => {
                         self.startable.insert(place);
                         Vec::new()
@@ -295,10 +295,10 @@ impl Graph {
     }
 
     /// Whether a step begins only when something leads to it, or to the loop that it is part of, and nothing has.
-    fn waits_for_call(&self, step: &Step, run: &Run) -> bool {
+    fn awaits_trigger(&self, step: &Step, run: &Run) -> bool {
         let own = step.is_called && run.phase(&step.id) != Phase::Called;
         let outer = step.part_of.as_deref().and_then(|outer| self.step(outer));
-        own || outer.is_some_and(|outer| self.waits_for_call(outer, run))
+        own || outer.is_some_and(|outer| self.awaits_trigger(outer, run))
     }
 
     fn is_called(&self, step: &str) -> bool {
@@ -310,7 +310,7 @@ impl Graph {
     }
 
     /// A loop all of whose steps have ended: it ends, or they run again.
-    fn turn_loop(&self, step: &Step, run: &Run) -> Vec<Entry> {
+    fn advance_loop(&self, step: &Step, run: &Run) -> Vec<Entry> {
         let Work::Loop(inner) = &step.work else {
             return Vec::new();
         };
@@ -388,7 +388,7 @@ fn open(step: &Step, gate: &Gate, run: &Run, now: Timestamp) -> [Entry; 2] {
 }
 
 /// How often a step was visited since the run was begun last: whoever begins it again wants to see it tried.
-fn visits_of_late(run: &Run, step: &str) -> u32 {
+fn visits_since_start(run: &Run, step: &str) -> u32 {
     let visits = run.steps.get(step).map_or(&[][..], |state| &state.visits);
     let late = visits
         .iter()

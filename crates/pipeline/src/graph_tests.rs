@@ -134,7 +134,7 @@ fn heard(graph: &mut Graph, run: &Run, fate: Fate<'_>, time: Timestamp) -> Vec<E
                 cost: Cost::default(),
                 warnings: Vec::new(),
             };
-            react::attempt_done(graph, run, name, done, now)
+            react::handle_attempt_result(graph, run, name, done, now)
         }
     }
 }

@@ -14,9 +14,9 @@ use outlast_store::journal::{Page, Stored};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// How many entries are read at a time.
-const PAGE: u32 = 500;
+const PAGE_SIZE: u32 = 500;
 /// The kinds of entries of a session that tell of waits.
-const WAITS: &[&str] = &["wait_scheduled", "wait_ended"];
+const WAIT_KINDS: &[&str] = &["wait_scheduled", "wait_ended"];
 
 /// An entry with its number and its time.
 pub type Written = (u64, Timestamp, Entry);
@@ -183,7 +183,7 @@ async fn waits(steps: &Journal, session: &str) -> Result<Vec<Span>, Error> {
         }
         Ok(())
     };
-    match pages(steps, session, 0, Some(WAITS), &mut read).await {
+    match pages(steps, session, 0, Some(WAIT_KINDS), &mut read).await {
         Err(Error::Store(outlast_store::Error::NoSuchSession { .. })) => Ok(Vec::new()),
         read => read.map(|()| waits),
     }
@@ -191,7 +191,7 @@ async fn waits(steps: &Journal, session: &str) -> Result<Vec<Span>, Error> {
 
 /// What a run has left elsewhere.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Mentions {
+pub struct References {
     /// The sessions of its steps.
     pub sessions: BTreeSet<String>,
     /// What it has made, by the hashes.
@@ -201,10 +201,10 @@ pub struct Mentions {
 }
 
 /// What a run has left elsewhere; as much of it as can be read.
-pub async fn mentions(runs: &Journal, id: &str) -> Result<Mentions, Error> {
-    let mut mentions = Mentions {
+pub async fn mentions(runs: &Journal, id: &str) -> Result<References, Error> {
+    let mut mentions = References {
         is_whole: true,
-        ..Mentions::default()
+        ..References::default()
     };
     let mut read = |stored: Stored| {
         match serde_json::from_str(&stored.line.body) {
@@ -237,7 +237,7 @@ async fn pages(
     loop {
         let page = Page {
             after,
-            limit: PAGE,
+            limit: PAGE_SIZE,
             kinds,
         };
         let stored = journal.read(id, page).await?;

@@ -80,7 +80,7 @@ pub enum Error {
         steps: Vec<String>,
     },
     /// That is no answer.
-    #[error("`{choice}` is no answer to {step}; there are: {}", shown(&choices.join(", "), MOST_OF_CHOICES))]
+    #[error("`{choice}` is no answer to {step}; there are: {}", shown(&choices.join(", "), MAX_CHOICES_BYTES))]
     UnknownChoice {
         /// The step.
         step: String,
@@ -122,7 +122,7 @@ impl From<outlast_store::Error> for Error {
 }
 
 /// The most that is said of what can be answered, in bytes.
-const MOST_OF_CHOICES: usize = 400;
+const MAX_CHOICES_BYTES: usize = 400;
 
 /// What was given or written, on one line and not too long.
 fn shown(words: &str, most: usize) -> String {
@@ -189,7 +189,7 @@ impl Home {
     }
 
     /// A run and its entries, without what the sessions of its steps have waited for.
-    pub async fn read_alone(&self, id: &str) -> Result<(Run, Vec<Written>), Error> {
+    pub async fn read_without_waits(&self, id: &str) -> Result<(Run, Vec<Written>), Error> {
         let runs = self.journal(id).await?;
         Ok(history::read(&runs, None, id).await?)
     }

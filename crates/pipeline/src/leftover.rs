@@ -3,17 +3,17 @@
 //! Every command of an attempt has its marks in its environment (the run, the step, the visit, the attempt), and so has
 //! whatever it starts: also what was started so late that nobody could write its number down any more.
 //! Invariant: when this returns, nothing of the attempt that can be found runs any more, unless the system could not take
-//! it away in `TRIES` times `PAUSE`. Where the system does not show environments, the number that was written down has to do.
+//! it away in `MAX_KILL_ATTEMPTS` times `RETRY_INTERVAL`. Where the system does not show environments, the number that was written down has to do.
 
 use super::process;
 use std::sync::Arc;
 use std::time::Duration;
 
 /// How long the system gets to take away what was killed.
-const PAUSE: Duration = Duration::from_millis(5);
-const TRIES: usize = 400;
+const RETRY_INTERVAL: Duration = Duration::from_millis(5);
+const MAX_KILL_ATTEMPTS: usize = 400;
 /// How often it is looked for processes, while there is one that is just becoming another program.
-const LOOKS: usize = 40;
+const MAX_SCANS: usize = 40;
 
 /// Ends what is left of an attempt: its process that was written down, if one was, and all that carry its marks.
 pub(super) async fn end(known: Option<(u32, u64)>, marks: &[(String, String)]) {
@@ -22,7 +22,7 @@ pub(super) async fn end(known: Option<(u32, u64)>, marks: &[(String, String)]) {
         process::end_leftover(process, born);
         marked.extend(known);
     }
-    for _ in 0..TRIES {
+    for _ in 0..MAX_KILL_ATTEMPTS {
         marked.retain(|(process, born)| is_alive(*process, *born));
         if marked.is_empty() {
             // What one of them has started in its last moment.
@@ -34,7 +34,7 @@ pub(super) async fn end(known: Option<(u32, u64)>, marks: &[(String, String)]) {
         for (process, _) in &marked {
             kill(*process);
         }
-        tokio::time::sleep(PAUSE).await;
+        tokio::time::sleep(RETRY_INTERVAL).await;
     }
 }
 
@@ -45,7 +45,7 @@ async fn find(marks: &[(String, String)]) -> Vec<(u32, u64)> {
         .collect();
     let marks = Arc::new(marks);
     let mut found = Vec::new();
-    for _ in 0..LOOKS {
+    for _ in 0..MAX_SCANS {
         let marks = Arc::clone(&marks);
         let looked = tokio::task::spawn_blocking(move || system::marked(&marks)).await;
         let is_clear;
@@ -53,7 +53,7 @@ async fn find(marks: &[(String, String)]) -> Vec<(u32, u64)> {
         if is_clear || !found.is_empty() {
             break;
         }
-        tokio::time::sleep(PAUSE).await;
+        tokio::time::sleep(RETRY_INTERVAL).await;
     }
     found
 }
@@ -81,9 +81,9 @@ mod system {
     use std::fs;
 
     /// The system counts births in hundredths of a second.
-    const TICKS: u64 = 100;
+    const TICKS_PER_SECOND: u64 = 100;
     /// Who is older, in seconds, has long become what it is.
-    const YOUNG: u64 = 5;
+    const MAX_EXEC_AGE_SECONDS: u64 = 5;
 
     /// The processes, with when they were born, in whose environment all of these are; and whether that can be said of all.
     pub(super) fn marked(marks: &[String]) -> (Vec<(u32, u64)>, bool) {
@@ -100,7 +100,7 @@ mod system {
             let variables = || environment.split(|byte| *byte == 0);
             let has = |mark: &String| variables().any(|variable| variable == mark.as_bytes());
             match environment.is_empty() {
-                true => is_clear &= !is_becoming_another(process),
+                true => is_clear &= !may_be_executing(process),
                 false if marks.iter().all(has) => {
                     found.extend(standing(process).map(|(_, born)| (process, born)));
                 }
@@ -111,12 +111,12 @@ mod system {
     }
 
     /// Whether a process that shows no environment may be about to: it is young, has memory, and lives.
-    fn is_becoming_another(process: u32) -> bool {
+    fn may_be_executing(process: u32) -> bool {
         let uptime = fs::read_to_string("/proc/uptime").unwrap_or_default();
         let seconds = uptime.split('.').next().and_then(|text| text.parse().ok());
-        let age = |born: u64| seconds.map(|now: u64| now.saturating_sub(born / TICKS));
+        let age = |born: u64| seconds.map(|now: u64| now.saturating_sub(born / TICKS_PER_SECOND));
         fields(process).is_some_and(|(state, born, memory)| {
-            !matches!(state, 'Z' | 'X') && memory > 0 && age(born) < Some(YOUNG)
+            !matches!(state, 'Z' | 'X') && memory > 0 && age(born) < Some(MAX_EXEC_AGE_SECONDS)
         })
     }
 
@@ -180,7 +180,7 @@ mod tests {
     async fn all_that_carries_the_marks_of_an_attempt_is_ended_and_nothing_else() {
         let mut children = [start("1"), start("2")];
         while count("1").await < 2 || count("2").await < 2 {
-            tokio::time::sleep(PAUSE).await;
+            tokio::time::sleep(RETRY_INTERVAL).await;
         }
         end(None, &marks("1")).await;
         assert_eq!((count("1").await, count("2").await), (0, 2));

@@ -16,9 +16,9 @@ const MOST_SHOWN: usize = 60;
 /// How many delays of a policy are shown.
 const MOST_DELAYS: usize = 8;
 /// How many names of steps are shown in a row.
-const MOST_NAMES: usize = 12;
+const MAX_NAMES: usize = 12;
 /// The widest column of names.
-const WIDEST_NAME: usize = 24;
+const MAX_NAME_WIDTH: usize = 24;
 
 /// The pipeline, drawn.
 pub fn plan(pipeline: &Pipeline) -> String {
@@ -34,7 +34,7 @@ fn draw(pipeline: &Pipeline, out: &mut String) -> fmt::Result {
     head(pipeline, out)?;
     let layers = layers(pipeline);
     let names = pipeline.steps.iter().map(|step| step.id.chars().count());
-    let width = names.max().unwrap_or(0).min(WIDEST_NAME);
+    let width = names.max().unwrap_or(0).min(MAX_NAME_WIDTH);
     for (index, layer) in layers.iter().enumerate() {
         writeln!(out, "{} {}", if index == 0 { '┌' } else { '├' }, index + 1)?;
         for step in layer {
@@ -387,7 +387,7 @@ fn on_failure(on_failure: &OnFailure) -> Option<String> {
 fn several(names: &[String]) -> String {
     let first: Vec<_> = names
         .iter()
-        .take(MOST_NAMES)
+        .take(MAX_NAMES)
         .map(|name| shown(name))
         .collect();
     match names.len() - first.len() {

@@ -102,7 +102,7 @@ pub(crate) async fn run(
     if let Some(id) = running.id() {
         (watching.on_start)(id, born(id).unwrap_or_default());
     }
-    let mut said = Printed::default();
+    let mut said = CapturedOutput::default();
     let mut take = |stream, bytes: &[u8]| {
         said.push(stream, bytes);
         (watching.on_output)(stream, bytes);
@@ -129,7 +129,7 @@ pub(crate) async fn run(
         stopped: status.is_none(),
         ..said.ran()
     };
-    refused_by_shell(spec.line, &ran).map_or(Ok(ran), Err)
+    shell_start_failure(spec.line, &ran).map_or(Ok(ran), Err)
 }
 
 /// Without the means to keep hold of a command's processes none is started.
@@ -193,7 +193,7 @@ fn not_started(spec: &Spec<'_>, error: &std::io::Error) -> Problem {
 }
 
 /// A shell says by its exit that it could not start what its line names.
-fn refused_by_shell(line: &CommandLine, ran: &Ran) -> Option<Problem> {
+fn shell_start_failure(line: &CommandLine, ran: &Ran) -> Option<Problem> {
     let cause = match (line, ran.code) {
         (CommandLine::Shell(_), Some(127)) => Cause::MissingBinary,
         (CommandLine::Shell(_), Some(126)) => Cause::Permission,
@@ -208,13 +208,13 @@ fn refused_by_shell(line: &CommandLine, ran: &Ran) -> Option<Problem> {
 }
 
 /// What is kept of what was printed.
-struct Printed {
+struct CapturedOutput {
     output: Kept,
     errors: Tail,
     both: Tail,
 }
 
-impl Default for Printed {
+impl Default for CapturedOutput {
     fn default() -> Self {
         Self {
             output: Kept::of(OUTPUT_ROOM.0, OUTPUT_ROOM.1),
@@ -224,7 +224,7 @@ impl Default for Printed {
     }
 }
 
-impl Printed {
+impl CapturedOutput {
     fn push(&mut self, stream: Stream, bytes: &[u8]) {
         match stream {
             Stream::Output => self.output.push(bytes),

@@ -5,7 +5,7 @@ use tempfile::TempDir;
 use tokio::time::{Instant, timeout};
 
 /// The longest time from a stop to the end of all started processes, by the paused clock.
-const SOON: Duration = Duration::from_millis(250);
+const PROMPT_EXIT_LIMIT: Duration = Duration::from_millis(250);
 /// Fails a test that would hang.
 const HANG_TIMEOUT: Duration = Duration::from_secs(120);
 
@@ -256,7 +256,7 @@ async fn when_it_is_stopped_all_of_its_processes_are_gone() {
         (ran.0.code, ran.0.stdout.as_slice()),
         (None, b"begun\n".as_slice())
     );
-    assert!(ran.1 - since < SOON, "{:?}", ran.1 - since);
+    assert!(ran.1 - since < PROMPT_EXIT_LIMIT, "{:?}", ran.1 - since);
     all_gone(&pids).await;
 }
 

@@ -29,7 +29,7 @@ pub(crate) const NO_RESULT: &str = "the stream ended without a result";
 /// The longest line that is read, in bytes.
 const LONGEST_LINE: usize = 16 << 20;
 /// The most that is kept of a plain answer: of its beginning, and of its end.
-const PLAIN_ROOM: (usize, usize) = (4 << 20, 12 << 20);
+const PLAIN_OUTPUT_LIMITS: (usize, usize) = (4 << 20, 12 << 20);
 
 /// How an agent is started.
 pub(crate) struct Invocation {
@@ -130,7 +130,7 @@ impl Reader {
             line: Vec::new(),
             is_too_long: false,
             story: Story::new(),
-            plain: Kept::of(PLAIN_ROOM.0, PLAIN_ROOM.1),
+            plain: Kept::of(PLAIN_OUTPUT_LIMITS.0, PLAIN_OUTPUT_LIMITS.1),
         }
     }
 

@@ -40,7 +40,7 @@ pub(super) struct Now {
 }
 
 /// What follows when an attempt is over.
-pub(super) fn attempt_done(
+pub(super) fn handle_attempt_result(
     graph: &mut Graph,
     run: &Run,
     name: &str,

@@ -27,7 +27,7 @@ use tasks::Tasks;
 use tokio::sync::mpsc;
 
 /// How often letters are looked for.
-const LOOK_FOR_LETTERS: Duration = Duration::from_millis(500);
+const REQUEST_POLL_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Something that a run could not do.
 #[derive(Debug, thiserror::Error)]
@@ -151,7 +151,7 @@ impl Runner {
             hold,
             graph: Graph::new(Arc::clone(&pipeline), &run),
             spent: Arc::new(Spent::new(pipeline.runtime.budget, &run)),
-            postman: tokio::time::interval(LOOK_FOR_LETTERS),
+            postman: tokio::time::interval(REQUEST_POLL_INTERVAL),
             letters: mpsc::unbounded_channel(),
             pipeline,
             means,
@@ -193,10 +193,10 @@ impl Runner {
         self.graph = Graph::new(Arc::clone(&self.pipeline), &self.run);
         self.take_up(&mut tasks);
         loop {
-            self.take_due();
+            self.accept_due();
             self.write(tell, &mut tasks).await?;
             if let Some(ended) = self.run.ended.clone() {
-                attempt::clean_up(self.means.scratch.join(&self.id)).await;
+                attempt::remove_scratch(self.means.scratch.join(&self.id)).await;
                 return Ok(ended);
             }
             for heard in self.listen(stop, &mut tasks).await? {
@@ -208,7 +208,7 @@ impl Runner {
     }
 
     /// Everything that has become possible.
-    fn take_due(&mut self) {
+    fn accept_due(&mut self) {
         loop {
             let due = self.graph.due(&self.run, self.means.clock.now());
             if due.is_empty() {
@@ -221,7 +221,7 @@ impl Runner {
     /// Takes entries in. They count from here on, and nothing is done about them before they are written down.
     fn take(&mut self, entries: Vec<Entry>) {
         for mut entry in entries {
-            self.name_session(&mut entry);
+            self.assign_session(&mut entry);
             let time = self.means.clock.now();
             self.graph.apply(&mut self.run, time, &entry);
             self.unwritten.push((time, entry));
@@ -257,7 +257,7 @@ impl Runner {
     }
 
     /// A model that begins has a session of its own, which is found again by its name.
-    fn name_session(&self, entry: &mut Entry) {
+    fn assign_session(&self, entry: &mut Entry) {
         if let Entry::AttemptStarted { step, session, .. } = entry
             && let Some(Work::Prompt(_)) = self.graph.step(step).map(|step| &step.work)
         {

@@ -22,7 +22,7 @@ mod socket;
 mod streams;
 mod turns;
 
-pub use around::{Around, Question};
+pub use around::{HostServices, Question};
 pub use following::Dialect;
 pub use shared::Limits;
 
@@ -47,9 +47,9 @@ use outlast_engine::CancellationToken;
 use outlast_gateway::guard::{Names, Token};
 use outlast_gateway::problem::Problem;
 use problems::HttpError;
-use rate::Rates;
+use rate::RateLimiter;
 use serde_json::Value;
-use shared::{Shared, to_its_end};
+use shared::{Shared, run_to_completion};
 use socket2::{SockRef, TcpKeepalive};
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -63,9 +63,9 @@ const LONGEST_HEAD: usize = 64 << 10;
 /// The most that a body may have: it becomes a command, which is a line.
 const LONGEST_BODY: usize = LONGEST_LINE - (64 << 10);
 /// A client that has been silent for so long is asked whether it is still there, and how often and how many times.
-const SILENCE: Duration = Duration::from_secs(60);
-const ASK_EVERY: Duration = Duration::from_secs(15);
-const ASK_TIMES: u32 = 4;
+const TCP_KEEPALIVE_IDLE: Duration = Duration::from_secs(60);
+const TCP_KEEPALIVE_INTERVAL: Duration = Duration::from_secs(15);
+const TCP_KEEPALIVE_PROBES: u32 = 4;
 /// How long a machine without room for a connection is left alone.
 const BREATH: Duration = Duration::from_millis(100);
 /// Answers that are under way when the server ends have so long.
@@ -80,7 +80,7 @@ pub struct Setup {
     /// The runs that it tells of, and who begins them.
     pub runs: (Runs, Arc<dyn StartRun>),
     /// What is around them.
-    pub around: Arc<dyn Around>,
+    pub around: Arc<dyn HostServices>,
     /// By which names it may be reached, and which pages may ask.
     pub names: Names,
     /// What everything but the page itself needs, if anything.
@@ -129,7 +129,7 @@ impl HttpServer {
             names: setup.names,
             token: setup.token,
             limits,
-            rates: Rates::new(limits.requests),
+            rates: RateLimiter::new(limits.requests),
             document: api.document().to_string(),
             sockets: TaskTracker::new(),
         });
@@ -140,7 +140,7 @@ impl HttpServer {
             .route("/api/openapi.json", get(openapi))
             .route("/healthz", get(around::health))
             .fallback(around::other)
-            .method_not_allowed_fallback(not_by_that_method)
+            .method_not_allowed_fallback(method_not_allowed)
             .layer(check)
             .with_state(Arc::clone(&shared));
         Ok(Self {
@@ -210,8 +210,10 @@ async fn connection(
 ) {
     stream.set_nodelay(true).ok();
     // One that has vanished without a word would take its place for ever.
-    let asking = TcpKeepalive::new().with_time(SILENCE);
-    let asking = asking.with_interval(ASK_EVERY).with_retries(ASK_TIMES);
+    let asking = TcpKeepalive::new().with_time(TCP_KEEPALIVE_IDLE);
+    let asking = asking
+        .with_interval(TCP_KEEPALIVE_INTERVAL)
+        .with_retries(TCP_KEEPALIVE_PROBES);
     SockRef::from(&stream).set_tcp_keepalive(&asking).ok();
     let router = TowerToHyperService::new(router);
     let service = service_fn(move |mut request: Request<Incoming>| {
@@ -223,7 +225,7 @@ async fn connection(
         match changes_something {
             false => Either::Left(answer),
             true => Either::Right(
-                to_its_end(answer)
+                run_to_completion(answer)
                     .map(|answer| answer.unwrap_or_else(|problem| Ok(problem.into_response()))),
             ),
         }
@@ -251,7 +253,7 @@ async fn openapi(State(shared): State<Arc<Shared>>) -> (HeaderMap, String) {
     (headers, shared.document.clone())
 }
 
-async fn not_by_that_method() -> HttpError {
+async fn method_not_allowed() -> HttpError {
     let detail = "this is asked for by another method; /api/openapi.json says by which";
     Problem::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", detail).into()
 }

@@ -9,7 +9,7 @@ use std::io;
 use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader};
 
 /// How much is read at a time.
-const PIECE: usize = 64 << 10;
+const READ_BUFFER_BYTES: usize = 64 << 10;
 
 /// Reads lines.
 pub struct LineReader<R> {
@@ -39,7 +39,7 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
     /// Reads lines of up to so many bytes, their ends not counted.
     pub fn new(reader: R, longest: usize) -> Self {
         Self {
-            reader: BufReader::with_capacity(PIECE, reader),
+            reader: BufReader::with_capacity(READ_BUFFER_BYTES, reader),
             longest,
             kept: Vec::new(),
             length: 0,

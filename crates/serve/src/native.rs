@@ -1,6 +1,6 @@
 //! The native dialect: events as they are, one line of JSON for each, and what a client asks to hear.
 //!
-//! How a dispatcher uses it: [`NativeVoice`] is the voice of the outbox. A listener of the session hands each event to
+//! How a dispatcher uses it: [`NativeEncoder`] is the voice of the outbox. A listener of the session hands each event to
 //! [`NativeLog::push`], which keeps it and says whether the client hears it. [`NativeLog::begin`] is called for each
 //! session that is served. `follow` is [`Follow::read`] and then [`NativeLog::follow`]; an error of either is a refusal
 //! with [`FollowError::code`] and [`FollowError::oldest`] as fields of their own. The data of `snapshot` is a
@@ -20,20 +20,20 @@ pub use kept::Stale;
 pub use log::NativeLog;
 pub use snapshot::{HeldView, RetryView, SnapshotView, WaitingView};
 
-use crate::voice::{Lines, Voice};
+use crate::voice::{EventEncoder, Lines};
 use outlast_kernel::event::Event;
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 
 /// From how many waiting bytes on pieces of one text are put together.
-const MERGES_ABOVE: usize = 256 << 10;
+const MERGE_THRESHOLD_BYTES: usize = 256 << 10;
 
 /// Says events as they are.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct NativeVoice;
+pub struct NativeEncoder;
 
-impl Voice for NativeVoice {
+impl EventEncoder for NativeEncoder {
     fn say(&mut self, event: Event, out: &mut Lines) {
         out.push(&event);
     }
@@ -43,7 +43,7 @@ impl Voice for NativeVoice {
     }
 
     fn merges_above(&self) -> usize {
-        MERGES_ABOVE
+        MERGE_THRESHOLD_BYTES
     }
 }
 

@@ -5,7 +5,7 @@
 //! nothing is lost but to a client that is gone. No lock is held while something is awaited.
 //! Not here: what is said of an event (see `voice`).
 
-use crate::voice::{Lines, Voice, written};
+use crate::voice::{EventEncoder, Lines, written};
 use outlast_kernel::event::{Body, Event};
 use serde_json::value::RawValue;
 use std::collections::VecDeque;
@@ -19,7 +19,7 @@ use tokio::time::{Instant, sleep_until};
 /// How many bytes may wait before there is no more room, about.
 pub const LIMIT: usize = 8 << 20;
 /// How many things may wait, however small they are.
-const MOST_WAITING: usize = 1 << 14;
+const MAX_QUEUED_ITEMS: usize = 1 << 14;
 /// How much is written in a second when it is the same text over and over, each time a little longer.
 const REPEATED: usize = 10 << 20;
 /// How much is written at a time, about.
@@ -44,7 +44,7 @@ pub enum Item {
 /// Takes what is to be written. The last one that is dropped closes it.
 #[derive(Clone)]
 pub struct Outbox {
-    end: Arc<SendingEnd>,
+    end: Arc<SenderGuard>,
 }
 
 /// Writes it.
@@ -55,7 +55,7 @@ pub struct Writer {
 }
 
 /// Closes the outbox when nobody is left who could send.
-struct SendingEnd {
+struct SenderGuard {
     shared: Arc<Shared>,
 }
 
@@ -95,7 +95,7 @@ impl Outbox {
             shared: shared.clone(),
             next_piece: Instant::now(),
         };
-        let end = Arc::new(SendingEnd { shared });
+        let end = Arc::new(SenderGuard { shared });
         (Self { end }, writer)
     }
 
@@ -117,8 +117,8 @@ impl Outbox {
     }
 
     /// Waits until few enough things wait, however large they are: for what is small, and should not wait for anything.
-    pub async fn few_waiting(&self) {
-        self.until(|queue| queue.waiting.len() <= MOST_WAITING)
+    pub async fn wait_for_item_slot(&self) {
+        self.until(|queue| queue.waiting.len() <= MAX_QUEUED_ITEMS)
             .await;
     }
 
@@ -139,7 +139,7 @@ impl Outbox {
     }
 }
 
-impl Drop for SendingEnd {
+impl Drop for SenderGuard {
     fn drop(&mut self) {
         self.shared.close();
     }
@@ -191,7 +191,7 @@ impl Writer {
     pub async fn run(
         mut self,
         mut out: impl AsyncWrite + Unpin,
-        mut voice: Box<dyn Voice>,
+        mut voice: Box<dyn EventEncoder>,
     ) -> io::Result<()> {
         let mut lines = Lines::default();
         loop {
@@ -208,17 +208,17 @@ impl Writer {
                 let arrived = self.shared.arrived.notified();
                 tokio::select! {
                     () = arrived => {}
-                    () = sleep_until(self.next_piece), if self.holds_a_piece() => {}
+                    () = sleep_until(self.next_piece), if self.has_only_delta() => {}
                 }
             }
         }
     }
 
     /// Has the voice say what waits, item by item, until there is enough to write. Says how much that weighed.
-    fn take(&mut self, voice: &mut dyn Voice, lines: &mut Lines) -> usize {
+    fn take(&mut self, voice: &mut dyn EventEncoder, lines: &mut Lines) -> usize {
         let mut weight = 0;
         while lines.as_bytes().len() < BATCH {
-            if self.holds_a_piece() && Instant::now() < self.next_piece {
+            if self.has_only_delta() && Instant::now() < self.next_piece {
                 break;
             }
             let Some(next) = self.shared.queue().waiting.pop_front() else {
@@ -232,14 +232,14 @@ impl Writer {
                 Item::RunEnded { aborted } => voice.end_run(aborted, lines),
             }
             if is_piece {
-                self.next_piece = Instant::now() + pause_after(lines.as_bytes().len() - before);
+                self.next_piece = Instant::now() + delta_delay(lines.as_bytes().len() - before);
             }
         }
         weight
     }
 
     /// Whether nothing waits but a piece of a text, which may become longer while it does.
-    fn holds_a_piece(&self) -> bool {
+    fn has_only_delta(&self) -> bool {
         let queue = self.shared.queue();
         let first = queue.waiting.front();
         let is_piece = first.is_some_and(|first| first.item.is_piece());
@@ -260,7 +260,7 @@ impl Item {
 }
 
 /// A voice may say the whole text with each piece of it: then the pieces become larger, and fewer.
-fn pause_after(bytes: usize) -> Duration {
+fn delta_delay(bytes: usize) -> Duration {
     let millis = bytes.saturating_mul(1000) / REPEATED;
     Duration::from_millis(u64::try_from(millis).unwrap_or(u64::MAX))
 }

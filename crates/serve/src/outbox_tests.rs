@@ -9,7 +9,7 @@ use tokio::task::JoinHandle;
 /// Says events as they are.
 struct Plain;
 
-impl Voice for Plain {
+impl EventEncoder for Plain {
     fn say(&mut self, event: Event, out: &mut Lines) {
         out.push(&event);
     }
@@ -348,7 +348,7 @@ async fn what_was_written_is_there_as_soon_as_nothing_else_waits() {
 #[derive(Default)]
 struct Repeating(String);
 
-impl Voice for Repeating {
+impl EventEncoder for Repeating {
     fn say(&mut self, event: Event, out: &mut Lines) {
         if let Body::TextDelta { text } = &event.body {
             self.0.push_str(text);

@@ -22,10 +22,10 @@ mod surrogates;
 pub(crate) use lane::BUSY;
 
 use crate::lines::{Line, LineReader};
-use crate::native::NativeVoice;
+use crate::native::NativeEncoder;
 use crate::outbox::{Item, Outbox};
-use crate::pi_rpc::translate::PiVoice;
-use crate::voice::Voice;
+use crate::pi_rpc::translate::PiEncoder;
+use crate::voice::EventEncoder;
 use desk::Desk;
 use outlast_engine::CancellationToken;
 use outlast_session::host::{Host, Opened};
@@ -39,16 +39,16 @@ use tokio_util::task::AbortOnDropHandle;
 /// The longest line that is read.
 pub(crate) const LONGEST_LINE: usize = 64 << 20;
 /// How many kilobytes of commands may wait for their turn before no more are read: more than the longest line.
-const LANE: usize = 96 << 10;
+const MAX_QUEUED_KILOBYTES: usize = 96 << 10;
 /// When nothing was begun for so long after the last command was read, nothing more is answered.
-const LAST_ANSWERS: Duration = Duration::from_millis(500);
+const DRAIN_TIMEOUT: Duration = Duration::from_millis(500);
 /// Who does not read what is left for longer than this does not read it.
-const LAST_WORDS: Duration = Duration::from_secs(2);
+const FLUSH_TIMEOUT: Duration = Duration::from_secs(2);
 /// So long is a session closed at most.
-const GOODBYE: Duration = Duration::from_secs(5);
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 /// The same when the process is told to end: it is given a second for everything.
-const SHORT_LAST_WORDS: Duration = Duration::from_millis(200);
-const SHORT_GOODBYE: Duration = Duration::from_millis(400);
+const SHORT_FLUSH_TIMEOUT: Duration = Duration::from_millis(200);
+const SHORT_CLOSE_TIMEOUT: Duration = Duration::from_millis(400);
 
 /// How events are said.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,17 +90,19 @@ impl Server {
         output: impl AsyncWrite + Send + Unpin + 'static,
     ) -> Ending {
         let host = Arc::clone(&self.host);
-        let voice: Box<dyn Voice> = match self.dialect {
-            Dialect::Pi => Box::new(PiVoice::asking(move || host.models().into())),
-            Dialect::Native => Box::new(NativeVoice),
+        let voice: Box<dyn EventEncoder> = match self.dialect {
+            Dialect::Pi => Box::new(PiEncoder::asking(move || host.models().into())),
+            Dialect::Native => Box::new(NativeEncoder),
         };
         let (outbox, writer) = Outbox::new(voice.merges_above());
         let mut writing = AbortOnDropHandle::new(tokio::spawn(writer.run(output, voice)));
         let desk = Arc::new(Desk::new(self.host, outbox.clone(), self.dialect));
         desk.take_over(opened);
         let (lane, waiting) = mpsc::unbounded_channel();
-        let mut working =
-            AbortOnDropHandle::new(tokio::spawn(lane::work_off(Arc::clone(&desk), waiting)));
+        let mut working = AbortOnDropHandle::new(tokio::spawn(lane::process_commands(
+            Arc::clone(&desk),
+            waiting,
+        )));
         let reading = desk.read(LineReader::new(input, LONGEST_LINE), lane);
         let ending = tokio::select! {
             () = reading => Ending::InputClosed,
@@ -108,13 +110,13 @@ impl Server {
             () = self.stop.cancelled() => Ending::Stopped,
         };
         if ending == Ending::InputClosed {
-            desk.answer_the_rest(&mut working).await;
+            desk.drain_commands(&mut working).await;
         }
         // Nothing is begun any more.
         working.abort();
         let (goodbye, last_words) = match ending {
-            Ending::InputClosed => (GOODBYE, LAST_WORDS),
-            Ending::Stopped | Ending::OutputLost => (SHORT_GOODBYE, SHORT_LAST_WORDS),
+            Ending::InputClosed => (CLOSE_TIMEOUT, FLUSH_TIMEOUT),
+            Ending::Stopped | Ending::OutputLost => (SHORT_CLOSE_TIMEOUT, SHORT_FLUSH_TIMEOUT),
         };
         desk.leave(goodbye).await;
         outbox.close();
@@ -127,7 +129,7 @@ impl Server {
 
 impl Desk {
     /// Answers what was read, for as long as that goes on.
-    async fn answer_the_rest(&self, working: &mut AbortOnDropHandle<()>) {
+    async fn drain_commands(&self, working: &mut AbortOnDropHandle<()>) {
         loop {
             let begun = self.begun.load(Ordering::Relaxed);
             let done = async {
@@ -136,7 +138,7 @@ impl Desk {
                 }
                 self.accepted().await;
             };
-            let is_done = tokio::time::timeout(LAST_ANSWERS, done).await.is_ok();
+            let is_done = tokio::time::timeout(DRAIN_TIMEOUT, done).await.is_ok();
             if is_done || self.begun.load(Ordering::Relaxed) == begun {
                 return;
             }
@@ -161,7 +163,7 @@ impl Desk {
             {
                 return;
             }
-            self.outbox.few_waiting().await;
+            self.outbox.wait_for_item_slot().await;
         }
     }
 

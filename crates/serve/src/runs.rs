@@ -11,7 +11,7 @@ pub use outlast_pipeline::home::Error;
 pub use start::{StartError, StartRun, WantedRun};
 pub use view::{
     AttemptOutcome, AttemptView, ChoiceView, KindView, OutcomeView, PhaseView, QuestionView,
-    RunRow, RunView, StateView, StepView, ToldView, WaitView,
+    RunRequestView, RunRow, RunView, StateView, StepView, WaitView,
 };
 
 use outlast_pipeline::home::Home;
@@ -20,7 +20,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 /// The most runs that are told of at once.
-pub const MOST_RUNS: usize = 1000;
+pub const MAX_RUNS: usize = 1000;
 
 /// The runs that are kept in a folder.
 #[derive(Debug)]
@@ -36,11 +36,11 @@ impl Runs {
         }
     }
 
-    /// Runs, those in which something happened last first; so many at most, and never more than [`MOST_RUNS`].
+    /// Runs, those in which something happened last first; so many at most, and never more than [`MAX_RUNS`].
     pub async fn list(&self, limit: usize) -> Result<Vec<RunRow>, Error> {
         let all = self.home.all().await?;
         let mut rows = Vec::new();
-        for run in all.into_iter().take(limit.min(MOST_RUNS)) {
+        for run in all.into_iter().take(limit.min(MAX_RUNS)) {
             let state = self.home.standing(&run).await?;
             rows.push(RunRow::new(run, state));
         }
@@ -52,7 +52,7 @@ impl Runs {
         // In this order: what a process has written before it left is then read.
         let summary = self.home.find(id).await?;
         let state = self.home.standing(&summary).await?;
-        let (run, entries) = self.home.read_alone(&summary.id).await?;
+        let (run, entries) = self.home.read_without_waits(&summary.id).await?;
         let mut waits = BTreeMap::new();
         for (id, step) in &run.steps {
             if let Some(waiting) = self.home.waiting(step).await? {
@@ -72,12 +72,12 @@ impl Runs {
     }
 
     /// Has a run try again at once what it waits to try again: that step, or all that wait.
-    pub async fn retry_now(&self, id: &str, step: Option<&str>) -> Result<ToldView, Error> {
+    pub async fn retry_now(&self, id: &str, step: Option<&str>) -> Result<RunRequestView, Error> {
         Ok(self.home.retry_now(id, step).await?.into())
     }
 
     /// Ends a run.
-    pub async fn cancel(&self, id: &str) -> Result<ToldView, Error> {
+    pub async fn cancel(&self, id: &str) -> Result<RunRequestView, Error> {
         Ok(self.home.cancel(id).await?.into())
     }
 
@@ -87,7 +87,7 @@ impl Runs {
         id: &str,
         step: Option<&str>,
         choice: Option<&str>,
-    ) -> Result<ToldView, Error> {
+    ) -> Result<RunRequestView, Error> {
         Ok(self.home.answer(id, step, choice).await?.into())
     }
 }

@@ -15,7 +15,7 @@ mod room;
 mod snapshot;
 mod view;
 
-pub use room::{Deliver, Heard, Place, PlaceError, Room, Said, Settings};
+pub use room::{Deliver, Heard, ParseCursorError, Place, Room, Said, Settings};
 pub use view::{
     ModelView, QueueMode, SessionList, SessionRow, SessionView, SettingsView, SnapshotView, State,
     Told,
@@ -25,7 +25,7 @@ use futures_util::{StreamExt, stream};
 use outlast_engine::CancellationToken;
 use outlast_engine::journal::Entry;
 use outlast_kernel::text;
-use outlast_session::host::{House, HouseError, Wishes};
+use outlast_session::host::{House, HouseError, SessionOptions};
 use outlast_session::read;
 use outlast_store::Journal;
 use outlast_store::journal::{Page, State as Owned, Summary};
@@ -36,16 +36,16 @@ use tokio::sync::Semaphore;
 use tokio_util::task::TaskTracker;
 
 /// How often it is looked for sessions that nobody needs.
-const EVERY: Duration = Duration::from_secs(10);
+const HOUSEKEEPING_INTERVAL: Duration = Duration::from_secs(10);
 /// How often it is looked again after turns that were left in use, and how soon.
-const LOOKS_AGAIN: u32 = 5;
+const MAX_RECHECKS: u32 = 5;
 const LOOK_AGAIN: Duration = Duration::from_millis(500);
 /// How many sessions may be there in which nothing was said yet.
-const MOST_NEW: usize = 10_000;
+const MAX_NEW_SESSIONS: usize = 10_000;
 /// How many sessions are carried on at the same time, until they run.
 const AT_ONCE: usize = 8;
 /// How many snapshots are made at the same time.
-const READERS: usize = 4;
+const MAX_CONCURRENT_SNAPSHOTS: usize = 4;
 /// The most of a first prompt that stands for a title, in bytes.
 const LONGEST_TITLE: usize = 120;
 /// What is left when the server ends has so long to be left well.
@@ -66,7 +66,7 @@ pub enum Error {
     Busy,
     /// There are too many.
     #[error(
-        "there are {MOST_NEW} sessions in which nothing was said; say something in one of them"
+        "there are {MAX_NEW_SESSIONS} sessions in which nothing was said; say something in one of them"
     )]
     TooMany,
     /// Whoever follows has read too slowly.
@@ -94,7 +94,7 @@ impl Sessions {
             rooms: Mutex::default(),
             stop: CancellationToken::new(),
             tasks: TaskTracker::new(),
-            readers: Arc::new(Semaphore::new(READERS)),
+            readers: Arc::new(Semaphore::new(MAX_CONCURRENT_SNAPSHOTS)),
         })
     }
 
@@ -108,21 +108,21 @@ impl Sessions {
     }
 
     /// Begins one.
-    pub async fn create(&self, mut wishes: Wishes) -> Result<Arc<Room>, Error> {
+    pub async fn create(&self, mut wishes: SessionOptions) -> Result<Arc<Room>, Error> {
         wishes.title = wishes.title.map(|title| one_line(&title));
         let card = self.house.look(None, &wishes).await?;
         let id = uuid::Uuid::now_v7().to_string();
         let room = self.make(id, Some(wishes));
         room.know(card);
         let mut rooms = self.rooms();
-        if rooms.values().filter(|room| room.is_new()).count() >= MOST_NEW {
+        if rooms.values().filter(|room| room.is_new()).count() >= MAX_NEW_SESSIONS {
             return Err(Error::TooMany);
         }
         rooms.insert(room.id().to_owned(), Arc::clone(&room));
         Ok(room)
     }
 
-    fn make(&self, id: String, new: Option<Wishes>) -> Arc<Room> {
+    fn make(&self, id: String, new: Option<SessionOptions>) -> Arc<Room> {
         let house = Arc::clone(&self.house);
         let (tasks, readers) = (self.tasks.clone(), Arc::clone(&self.readers));
         let stop = self.stop.child_token();
@@ -199,7 +199,7 @@ impl Sessions {
 
     fn row(&self, summary: Summary) -> SessionRow {
         let room = self.rooms().get(&summary.id).cloned();
-        let led = room.and_then(|room| room.led_state());
+        let led = room.and_then(|room| room.open_session_state());
         let state = led.unwrap_or(match (summary.state, summary.open_turn) {
             (Owned::InUse, _) => State::Elsewhere,
             (_, Some(_)) => State::Unfinished,
@@ -221,7 +221,7 @@ impl Sessions {
         let (left, mut in_use) = self.unfinished().await?;
         let mut failed = self.resume_all(left).await;
         // A process that was killed may have left a child that has its locks until it has become another program.
-        for _ in 0..LOOKS_AGAIN {
+        for _ in 0..MAX_RECHECKS {
             if in_use.is_empty() {
                 break;
             }
@@ -265,19 +265,19 @@ impl Sessions {
         loop {
             tokio::select! {
                 () = self.stop.cancelled() => return,
-                () = tokio::time::sleep(EVERY) => {}
+                () = tokio::time::sleep(HOUSEKEEPING_INTERVAL) => {}
             }
             let rooms: Vec<Arc<Room>> = self.rooms().values().cloned().collect();
             for room in rooms {
                 room.close_if_idle().await;
                 // Besides the map and this one, somebody holds it.
                 if Arc::strong_count(&room) > 2 {
-                    room.look_elsewhere().await;
+                    room.check_other_processes().await;
                 }
             }
             // Ours is the only hold on those that nobody watches.
             self.rooms()
-                .retain(|_, room| Arc::strong_count(room) > 1 || !room.can_be_forgotten());
+                .retain(|_, room| Arc::strong_count(room) > 1 || !room.can_be_evicted());
         }
     }
 

@@ -8,7 +8,7 @@ use serde::Serialize;
 use std::io;
 
 /// How events are said in one protocol.
-pub trait Voice: Send {
+pub trait EventEncoder: Send {
     /// Says an event.
     fn say(&mut self, event: Event, out: &mut Lines);
 

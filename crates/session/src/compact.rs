@@ -5,7 +5,7 @@
 use super::run::Running;
 use super::{Error, Session};
 use outlast_engine::CancellationToken;
-use outlast_engine::compaction::{Job, Outcome, Size, Smaller};
+use outlast_engine::compaction::{CompactedConversation, Job, Outcome, Size};
 use outlast_engine::journal::Entry;
 use outlast_engine::size;
 use outlast_kernel::budget::{Limits, Prompt};
@@ -28,18 +28,18 @@ impl Session {
     /// Makes the conversation smaller now; `focus` says what the summary should look at.
     pub async fn compact(&self, focus: Option<&str>, limits: Limits) -> Result<Compacted, Error> {
         let abort = CancellationToken::new();
-        self.compact_until(abort, focus, limits).await
+        self.compact_cancellable(abort, focus, limits).await
     }
 
     /// The same, until that is cancelled.
-    pub async fn compact_until(
+    pub async fn compact_cancellable(
         &self,
         abort: CancellationToken,
         focus: Option<&str>,
         limits: Limits,
     ) -> Result<Compacted, Error> {
         let _others_wait = self.compacting.lock().await;
-        let running = self.enter_until(abort)?;
+        let running = self.acquire_run_cancellable(abort)?;
         if self.unfinished_turn().is_some() {
             return Err(self.unfinished());
         }
@@ -52,7 +52,7 @@ impl Session {
         });
         let budget = Prompt::new(limits);
         let result = self
-            .make_smaller(&running, request, budget, focus, before)
+            .run_compaction(&running, request, budget, focus, before)
             .await;
         let (after, summary, error) = match &result {
             Ok(compacted) => (compacted.after, compacted.summary.clone(), None),
@@ -70,7 +70,7 @@ impl Session {
         result
     }
 
-    async fn make_smaller(
+    async fn run_compaction(
         &self,
         running: &Running<'_>,
         request: outlast_dialect::Request,
@@ -98,7 +98,7 @@ impl Session {
             say: &mut say,
         };
         let Outcome { result, usage, .. } = compactor.compact(job).await;
-        let Smaller {
+        let CompactedConversation {
             messages,
             size: after,
             model,

@@ -16,7 +16,7 @@ mod whole;
 
 use ask::Answer;
 use outlast_dialect::{Message, Request};
-use outlast_engine::compaction::{Compactor, Job, Outcome, Size, Smaller};
+use outlast_engine::compaction::{CompactedConversation, Compactor, Job, Outcome, Size};
 use outlast_engine::route::Route;
 use outlast_engine::{BoxFuture, Clock, RetryStrategy, size};
 use outlast_kernel::event::{CompactionReason, Usage};
@@ -101,9 +101,9 @@ impl Compaction {
         }
     }
 
-    async fn smaller(&self, work: &mut Work<'_>) -> Result<Smaller, String> {
+    async fn smaller(&self, work: &mut Work<'_>) -> Result<CompactedConversation, String> {
         let mut why = None;
-        if !work.room.is_about_bytes() {
+        if !work.room.is_byte_limited() {
             match self.summarise(work).await {
                 Ok(smaller) => return Ok(smaller),
                 Err(problem) => why = Some(problem),
@@ -119,14 +119,14 @@ impl Compaction {
     }
 
     /// The older part in a model's words, before the newer one. A result that is still too large is elided.
-    async fn summarise(&self, work: &mut Work<'_>) -> Result<Smaller, String> {
+    async fn summarise(&self, work: &mut Work<'_>) -> Result<CompactedConversation, String> {
         let request = work.job.request;
         let keep = work.room.kept(self.settings.keep);
         let (old, kept) = request.messages.split_at(cut::cut(&request.messages, keep));
-        if !work.room.is_worth_it(size::of_messages(old)) {
+        if !work.room.is_worth_summarising(size::messages_tokens(old)) {
             return Err("the older part of the conversation is too short for one".to_owned());
         }
-        let kept = work.room.shortened_to(kept, keep);
+        let kept = work.room.shorten_to(kept, keep);
         let mut why = "nobody is there to write one".to_owned();
         let routes = self.in_order(work.job.left);
         let mut too_small = None;
@@ -157,9 +157,9 @@ impl Compaction {
 
     /// Those who summarise, in order. A model that was left is asked when nobody else can write one.
     fn in_order(&self, left: &Standing) -> Vec<&Route> {
-        const WHATEVER_THE_SIZE: u64 = 0;
+        const ANY_SIZE: u64 = 0;
         let now = self.clock.now();
-        let is_free = |route: &&Route| left.is_free(&route.key(), WHATEVER_THE_SIZE, now);
+        let is_free = |route: &&Route| left.is_free(&route.key(), ANY_SIZE, now);
         let (free, left): (Vec<&Route>, Vec<&Route>) = self.routes.iter().partition(is_free);
         [free, left].concat()
     }
@@ -174,7 +174,7 @@ impl Compaction {
     ) -> Result<Vec<Message>, String> {
         let prompt = summary::last_prompt(old, work.room.quote());
         let summary = summary::message(text, prompt);
-        if size::of_message(&summary) >= size::of_messages(old) {
+        if size::message_tokens(&summary) >= size::messages_tokens(old) {
             return Err("the summary is no shorter than what it stands for".to_owned());
         }
         let messages: Vec<Message> = std::iter::once(summary)

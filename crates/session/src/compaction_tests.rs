@@ -97,7 +97,7 @@ fn an_overflow_proves_that_the_estimate_is_too_low() {
     };
     let outcome = world(small()).compact(&request, size, CompactionReason::Overflow);
     let smaller = outcome.result.unwrap();
-    assert!(size::of_messages(&smaller.messages) * 2 <= smaller.size + 100);
+    assert!(size::messages_tokens(&smaller.messages) * 2 <= smaller.size + 100);
     assert!(smaller.size < window * 3 / 4, "{} {window}", smaller.size);
 }
 

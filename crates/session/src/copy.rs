@@ -50,7 +50,7 @@ impl Session {
         };
         let record = Record::new(home, standing, setup.clock.clone());
         let session = Self::with(id, about, setup, record);
-        session.drop_waiting().await?;
+        session.discard_queue().await?;
         Ok(session)
     }
 
@@ -61,7 +61,7 @@ impl Session {
         new: NewSession,
     ) -> Result<Hold, Error> {
         // What cannot be written down there can be here.
-        if self.is_kept() && self.record.catch_up().await.is_ok() {
+        if self.is_kept() && self.record.flush_backlog().await.is_ok() {
             let next = copied.last().map_or(0, |last| last.seq) + 1;
             return Ok(journal.fork(&self.id, Some(next), new).await?);
         }
@@ -84,14 +84,14 @@ impl Session {
     }
 
     /// What waits was meant for the session that was copied.
-    async fn drop_waiting(&self) -> Result<(), Error> {
+    async fn discard_queue(&self) -> Result<(), Error> {
         let waiting = self.record.look(|standing| standing.waiting.clone());
         if waiting.is_empty() {
             return Ok(());
         }
         let ids = waiting.into_iter().map(|letter| letter.id).collect();
         self.record.jot(Entry::Unqueued { ids }).await?;
-        self.know_queue();
+        self.mark_queue_announced();
         Ok(())
     }
 }

@@ -67,7 +67,7 @@ impl Standing {
         match entry {
             prompt @ Entry::Prompt { .. } => self.begin_turn(prompt),
             Entry::Settled { seal, usage, .. } => {
-                self.pair_up();
+                self.complete_tool_calls();
                 self.models.end_turn();
                 self.usage = self.usage.plus(usage);
                 self.last_seal = Some(seal);
@@ -100,7 +100,7 @@ impl Standing {
                 ..
             } => self.become_smaller(messages, usage, spent),
             Entry::ToolStarted { index, effect, .. } => {
-                self.call_came(index, SoFar::Started(effect));
+                self.set_call_progress(index, SoFar::Started(effect));
             }
             Entry::ToolFinished {
                 index,
@@ -109,13 +109,13 @@ impl Standing {
                 ..
             } => {
                 let text = output;
-                self.call_came(index, SoFar::Finished(Output { text, is_error }));
+                self.set_call_progress(index, SoFar::Finished(Output { text, is_error }));
                 if self.calls().iter().all(is_finished) {
-                    self.pair_up();
+                    self.complete_tool_calls();
                 }
             }
             entry => {
-                self.take_in_models(&entry);
+                self.apply_switch(&entry);
                 if let Some(turn) = &mut self.unfinished {
                     turn.take_in(entry);
                 }
@@ -134,7 +134,7 @@ impl Standing {
         else {
             return;
         };
-        self.pair_up();
+        self.complete_tool_calls();
         self.turns += 1;
         if chosen {
             self.models.clear();
@@ -159,7 +159,7 @@ impl Standing {
     }
 
     fn say(&mut self, messages: Vec<Message>, note: bool) {
-        self.pair_up();
+        self.complete_tool_calls();
         if let Some(turn) = &mut self.unfinished {
             // Nothing is said into the middle of an answer: what was kept of one was given up before.
             turn.taken_up.kept = None;
@@ -171,7 +171,7 @@ impl Standing {
         self.messages.extend(messages);
     }
 
-    fn take_in_models(&mut self, entry: &Entry) {
+    fn apply_switch(&mut self, entry: &Entry) {
         if let Entry::Switched {
             model: Some(switch),
             ..
@@ -186,7 +186,7 @@ impl Standing {
     }
 
     fn become_smaller(&mut self, messages: Vec<Message>, usage: Usage, spent: Option<Spent>) {
-        self.pair_up();
+        self.complete_tool_calls();
         self.messages = messages;
         let Some(turn) = &mut self.unfinished else {
             self.usage = self.usage.plus(usage);
@@ -194,12 +194,12 @@ impl Standing {
         };
         turn.taken_up.usage = turn.taken_up.usage.plus(usage);
         if let Some(spent) = spent {
-            turn.has_spent(spent);
+            turn.apply_spending(spent);
         }
     }
 
     fn answered(&mut self, message: &Message, usage: Usage) {
-        self.pair_up();
+        self.complete_tool_calls();
         let Some(turn) = &mut self.unfinished else {
             return;
         };
@@ -217,7 +217,7 @@ impl Standing {
         turn.map_or(&[], |turn| &turn.taken_up.calls)
     }
 
-    fn call_came(&mut self, index: usize, so_far: SoFar) {
+    fn set_call_progress(&mut self, index: usize, so_far: SoFar) {
         let turn = self.unfinished.as_mut();
         if let Some(call) = turn.and_then(|turn| turn.taken_up.calls.get_mut(index)) {
             call.so_far = so_far;
@@ -225,7 +225,7 @@ impl Standing {
     }
 
     /// Gives every call of the last answer a result, and ends its step.
-    fn pair_up(&mut self) {
+    fn complete_tool_calls(&mut self) {
         let Some(turn) = &mut self.unfinished else {
             return;
         };
@@ -265,7 +265,7 @@ impl Unfinished {
                 spent,
                 ..
             } => {
-                self.has_spent(spent);
+                self.apply_spending(spent);
                 self.taken_up.wait = self.taken_up.failure.clone().map(|failure| Wait {
                     since,
                     until,
@@ -274,27 +274,27 @@ impl Unfinished {
             }
             Entry::WaitEnded { spent } => {
                 taken_up.wait = None;
-                self.has_spent(spent);
+                self.apply_spending(spent);
             }
             Entry::Switched { left, model, spent } => {
                 taken_up.left.extend(left);
                 if let Some(switch) = model {
-                    take_in_switch(taken_up, switch);
+                    apply_model_switch(taken_up, switch);
                 }
-                self.has_spent(spent);
+                self.apply_spending(spent);
             }
             _ => {}
         }
     }
 
-    fn has_spent(&mut self, spent: Spent) {
+    fn apply_spending(&mut self, spent: Spent) {
         self.taken_up.chain = spent.chain;
         self.taken_up.paid = self.taken_up.usage;
         self.budget = spent.prompt;
     }
 }
 
-fn take_in_switch(taken_up: &mut TakenUp, switch: ModelSwitch) {
+fn apply_model_switch(taken_up: &mut TakenUp, switch: ModelSwitch) {
     let is_back = |(key, _): &mut (String, _)| *key == switch.to;
     let came_back = taken_up.may_come_back.take_if(is_back);
     // What is held against a model is what came of asking it.

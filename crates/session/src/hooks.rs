@@ -9,7 +9,7 @@ mod payload;
 mod worker;
 
 use crate::{Session, Subscription};
-use payload::{Fields, Payload, Translation};
+use payload::{EventTranslator, Fields, Payload};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -20,7 +20,7 @@ use tokio_util::task::AbortOnDropHandle;
 use worker::{Waiting, Worker};
 
 /// How many events may wait for a hook.
-const MOST_WAITING: usize = 64;
+const MAX_QUEUED_EVENTS: usize = 64;
 
 /// A command, and when it is run.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -133,7 +133,7 @@ impl Hooks {
         let name = folder.to_string_lossy().into_owned();
         let place = Arc::new((folder, hidden_variables));
         let lane = |hook: Hook| {
-            let (waiting, events) = mpsc::channel(MOST_WAITING);
+            let (waiting, events) = mpsc::channel(MAX_QUEUED_EVENTS);
             let worker = Worker::new(hook.clone(), place.clone(), report.clone());
             Lane {
                 hook,
@@ -158,7 +158,7 @@ impl Hooks {
 
     /// Runs the hooks on what happens in that session, until the subscription is dropped.
     pub fn listen(&self, session: &Session) -> Subscription {
-        let mut translation = Translation::of(session);
+        let mut translation = EventTranslator::of(session);
         let hooks = self.clone();
         session.subscribe(move |event| {
             if let Some((moment, fields)) = translation.take(event) {
@@ -224,7 +224,7 @@ impl Hooks {
         if lane.lost.fetch_add(1, Ordering::Relaxed) == 0 {
             let name = worker::name(&lane.hook.command);
             (self.0.report)(&format!(
-                "hook `{name}` is too slow: {MOST_WAITING} events wait for it, and it does not hear of new ones"
+                "hook `{name}` is too slow: {MAX_QUEUED_EVENTS} events wait for it, and it does not hear of new ones"
             ));
         }
     }

@@ -82,7 +82,7 @@ pub trait House: Send + Sync {
     fn look<'a>(
         &'a self,
         name: Option<&'a str>,
-        wishes: &'a Wishes,
+        wishes: &'a SessionOptions,
     ) -> BoxFuture<'a, Result<Card, HouseError>>;
 
     /// The session of that name, open: as its last prompt left it, with what is wished since. One that nothing was ever
@@ -90,12 +90,12 @@ pub trait House: Send + Sync {
     fn open<'a>(
         &'a self,
         name: &'a str,
-        wishes: &'a Wishes,
-    ) -> BoxFuture<'a, Result<Hosted, HouseError>>;
+        wishes: &'a SessionOptions,
+    ) -> BoxFuture<'a, Result<HostedSession, HouseError>>;
 }
 
 /// A session of a house, and the host behind it.
-pub struct Hosted {
+pub struct HostedSession {
     /// The session.
     pub opened: Opened,
     /// Its host.
@@ -104,7 +104,7 @@ pub struct Hosted {
 
 /// What somebody wants of a session; what they do not say is as the settings have it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Wishes {
+pub struct SessionOptions {
     /// Where it works.
     pub folder: Option<PathBuf>,
     /// What it is about.
@@ -119,15 +119,15 @@ pub struct Wishes {
     pub after_content: Option<String>,
 }
 
-impl Wishes {
+impl SessionOptions {
     /// Whether something is wished that a prompt keeps.
-    pub const fn are_settings(&self) -> bool {
+    pub const fn has_settings(&self) -> bool {
         let is_asked = self.provider.is_some() || self.model.is_some();
         is_asked || self.policy.is_some() || self.after_content.is_some()
     }
 
     /// A prompt has kept it.
-    pub fn forget_settings(&mut self) {
+    pub fn clear_settings(&mut self) {
         (self.provider, self.model) = (None, None);
         (self.policy, self.after_content) = (None, None);
     }

@@ -37,7 +37,7 @@ use outlast_store::Journal;
 use outlast_store::journal::NewSession;
 use queue::Queue;
 use record::{Home, Record};
-use status::Board;
+use status::EventHub;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
@@ -97,7 +97,7 @@ pub struct Session {
     clock: Arc<dyn Clock>,
     setup: RwLock<Arc<Setup>>,
     record: Record,
-    board: Arc<Board>,
+    board: Arc<EventHub>,
     retries: AtomicBool,
     compactions: AtomicBool,
     queue: Mutex<Queue>,
@@ -117,11 +117,11 @@ struct About {
 impl Session {
     /// A session that lives as long as this value does.
     pub fn in_memory(setup: Setup) -> Self {
-        Self::in_memory_as(uuid::Uuid::now_v7().to_string(), setup)
+        Self::in_memory_with_id(uuid::Uuid::now_v7().to_string(), setup)
     }
 
     /// The same, with an id that the caller has told others.
-    pub fn in_memory_as(id: String, setup: Setup) -> Self {
+    pub fn in_memory_with_id(id: String, setup: Setup) -> Self {
         let home = Home::Memory(Vec::new());
         let record = Record::new(home, Standing::default(), setup.clock.clone());
         Self::with(id, About::default(), setup, record)
@@ -134,11 +134,11 @@ impl Session {
         setup: Setup,
     ) -> Result<Self, Error> {
         let id = uuid::Uuid::now_v7().to_string();
-        Self::begin_as(journal, id, about.0, about.1, setup).await
+        Self::create_with_id(journal, id, about.0, about.1, setup).await
     }
 
     /// The same, with an id that the caller has written down before.
-    pub async fn begin_as(
+    pub async fn create_with_id(
         journal: &Journal,
         id: String,
         directory: &str,
@@ -178,7 +178,7 @@ impl Session {
 
     fn with(id: String, about: About, setup: Setup, record: Record) -> Self {
         let retries = setup.retry_enabled;
-        let board = Arc::new(Board::default());
+        let board = Arc::new(EventHub::default());
         let usage = record.look(|standing| standing.usage);
         board.change(|snapshot| {
             snapshot.auto_retry_enabled = retries;
@@ -198,7 +198,7 @@ impl Session {
             running: Mutex::default(),
             compacting: tokio::sync::Mutex::default(),
         };
-        session.know_queue();
+        session.mark_queue_announced();
         session
     }
 
@@ -241,7 +241,7 @@ impl Session {
     pub async fn rename(&self, title: &str) -> Result<(), Error> {
         self.record.rename(title).await?;
         let title = title.to_owned();
-        self.lock_about().title.clone_from(&title);
+        self.lock_metadata().title.clone_from(&title);
         self.say(Body::Renamed { title });
         Ok(())
     }
@@ -252,10 +252,10 @@ impl Session {
     }
 
     fn about(&self) -> About {
-        self.lock_about().clone()
+        self.lock_metadata().clone()
     }
 
-    fn lock_about(&self) -> std::sync::MutexGuard<'_, About> {
+    fn lock_metadata(&self) -> std::sync::MutexGuard<'_, About> {
         self.about.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

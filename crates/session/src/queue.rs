@@ -73,11 +73,11 @@ impl Session {
             let place = |waiting: &[Letter]| waiting.iter().position(|letter| letter.id == id);
             let taken_back = self
                 .record
-                .change_waiting(|waiting| place(waiting).map(|place| waiting.remove(place)));
+                .update_queue(|waiting| place(waiting).map(|place| waiting.remove(place)));
             // What was said meanwhile was said.
             return taken_back.map_or(Ok(()), |_| Err(error));
         }
-        self.say_queue();
+        self.publish_queue();
         Ok(())
     }
 
@@ -91,17 +91,17 @@ impl Session {
         let is_note = |letter: &Letter| letter.place == Place::Note;
         let taken: Vec<Letter> = self
             .record
-            .change_waiting(|waiting| waiting.extract_if(.., |it| !is_note(it)).collect());
+            .update_queue(|waiting| waiting.extract_if(.., |it| !is_note(it)).collect());
         if taken.is_empty() {
             return Ok(Waiting::default());
         }
         let ids = taken.iter().map(|letter| letter.id.clone()).collect();
         if let Err(error) = self.record.jot(Entry::Unqueued { ids }).await {
             self.record
-                .change_waiting(|waiting| drop(waiting.splice(..0, taken)));
+                .update_queue(|waiting| drop(waiting.splice(..0, taken)));
             return Err(error);
         }
-        self.say_queue();
+        self.publish_queue();
         Ok(Waiting::of(&taken))
     }
 
@@ -142,7 +142,7 @@ impl Session {
 
     /// Notes that came too late for the last call of a turn are part of the conversation when it is over.
     pub(super) async fn write_late_notes(&self) {
-        let notes = self.record.change_waiting(notes);
+        let notes = self.record.update_queue(notes);
         if !notes.is_empty() {
             // Whoever has lost the session has been told so by the turn.
             self.write_between_turns(Entry::said(notes)).await.ok();
@@ -176,7 +176,7 @@ impl Session {
     /// Takes out what a turn of its own begins with: steering before follow-ups.
     pub(super) fn take_for_turn(&self) -> Vec<Letter> {
         let (steering, follow_up) = (self.steering_mode(), self.follow_up_mode());
-        self.record.change_waiting(|waiting| {
+        self.record.update_queue(|waiting| {
             let waits = |place| waiting.iter().any(|letter: &Letter| letter.place == place);
             let (place, mode) = match (waits(Place::Steering), waits(Place::FollowUp)) {
                 (true, _) => (Place::Steering, steering),
@@ -188,7 +188,7 @@ impl Session {
     }
 
     /// Tells listeners of what waits, if it is not what they know.
-    pub(super) fn say_queue(&self) {
+    pub(super) fn publish_queue(&self) {
         {
             let mut queue = self.modes();
             let Waiting {
@@ -203,7 +203,7 @@ impl Session {
             queue.announced.clone_from(&now);
             let (steering, follow_up) = now;
             // Put up before anybody else can look at what is known, told when they can.
-            self.board.put_up(self.event(Body::QueueChanged {
+            self.board.enqueue(self.event(Body::QueueChanged {
                 steering,
                 follow_up,
             }));
@@ -212,7 +212,7 @@ impl Session {
     }
 
     /// What waits is known to whoever opened the session.
-    pub(super) fn know_queue(&self) {
+    pub(super) fn mark_queue_announced(&self) {
         let Waiting {
             steering,
             follow_up,
@@ -246,7 +246,7 @@ impl Inbox for Letters<'_> {
         let mode = self.session.steering_mode();
         self.session
             .record
-            .change_waiting(|waiting| take(waiting, Place::Steering, mode))
+            .update_queue(|waiting| take(waiting, Place::Steering, mode))
     }
 }
 

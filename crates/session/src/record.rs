@@ -76,7 +76,7 @@ impl Record {
     }
 
     /// Changes what waits. Whoever takes something out has it written down as said, or puts it back.
-    pub(super) fn change_waiting<R>(&self, change: impl FnOnce(&mut Vec<Letter>) -> R) -> R {
+    pub(super) fn update_queue<R>(&self, change: impl FnOnce(&mut Vec<Letter>) -> R) -> R {
         change(&mut self.lock().standing.waiting)
     }
 
@@ -97,7 +97,7 @@ impl Record {
     }
 
     /// Writes down what could not be written before. Should that fail, it is as it was. No turn may be running.
-    pub(super) async fn catch_up(&self) -> Result<(), Error> {
+    pub(super) async fn flush_backlog(&self) -> Result<(), Error> {
         // The next turn would do the same.
         let turn = self.lock().turn;
         self.begin_turn(turn);
@@ -113,7 +113,7 @@ impl Record {
 
     /// Writes down what could not be written before, and lets go of the session. Should the first fail, it is as it was.
     pub(super) async fn release(&self) -> Result<(), Error> {
-        self.catch_up().await?;
+        self.flush_backlog().await?;
         let home = std::mem::replace(&mut *self.home(), Home::Closed);
         if let Home::Journal(journal, hold) = home {
             journal.release_or_remove(hold).await?;

@@ -4,7 +4,7 @@
 //! written down together. Not here: what a turn does (see the engine's `turn`).
 
 use super::queue::{Letters, notes};
-use super::setup::{Ask, Setup, Switchable, SwitchableCompaction};
+use super::setup::{Ask, Setup, SwitchableCompaction, SwitchableRetry};
 use super::{Error, Session};
 use outlast_dialect::Message;
 use outlast_engine::compaction::Compactor;
@@ -21,18 +21,18 @@ impl Session {
     /// Says something to the model, and returns when all that follows from it is over: steps, retries, waits.
     pub async fn prompt(&self, ask: Ask) -> Result<Ended, Error> {
         drop(self.compacting.lock().await);
-        let running = self.enter_until(ask.abort.clone())?;
-        self.refuse_unfinished()?;
-        let notes = self.record.change_waiting(notes);
+        let running = self.acquire_run_cancellable(ask.abort.clone())?;
+        self.ensure_no_unfinished_turn()?;
+        let notes = self.record.update_queue(notes);
         let begun = self.begin_turn(ask, notes);
         Ok(self.run(running, begun).await)
     }
 
     /// Says what waits to the model, as a turn of its own; `None` when nothing waits. What else is to be said is left out.
-    pub async fn prompt_waiting(&self, ask: Ask) -> Result<Option<Ended>, Error> {
+    pub async fn prompt_queued(&self, ask: Ask) -> Result<Option<Ended>, Error> {
         drop(self.compacting.lock().await);
-        let running = self.enter_until(ask.abort.clone())?;
-        self.refuse_unfinished()?;
+        let running = self.acquire_run_cancellable(ask.abort.clone())?;
+        self.ensure_no_unfinished_turn()?;
         let letters = self.take_for_turn();
         if letters.is_empty() {
             return Ok(None);
@@ -44,18 +44,19 @@ impl Session {
 
     /// Carries the unfinished turn on, from where an earlier process left it.
     pub async fn resume(&self) -> Result<Ended, Error> {
-        self.resume_until(CancellationToken::new()).await
+        self.resume_cancellable(CancellationToken::new()).await
     }
 
     /// The same, until that is cancelled.
-    pub async fn resume_until(&self, abort: CancellationToken) -> Result<Ended, Error> {
-        let running = self.enter_until(abort)?;
+    pub async fn resume_cancellable(&self, abort: CancellationToken) -> Result<Ended, Error> {
+        let running = self.acquire_run_cancellable(abort)?;
         let found = self.record.look(|standing| {
             let unfinished = standing.unfinished.clone()?;
             let turn = (standing.turns, unfinished);
             Some((standing.messages.clone(), standing.models.clone(), turn))
         });
-        let (messages, models, (turn, unfinished)) = found.ok_or_else(|| self.nothing_to_do())?;
+        let (messages, models, (turn, unfinished)) =
+            found.ok_or_else(|| self.nothing_to_resume_error())?;
         self.record.begin_turn(turn);
         let begun = Begun {
             messages,
@@ -73,13 +74,13 @@ impl Session {
     pub async fn try_again(&self, ask: Ask) -> Result<Ended, Error> {
         let last_seal = self.record.look(|standing| standing.last_seal);
         if matches!(last_seal, None | Some(Seal::Completed)) {
-            return Err(self.nothing_to_do());
+            return Err(self.nothing_to_resume_error());
         }
         let message = None;
         self.prompt(Ask { message, ..ask }).await
     }
 
-    fn refuse_unfinished(&self) -> Result<(), Error> {
+    fn ensure_no_unfinished_turn(&self) -> Result<(), Error> {
         match self.unfinished_turn() {
             Some(_) => Err(self.unfinished()),
             None => Ok(()),
@@ -91,7 +92,7 @@ impl Session {
         Error::Unfinished { session }
     }
 
-    fn nothing_to_do(&self) -> Error {
+    fn nothing_to_resume_error(&self) -> Error {
         let session = self.id.clone();
         Error::NothingToDo { session }
     }
@@ -102,11 +103,14 @@ impl Session {
 
     /// Makes sure that one turn runs at a time.
     pub(super) fn enter(&self) -> Result<Running<'_>, Error> {
-        self.enter_until(CancellationToken::new())
+        self.acquire_run_cancellable(CancellationToken::new())
     }
 
     /// The same, for what ends when that is cancelled.
-    pub(super) fn enter_until(&self, abort: CancellationToken) -> Result<Running<'_>, Error> {
+    pub(super) fn acquire_run_cancellable(
+        &self,
+        abort: CancellationToken,
+    ) -> Result<Running<'_>, Error> {
         let mut running = self.running();
         if running.is_some() {
             return Err(Error::Busy);
@@ -171,7 +175,7 @@ impl Session {
         let request = setup.request(begun.messages);
         let attempts = begun.taken_up.attempts;
         self.board.change(|snapshot| snapshot.attempt = attempts);
-        let retry = setup.retry.as_deref().map(|strategy| Switchable {
+        let retry = setup.retry.as_deref().map(|strategy| SwitchableRetry {
             strategy,
             on: &self.retries,
         });
@@ -217,7 +221,7 @@ impl Session {
     /// What is said waits no more when that is heard. The last event of a turn comes when all of it is folded.
     fn post(&self, event: Event) {
         match event.body {
-            Body::Input { .. } => self.say_queue(),
+            Body::Input { .. } => self.publish_queue(),
             Body::Sealed { .. } => {
                 let usage = self.record.look(|standing| standing.usage);
                 self.board.change(|snapshot| snapshot.usage = usage);

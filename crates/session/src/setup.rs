@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// How often in a row a model is told that its answer was none.
-const CORRECTIONS: u32 = 3;
+const DEFAULT_MAX_CORRECTIONS: u32 = 3;
 
 /// What a session is made of.
 #[derive(Clone)]
@@ -89,7 +89,7 @@ impl Setup {
             fallback_rules: fallback::Rules::default(),
             compaction: None,
             after_content: AfterContent::default(),
-            corrections: CORRECTIONS,
+            corrections: DEFAULT_MAX_CORRECTIONS,
             tools: None,
             offered: Vec::new(),
         }
@@ -153,18 +153,18 @@ impl From<&str> for Ask {
 }
 
 /// A strategy that can be switched off while a turn runs.
-pub(super) struct Switchable<'a> {
+pub(super) struct SwitchableRetry<'a> {
     pub(super) strategy: &'a dyn RetryStrategy,
     pub(super) on: &'a AtomicBool,
 }
 
-impl Switchable<'_> {
+impl SwitchableRetry<'_> {
     fn in_force(&self) -> Option<&dyn RetryStrategy> {
         self.on.load(Ordering::Relaxed).then_some(self.strategy)
     }
 }
 
-impl RetryStrategy for Switchable<'_> {
+impl RetryStrategy for SwitchableRetry<'_> {
     fn delay_for(&self, attempt: u32) -> Option<Duration> {
         self.in_force()?.delay_for(attempt)
     }

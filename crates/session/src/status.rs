@@ -62,7 +62,7 @@ type Listener = Box<dyn FnMut(&Event) + Send>;
 /// Ends when it is dropped.
 pub struct Subscription {
     id: u64,
-    board: Weak<Board>,
+    board: Weak<EventHub>,
 }
 
 impl Drop for Subscription {
@@ -80,16 +80,16 @@ impl Drop for Subscription {
 
 /// Where events are put up.
 #[derive(Default)]
-pub(super) struct Board {
+pub(super) struct EventHub {
     snapshot: Mutex<Snapshot>,
     listeners: Mutex<Vec<(u64, Option<Listener>)>>,
     next_id: Mutex<u64>,
-    untold: Mutex<Untold>,
+    untold: Mutex<PendingEvents>,
 }
 
 /// What listeners have not been told yet.
 #[derive(Default)]
-struct Untold {
+struct PendingEvents {
     events: VecDeque<Event>,
     /// The number of the last event that was put up.
     last: u64,
@@ -98,7 +98,7 @@ struct Untold {
 }
 
 /// Somebody is telling listeners; when it ends, however it does, another may.
-struct Telling<'a>(&'a Board);
+struct Telling<'a>(&'a EventHub);
 
 impl Drop for Telling<'_> {
     fn drop(&mut self) {
@@ -106,7 +106,7 @@ impl Drop for Telling<'_> {
     }
 }
 
-impl Board {
+impl EventHub {
     pub(super) fn snapshot(&self) -> Snapshot {
         lock(&self.snapshot).clone()
     }
@@ -127,12 +127,12 @@ impl Board {
 
     /// Takes note of an event, then tells everyone.
     pub(super) fn post(&self, event: Event) {
-        self.put_up(event);
+        self.enqueue(event);
         self.tell();
     }
 
     /// Gives an event its number, and so its place among the others.
-    pub(super) fn put_up(&self, mut event: Event) {
+    pub(super) fn enqueue(&self, mut event: Event) {
         let mut untold = lock(&self.untold);
         untold.last += 1;
         event.seq = untold.last;
@@ -141,22 +141,22 @@ impl Board {
 
     /// Tells everyone what is put up. Should somebody be at it already, a listener among them, they do it.
     pub(super) fn tell(&self) {
-        while let Some(_telling) = self.begin_telling() {
-            while let Some(event) = self.next_untold() {
+        while let Some(_telling) = self.begin_delivery() {
+            while let Some(event) = self.next_pending() {
                 lock(&self.snapshot).take_in(&event);
                 self.tell_of(&event);
             }
         }
     }
 
-    fn begin_telling(&self) -> Option<Telling<'_>> {
+    fn begin_delivery(&self) -> Option<Telling<'_>> {
         let mut untold = lock(&self.untold);
         let may_tell = !untold.is_telling && !untold.events.is_empty();
         untold.is_telling |= may_tell;
         may_tell.then(|| Telling(self))
     }
 
-    fn next_untold(&self) -> Option<Event> {
+    fn next_pending(&self) -> Option<Event> {
         lock(&self.untold).events.pop_front()
     }
 

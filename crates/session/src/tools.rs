@@ -25,7 +25,7 @@ pub mod shell;
 mod toolbox;
 mod write;
 
-pub use permission::{Answer, Approve, OUTSIDE, Question};
+pub use permission::{Answer, Approve, OUTSIDE_PERMISSION, Question};
 pub use toolbox::Tools;
 
 #[cfg(unix)]

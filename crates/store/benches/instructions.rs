@@ -72,7 +72,7 @@ async fn decide(rounds: u64) {
         store.report(GATE, joins, at(2)).await.unwrap();
     }
     for round in 0..rounds {
-        other.renew_place(GATE, waiter(1), at(2)).await.unwrap();
+        other.renew_waiter(GATE, waiter(1), at(2)).await.unwrap();
         store
             .ask(GATE, waiter(round % WAITERS), at(3))
             .await

@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 /// The most that is kept as one, in bytes.
-pub const LARGEST: u64 = 1024 * 1024 * 1024;
+pub const MAX_BYTES: u64 = 1024 * 1024 * 1024;
 /// The folder for what is not complete.
 const DRAFTS: &str = "drafts";
 /// Held, together with others, by whoever keeps something; alone by whoever removes.
@@ -42,7 +42,7 @@ impl Artifacts {
     /// Keeps that content: what it is known by, and its size.
     pub fn put(&self, bytes: &[u8]) -> Result<(String, u64), Error> {
         let size = bytes.len() as u64;
-        if size > LARGEST {
+        if size > MAX_BYTES {
             return Err(too_large("what is to be kept"));
         }
         let hash = hexadecimal(&Sha256::digest(bytes));
@@ -60,7 +60,8 @@ impl Artifacts {
         let path = self.path(hash)?;
         let mut bytes = Vec::new();
         // A damaged one may have any size.
-        let read = open_regular(&path).and_then(|it| it.take(LARGEST + 1).read_to_end(&mut bytes));
+        let read =
+            open_regular(&path).and_then(|it| it.take(MAX_BYTES + 1).read_to_end(&mut bytes));
         read.map_err(|error| Error::file(&path, error))?;
         let found = hexadecimal(&Sha256::digest(&bytes));
         if found == hash {
@@ -147,7 +148,7 @@ impl Artifacts {
 fn too_large(what: &str) -> Error {
     Error::TooLarge {
         what: what.to_owned(),
-        limit: LARGEST,
+        limit: MAX_BYTES,
     }
 }
 

@@ -19,7 +19,7 @@ pub(crate) struct Format {
 }
 
 /// What is known of providers. It can be learned again, so no write waits for the disk.
-pub(crate) const KNOWLEDGE: Format = Format {
+pub(crate) const SHARED_STATE: Format = Format {
     steps: &[include_str!("schema/1.sql"), include_str!("schema/2.sql")],
     writing: "PRAGMA synchronous = normal",
     patience: Duration::from_secs(2),
@@ -81,7 +81,7 @@ pub(crate) fn replace(
     {
         return Ok((connection, None));
     }
-    let aside = put_aside(path)?;
+    let aside = move_aside(path)?;
     Ok((open_or_make(path, format, lock.as_ref())?, Some(aside)))
 }
 
@@ -162,15 +162,15 @@ fn prepare(path: &Path, format: &Format, held: Held<'_>) -> Result<Connection, E
     let mut connection = Connection::open_with_flags(path, flags)?;
     // Before the first statement: another process may be in the middle of its own first one.
     connection.busy_timeout(format.patience)?;
-    write_ahead(&connection, path, held)?;
+    enable_wal(&connection, path, held)?;
     connection.execute_batch(format.writing)?;
-    bring_up_to_date(&mut connection, path, format.steps)?;
+    migrate(&mut connection, path, format.steps)?;
     Ok(connection)
 }
 
 /// Has changes written ahead of the file. Two that switch a new one over at the same time refuse each other at once, whatever
 /// their patience: one at a time.
-fn write_ahead(connection: &Connection, path: &Path, held: Held<'_>) -> Result<(), Error> {
+fn enable_wal(connection: &Connection, path: &Path, held: Held<'_>) -> Result<(), Error> {
     let mode =
         connection.pragma_query_value(None, "journal_mode", |row| row.get::<_, String>(0))?;
     if mode != "wal" {
@@ -193,7 +193,7 @@ fn open_private(path: &Path) -> Result<fs::File, Error> {
     made.map_err(|source| Error::file(path, source))
 }
 
-fn bring_up_to_date(connection: &mut Connection, path: &Path, steps: &[&str]) -> Result<(), Error> {
+fn migrate(connection: &mut Connection, path: &Path, steps: &[&str]) -> Result<(), Error> {
     let known = i64::try_from(steps.len()).unwrap_or(i64::MAX);
     let format = |connection: &Connection| -> Result<i64, Error> {
         Ok(connection.query_row("PRAGMA user_version", [], |row| row.get(0))?)
@@ -217,7 +217,7 @@ fn bring_up_to_date(connection: &mut Connection, path: &Path, steps: &[&str]) ->
 }
 
 /// Gives the damaged file, and what belongs to it, another name. Nothing is deleted.
-fn put_aside(path: &Path) -> Result<PathBuf, Error> {
+fn move_aside(path: &Path) -> Result<PathBuf, Error> {
     let named = |number: u32| beside(path, &format!(".damaged-{number}"));
     let number = (1..).find(|number| !named(*number).exists());
     let aside = named(number.unwrap_or(u32::MAX));

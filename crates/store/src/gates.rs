@@ -9,7 +9,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 use std::time::Duration;
 
 /// A gate that has been quiet for this long is forgotten; its fences are then of no use to anybody.
-const FORGOTTEN_AFTER: Duration = Duration::from_secs(7 * 86_400);
+const GATE_RETENTION: Duration = Duration::from_secs(7 * 86_400);
 
 /// A gate and the line before it, as they were just now.
 #[derive(Clone, Debug, Default)]
@@ -42,7 +42,7 @@ impl Store {
                     if everyone_passes {
                         line::leave(connection, key, &waiter)?;
                     } else {
-                        line::leave_with_those_ahead(connection, key, &waiter)?;
+                        line::leave_with_all_ahead(connection, key, &waiter)?;
                     }
                     if let Some(rest) = waiter.rest() {
                         line::join(connection, key, &rest, now)?;
@@ -72,7 +72,7 @@ impl Store {
 
     /// Shows that a caller in line is alive. One that is not in line any more is not put there: it may just have been
     /// let through.
-    pub async fn renew_place(
+    pub async fn renew_waiter(
         &self,
         key: &str,
         waiter: Waiter,
@@ -84,14 +84,14 @@ impl Store {
     }
 
     /// Takes whoever has that name out of line, wherever it stands.
-    pub async fn forget_waiter(&self, key: &str, id: WaiterId) -> Result<(), Error> {
+    pub async fn remove_waiter(&self, key: &str, id: WaiterId) -> Result<(), Error> {
         let key = key.to_owned();
         self.change(move |connection| line::forget(connection, &key, &id))
             .await
     }
 
     /// Takes a caller out of line.
-    pub async fn leave_line(&self, key: &str, waiter: Waiter) -> Result<(), Error> {
+    pub async fn leave_queue(&self, key: &str, waiter: Waiter) -> Result<(), Error> {
         let key = key.to_owned();
         self.change(move |connection| line::leave(connection, &key, &waiter))
             .await
@@ -170,7 +170,7 @@ fn save(connection: &Connection, key: &str, gate: &Gate, now: Timestamp) -> Resu
         .execute(params![key, state, millis(now)])?;
     let forgotten = Timestamp::from_millis(
         now.as_millis()
-            .saturating_sub(outlast_kernel::time::millis(FORGOTTEN_AFTER)),
+            .saturating_sub(outlast_kernel::time::millis(GATE_RETENTION)),
     );
     connection
         .prepare_cached("DELETE FROM gates WHERE changed < ?1")?

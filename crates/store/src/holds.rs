@@ -11,7 +11,7 @@ mod desk;
 mod file;
 
 use crate::Error;
-use desk::{Desk, Put};
+use desk::{Desk, RowContent};
 use file::File;
 use outlast_kernel::Timestamp;
 use std::path::{Path, PathBuf};
@@ -87,7 +87,7 @@ impl Holds {
 
     /// Has a row written, soon, in the place of what its key had before.
     pub fn put(&self, key: &str, value: String, until: Timestamp) {
-        self.desk.hand_in(key, Some(Put { value, until }));
+        self.desk.hand_in(key, Some(RowContent { value, until }));
     }
 
     /// Has a row removed, soon.

@@ -2,7 +2,7 @@
 
 use super::desk::{Desk, GATHER, MOST_WAITING};
 use super::file::File;
-use super::{Holds, News, Put};
+use super::{Holds, News, RowContent};
 use crate::Error;
 use outlast_kernel::Timestamp;
 use std::path::Path;
@@ -13,13 +13,13 @@ use tempfile::TempDir;
 use tokio::time::Instant;
 
 const UNTIL: Timestamp = Timestamp::from_millis(1_000_000);
-const CROWD: usize = 10_000;
+const ROW_COUNT: usize = 10_000;
 /// Fails a test that would hang.
 const HANG_TIMEOUT: Duration = Duration::from_secs(120);
 
-fn put(length: usize) -> Option<Put> {
+fn put(length: usize) -> Option<RowContent> {
     let value = "x".repeat(length);
-    Some(Put {
+    Some(RowContent {
         value,
         until: UNTIL,
     })
@@ -63,7 +63,7 @@ fn a_crowd_costs_few_transactions_however_fast_or_slowly_it_comes() {
         let (mut groups, start) = (0_u32, Instant::now());
         thread::scope(|scope| {
             scope.spawn(|| {
-                for number in 0..CROWD {
+                for number in 0..ROW_COUNT {
                     desk.hand_in(&format!("{number:05}"), put(600));
                     thread::park_timeout(pause);
                 }
@@ -72,7 +72,7 @@ fn a_crowd_costs_few_transactions_however_fast_or_slowly_it_comes() {
             serve(&desk, &mut file, |_| groups += 1);
         });
         let took = start.elapsed();
-        assert_eq!(rows(&path).len(), CROWD);
+        assert_eq!(rows(&path).len(), ROW_COUNT);
         // Each but the last has waited for others.
         let most = took.as_millis() / GATHER.as_millis() + 2;
         assert!(u128::from(groups) <= most, "{groups} groups in {took:?}");
@@ -85,13 +85,13 @@ fn crowd_handed_in_before_the_writer_looks_costs_one_transaction() {
     let path = folder.path().join("gateway.db");
     let (mut file, ..) = File::open(&path).unwrap();
     let desk = Desk::default();
-    for number in 0..CROWD {
+    for number in 0..ROW_COUNT {
         desk.hand_in(&format!("{number:05}"), put(600));
     }
     desk.close();
     let mut groups = 0;
     serve(&desk, &mut file, |_| groups += 1);
-    assert_eq!((groups, rows(&path).len()), (1, CROWD));
+    assert_eq!((groups, rows(&path).len()), (1, ROW_COUNT));
 }
 
 #[test]

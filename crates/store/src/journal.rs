@@ -15,7 +15,7 @@ pub use read::{Page, State, Summary};
 
 use crate::Error;
 use crate::database::{self, JOURNAL};
-use crate::worker::{IfLeft, Worker};
+use crate::worker::{OnCallerGone, Worker};
 use outlast_kernel::Timestamp;
 use owner::Owner;
 use rusqlite::Connection;
@@ -101,7 +101,7 @@ impl Journal {
             place.check()?;
             change(connection)
         };
-        self.worker.change(IfLeft::Do, change, |made| made)
+        self.worker.change(OnCallerGone::Do, change, |made| made)
     }
 
     /// Reads without changing anything.

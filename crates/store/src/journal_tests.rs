@@ -2,7 +2,7 @@
 
 use super::{Hold, Journal, Line, NewSession, Page, read};
 use crate::Error;
-use crate::worker::IfLeft;
+use crate::worker::OnCallerGone;
 use outlast_kernel::Timestamp;
 use rusqlite::{Connection, StatementStatus};
 use std::sync::mpsc;
@@ -80,7 +80,7 @@ impl Journal {
             waits.recv().ok();
             Ok(())
         };
-        (go_on, self.worker.change(IfLeft::Do, pause, |()| ()))
+        (go_on, self.worker.change(OnCallerGone::Do, pause, |()| ()))
     }
 }
 

@@ -26,9 +26,9 @@ pub use database::Opened;
 pub use error::Error;
 pub use gates::Scene;
 pub use journal::Journal;
-pub use seats::{Claim, Seat};
+pub use seats::{PermitRequest, Seat};
 
-use database::KNOWLEDGE;
+use database::SHARED_STATE;
 use outlast_kernel::gate::Config;
 use rusqlite::Connection;
 use std::path::{Path, PathBuf};
@@ -46,13 +46,13 @@ pub struct Store {
 impl Store {
     /// Opens the file at that path, or makes it. Blocks for as long as the disk takes.
     pub fn open(path: &Path) -> Result<Opened, Error> {
-        let (connection, replaced) = database::open(path, &KNOWLEDGE)?;
+        let (connection, replaced) = database::open(path, &SHARED_STATE)?;
         Self::with(path, connection, replaced)
     }
 
     /// Makes a new file in the place of one that is known to be damaged, unless that was done already.
     pub fn replace(path: &Path) -> Result<Opened, Error> {
-        let (connection, replaced) = database::replace(path, &KNOWLEDGE)?;
+        let (connection, replaced) = database::replace(path, &SHARED_STATE)?;
         Self::with(path, connection, replaced)
     }
 
@@ -71,7 +71,7 @@ impl Store {
     }
 
     /// Whether another process has changed anything since this was asked last.
-    pub async fn was_changed(&self) -> Result<bool, Error> {
+    pub async fn has_external_changes(&self) -> Result<bool, Error> {
         if database::identity(&self.path) != self.identity {
             let path = self.path.clone();
             return Err(Error::Moved { path });

@@ -7,7 +7,7 @@ use rusqlite::{Connection, Row, params};
 use std::time::Duration;
 
 /// Who has not been heard of for this long has died.
-pub(crate) const LIFE_SIGN: Duration = Duration::from_secs(30);
+pub(crate) const WAITER_TTL: Duration = Duration::from_secs(30);
 
 /// Puts a caller in line.
 pub(crate) fn join(
@@ -30,7 +30,7 @@ pub(crate) fn join(
             waiter.id.0,
             millis(waiter.own_wake),
             waiter.deadline.map(millis),
-            millis(now + LIFE_SIGN),
+            millis(now + WAITER_TTL),
             waiter.crowd,
         ])?;
     Ok(())
@@ -43,7 +43,7 @@ pub(crate) fn renew(
     waiter: &Waiter,
     now: Timestamp,
 ) -> Result<(), Error> {
-    let expires = millis(now + LIFE_SIGN);
+    let expires = millis(now + WAITER_TTL);
     connection
         .prepare_cached(
             "UPDATE waiters SET expires = ?4 WHERE gate = ?1 AND since = ?2 AND id = ?3",
@@ -69,7 +69,7 @@ pub(crate) fn forget(connection: &Connection, gate: &str, id: &WaiterId) -> Resu
 }
 
 /// Takes a caller out of line, and those ahead of it, who did not come.
-pub(crate) fn leave_with_those_ahead(
+pub(crate) fn leave_with_all_ahead(
     connection: &Connection,
     gate: &str,
     waiter: &Waiter,

@@ -19,7 +19,7 @@ pub enum Seat {
 
 /// Who wants a seat, and how many there are.
 #[derive(Clone, Debug)]
-pub struct Claim {
+pub struct PermitRequest {
     /// The account.
     pub account: String,
     /// Who wants it.
@@ -32,11 +32,11 @@ impl Store {
     /// Takes, or renews, one of an account's seats, until `expires` if it is not renewed.
     pub async fn take_seat(
         &self,
-        claim: Claim,
+        claim: PermitRequest,
         now: Timestamp,
         expires: Timestamp,
     ) -> Result<Seat, Error> {
-        let Claim {
+        let PermitRequest {
             account,
             holder,
             most,

@@ -9,7 +9,7 @@ use crate::Error;
 use rusqlite::{Connection, Transaction, TransactionBehavior, ffi};
 
 /// The most that are carried out together: others want the file too.
-const MOST: usize = 64;
+const MAX_GROUP: usize = 64;
 
 /// A change whose caller waits.
 pub(crate) trait Change: Send {
@@ -72,10 +72,10 @@ fn make(
             return Ok(());
         }
     }
-    while changes.len() < MOST
+    while changes.len() < MAX_GROUP
         && let Some(mut change) = next()
     {
-        let made = make_beside_others(&transaction, &mut *change);
+        let made = apply_in_savepoint(&transaction, &mut *change);
         changes.push(change);
         made?;
     }
@@ -83,7 +83,7 @@ fn make(
 }
 
 /// Makes a change so that it can be taken back alone. An error is one of all changes so far.
-fn make_beside_others(
+fn apply_in_savepoint(
     transaction: &Transaction<'_>,
     change: &mut dyn Change,
 ) -> Result<(), Failure> {

@@ -19,7 +19,7 @@ enum Work {
 
 /// What becomes of work whose caller has left before it was begun.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum IfLeft {
+pub(crate) enum OnCallerGone {
     Drop,
     Do,
 }
@@ -64,7 +64,7 @@ impl Worker {
     /// disk.
     pub(crate) fn change<R: Send + 'static, T: Send + 'static>(
         &self,
-        if_left: IfLeft,
+        if_left: OnCallerGone,
         change: impl FnOnce(&Connection) -> Result<R, Error> + Send + 'static,
         then: impl FnOnce(R) -> T + Send + 'static,
     ) -> impl Future<Output = Result<T, Error>> + Send + 'static {
@@ -109,7 +109,7 @@ fn work(mut connection: Connection, received: &mpsc::Receiver<Work>) {
 
 /// A change that somebody waits for.
 struct Pending<R, T, C, Then> {
-    if_left: IfLeft,
+    if_left: OnCallerGone,
     change: Option<C>,
     made: Option<Result<R, Error>>,
     then: Then,
@@ -125,7 +125,7 @@ where
     Then: FnOnce(R) -> T + Send,
 {
     fn make(&mut self, connection: &Connection) -> Result<(), Failure> {
-        let is_wanted = self.if_left == IfLeft::Do || !self.answer.is_closed();
+        let is_wanted = self.if_left == OnCallerGone::Do || !self.answer.is_closed();
         let Some(change) = self.change.take().filter(|_| is_wanted) else {
             return Ok(());
         };

@@ -13,7 +13,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 
 /// How long an answer may take.
-const PATIENCE: Duration = Duration::from_secs(30);
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// What is asked, and how it must be answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -121,7 +121,7 @@ impl Asking {
         loop {
             let begun = Instant::now();
             connection.send(&self.request).await?;
-            let answer = timeout_at(begun + PATIENCE, connection.answer(&mut body));
+            let answer = timeout_at(begun + RESPONSE_TIMEOUT, connection.answer(&mut body));
             let head = answer.await.map_err(wire::broken)??;
             latencies.push(begun.elapsed());
             self.check(&head.word, &body)?;

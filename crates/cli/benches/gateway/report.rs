@@ -8,11 +8,11 @@ use std::time::Duration;
 
 const MOST_MEMORY: u64 = 100 << 20;
 /// Of a core, while all wait.
-const MOST_CPU: f64 = 0.01;
+const MAX_CPU: f64 = 0.01;
 /// The most calls in any one second, as a part of the capacity.
-const MOST_PEAK: f64 = 1.2;
+const MAX_PEAK: f64 = 1.2;
 /// Until the first success, and so much more than all of them need.
-const SOON: Duration = Duration::from_secs(20);
+const RECOVERY_GRACE: Duration = Duration::from_secs(20);
 /// What all of them need, as a part of what they would at the capacity.
 const SLOWER_THAN_CAPACITY: f64 = 1.5;
 
@@ -48,7 +48,7 @@ impl Report {
     pub(crate) fn drain_limit(&self) -> Duration {
         let capacity = f64::from(self.extent.per_second) * self.arrived.len() as f64;
         let needed = self.extent.clients as f64 / capacity;
-        SOON + Duration::from_secs_f64(SLOWER_THAN_CAPACITY * needed)
+        RECOVERY_GRACE + Duration::from_secs_f64(SLOWER_THAN_CAPACITY * needed)
     }
 
     /// Prints everything; fails when a promise is broken.
@@ -94,9 +94,9 @@ impl Report {
     }
 
     fn waiting(&self) -> (bool, String) {
-        let (used, most) = (self.cpu * 100.0, MOST_CPU * 100.0);
+        let (used, most) = (self.cpu * 100.0, MAX_CPU * 100.0);
         let line = format!("CPU while all wait: {used:.2} % of a core (at most {most:.0} %)");
-        (self.cpu <= MOST_CPU, line)
+        (self.cpu <= MAX_CPU, line)
     }
 
     fn losses(&self) -> (bool, String) {
@@ -115,9 +115,9 @@ impl Report {
             .map(|dialect| dialect.peak as f64 / f64::from(capacity));
         let most = peaks[0].max(peaks[1]);
         let line = format!(
-            "peak at the provider: {most:.2} × the {capacity}/s of a dialect (at most {MOST_PEAK})"
+            "peak at the provider: {most:.2} × the {capacity}/s of a dialect (at most {MAX_PEAK})"
         );
-        (most <= MOST_PEAK, line)
+        (most <= MAX_PEAK, line)
     }
 
     fn first(&self) -> (bool, String) {
@@ -127,9 +127,10 @@ impl Report {
             .into_iter()
             .max();
         let first = first.unwrap_or_default();
-        let line =
-            format!("first success, in the slower dialect, after {first:.1?} (at most {SOON:?})");
-        (first <= SOON, line)
+        let line = format!(
+            "first success, in the slower dialect, after {first:.1?} (at most {RECOVERY_GRACE:?})"
+        );
+        (first <= RECOVERY_GRACE, line)
     }
 
     fn drain(&self) -> (bool, String) {

@@ -5,11 +5,11 @@ use crate::compare::{Figures, Kind, Row};
 use crate::systems::Name;
 
 /// At most so many times nginx's CPU, for each request and each stream.
-const MOST_CPU: f64 = 2.0;
+const MAX_CPU_RATIO: f64 = 2.0;
 /// At most so many times the time that nginx adds to a request.
-const MOST_ADDED: f64 = 2.0;
+const MAX_ADDED_LATENCY: f64 = 2.0;
 /// At least this part of nginx's pace.
-const LEAST_PACE: f64 = 0.6;
+const MIN_PACE: f64 = 0.6;
 
 /// Prints everything; what is returned are the limits that are broken.
 pub(crate) fn print(rows: &[Row]) -> Vec<String> {
@@ -148,10 +148,10 @@ impl Shown {
             frames,
         } = self.ratios;
         let most = [
-            ("CPU per request", cpu, MOST_CPU),
-            ("CPU per stream", stream, MOST_CPU),
-            ("CPU per stream, frame by frame", frames, MOST_CPU),
-            ("added p50", added, MOST_ADDED),
+            ("CPU per request", cpu, MAX_CPU_RATIO),
+            ("CPU per stream", stream, MAX_CPU_RATIO),
+            ("CPU per stream, frame by frame", frames, MAX_CPU_RATIO),
+            ("added p50", added, MAX_ADDED_LATENCY),
         ];
         let mut broken = Vec::new();
         for (what, ratio, limit) in most {
@@ -159,9 +159,9 @@ impl Shown {
                 broken.push(format!("{what} {ratio:.2} × nginx's, at most {limit}"));
             }
         }
-        if let Some(pace) = pace.filter(|pace| *pace < LEAST_PACE) {
+        if let Some(pace) = pace.filter(|pace| *pace < MIN_PACE) {
             broken.push(format!(
-                "{pace:.2} × nginx's requests per second, at least {LEAST_PACE}"
+                "{pace:.2} × nginx's requests per second, at least {MIN_PACE}"
             ));
         }
         broken

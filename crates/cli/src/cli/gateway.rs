@@ -51,11 +51,11 @@ pub(crate) struct GatewayArguments {
     pub(crate) command: Option<GatewayCommand>,
 
     #[command(flatten)]
-    pub(crate) serve: ServeArguments,
+    pub(crate) serve: GatewayServeArguments,
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct ServeArguments {
+pub(crate) struct GatewayServeArguments {
     /// Where to listen; port 0 takes any that is free [default: 127.0.0.1:4180]
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) listen: Option<String>,
@@ -97,7 +97,7 @@ impl GatewayFlags {
     }
 }
 
-impl ServeArguments {
+impl GatewayServeArguments {
     /// What was typed, by the settings that it overrides.
     pub(crate) fn overrides(&self) -> Vec<(&'static str, String)> {
         let listen = self

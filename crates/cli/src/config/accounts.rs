@@ -13,19 +13,19 @@ use std::path::PathBuf;
 pub(crate) struct AccountSettings {
     pub(crate) name: String,
     pub(crate) provider: Provider,
-    pub(crate) key: KeyFrom,
+    pub(crate) key: KeyLocation,
     pub(crate) max_in_flight: Option<u32>,
 }
 
 /// Where an account's key comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum KeyFrom {
+pub(crate) enum KeyLocation {
     Variable(String),
     File(PathBuf),
     Command(String),
 }
 
-impl std::fmt::Display for KeyFrom {
+impl std::fmt::Display for KeyLocation {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Variable(name) => write!(f, "variable {name}"),
@@ -66,9 +66,9 @@ fn account(layers: &Layers, name: &str) -> Result<AccountSettings, Usage> {
         .and_then(|provider| Provider::named(&provider))
         .ok_or_else(|| wrong("`provider` is missing"))?;
     let sources = [
-        text("api_key_env").map(KeyFrom::Variable),
-        found("api_key_file").and_then(file).map(KeyFrom::File),
-        text("api_key_command").map(KeyFrom::Command),
+        text("api_key_env").map(KeyLocation::Variable),
+        found("api_key_file").and_then(file).map(KeyLocation::File),
+        text("api_key_command").map(KeyLocation::Command),
     ];
     let mut sources = sources.into_iter().flatten();
     let (Some(source), None) = (sources.next(), sources.next()) else {

@@ -9,8 +9,8 @@ use super::settings::Provider;
 use super::table::PROVIDERS;
 use super::value::Value;
 
-const DEFAULT: &str = "fallback.models";
-const OWN: &str = "models.<model>.fallback";
+const DEFAULT_FALLBACK_PATH: &str = "fallback.models";
+const MODEL_FALLBACK_PATH: &str = "models.<model>.fallback";
 
 /// A model at a provider.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -96,7 +96,7 @@ pub(super) fn of(layers: &Layers, first: &Place) -> Vec<Place> {
             }
         }
         match chain.last().filter(|_| chain.len() > before) {
-            Some(last) => entries = list(layers, &Key::named(OWN, &last.model)),
+            Some(last) => entries = list(layers, &Key::named(MODEL_FALLBACK_PATH, &last.model)),
             None => return chain,
         }
     }
@@ -104,7 +104,10 @@ pub(super) fn of(layers: &Layers, first: &Place) -> Vec<Place> {
 
 /// What was typed counts before what a file says of one model.
 fn entries_of_first<'a>(layers: &'a Layers, first: &Place) -> &'a [String] {
-    let (own, default) = (Key::named(OWN, &first.model), Key::of(DEFAULT));
+    let (own, default) = (
+        Key::named(MODEL_FALLBACK_PATH, &first.model),
+        Key::of(DEFAULT_FALLBACK_PATH),
+    );
     let is_typed = |key: &Key| {
         let found = layers.effective.get(key);
         found.is_some_and(|found| found.origin.layer() == Layer::Flag)

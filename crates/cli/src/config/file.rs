@@ -12,7 +12,7 @@ use toml::de::{DeTable, DeValue};
 
 const MOST_BYTES: u64 = 1 << 20;
 /// What was meant is not looked for more often: nobody reads that much.
-const MOST_EXPLAINED: usize = 1000;
+const MAX_SUGGESTIONS: usize = 1000;
 
 /// A setting that a file holds.
 #[derive(Clone, Debug)]
@@ -61,7 +61,7 @@ fn contents(path: &Path) -> Result<String, String> {
 }
 
 fn parse(path: &Path, text: &str) -> Result<Entries, Problems> {
-    let mut walk = Walk {
+    let mut walk = TableWalker {
         path,
         lines: Lines::of(text),
         entries: Entries::new(),
@@ -87,14 +87,14 @@ fn parse(path: &Path, text: &str) -> Result<Entries, Problems> {
     ))
 }
 
-struct Walk<'a> {
+struct TableWalker<'a> {
     path: &'a Path,
     lines: Lines<'a>,
     entries: Entries,
     problems: Vec<(usize, Problem)>,
 }
 
-impl Walk<'_> {
+impl TableWalker<'_> {
     fn table(&mut self, parent: &Key, table: &DeTable<'_>) {
         for (word, value) in table {
             let key = parent.child(word.get_ref());
@@ -109,7 +109,7 @@ impl Walk<'_> {
                     self.problem(value.span().start, Some(key), text);
                 }
                 (None, _) => {
-                    let text = if self.problems.len() < MOST_EXPLAINED {
+                    let text = if self.problems.len() < MAX_SUGGESTIONS {
                         unknown(parent, word.get_ref())
                     } else {
                         "there is no such setting".to_owned()

@@ -1,6 +1,6 @@
 //! Names in a path that are free: of providers, models, headers, accounts, servers and variables; and the numbers in lists.
 
-use super::table::REMOTE;
+use super::table::REMOTE_PROVIDERS;
 
 /// A free name in a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,7 +32,7 @@ impl Free {
     pub(crate) fn allows(self, name: &str) -> bool {
         let is_token = |b: u8| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b);
         match self {
-            Self::Provider => REMOTE.contains(&name),
+            Self::Provider => REMOTE_PROVIDERS.contains(&name),
             Self::Model => !name.is_empty(),
             Self::Header => !name.is_empty() && name.bytes().all(is_token),
             Self::Account => is_account_name(name),
@@ -45,7 +45,7 @@ impl Free {
     /// The only names that there are, if they are known.
     pub(crate) fn names(self) -> &'static [&'static str] {
         match self {
-            Self::Provider => REMOTE,
+            Self::Provider => REMOTE_PROVIDERS,
             Self::Model
             | Self::Header
             | Self::Account
@@ -57,13 +57,13 @@ impl Free {
 
     pub(crate) fn expected(self) -> String {
         match self {
-            Self::Provider => REMOTE.join(", "),
+            Self::Provider => REMOTE_PROVIDERS.join(", "),
             Self::Model => "the name of a model".to_owned(),
             Self::Header => "the name of a header".to_owned(),
             Self::Account => "a name of letters, digits, `-`, `_` and `.`".to_owned(),
             Self::Server => format!(
                 "a name of at most {LONGEST_SERVER} letters, digits, `-` and `_` that is none of {}",
-                NOT_SERVERS.join(", ")
+                RESERVED_SERVER_NAMES.join(", ")
             ),
             Self::Variable => "the name of a variable".to_owned(),
             Self::Number => "a number".to_owned(),
@@ -81,13 +81,13 @@ fn is_account_name(name: &str) -> bool {
 /// The names of servers stand in those of their tools, which may have 64 characters.
 pub(crate) const LONGEST_SERVER: usize = 24;
 /// What is allowed or called by these names is something else.
-pub(crate) const NOT_SERVERS: [&str; 7] =
+pub(crate) const RESERVED_SERVER_NAMES: [&str; 7] =
     ["bash", "edit", "grep", "mcp", "outside", "read", "write"];
 
 fn is_server_name(name: &str) -> bool {
     let plain = |b: u8| b.is_ascii_alphanumeric() || b"-_".contains(&b);
     let fits = (1..=LONGEST_SERVER).contains(&name.len()) && name.bytes().all(plain);
-    fits && !NOT_SERVERS.contains(&name)
+    fits && !RESERVED_SERVER_NAMES.contains(&name)
 }
 
 fn is_variable(name: &str) -> bool {

@@ -171,7 +171,7 @@ fn upstream(layers: &Layers, path: &str) -> Upstream {
         (own, any) => own.or(any),
     };
     match chosen.map(|found| &found.value) {
-        Some(Value::Text(text)) => match text.strip_prefix(url::SCRIPTED) {
+        Some(Value::Text(text)) => match text.strip_prefix(url::SCRIPTED_PREFIX) {
             Some(script) => Upstream::Scripted(script.to_owned()),
             None => Upstream::Url(text.clone()),
         },

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 /// How long a hook may run that says nothing else.
-const TIMEOUT: Duration = Duration::from_secs(10);
+const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// All hooks, in the order of the files.
 pub(super) fn all(layers: &Layers) -> Vec<Hook> {
@@ -32,7 +32,7 @@ fn hook(layers: &Layers, number: &str) -> Option<Hook> {
         command: layers.text(&key("command"))?.to_owned(),
         timeout: match value("timeout") {
             Some(Value::Duration(limit)) => *limit,
-            _ => TIMEOUT,
+            _ => DEFAULT_TIMEOUT,
         },
     })
 }

@@ -5,9 +5,9 @@ use outlast_kernel::text;
 use std::fmt;
 
 /// Stands in a path for the place in a list of tables.
-const NUMBER: &str = "<number>";
+const LIST_INDEX: &str = "<number>";
 /// The longest word that is shown of a key.
-const MOST_SHOWN: usize = 80;
+const MAX_SHOWN_LENGTH: usize = 80;
 
 /// A path in a file. A name may hold dots, so it is more than a text.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -79,7 +79,7 @@ impl Key {
 
     /// Whether this is a list of tables that settings stand in.
     pub(crate) fn is_list(&self) -> bool {
-        self.next().any(|segment| segment == NUMBER)
+        self.next().any(|segment| segment == LIST_INDEX)
     }
 
     /// What must stand in this table of a list.
@@ -90,21 +90,21 @@ impl Key {
 
     /// Its place in a list of tables, if it stands in one.
     pub(crate) fn number(&self) -> Option<u32> {
-        self.0[self.number_at()?].parse().ok()
+        self.0[self.list_index_position()?].parse().ok()
     }
 
     /// The same that many places further down in its list, if it stands in one.
-    pub(crate) fn moved_down(mut self, places: u32) -> Self {
-        if let (Some(at), Some(number)) = (self.number_at(), self.number()) {
+    pub(crate) fn shifted_by(mut self, places: u32) -> Self {
+        if let (Some(at), Some(number)) = (self.list_index_position(), self.number()) {
             self.0[at] = number.saturating_add(places).to_string();
         }
         self
     }
 
-    fn number_at(&self) -> Option<usize> {
+    fn list_index_position(&self) -> Option<usize> {
         self.setting()?
             .segments()
-            .position(|segment| segment == NUMBER)
+            .position(|segment| segment == LIST_INDEX)
     }
 
     /// The settings that stand here or below.
@@ -156,7 +156,7 @@ fn fits(segment: &str, word: &str) -> bool {
 
 /// The word of a list that another one is a misspelling of.
 pub(crate) fn nearest<'a>(word: &str, words: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    if word.len() > MOST_SHOWN {
+    if word.len() > MAX_SHOWN_LENGTH {
         return None;
     }
     let word = word.to_lowercase();
@@ -171,7 +171,7 @@ pub(crate) fn nearest<'a>(word: &str, words: impl IntoIterator<Item = &'a str>) 
 /// A word from outside, short and without what looks like a key.
 pub(crate) fn shown(word: &str) -> String {
     let clean = text::plain(word);
-    text::bounded(&text::without_secrets(&clean), MOST_SHOWN).replace('\n', " ")
+    text::bounded(&text::without_secrets(&clean), MAX_SHOWN_LENGTH).replace('\n', " ")
 }
 
 impl fmt::Display for Key {

@@ -134,7 +134,7 @@ impl Layers {
             if restricted && trust == Trust::Untrusted {
                 self.ignored.insert(key, found);
             } else {
-                self.effective.insert(key.moved_down(last), found);
+                self.effective.insert(key.shifted_by(last), found);
             }
         }
     }
@@ -151,7 +151,7 @@ impl Layers {
                 let name = self.variable(setting, variable);
                 let text = lookup(&name).filter(|text| !text.is_empty());
                 if let Some(text) = text.filter(|_| !done.contains(&key)) {
-                    self.variable_says(setting, key.clone(), &name, &text);
+                    self.apply_variable(setting, key.clone(), &name, &text);
                     done.push(key);
                 }
             }
@@ -167,7 +167,7 @@ impl Layers {
         renamed.unwrap_or(variable.name).to_owned()
     }
 
-    fn variable_says(&mut self, setting: &Setting, key: Key, name: &str, text: &OsString) {
+    fn apply_variable(&mut self, setting: &Setting, key: Key, name: &str, text: &OsString) {
         let place = Place::Variable(name.to_owned());
         let Some(text) = text.to_str() else {
             let text = "is not UTF-8 text".to_owned();

@@ -22,11 +22,11 @@ pub(crate) fn project_file(folder: &Path) -> Option<PathBuf> {
     inside
         .map(|folder| folder.join(FILE))
         .find(|file| is_there(file))
-        .filter(|file| !is_users(file))
+        .filter(|file| !is_user_file(file))
 }
 
 /// Someone may work in the home folder itself; its file is not a project's.
-fn is_users(file: &Path) -> bool {
+fn is_user_file(file: &Path) -> bool {
     let real = |path: &Path| path.canonicalize().ok();
     user_file().is_some_and(|user| real(&user).is_some() && real(&user) == real(file))
 }

@@ -7,7 +7,7 @@ use std::fmt;
 use std::path::PathBuf;
 
 /// More problems than this are counted only.
-const MOST_SHOWN: usize = 50;
+const MAX_SHOWN: usize = 50;
 
 /// Where something was said.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -62,10 +62,10 @@ impl Problems {
         let mut lines: Vec<String> = self
             .0
             .iter()
-            .take(MOST_SHOWN)
+            .take(MAX_SHOWN)
             .map(Problem::to_string)
             .collect();
-        if let Some(more) = self.0.len().checked_sub(MOST_SHOWN + 1) {
+        if let Some(more) = self.0.len().checked_sub(MAX_SHOWN + 1) {
             lines.push(format!("and {} more problems", more + 1));
         }
         lines

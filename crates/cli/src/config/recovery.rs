@@ -11,7 +11,7 @@ use outlast_session::compaction;
 use std::time::Duration;
 
 /// How often in a row a model is told that its answer was none.
-const CORRECTIONS: u32 = 3;
+const DEFAULT_CORRECTIONS: u32 = 3;
 
 /// What is done when a retry is not the answer.
 #[derive(Clone, Debug)]
@@ -35,7 +35,7 @@ impl Recovery {
                 _ => AfterContent::Retract,
             },
             corrections: match flag("recovery.odd_answers") {
-                true => CORRECTIONS,
+                true => DEFAULT_CORRECTIONS,
                 false => 0,
             },
             fallback: rules(layers),

@@ -1,6 +1,6 @@
 //! The JSON Schema of `outlast.toml`, made from the table.
 
-use super::free::{LONGEST_SERVER, NOT_SERVERS};
+use super::free::{LONGEST_SERVER, RESERVED_SERVER_NAMES};
 use super::table::{Free, Kind, SETTINGS, Setting};
 use super::value::{Given, Value};
 use serde_json::{Map, Value as Json, json};
@@ -83,7 +83,7 @@ fn names(free: Free) -> Json {
         Free::Account => json!({ "pattern": "^[A-Za-z0-9_.-]{1,64}$" }),
         Free::Server => json!({
             "pattern": format!("^[A-Za-z0-9_-]{{1,{LONGEST_SERVER}}}$"),
-            "not": { "enum": NOT_SERVERS },
+            "not": { "enum": RESERVED_SERVER_NAMES },
         }),
         Free::Variable => json!({ "pattern": "^[A-Za-z_][A-Za-z0-9_]*$" }),
         Free::Model | Free::Provider | Free::Number => json!({ "minLength": 1 }),

@@ -39,7 +39,7 @@ impl ServeSettings {
     }
 
     /// Whether others than this user's programs may come: from other machines, through a proxy, or by pages elsewhere.
-    pub(crate) fn asks_for_token(&self) -> bool {
+    pub(crate) fn requires_token(&self) -> bool {
         let is_open = !self.names.is_empty() || !self.origins.is_empty();
         self.require_token || is_open || !self.is_local()
     }

@@ -15,7 +15,7 @@ use std::time::Duration;
     not(all(unix, feature = "mcp")),
     allow(dead_code, reason = "what is not built in is only checked and named")
 )]
-pub(crate) struct ServerSettings {
+pub(crate) struct McpServerSettings {
     pub(crate) name: String,
     pub(crate) program: String,
     pub(crate) arguments: Vec<String>,
@@ -28,7 +28,7 @@ pub(crate) struct ServerSettings {
 const VARIABLES: &str = "mcp.<server>.env.<variable>";
 
 /// All servers, in the order of their names.
-pub(super) fn all(layers: &Layers) -> Result<Vec<ServerSettings>, Usage> {
+pub(super) fn all(layers: &Layers) -> Result<Vec<McpServerSettings>, Usage> {
     let fields = ["command", "timeout", "effects", "env.<variable>"];
     let paths = fields.map(|field| format!("mcp.<server>.{field}"));
     let keys = layers.effective.keys();
@@ -38,7 +38,7 @@ pub(super) fn all(layers: &Layers) -> Result<Vec<ServerSettings>, Usage> {
     names.into_iter().map(|name| server(layers, name)).collect()
 }
 
-fn server(layers: &Layers, name: &str) -> Result<ServerSettings, Usage> {
+fn server(layers: &Layers, name: &str) -> Result<McpServerSettings, Usage> {
     let key = |field: &str| Key::named(&format!("mcp.<server>.{field}"), name);
     let wrong = |problem: String| Usage(format!("MCP server `{name}`: {problem}"));
     let command = layers.text(&key("command"));
@@ -49,7 +49,7 @@ fn server(layers: &Layers, name: &str) -> Result<ServerSettings, Usage> {
     let timeout = layers.effective.get(&key("timeout"));
     let variables = layers.effective.iter();
     let variables = variables.filter(|(key, _)| key.name_in(VARIABLES) == Some(name));
-    Ok(ServerSettings {
+    Ok(McpServerSettings {
         name: name.to_owned(),
         program: program.ok_or_else(|| wrong("`command` is empty".to_owned()))?,
         arguments: words.collect(),

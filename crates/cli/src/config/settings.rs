@@ -8,7 +8,7 @@ use super::key::Key;
 use super::layers::{Found, Layers, key_variable};
 use super::recovery::{self, Recovery};
 use super::serve::ServeSettings;
-use super::servers::{self, ServerSettings};
+use super::servers::{self, McpServerSettings};
 use super::table::SETTINGS;
 use super::value::{ProxyUrl, Value};
 use crate::exit::Usage;
@@ -52,7 +52,7 @@ pub(crate) struct Settings {
     pub(crate) price: Option<Price>,
     pub(crate) tools: ToolSettings,
     /// MCP servers, by name.
-    pub(crate) servers: Vec<ServerSettings>,
+    pub(crate) servers: Vec<McpServerSettings>,
     /// What is run when something happens, the user's before the project's.
     pub(crate) hooks: Vec<Hook>,
     pub(crate) timeouts: Timeouts,
@@ -291,14 +291,14 @@ fn price(layers: &Layers, model: Option<&str>) -> Result<Option<Price>, Usage> {
 const ALLOWABLE: [&str; 5] = ["write", "edit", "bash", "outside", "mcp"];
 
 impl ToolSettings {
-    fn of(layers: &Layers, servers: &[ServerSettings]) -> Result<Self, Usage> {
+    fn of(layers: &Layers, servers: &[McpServerSettings]) -> Result<Self, Usage> {
         let names = layers.text(&Key::of("tools.allow")).unwrap_or_default();
         let names = names
             .split(',')
             .map(str::trim)
             .filter(|name| !name.is_empty());
         let allow: Vec<String> = names.map(str::to_owned).collect();
-        let is_of = |name: &str, server: &ServerSettings| {
+        let is_of = |name: &str, server: &McpServerSettings| {
             name == server.name || name.starts_with(&format!("mcp__{}__", server.name))
         };
         let is_known = |name: &str| {

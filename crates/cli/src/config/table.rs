@@ -15,7 +15,7 @@ use outlast_session::hooks::Moment;
 
 pub(crate) const PROVIDERS: [&str; 4] = ["mock", "anthropic", "openai", "openai-responses"];
 /// The providers that are reached over the network.
-pub(crate) const REMOTE: &[&str] = &["anthropic", "openai", "openai-responses"];
+pub(crate) const REMOTE_PROVIDERS: &[&str] = &["anthropic", "openai", "openai-responses"];
 pub(crate) const AFTER_CONTENT: [&str; 3] = ["fail", "retract", "continue"];
 const CONDITIONS: &[&str] = &[
     Condition::Overload.as_str(),
@@ -24,7 +24,7 @@ const CONDITIONS: &[&str] = &[
     Condition::Refusal.as_str(),
     Condition::Overflow.as_str(),
 ];
-const WAYS_ON: &[&str] = &[
+const CONTINUE_MODES: &[&str] = &[
     ContinueBy::Resume.as_str(),
     ContinueBy::Prefill.as_str(),
     ContinueBy::Prompt.as_str(),
@@ -41,7 +41,7 @@ const MOMENTS: &[&str] = &[
     Moment::SessionStopped.as_str(),
 ];
 /// The longest that a hook may run, in seconds.
-const LONGEST_HOOK: u32 = 600;
+const MAX_HOOK_SECONDS: u32 = 600;
 
 #[derive(Clone, Copy)]
 pub(crate) struct Setting {
@@ -126,7 +126,7 @@ pub(super) const fn variable(name: &'static str) -> Variable {
     Variable { name, of: None }
 }
 
-const fn variable_of(provider: &'static str, name: &'static str) -> Variable {
+const fn provider_variable(provider: &'static str, name: &'static str) -> Variable {
     Variable {
         name,
         of: Some(provider),
@@ -330,7 +330,7 @@ const COMMON: &[Setting] = &[
     .required(),
     setting(
         "hooks.<number>.timeout",
-        Kind::Within(LONGEST_HOOK),
+        Kind::Within(MAX_HOOK_SECONDS),
         "How long it may run, 10 seconds without it; then it is killed with all that it started.",
     )
     .restricted(),
@@ -370,7 +370,7 @@ const COMMON: &[Setting] = &[
     ),
     setting(
         "models.<model>.continue_by",
-        Kind::Choice(WAYS_ON),
+        Kind::Choice(CONTINUE_MODES),
         "How the model goes on with an answer that broke off: its stream is taken up, it goes on after its own words, it is asked in words, or it begins anew.",
     ),
     setting(
@@ -381,16 +381,16 @@ const COMMON: &[Setting] = &[
     .restricted(),
     setting("providers.<provider>.base_url", Kind::Url, "Where the provider's API is.")
         .variables(&[
-            variable_of("anthropic", "ANTHROPIC_BASE_URL"),
-            variable_of("openai", "OPENAI_BASE_URL"),
-            variable_of("openai-responses", "OPENAI_BASE_URL"),
+            provider_variable("anthropic", "ANTHROPIC_BASE_URL"),
+            provider_variable("openai", "OPENAI_BASE_URL"),
+            provider_variable("openai-responses", "OPENAI_BASE_URL"),
         ])
         .restricted(),
     setting("providers.<provider>.api_key", Kind::Credential, "The key.")
         .variables(&[
-            variable_of("anthropic", "ANTHROPIC_API_KEY"),
-            variable_of("openai", "OPENAI_API_KEY"),
-            variable_of("openai-responses", "OPENAI_API_KEY"),
+            provider_variable("anthropic", "ANTHROPIC_API_KEY"),
+            provider_variable("openai", "OPENAI_API_KEY"),
+            provider_variable("openai-responses", "OPENAI_API_KEY"),
         ])
         .secret()
         .restricted(),
@@ -403,7 +403,7 @@ const COMMON: &[Setting] = &[
     setting("providers.<provider>.headers.<header>", Kind::Credential, "A header that every request carries.")
         .secret()
         .restricted(),
-    setting("accounts.<account>.provider", Kind::Choice(REMOTE), "The provider that the account is with.")
+    setting("accounts.<account>.provider", Kind::Choice(REMOTE_PROVIDERS), "The provider that the account is with.")
         .restricted(),
     setting(
         "accounts.<account>.api_key_env",

@@ -34,7 +34,12 @@ fn what_can_send_a_key_elsewhere_is_restricted() {
 #[test]
 fn every_condition_and_every_way_to_go_on_can_be_set() {
     assert!(Condition::ALL.map(Condition::as_str).iter().eq(CONDITIONS));
-    assert!(ContinueBy::ALL.map(ContinueBy::as_str).iter().eq(WAYS_ON));
+    assert!(
+        ContinueBy::ALL
+            .map(ContinueBy::as_str)
+            .iter()
+            .eq(CONTINUE_MODES)
+    );
 }
 
 #[test]

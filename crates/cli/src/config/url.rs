@@ -25,11 +25,11 @@ pub(crate) fn check_base(url: &str) -> Result<(), &'static str> {
 }
 
 /// What an upstream begins with that is the scripted provider.
-pub(crate) const SCRIPTED: &str = "mock:";
+pub(crate) const SCRIPTED_PREFIX: &str = "mock:";
 
 /// What is wrong with the place that requests are sent to, if anything is.
 pub(crate) fn check_upstream(text: &str) -> Result<(), String> {
-    match text.strip_prefix(SCRIPTED) {
+    match text.strip_prefix(SCRIPTED_PREFIX) {
         Some(script) => match script.parse::<outlast_mock::Script>() {
             Ok(_) => Ok(()),
             Err(error) => Err(error.to_string()),

@@ -17,11 +17,11 @@ use tokio::io::{AsyncBufReadExt, BufReader, Lines};
 use tokio::process::{Child, ChildStderr, ChildStdout, Command};
 
 /// A child that does not start, answer or end by then never will.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PROCESS_TIMEOUT: Duration = Duration::from_secs(30);
 /// What the agent asks for; the provider's script belongs to this name.
 const MODEL: &str = "demo";
 /// What the environment may say to children.
-const PASSED_ON: [&str; 5] = ["PATH", "TZ", "LANG", "LC_ALL", "SYSTEMROOT"];
+const INHERITED_VARIABLES: [&str; 5] = ["PATH", "TZ", "LANG", "LC_ALL", "SYSTEMROOT"];
 
 pub(super) struct Stage {
     folder: Folder,
@@ -76,7 +76,7 @@ impl Stage {
         let stdout = child.stdout.take().context("the provider has no stdout")?;
         self.provider = Some((child, String::new()));
         let mut lines = BufReader::new(stdout).lines();
-        let line = tokio::time::timeout(PATIENCE, lines.next_line()).await;
+        let line = tokio::time::timeout(PROCESS_TIMEOUT, lines.next_line()).await;
         let line = line.context("the scripted provider does not start")??;
         let url = line
             .as_deref()
@@ -100,7 +100,7 @@ impl Stage {
     }
 
     /// Starts another process that goes on with what the agent began.
-    pub(super) fn resumed_agent(&mut self, speed: u32) -> anyhow::Result<Says> {
+    pub(super) fn resume_agent(&mut self, speed: u32) -> anyhow::Result<Says> {
         let mut command = self.command(speed);
         command.args(["resume", "--json"]);
         self.start_agent(command)
@@ -122,7 +122,7 @@ impl Stage {
 
     fn command(&self, speed: u32) -> Command {
         let mut command = Command::new(&self.program);
-        let passed_on = PASSED_ON.map(|name| (name, std::env::var_os(name)));
+        let passed_on = INHERITED_VARIABLES.map(|name| (name, std::env::var_os(name)));
         let passed_on = passed_on
             .into_iter()
             .filter_map(|(name, value)| Some((name, value?)));
@@ -152,9 +152,9 @@ impl Stage {
     }
 
     /// Waits for the agent, which has said everything.
-    pub(super) async fn agent_ended(&mut self) -> anyhow::Result<ExitStatus> {
+    pub(super) async fn wait_for_agent(&mut self) -> anyhow::Result<ExitStatus> {
         let agent = self.agent.as_mut().context("there is no agent")?;
-        let ended = tokio::time::timeout(PATIENCE, agent.wait()).await;
+        let ended = tokio::time::timeout(PROCESS_TIMEOUT, agent.wait()).await;
         let ended = ended.context("the agent does not end")??;
         self.agent = None;
         Ok(ended)
@@ -163,7 +163,7 @@ impl Stage {
     /// What has reached the provider, by its own log.
     pub(super) async fn requests(&self) -> anyhow::Result<Vec<Request>> {
         let (_, url) = self.provider.as_ref().context("there is no provider")?;
-        let asked = tokio::time::timeout(PATIENCE, log(url)).await;
+        let asked = tokio::time::timeout(PROCESS_TIMEOUT, log(url)).await;
         let log: Log = asked.context("the provider's log cannot be read")??;
         if log.dropped > 0 {
             bail!("the provider's log is not complete");
@@ -193,7 +193,7 @@ impl Stage {
 async fn log(url: &str) -> anyhow::Result<Log> {
     let settings = HttpSettings {
         base_url: url.to_owned(),
-        connect_timeout: PATIENCE,
+        connect_timeout: PROCESS_TIMEOUT,
         ..HttpSettings::default()
     };
     let http = Http::new(&settings)?;

@@ -20,18 +20,18 @@ const RIGHT: i32 = 940;
 const TOP: i32 = 60;
 const ROW: i32 = 90;
 const BAR: i32 = 22;
-const FOOT: i32 = 50;
+const FOOTER_HEIGHT: i32 = 50;
 
-const WORKS: RGBColor = RGBColor(0x3b, 0x6e, 0xa5);
-const WAITS: RGBColor = RGBColor(0xd9, 0xb4, 0x4a);
-const BROKEN: RGBColor = RGBColor(0xd8, 0x5c, 0x4a);
-const WELL: RGBColor = RGBColor(0x4a, 0x96, 0x5c);
+const WORKING_COLOR: RGBColor = RGBColor(0x3b, 0x6e, 0xa5);
+const WAITING_COLOR: RGBColor = RGBColor(0xd9, 0xb4, 0x4a);
+const FAILED_COLOR: RGBColor = RGBColor(0xd8, 0x5c, 0x4a);
+const SUCCESS_COLOR: RGBColor = RGBColor(0x4a, 0x96, 0x5c);
 
 pub(super) fn svg(records: &[Record], totals: &Totals) -> anyhow::Result<String> {
     let rows = i32::try_from(records.len())?;
     let size = (
         u32::try_from(WIDTH)?,
-        u32::try_from(TOP + rows * ROW + FOOT)?,
+        u32::try_from(TOP + rows * ROW + FOOTER_HEIGHT)?,
     );
     let mut svg = String::new();
     draw(&mut svg, size, records, totals).map_err(|error| anyhow::anyhow!("{error}"))?;
@@ -48,7 +48,12 @@ fn draw(svg: &mut String, size: (u32, u32), records: &[Record], totals: &Totals)
         row(&area, record, &name, top)?;
         top += ROW;
     }
-    write(&area, (WIDTH / 2, top + FOOT / 2), &totals.line(), 17)?;
+    write(
+        &area,
+        (WIDTH / 2, top + FOOTER_HEIGHT / 2),
+        &totals.line(),
+        17,
+    )?;
     area.present()?;
     Ok(())
 }
@@ -65,9 +70,9 @@ fn row(area: &Area<'_>, record: &Record, name: &str, top: i32) -> Drawn {
     for (from, to, state) in stretches(record) {
         let corners = [(place(from, length), top), (place(to, length), top + BAR)];
         match state {
-            State::Works => area.draw(&Rectangle::new(corners, WORKS.mix(0.5).filled()))?,
-            State::Waits => area.draw(&Rectangle::new(corners, WAITS.mix(0.5).filled()))?,
-            State::Gone => area.draw(&Rectangle::new(corners, BROKEN.stroke_width(1)))?,
+            State::Works => area.draw(&Rectangle::new(corners, WORKING_COLOR.mix(0.5).filled()))?,
+            State::Waits => area.draw(&Rectangle::new(corners, WAITING_COLOR.mix(0.5).filled()))?,
+            State::Gone => area.draw(&Rectangle::new(corners, FAILED_COLOR.stroke_width(1)))?,
         }
     }
     // Two heights take turns, so that neighbours can be read.
@@ -101,14 +106,14 @@ fn place(at: Duration, length: Option<Duration>) -> i32 {
 
 fn sign(what: What) -> Option<(RGBColor, &'static str)> {
     Some(match what {
-        What::Asked => (WORKS, "asks"),
+        What::Asked => (WORKING_COLOR, "asks"),
         What::Waits => return None,
-        What::Tool => (WORKS, "tool"),
-        What::Cut => (BROKEN, "cut"),
-        What::Killed => (BROKEN, "killed"),
-        What::Resumed => (WORKS, "again"),
-        What::Answered => (WELL, "answered"),
-        What::Stopped => (BROKEN, "stopped"),
+        What::Tool => (WORKING_COLOR, "tool"),
+        What::Cut => (FAILED_COLOR, "cut"),
+        What::Killed => (FAILED_COLOR, "killed"),
+        What::Resumed => (WORKING_COLOR, "again"),
+        What::Answered => (SUCCESS_COLOR, "answered"),
+        What::Stopped => (FAILED_COLOR, "stopped"),
     })
 }
 

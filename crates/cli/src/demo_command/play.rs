@@ -17,9 +17,9 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 /// How often what is painted is brought up to date; real time, as it is for the eye.
-const TICK: Duration = Duration::from_millis(100);
+const REFRESH_INTERVAL: Duration = Duration::from_millis(100);
 /// An agent that says nothing for so long has nothing more to say.
-const PATIENCE: Duration = Duration::from_secs(60);
+const SILENCE_TIMEOUT: Duration = Duration::from_secs(60);
 /// From this on a wait is told with the time of day.
 const LONG_WAIT: Duration = Duration::from_secs(600);
 /// How wide the bar of a wait is.
@@ -106,12 +106,12 @@ impl<'a, Out: Write> Player<'a, Out> {
         while run.clock.now() < killed + gone {
             let time = run.time_of_day(run.clock.now());
             self.view.paint(&format!("    {time}  nothing runs"))?;
-            let tick = TICK * self.pace.speed(scene);
+            let tick = REFRESH_INTERVAL * self.pace.speed(scene);
             let next = (run.clock.now() + tick).min(killed + gone);
             run.clock.sleep_until(next).await;
         }
         self.typed("outlast resume")?;
-        let mut says = self.stage.resumed_agent(self.pace.speed(scene))?;
+        let mut says = self.stage.resume_agent(self.pace.speed(scene))?;
         self.follow(run, &mut says, None).await?;
         self.ended(&mut says).await?;
         let proof = std::fs::read_to_string(self.stage.file(PROOF)).unwrap_or_default();
@@ -129,9 +129,9 @@ impl<'a, Out: Write> Player<'a, Out> {
             }
             anyhow::Ok(lines)
         };
-        let said = tokio::time::timeout(PATIENCE, said).await;
+        let said = tokio::time::timeout(SILENCE_TIMEOUT, said).await;
         let said = said.context("the agent does not end")??;
-        let ended = self.stage.agent_ended().await?;
+        let ended = self.stage.wait_for_agent().await?;
         for request in self.stage.requests().await? {
             run.record.note(request.time, What::Asked);
         }
@@ -164,7 +164,7 @@ impl<'a, Out: Write> Player<'a, Out> {
     ) -> anyhow::Result<()> {
         let mut silent_since = tokio::time::Instant::now();
         loop {
-            let tick = tokio::time::sleep(TICK);
+            let tick = tokio::time::sleep(REFRESH_INTERVAL);
             tokio::select! {
                 line = says.stdout.next_line() => {
                     let Some(line) = line? else { return Ok(()) };
@@ -182,7 +182,7 @@ impl<'a, Out: Write> Player<'a, Out> {
                 return Ok(());
             }
             self.paint(run, now)?;
-            if run.wait.is_none() && silent_since.elapsed() > PATIENCE {
+            if run.wait.is_none() && silent_since.elapsed() > SILENCE_TIMEOUT {
                 bail!("the agent says nothing");
             }
         }
@@ -271,11 +271,11 @@ impl<'a, Out: Write> Player<'a, Out> {
 
     /// Makes sure that an agent that has said everything has ended well.
     async fn ended(&mut self, says: &mut Says) -> anyhow::Result<()> {
-        let ended = self.stage.agent_ended().await?;
+        let ended = self.stage.wait_for_agent().await?;
         if ended.success() {
             return Ok(());
         }
-        let why = tokio::time::timeout(PATIENCE, says.stderr.next_line()).await??;
+        let why = tokio::time::timeout(SILENCE_TIMEOUT, says.stderr.next_line()).await??;
         bail!(
             "the agent ended with {ended}: {}",
             one_line(&why.unwrap_or_default())

@@ -7,21 +7,21 @@ use outlast_kernel::text;
 use std::io::{IsTerminal, Write};
 
 /// How wide lines are where nobody says so, and the least and the most where somebody does.
-const USUAL: usize = 80;
-const NARROWEST: usize = 40;
-const WIDEST: usize = 100;
+const DEFAULT_COLUMNS: usize = 80;
+const MIN_COLUMNS: usize = 40;
+const MAX_COLUMNS: usize = 100;
 
 /// Nobody reads on.
 #[derive(Debug)]
-pub(super) struct ReaderLeft;
+pub(super) struct StdoutClosed;
 
-impl std::fmt::Display for ReaderLeft {
+impl std::fmt::Display for StdoutClosed {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("nobody reads on")
     }
 }
 
-impl std::error::Error for ReaderLeft {}
+impl std::error::Error for StdoutClosed {}
 
 pub(super) struct View<Out: Write> {
     out: Out,
@@ -50,8 +50,8 @@ impl<Out: Write> View<Out> {
     }
 
     pub(super) fn columns(&self) -> usize {
-        let columns = self.columns.map_or(USUAL, |columns| columns());
-        columns.clamp(NARROWEST, WIDEST)
+        let columns = self.columns.map_or(DEFAULT_COLUMNS, |columns| columns());
+        columns.clamp(MIN_COLUMNS, MAX_COLUMNS)
     }
 
     /// Whether lines can be painted in place.
@@ -122,7 +122,9 @@ impl<Out: Write> View<Out> {
     fn write(&mut self, text: &str) -> anyhow::Result<()> {
         let written = self.out.write_all(text.as_bytes());
         match written.and_then(|()| self.out.flush()) {
-            Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Err(ReaderLeft.into()),
+            Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => {
+                Err(StdoutClosed.into())
+            }
             Err(error) => Err(anyhow::Error::new(error).context("cannot write to stdout")),
             Ok(()) => Ok(()),
         }

@@ -19,10 +19,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// From here on times that a server states would be misread.
-const MOST_SKEW: Duration = Duration::from_secs(30);
-const MOST_FILES: usize = 1000;
+const MAX_CLOCK_SKEW: Duration = Duration::from_secs(30);
+const MAX_FILES: usize = 1000;
 /// Nobody sits in front of a silent check for longer.
-const LONGEST_LOOK: Duration = Duration::from_secs(15);
+const PROVIDER_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// Looks at everything, in the order in which it is needed.
 pub(super) fn all(arguments: &DoctorArguments) -> anyhow::Result<Vec<Check>> {
@@ -44,7 +44,7 @@ pub(super) fn all(arguments: &DoctorArguments) -> anyhow::Result<Vec<Check>> {
         None => Check::well("settings", "they can be read"),
         Some(ignored) => Check::doubtful("settings", ignored, "if you know the project, trust it"),
     });
-    checks.extend(scaled_time());
+    checks.extend(time_scale());
     checks.extend(provider(&settings));
     checks.extend(proxy(&settings));
     checks.extend(way(arguments, &settings)?);
@@ -121,7 +121,7 @@ fn sessions() -> Option<Check> {
 fn open_to_others(home: &Path) -> Vec<String> {
     use std::os::unix::fs::PermissionsExt;
     let inside = std::fs::read_dir(home).into_iter().flatten().flatten();
-    let inside = inside.take(MOST_FILES).map(|entry| entry.path());
+    let inside = inside.take(MAX_FILES).map(|entry| entry.path());
     let is_open = |path: &std::path::PathBuf| {
         let mode = path.metadata().map(|found| found.permissions().mode());
         mode.is_ok_and(|mode| mode & 0o077 != 0)
@@ -140,7 +140,7 @@ fn open_to_others(_: &Path) -> Vec<String> {
 
 // --- settings ---
 
-fn scaled_time() -> Option<Check> {
+fn time_scale() -> Option<Check> {
     let remedy = "unset OUTLAST_TIME_SCALE for real work";
     match settings::scale() {
         Ok(None) => None,
@@ -214,7 +214,7 @@ fn way(arguments: &DoctorArguments, settings: &Settings) -> anyhow::Result<Vec<C
         }
     };
     let adapter = adapter.with_timeouts(Timeouts {
-        headers: LONGEST_LOOK,
+        headers: PROVIDER_TIMEOUT,
         ..settings.timeouts
     });
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -308,7 +308,7 @@ fn skew(checked: &Checked, now: Timestamp) -> Option<Check> {
     };
     let server = Timestamp::from_millis(u64::try_from(server.as_millisecond()).unwrap_or_default());
     let skew = server.since(now).max(now.since(server));
-    if skew <= MOST_SKEW {
+    if skew <= MAX_CLOCK_SKEW {
         return Some(Check::well("clock", "it agrees with the server's"));
     }
     let says = format!("it differs from the server's by {}", Span(skew));

@@ -58,7 +58,7 @@ fn concerns(scope: Scope) -> &'static str {
     }
 }
 
-fn class_word(class: Class) -> &'static str {
+fn class_phrase(class: Class) -> &'static str {
     match class {
         Class::Transient => "transient: it can pass by itself",
         Class::Deterministic => "deterministic: it fails the same way every time",
@@ -124,7 +124,7 @@ pub(super) fn explain(judged: &Judged, policy: &Policy) -> String {
         "cause      {}: {}\nclass      {}\nconcerns   {}\nretryable  {retryable}, {stated}\naction     {}\npolicy     {}: {}\nevidence   {}\n",
         verdict.cause,
         verdict.cause.phrase(),
-        class_word(verdict.class()),
+        class_phrase(verdict.class()),
         concerns(verdict.scope),
         action(verdict.cause).replace('_', " "),
         policy.name,

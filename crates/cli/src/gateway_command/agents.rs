@@ -70,7 +70,7 @@ pub(super) enum CodexKey {
 
 /// Where a gateway is, as the agent has to be told.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Base<'a> {
+pub(super) struct GatewayEndpoint<'a> {
     /// Without a path.
     pub(super) url: &'a str,
     /// What stands before the paths of OpenAI: the version, or where a ChatGPT login is answered.
@@ -83,7 +83,7 @@ pub(super) const OPENAI_PATH: &str = "/v1";
 pub(super) const CHATGPT_PATH: &str = "/backend-api/codex";
 pub(super) const CHATGPT_HOST: &str = "chatgpt.com";
 
-impl Base<'_> {
+impl GatewayEndpoint<'_> {
     pub(super) fn openai(&self) -> String {
         format!("{}{}", self.url, self.openai_path)
     }
@@ -105,7 +105,7 @@ fn because(name: &'static str, value: &str, why: &'static str) -> Variable {
 }
 
 /// What makes that agent use the gateway there.
-pub(super) fn recipe(agent: Agent, base: Base<'_>, key: CodexKey) -> Recipe {
+pub(super) fn recipe(agent: Agent, base: GatewayEndpoint<'_>, key: CodexKey) -> Recipe {
     let anthropic = || variable("ANTHROPIC_BASE_URL", base.url);
     let openai = || variable("OPENAI_BASE_URL", base.openai());
     let openai_old = || variable("OPENAI_API_BASE", base.openai());
@@ -130,7 +130,7 @@ pub(super) fn recipe(agent: Agent, base: Base<'_>, key: CodexKey) -> Recipe {
 /// Headers that Claude Code sends with every request, one on each line.
 pub(super) const CUSTOM_HEADERS: &str = "ANTHROPIC_CUSTOM_HEADERS";
 
-fn claude(base: Base<'_>) -> Recipe {
+fn claude(base: GatewayEndpoint<'_>) -> Recipe {
     Recipe {
         variables: vec![
             variable("ANTHROPIC_BASE_URL", base.url),
@@ -156,7 +156,7 @@ fn claude(base: Base<'_>) -> Recipe {
 
 /// The names of our provider in its settings. OPENAI_BASE_URL is not read, and `openai_base_url` has it try a
 /// WebSocket seven times first; a provider of one's own does neither.
-fn codex(base: Base<'_>, key: CodexKey) -> Recipe {
+fn codex(base: GatewayEndpoint<'_>, key: CodexKey) -> Recipe {
     let credential = match key {
         CodexKey::Login => "requires_openai_auth=true",
         CodexKey::Variable => "env_key=\"OPENAI_API_KEY\"",
@@ -191,7 +191,7 @@ fn codex(base: Base<'_>, key: CodexKey) -> Recipe {
     }
 }
 
-fn opencode(base: Base<'_>) -> Recipe {
+fn opencode(base: GatewayEndpoint<'_>) -> Recipe {
     let at = |url: String| json!({ "options": { "baseURL": url } });
     let settings = json!({ "provider": {
         "anthropic": at(format!("{}/v1", base.url)),
@@ -208,12 +208,12 @@ fn opencode(base: Base<'_>) -> Recipe {
 }
 
 /// What pi is told of its providers. It has no user agent of its own, hence the header.
-fn pi_providers(base: Base<'_>) -> Value {
+fn pi_providers(base: GatewayEndpoint<'_>) -> Value {
     let at = |url: String| json!({ "baseUrl": url, "headers": { "x-outlast-client": "pi" } });
     json!({ "anthropic": at(base.url.to_owned()), "openai": at(base.openai()) })
 }
 
-fn pi(base: Base<'_>) -> Recipe {
+fn pi(base: GatewayEndpoint<'_>) -> Recipe {
     let settings = json!({ "providers": pi_providers(base) });
     Recipe {
         snippet: Some(Snippet {
@@ -225,7 +225,7 @@ fn pi(base: Base<'_>) -> Recipe {
 }
 
 /// An extension of pi's that tells it the same, for one run.
-pub(super) fn pi_extension(base: Base<'_>) -> String {
+pub(super) fn pi_extension(base: GatewayEndpoint<'_>) -> String {
     let providers = pi_providers(base);
     format!(
         "export default function (pi) {{\n  \

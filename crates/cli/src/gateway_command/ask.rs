@@ -118,7 +118,7 @@ pub(super) async fn put(
     question: Question<'_>,
 ) -> Result<Value, Unanswered> {
     let unreachable = |why: String| Unanswered::Unreachable(why);
-    let token = Token::left_in(home).map_err(|error| unreachable(error.to_string()))?;
+    let token = Token::load_existing(home).map_err(|error| unreachable(error.to_string()))?;
     let token = token
         .ok_or_else(|| unreachable("there is no token of a gateway in this home".to_owned()))?;
     let url = running.url();

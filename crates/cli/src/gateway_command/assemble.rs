@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Makes what can change while a gateway runs, as often as the settings do.
-pub(super) struct Workshop {
+pub(super) struct UpstreamFactory {
     pub(super) clock: Arc<dyn Clock>,
     pub(super) knowledge: Knowledge,
     /// The scripted providers that were started, by their scripts.
@@ -30,25 +30,25 @@ pub(super) struct Workshop {
 
 /// One of the two providers that a gateway knows.
 #[derive(Clone, Copy)]
-struct Side {
+struct UpstreamProvider {
     name: &'static str,
     dialect: Dialect,
     /// Whose accounts can be used there.
     providers: &'static [Provider],
 }
 
-const ANTHROPIC: Side = Side {
+const ANTHROPIC: UpstreamProvider = UpstreamProvider {
     name: "anthropic",
     dialect: Dialect::Anthropic,
     providers: &[Provider::Anthropic],
 };
-const OPENAI: Side = Side {
+const OPENAI: UpstreamProvider = UpstreamProvider {
     name: "openai",
     dialect: Dialect::OpenaiChat,
     providers: &[Provider::OpenAi, Provider::OpenAiResponses],
 };
 
-impl Workshop {
+impl UpstreamFactory {
     /// Where requests go and how they are treated; the settings are those of Anthropic and of OpenAI.
     pub(super) async fn upstreams(
         &mut self,
@@ -79,7 +79,7 @@ impl Workshop {
 
     async fn upstream(
         &mut self,
-        side: Side,
+        side: UpstreamProvider,
         settings: &Settings,
         upstream: &config::Upstream,
     ) -> anyhow::Result<Upstream> {
@@ -112,7 +112,12 @@ impl Workshop {
         })
     }
 
-    fn accounts(&self, side: Side, settings: &Settings, place: &str) -> Option<Arc<Accounts>> {
+    fn accounts(
+        &self,
+        side: UpstreamProvider,
+        settings: &Settings,
+        place: &str,
+    ) -> Option<Arc<Accounts>> {
         if !settings.gateway.use_accounts {
             return None;
         }
@@ -172,7 +177,7 @@ pub(super) fn spool(settings: &GatewaySettings, home: &Path) -> Option<PathBuf> 
 }
 
 /// Whether requests would come back to who listens there.
-pub(super) fn is_itself(upstream: &config::Upstream, listen: SocketAddr) -> bool {
+pub(super) fn points_to_gateway(upstream: &config::Upstream, listen: SocketAddr) -> bool {
     let config::Upstream::Url(text) = upstream else {
         return false;
     };

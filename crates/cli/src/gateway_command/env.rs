@@ -1,7 +1,7 @@
 //! `outlast gateway env`: what to set so that an agent uses the gateway.
 
 use super::agents::{
-    Agent, Base, CHATGPT_HOST, CHATGPT_PATH, CodexKey, OPENAI_PATH, Recipe, recipe,
+    Agent, CHATGPT_HOST, CHATGPT_PATH, CodexKey, GatewayEndpoint, OPENAI_PATH, Recipe, recipe,
 };
 use super::place;
 use crate::cli::{AgentName, Shell, Which};
@@ -22,7 +22,7 @@ pub(super) fn run(agent: AgentName, which: Which, shell: Shell) -> anyhow::Resul
     let ([settings, _], _) = config::load_for_gateway(&flags, Warn::Aloud)?;
     let gateway = &settings.gateway;
     let address = address(&home::path()?, which, gateway);
-    let base = Base {
+    let base = GatewayEndpoint {
         url: &place::url(address),
         openai_path: openai_path(&gateway.openai),
     };
@@ -56,16 +56,16 @@ pub(super) fn openai_path(upstream: &Upstream) -> &'static str {
 fn written(recipe: &Recipe, shell: Shell) -> String {
     match shell {
         Shell::Json => format!("{:#}\n", as_json(recipe)),
-        Shell::Sh => in_shell(recipe, |name, value| {
-            format!("export {name}={}", for_sh(value))
+        Shell::Sh => render_for_shell(recipe, |name, value| {
+            format!("export {name}={}", quote_sh(value))
         }),
-        Shell::Fish => in_shell(recipe, |name, value| {
-            format!("set -gx {name} {}", for_fish(value))
+        Shell::Fish => render_for_shell(recipe, |name, value| {
+            format!("set -gx {name} {}", quote_fish(value))
         }),
     }
 }
 
-fn in_shell(recipe: &Recipe, line: fn(&str, &str) -> String) -> String {
+fn render_for_shell(recipe: &Recipe, line: fn(&str, &str) -> String) -> String {
     let mut text = String::new();
     for variable in &recipe.variables {
         if let Some(why) = variable.why {
@@ -104,14 +104,14 @@ fn is_plain(value: &str) -> bool {
     !value.is_empty() && value.chars().all(plain)
 }
 
-fn for_sh(value: &str) -> String {
+fn quote_sh(value: &str) -> String {
     match is_plain(value) {
         true => value.to_owned(),
         false => format!("'{}'", value.replace('\'', r"'\''")),
     }
 }
 
-fn for_fish(value: &str) -> String {
+fn quote_fish(value: &str) -> String {
     match is_plain(value) {
         true => value.to_owned(),
         false => format!("'{}'", value.replace('\\', r"\\").replace('\'', r"\'")),

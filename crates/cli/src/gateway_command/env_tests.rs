@@ -1,7 +1,7 @@
 use super::*;
 use clap::ValueEnum;
 
-const BASE: Base<'_> = Base {
+const BASE: GatewayEndpoint<'_> = GatewayEndpoint {
     url: "http://127.0.0.1:4180",
     openai_path: OPENAI_PATH,
 };
@@ -41,7 +41,10 @@ fn a_value_is_quoted_when_a_shell_would_take_it_apart() {
         ("", "''", "''"),
     ];
     for (value, sh, fish) in table {
-        assert_eq!((for_sh(value), for_fish(value)), (sh.into(), fish.into()));
+        assert_eq!(
+            (quote_sh(value), quote_fish(value)),
+            (sh.into(), fish.into())
+        );
     }
 }
 

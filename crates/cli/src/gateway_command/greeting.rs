@@ -1,6 +1,6 @@
 //! What is printed when a gateway begins to serve: where it is, and what to set.
 
-use super::agents::Base;
+use super::agents::GatewayEndpoint;
 use super::env::openai_path;
 use super::place;
 use crate::config::duration;
@@ -12,7 +12,7 @@ use std::net::SocketAddr;
 
 /// One short screen. Its first line is for programs.
 pub(super) fn greeting(address: SocketAddr, settings: &GatewaySettings) -> String {
-    let base = Base {
+    let base = GatewayEndpoint {
         url: &place::url(address),
         openai_path: openai_path(&settings.openai),
     };

@@ -3,7 +3,9 @@
 //! Invariant: the gateway outlives the agent. A Ctrl-C of the terminal reaches the agent by itself, which may go on; all
 //! other signals are passed on to it, and we end when it does, with its exit code.
 
-use super::agents::{Agent, Base, CUSTOM_HEADERS, CodexKey, Variable, pi_extension, recipe};
+use super::agents::{
+    Agent, CUSTOM_HEADERS, CodexKey, GatewayEndpoint, Variable, pi_extension, recipe,
+};
 use super::env::openai_path;
 use super::log;
 use super::place::write_private;
@@ -58,7 +60,7 @@ async fn launch(
         .split_first()
         .ok_or_else(|| Usage("there is no program to run".to_owned()))?;
     let url = started.running.url();
-    let base = Base {
+    let base = GatewayEndpoint {
         url: &url,
         openai_path: openai_path(&settings[0].gateway.openai),
     };
@@ -70,8 +72,8 @@ async fn launch(
         .args(recipe.arguments)
         .args(extension.iter().flat_map(Extension::arguments))
         .args(typed)
-        .envs(recipe.variables.into_iter().map(beside_own))
-        .envs(without_proxy(|name| std::env::var(name).ok()));
+        .envs(recipe.variables.into_iter().map(with_user_headers))
+        .envs(no_proxy_variables(|name| std::env::var(name).ok()));
     let problem = || {
         let name = Path::new(name).display();
         format!("cannot start `{name}`; it must be installed, and on the PATH")
@@ -160,7 +162,7 @@ impl Drop for Extension {
 fn extension(
     agent: Agent,
     typed: &[OsString],
-    base: Base<'_>,
+    base: GatewayEndpoint<'_>,
     started: &Started,
 ) -> anyhow::Result<Option<Extension>> {
     const COMMANDS: [&str; 6] = ["install", "remove", "uninstall", "update", "list", "config"];
@@ -176,7 +178,7 @@ fn extension(
 }
 
 /// A variable as the program gets it; the user's own headers stay.
-fn beside_own(variable: Variable) -> (&'static str, String) {
+fn with_user_headers(variable: Variable) -> (&'static str, String) {
     let own = std::env::var(CUSTOM_HEADERS);
     let own = own.ok().filter(|_| variable.name == CUSTOM_HEADERS);
     let value = match own.filter(|own| !own.is_empty()) {
@@ -187,7 +189,7 @@ fn beside_own(variable: Variable) -> (&'static str, String) {
 }
 
 /// Where programs reach the world through a proxy, they reach us without.
-fn without_proxy(variable: impl Fn(&str) -> Option<String>) -> Vec<(&'static str, String)> {
+fn no_proxy_variables(variable: impl Fn(&str) -> Option<String>) -> Vec<(&'static str, String)> {
     let proxies = ["http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"];
     if proxies.iter().all(|name| variable(name).is_none()) {
         return Vec::new();
@@ -208,7 +210,7 @@ mod tests {
     #[test]
     fn a_proxy_of_the_environment_does_not_stand_between_us() {
         let with = |known: &'static [(&str, &str)]| {
-            without_proxy(move |name| {
+            no_proxy_variables(move |name| {
                 let found = known.iter().find(|(known, _)| *known == name);
                 found.map(|(_, value)| (*value).to_owned())
             })

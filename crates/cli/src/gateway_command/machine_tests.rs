@@ -50,7 +50,7 @@ async fn start(home: &Path) -> (SocketAddr, Left) {
         holds_file: None,
         spool: None,
         names: Names::new("gateway", [], []),
-        token: Some(Token::kept_in(home).unwrap()),
+        token: Some(Token::load_or_create_in(home).unwrap()),
         client_keys: None,
         log: Arc::new(()),
         notices: Arc::new(|_| {}),

@@ -11,7 +11,8 @@ use outlast_gateway::guard::Token;
 pub(super) fn run(which: Which) -> anyhow::Result<Exit> {
     let home = home::path()?;
     let running = only(place::meant(&home, which)?)?;
-    let token = Token::left_in(&home)?.context("there is no token of a gateway in this home")?;
+    let token =
+        Token::load_existing(&home)?.context("there is no token of a gateway in this home")?;
     // What stands behind a `#` is not sent: the page reads it, and no log does.
     let (url, token) = (running.url(), token.reveal());
     print(&format!("{url}/_outlast/#token={token}\n"))

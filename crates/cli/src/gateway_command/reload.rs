@@ -2,8 +2,8 @@
 //!
 //! Invariant: settings that are wrong change nothing; what is wrong is said, and the old ones stay.
 
-use super::assemble::Workshop;
-use super::start::not_itself;
+use super::assemble::UpstreamFactory;
+use super::start::check_not_itself;
 use crate::config::{self, Settings, Warn};
 use outlast_engine::CancellationToken;
 use outlast_gateway::Handle;
@@ -23,7 +23,7 @@ pub(super) struct Keeper {
     pub(super) files: Vec<PathBuf>,
     pub(super) address: SocketAddr,
     pub(super) handle: Handle,
-    pub(super) workshop: Workshop,
+    pub(super) workshop: UpstreamFactory,
     pub(super) log: Arc<dyn Sink>,
 }
 
@@ -39,7 +39,7 @@ impl Keeper {
             tokio::select! {
                 () = stop.cancelled() => return,
                 () = hang_up.next() => {}
-                () = self.handle.reload_asked() => {}
+                () = self.handle.reload_requested() => {}
                 () = tokio::time::sleep(EVERY) => {
                     if state(&self.files) == known {
                         continue;
@@ -63,7 +63,7 @@ impl Keeper {
     async fn reload(&mut self) -> anyhow::Result<()> {
         let (settings, files): ([Settings; 2], _) =
             config::load_for_gateway(&self.flags, Warn::Silently)?;
-        not_itself(&settings[0], self.address)?;
+        check_not_itself(&settings[0], self.address)?;
         let upstreams = self.workshop.upstreams(&settings).await?;
         self.handle.reload(upstreams);
         self.files = files;

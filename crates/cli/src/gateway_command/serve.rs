@@ -5,7 +5,7 @@ use super::log;
 use super::reload::Keeper;
 use super::start::{For, start};
 use super::traces::Traces;
-use crate::cli::ServeArguments;
+use crate::cli::GatewayServeArguments;
 use crate::config::{self, Settings, Warn};
 use crate::exit::Exit;
 use crate::output::print;
@@ -18,7 +18,7 @@ use std::time::Duration;
 /// What is still looked up or connected is of no use any more.
 const LONGEST_END: Duration = Duration::from_millis(300);
 
-pub(super) fn run(arguments: &ServeArguments) -> anyhow::Result<Exit> {
+pub(super) fn run(arguments: &GatewayServeArguments) -> anyhow::Result<Exit> {
     let (settings, files) = config::load_for_gateway(&arguments.overrides(), Warn::Aloud)?;
     let clock: Arc<dyn Clock> = Arc::new(settings::clock()?);
     if !settings[0].gateway.is_local() {
@@ -36,12 +36,12 @@ pub(super) fn run(arguments: &ServeArguments) -> anyhow::Result<Exit> {
 }
 
 async fn serve(
-    arguments: &ServeArguments,
+    arguments: &GatewayServeArguments,
     settings: [Settings; 2],
     files: Vec<PathBuf>,
     clock: Arc<dyn Clock>,
 ) -> anyhow::Result<Exit> {
-    let mut signals = interrupt::signals_but_hang_up();
+    let mut signals = interrupt::signals_without_hang_up();
     let (log, traces) = Traces::beside(log::sink(arguments.log)?, &settings[0])?;
     let started = start(&settings, For::Everyone, clock, log.clone()).await?;
     let keeper = Keeper {

@@ -1,6 +1,6 @@
 //! A gateway in this process, from its settings to its end.
 
-use super::assemble::{Workshop, is_itself, limits, spool};
+use super::assemble::{UpstreamFactory, limits, points_to_gateway, spool};
 use super::place::{Left, Running};
 use crate::config::{GatewaySettings, Settings};
 use crate::exit::Usage;
@@ -30,7 +30,7 @@ pub(super) struct Started {
     pub(super) running: Running,
     pub(super) home: PathBuf,
     pub(super) handle: Handle,
-    pub(super) workshop: Workshop,
+    pub(super) workshop: UpstreamFactory,
     /// Ends it.
     pub(super) stop: CancellationToken,
     pub(super) serving: JoinHandle<()>,
@@ -49,7 +49,7 @@ pub(super) async fn start(
     let home = home::prepare()?;
     let knowledge = knowledge::open(Some(home.clone()), &clock).await;
     let stop = CancellationToken::new();
-    let mut workshop = Workshop {
+    let mut workshop = UpstreamFactory {
         clock: clock.clone(),
         knowledge: knowledge.clone(),
         scripted: HashMap::new(),
@@ -73,7 +73,7 @@ pub(super) async fn start(
     };
     let served = Gateway::bind(setup).await?;
     let address = served.address();
-    not_itself(&settings[0], address)?;
+    check_not_itself(&settings[0], address)?;
     let running = Running {
         address,
         pid: std::process::id(),
@@ -96,7 +96,7 @@ pub(super) async fn start(
 /// The key to what is not for everybody. A disk that cannot keep it does not keep a gateway from serving this machine;
 /// beyond it, the key guards the accounts.
 fn token(home: &Path, gateway: &GatewaySettings) -> Result<Option<Token>, TokenError> {
-    match Token::kept_in(home) {
+    match Token::load_or_create_in(home) {
         Err(error) if gateway.is_local() => {
             unfindable(&error);
             Ok(None)
@@ -135,10 +135,10 @@ fn holds_file(whom: For, listen: SocketAddr) -> Option<String> {
 }
 
 /// An upstream that is the gateway itself would never answer.
-pub(super) fn not_itself(settings: &Settings, address: SocketAddr) -> Result<(), Usage> {
+pub(super) fn check_not_itself(settings: &Settings, address: SocketAddr) -> Result<(), Usage> {
     let gateway = &settings.gateway;
     let both = [&gateway.anthropic, &gateway.openai];
-    if both.into_iter().any(|one| is_itself(one, address)) {
+    if both.into_iter().any(|one| points_to_gateway(one, address)) {
         let problem =
             format!("the upstream is this gateway itself, at {address}; name the provider");
         return Err(Usage(problem));

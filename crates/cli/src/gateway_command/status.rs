@@ -34,7 +34,7 @@ pub(super) fn run(which: Which, form: Form) -> anyhow::Result<Exit> {
     runtime::run(async {
         if !form.watch {
             let working = Working::on("asking the gateway");
-            let all = ask_all(&home, which).await?;
+            let all = fetch_all(&home, which).await?;
             drop(working);
             return match form.json {
                 true => print(&json(&all)?),
@@ -51,7 +51,7 @@ pub(super) fn run(which: Which, form: Form) -> anyhow::Result<Exit> {
 
 type Answers = Vec<(Running, Value)>;
 
-async fn ask_all(home: &Path, which: Which) -> anyhow::Result<Answers> {
+async fn fetch_all(home: &Path, which: Which) -> anyhow::Result<Answers> {
     let mut answers = Vec::new();
     for running in place::meant(home, which)? {
         let answer = ask(&running, home, Question::Status).await?;
@@ -103,7 +103,7 @@ async fn watch(home: &Path, which: Which, form: Form) -> anyhow::Result<Exit> {
     let in_place = std::io::stdout().is_terminal() && !form.json;
     let mut painted: Vec<String> = Vec::new();
     loop {
-        let all = ask_all(home, which).await?;
+        let all = fetch_all(home, which).await?;
         let lines = match form.json {
             true => vec![json(&all)?.trim_end().to_owned()],
             false => fitting(lines(&all, columns())?, in_place),

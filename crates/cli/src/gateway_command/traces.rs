@@ -6,7 +6,7 @@ use crate::reach;
 use outlast_engine::transport::HttpSettings;
 use outlast_gateway::log::Sink;
 #[cfg(feature = "otel")]
-use outlast_gateway::otel::{self, Exporting};
+use outlast_gateway::otel::{self, ExporterTask};
 use secrecy::{ExposeSecret, SecretString};
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use std::sync::Arc;
 #[derive(Default)]
 pub(super) struct Traces {
     #[cfg(feature = "otel")]
-    exporting: Option<Exporting>,
+    exporting: Option<ExporterTask>,
 }
 
 impl Traces {

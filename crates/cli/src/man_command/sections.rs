@@ -66,7 +66,7 @@ impl Section {
                     roff.text([roman(meaning)]);
                 }
             }
-            None => as_it_stands(&self.lines, roff),
+            None => render_verbatim(&self.lines, roff),
         }
     }
 }
@@ -88,7 +88,7 @@ fn entries(lines: &[String]) -> Option<Vec<(String, String)>> {
 }
 
 /// Indented lines keep their form, the others are text.
-fn as_it_stands(lines: &[String], roff: &mut Roff) {
+fn render_verbatim(lines: &[String], roff: &mut Roff) {
     let mut is_kept = false;
     let ends = lines.len()
         - lines

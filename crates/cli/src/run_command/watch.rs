@@ -106,7 +106,7 @@ fn finish(runner: &Runner, ended: &Ended, telling: Telling) -> anyhow::Result<Ex
     }
     Ok(match ended.outcome {
         Outcome::Completed | Outcome::Continued | Outcome::Skipped => Exit::Success,
-        Outcome::Failed if failed_for_a_budget(runner) => Exit::BudgetSpent,
+        Outcome::Failed if failed_on_budget(runner) => Exit::BudgetSpent,
         Outcome::Canceled if runner.is_past_deadline(ended.at) => Exit::BudgetSpent,
         Outcome::Failed => Exit::Failed,
         Outcome::Canceled => Exit::Signalled(Signal::Interrupt),
@@ -114,7 +114,7 @@ fn finish(runner: &Runner, ended: &Ended, telling: Telling) -> anyhow::Result<Ex
 }
 
 /// Whether what failed could have passed, but retries, tokens or money were used up.
-fn failed_for_a_budget(runner: &Runner) -> bool {
+fn failed_on_budget(runner: &Runner) -> bool {
     let run = runner.state();
     let failed = run
         .failed_step
@@ -155,7 +155,7 @@ impl View {
     }
 
     fn tick(&mut self, now: Timestamp) {
-        let said = self.answers.as_ref().map(Answers::take_said);
+        let said = self.answers.as_ref().map(Answers::take_messages);
         for line in said.unwrap_or_default() {
             self.painter.print(&line);
         }

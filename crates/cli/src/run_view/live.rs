@@ -50,7 +50,7 @@ impl Countdown {
 }
 
 /// What a person is asked, on one line.
-pub(super) fn asked_words(asked: &Question) -> String {
+pub(super) fn question_line(asked: &Question) -> String {
     let message = one_line(&asked.message);
     match asked.choices.is_empty() {
         true => message,

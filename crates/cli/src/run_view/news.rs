@@ -2,8 +2,8 @@
 //!
 //! Invariant: what is decided about a failure is told with it, and not once more when it is carried out.
 
-use super::words::{self, Left, attempts, because, briefly_ended, one_line};
-use super::{Planned, run_ended};
+use super::words::{self, Left, attempts, because, one_line, outcome_phrase};
+use super::{PlannedStep, run_ended};
 use crate::progress::time_of_day;
 use outlast_kernel::Timestamp;
 use outlast_kernel::verdict::Class;
@@ -14,7 +14,7 @@ use outlast_pipeline::state::{Phase, Run, StepState};
 pub(super) struct News<'a> {
     pub(super) run_id: &'a str,
     pub(super) run: &'a Run,
-    pub(super) steps: &'a [Planned],
+    pub(super) steps: &'a [PlannedStep],
     pub(super) now: Timestamp,
 }
 
@@ -164,7 +164,7 @@ impl News<'_> {
             Some(Next::Stop { .. }) => String::new(),
             _ => because(reason),
         };
-        let (mark, ended) = (words::mark(outcome), briefly_ended(state, outcome));
+        let (mark, ended) = (words::mark(outcome), outcome_phrase(state, outcome));
         format!("{mark} {}: {ended}{reason}", one_line(id))
     }
 

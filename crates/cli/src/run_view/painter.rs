@@ -6,7 +6,7 @@
 use super::live::{Countdown, LiveStep};
 use super::news::News;
 use super::words::{cut, one_line};
-use super::{Planned, Process, View};
+use super::{PlannedStep, Process, View};
 use crate::notice;
 use crate::progress::news;
 use outlast_kernel::event::Body;
@@ -22,9 +22,9 @@ use std::time::Duration;
 pub(crate) type Size = (usize, usize);
 
 /// How much room there is when nobody says so.
-const USUAL_SIZE: Size = (80, 24);
+const DEFAULT_SIZE: Size = (80, 24);
 /// A time at the gate that moves by less is no news.
-const FAR: Duration = Duration::from_secs(60);
+const MIN_GATE_CHANGE: Duration = Duration::from_secs(60);
 
 /// Tells of a run as it goes on. What it is told is all that it knows.
 pub(crate) struct Painter<Out: Write> {
@@ -32,7 +32,7 @@ pub(crate) struct Painter<Out: Write> {
     /// How much room there is; nothing where lines stay.
     size: Option<fn() -> Size>,
     run_id: String,
-    steps: Vec<Planned>,
+    steps: Vec<PlannedStep>,
     run: Run,
     live: BTreeMap<String, LiveStep>,
     process: Process,
@@ -68,7 +68,7 @@ impl<Out: Write> Painter<Out> {
     }
 
     /// The steps that there are, in order.
-    pub(crate) fn plan(&mut self, steps: Vec<Planned>) {
+    pub(crate) fn plan(&mut self, steps: Vec<PlannedStep>) {
         self.steps = steps;
     }
 
@@ -230,13 +230,13 @@ pub(crate) fn stderr_size() -> Size {
 }
 
 fn size(known: Option<(terminal_size::Width, terminal_size::Height)>) -> Size {
-    known.map_or(USUAL_SIZE, |(width, height)| {
+    known.map_or(DEFAULT_SIZE, |(width, height)| {
         (usize::from(width.0), usize::from(height.0))
     })
 }
 
 fn far(one: Timestamp, other: Timestamp) -> bool {
-    one.since(other).max(other.since(one)) >= FAR
+    one.since(other).max(other.since(one)) >= MIN_GATE_CHANGE
 }
 
 /// A line about a session, with the step that it belongs to behind its mark.

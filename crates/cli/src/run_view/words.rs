@@ -150,11 +150,11 @@ pub(super) fn ended(step: &StepState, outcome: Outcome) -> String {
     let visit = step.visit();
     let ended = visit.and_then(|visit| visit.ended.as_ref());
     let reason = because(ended.and_then(|ended| ended.reason.as_deref()));
-    format!("{}{reason}", briefly_ended(step, outcome))
+    format!("{}{reason}", outcome_phrase(step, outcome))
 }
 
 /// How a step ended.
-pub(super) fn briefly_ended(step: &StepState, outcome: Outcome) -> String {
+pub(super) fn outcome_phrase(step: &StepState, outcome: Outcome) -> String {
     let Some(visit) = step.visit() else {
         return match outcome {
             Outcome::Completed => "completed".to_owned(),

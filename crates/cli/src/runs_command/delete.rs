@@ -3,7 +3,7 @@
 use super::find::said;
 use crate::exit::{Exit, Usage};
 use crate::notice::notice;
-use crate::sessions_command::age_of;
+use crate::sessions_command::parse_age;
 use crate::settings;
 use outlast_engine::Clock;
 use outlast_pipeline::history;
@@ -15,7 +15,7 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 /// What was made so shortly ago may be that of a run that has begun just now.
-const GRACE: Duration = Duration::from_secs(60);
+const ARTIFACT_GRACE_PERIOD: Duration = Duration::from_secs(60);
 
 /// Removes those runs, by their names.
 pub(super) async fn delete(home: &Home, names: &[String]) -> anyhow::Result<Exit> {
@@ -34,7 +34,7 @@ pub(super) async fn delete(home: &Home, names: &[String]) -> anyhow::Result<Exit
 
 /// Removes all runs that ended, and in which nothing has happened for that long.
 pub(super) async fn delete_older(home: &Home, age: &str) -> anyhow::Result<Exit> {
-    let age = age_of(age)?;
+    let age = parse_age(age)?;
     let now = settings::clock()?.now();
     let is_old = |run: &&Summary| {
         let is_over = run.open_turn.is_none() && run.state != State::InUse;
@@ -88,9 +88,9 @@ async fn tidy(home: &Home) -> anyhow::Result<()> {
     let Some(runs) = home.runs().await? else {
         return Ok(());
     };
-    runs.forget_deleted().await?;
+    runs.purge_deleted().await?;
     if let Some(steps) = &home.steps().await? {
-        steps.forget_deleted().await?;
+        steps.purge_deleted().await?;
     }
     let folder = home.folder().join(ARTIFACTS);
     let all = runs.sessions().await?;
@@ -107,7 +107,7 @@ async fn tidy(home: &Home) -> anyhow::Result<()> {
         }
         used.extend(mentions.artifacts);
     }
-    let remove = move || Artifacts::open(&folder)?.remove_unused(&used, GRACE);
+    let remove = move || Artifacts::open(&folder)?.remove_unused(&used, ARTIFACT_GRACE_PERIOD);
     tokio::task::spawn_blocking(remove).await??;
     Ok(())
 }

@@ -5,7 +5,7 @@ use super::{step, watch};
 use crate::cli::ShowArguments;
 use crate::exit::Exit;
 use crate::output::{print, safe_json};
-use crate::run_view::{self, Countdown, LiveStep, Planned, Process, View};
+use crate::run_view::{self, Countdown, LiveStep, PlannedStep, Process, View};
 use outlast_engine::Clock;
 use outlast_kernel::time::Span;
 use outlast_kernel::{Timestamp, text};
@@ -21,7 +21,7 @@ use std::fmt::Write;
 use std::io::IsTerminal;
 
 /// The most that is told of the attempts of a step.
-const MOST_ATTEMPTS: usize = 20;
+const MAX_SHOWN_ATTEMPTS: usize = 20;
 /// The most of a message that is told, in bytes.
 const LONGEST_MESSAGE: usize = 400;
 
@@ -94,7 +94,7 @@ pub(super) fn json_lines(run_id: &str, entries: &[Written]) -> anyhow::Result<St
 // --- For a person ---
 
 /// The steps of a run, in order: those of its pipeline, or what is known of them when that cannot be read any more.
-pub(super) fn plan(run: &Run) -> Vec<Planned> {
+pub(super) fn plan(run: &Run) -> Vec<PlannedStep> {
     match standing::pipeline(run) {
         Some(pipeline) => run_view::planned(&pipeline),
         None => run_view::begun(run),
@@ -189,7 +189,7 @@ fn head(summary: &Summary, run: &Run) -> String {
 
 /// The last few of many.
 fn last<T>(all: &[T]) -> &[T] {
-    &all[all.len().saturating_sub(MOST_ATTEMPTS)..]
+    &all[all.len().saturating_sub(MAX_SHOWN_ATTEMPTS)..]
 }
 
 /// What went wrong with a step, attempt by attempt.

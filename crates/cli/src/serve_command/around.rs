@@ -1,6 +1,6 @@
 //! What a server tells beside sessions and runs: accounts, gates, and the gateways of this machine.
 
-use super::house::ServeHouse;
+use super::house::ServeSessionFactory;
 use crate::gateway_command::machine;
 use crate::gateway_command::machine::Unanswered;
 use crate::{accounts_command, config, home};
@@ -8,10 +8,10 @@ use outlast_engine::BoxFuture;
 use outlast_gateway::control::{Account, Gate};
 use outlast_gateway::problem::Problem;
 use outlast_kernel::Timestamp;
-use outlast_serve::http::{Around, Question};
+use outlast_serve::http::{HostServices, Question};
 use serde_json::Value;
 
-impl ServeHouse {
+impl ServeSessionFactory {
     async fn ask(&self, port: u16, question: Question) -> Result<Value, Problem> {
         let home = home::path();
         let unavailable =
@@ -43,7 +43,7 @@ impl ServeHouse {
     }
 }
 
-impl Around for ServeHouse {
+impl HostServices for ServeSessionFactory {
     fn known(&self) -> Result<(Vec<Account>, Vec<Gate>), String> {
         let settings = config::load_in_silence(self.at(), &self.common().typed().overrides());
         let settings = settings.map_err(|error| crate::exit::reason(&error))?;

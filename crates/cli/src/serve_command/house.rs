@@ -12,13 +12,13 @@ use futures_util::future::join_all;
 use outlast_engine::{BoxFuture, Clock};
 use outlast_kernel::{Timestamp, text};
 use outlast_session as session;
-use outlast_session::host::{Card, Hosted, House, HouseError, Wishes};
+use outlast_session::host::{Card, HostedSession, House, HouseError, SessionOptions};
 use outlast_store::Journal;
 use outlast_store::journal::Summary;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-pub(super) struct ServeHouse {
+pub(super) struct ServeSessionFactory {
     /// What is the same for all; it has no session of its own.
     common: SessionHost,
     clock: Arc<dyn Clock>,
@@ -27,7 +27,7 @@ pub(super) struct ServeHouse {
     hosts: Mutex<Vec<Arc<SessionHost>>>,
 }
 
-impl ServeHouse {
+impl ServeSessionFactory {
     pub(super) async fn new(
         choice: &SessionChoice,
         clock: Arc<dyn Clock>,
@@ -45,7 +45,7 @@ impl ServeHouse {
     /// Checks that a session can be begun as things are. What was typed is there for sessions; what is set may be there
     /// for others than those of this server.
     pub(super) fn check(&self) -> anyhow::Result<()> {
-        let host = self.host(&Wishes::default());
+        let host = self.host(&SessionOptions::default());
         match host.look(&self.folder, None) {
             Err(error) if *self.common.typed() != Options::default() => Err(error),
             Err(error) => {
@@ -85,7 +85,7 @@ impl ServeHouse {
     }
 
     /// A host for a session with these wishes.
-    fn host(&self, wishes: &Wishes) -> SessionHost {
+    fn host(&self, wishes: &SessionOptions) -> SessionHost {
         let said = [
             ("provider", wishes.provider.clone()),
             ("model", wishes.model.clone()),
@@ -96,7 +96,11 @@ impl ServeHouse {
     }
 
     /// Where a session works: where it began, or where it is wished.
-    fn folder_of(&self, known: Option<&Summary>, wishes: &Wishes) -> Result<PathBuf, HouseError> {
+    fn folder_of(
+        &self,
+        known: Option<&Summary>,
+        wishes: &SessionOptions,
+    ) -> Result<PathBuf, HouseError> {
         let folder = match (known, &wishes.folder) {
             (Some(known), _) => PathBuf::from(&known.directory),
             (None, Some(wished)) => self.folder.join(wished),
@@ -125,7 +129,11 @@ impl ServeHouse {
         Ok(Some((summary, earlier)))
     }
 
-    async fn look_for(&self, name: Option<&str>, wishes: &Wishes) -> Result<Card, HouseError> {
+    async fn describe_session(
+        &self,
+        name: Option<&str>,
+        wishes: &SessionOptions,
+    ) -> Result<Card, HouseError> {
         let known = match name {
             Some(name) => self.known(name).await?,
             None => None,
@@ -144,7 +152,11 @@ impl ServeHouse {
         }
     }
 
-    async fn open_session(&self, name: &str, wishes: &Wishes) -> Result<Hosted, HouseError> {
+    async fn open_session(
+        &self,
+        name: &str,
+        wishes: &SessionOptions,
+    ) -> Result<HostedSession, HouseError> {
         let known = self.known(name).await?;
         let host = Arc::new(self.host(wishes));
         let folder = self.folder_of(known.as_ref().map(|(known, _)| known), wishes)?;
@@ -157,7 +169,7 @@ impl ServeHouse {
         };
         let opened = opened.map_err(|error| because(name, &error))?;
         self.keep(Arc::clone(&host));
-        Ok(Hosted { opened, host })
+        Ok(HostedSession { opened, host })
     }
 
     pub(super) fn common(&self) -> &SessionHost {
@@ -198,7 +210,7 @@ fn because(name: &str, error: &anyhow::Error) -> HouseError {
     }
 }
 
-impl House for ServeHouse {
+impl House for ServeSessionFactory {
     fn journal(&self) -> Option<&Journal> {
         self.common.journal()
     }
@@ -214,16 +226,16 @@ impl House for ServeHouse {
     fn look<'a>(
         &'a self,
         name: Option<&'a str>,
-        wishes: &'a Wishes,
+        wishes: &'a SessionOptions,
     ) -> BoxFuture<'a, Result<Card, HouseError>> {
-        Box::pin(self.look_for(name, wishes))
+        Box::pin(self.describe_session(name, wishes))
     }
 
     fn open<'a>(
         &'a self,
         name: &'a str,
-        wishes: &'a Wishes,
-    ) -> BoxFuture<'a, Result<Hosted, HouseError>> {
+        wishes: &'a SessionOptions,
+    ) -> BoxFuture<'a, Result<HostedSession, HouseError>> {
         Box::pin(self.open_session(name, wishes))
     }
 }

@@ -12,7 +12,7 @@ impl Approve for Asker {
     fn ask<'a>(&'a self, question: &'a Question) -> BoxFuture<'a, Answer> {
         let (sender, answer) = oneshot::channel();
         let asked = Message::Asked(question.clone(), sender);
-        let withdrawn = Withdrawn(&self.0);
+        let withdrawn = WithdrawOnDrop(&self.0);
         let is_asked = self.0.send(asked).is_ok();
         Box::pin(async move {
             let _withdrawn = withdrawn;
@@ -26,9 +26,9 @@ impl Approve for Asker {
 }
 
 /// Takes the question off the screen when nobody waits for the answer any more.
-struct Withdrawn<'a>(&'a UnboundedSender<Message>);
+struct WithdrawOnDrop<'a>(&'a UnboundedSender<Message>);
 
-impl Drop for Withdrawn<'_> {
+impl Drop for WithdrawOnDrop<'_> {
     fn drop(&mut self) {
         self.0.send(Message::Unasked).ok();
     }

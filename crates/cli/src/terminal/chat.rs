@@ -203,7 +203,7 @@ impl Chat {
             Input::Interrupted => self.interrupt(),
             Input::Joined(joined) => self.join(*joined, now),
             Input::Begun => self.await_answer(now),
-            Input::Remembered(said) => self.editor.remember_before(said),
+            Input::Remembered(said) => self.editor.prepend_history(said),
             Input::Event(event) => self.event(&event.body, now),
             Input::Asked(question) => {
                 self.questions += 1;
@@ -337,7 +337,7 @@ impl Chat {
 
     fn take_back(&mut self, texts: &[String]) {
         self.queued.clear();
-        self.editor.put_back(texts);
+        self.editor.prepend(texts);
         self.choices = Choices::default();
     }
 
@@ -359,7 +359,7 @@ impl Chat {
             Some(Err(problem)) => {
                 self.transcript.notice(Tone::Error, &problem);
                 // So that it can be mended.
-                self.editor.put_back(&[text.to_owned()]);
+                self.editor.prepend(&[text.to_owned()]);
             }
         }
     }
@@ -403,7 +403,7 @@ impl Chat {
     }
 
     /// What can be chosen, for whoever shows it as text.
-    pub(crate) fn choices_in_words(&self) -> String {
+    pub(crate) fn choices_as_text(&self) -> String {
         let items = self.choices.items.iter();
         items
             .map(|item| match item.name.starts_with(item.text.trim()) {

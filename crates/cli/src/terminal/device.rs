@@ -18,7 +18,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::ThreadId;
 
 /// The thread whose chat has the terminal.
-static TAKEN_BY: Mutex<Option<ThreadId>> = Mutex::new(None);
+static OWNER_THREAD: Mutex<Option<ThreadId>> = Mutex::new(None);
 
 /// Presses and the wheel are told, movements are not: those would be many.
 const MOUSE_ON: &str = "\u{1b}[?1000h\u{1b}[?1006h";
@@ -91,12 +91,12 @@ fn leave(out: &mut impl Write) -> io::Result<()> {
 }
 
 /// Whether a chat of this thread has the terminal.
-pub(crate) fn is_of_this_thread() -> bool {
+pub(crate) fn is_owned_by_this_thread() -> bool {
     *taken_by() == Some(std::thread::current().id())
 }
 
 fn taken_by() -> MutexGuard<'static, Option<ThreadId>> {
-    TAKEN_BY.lock().unwrap_or_else(PoisonError::into_inner)
+    OWNER_THREAD.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Gives the terminal back, if a chat has it. A terminal that is gone need not be told.
@@ -140,7 +140,7 @@ mod tests {
         use std::process::{Command, Stdio};
 
         if std::env::var_os(PANICS).is_some() {
-            std::panic::set_hook(Box::new(crate::tell_of_bug));
+            std::panic::set_hook(Box::new(crate::report_panic));
             let _device = Device::take().unwrap();
             panic!("on purpose");
         }

@@ -32,9 +32,9 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 /// Who was writing when a question came has stopped by then.
-const TIME_TO_NOTICE: Duration = Duration::from_millis(600);
+const QUESTION_ARM_DELAY: Duration = Duration::from_millis(600);
 /// The most messages that are taken in before the screen is drawn.
-const AT_ONCE: usize = 500;
+const MAX_BATCH: usize = 500;
 
 /// Something that a task reports.
 pub(super) enum Message {
@@ -146,7 +146,7 @@ impl Driver {
     /// Takes in a message, and those that have come meanwhile.
     pub(super) fn take_all(&mut self, first: Message, chat: &mut Chat) -> anyhow::Result<Next> {
         let mut message = Some(first);
-        for _ in 0..AT_ONCE {
+        for _ in 0..MAX_BATCH {
             let Some(next) = message else {
                 break;
             };
@@ -166,7 +166,7 @@ impl Driver {
         let input = match message {
             Message::Input(input) => input,
             Message::Queued(input) => {
-                self.say_queued();
+                self.send_queued();
                 return self.take(Message::Later(input), chat);
             }
             Message::Later(input) => {
@@ -185,7 +185,7 @@ impl Driver {
                     Body::StepComplete { .. } | Body::RetryScheduled { .. } | Body::Sealed { .. }
                 );
                 let switched = match &event.body {
-                    Body::ModelSwitched { to, .. } => self.window_of(to),
+                    Body::ModelSwitched { to, .. } => self.window_change(to),
                     _ => None,
                 };
                 let next = self.show(Input::Event(event), chat);
@@ -249,7 +249,7 @@ impl Driver {
                 }
             }
             Want::ArmSoon(number) => self.later(async move {
-                tokio::time::sleep(TIME_TO_NOTICE).await;
+                tokio::time::sleep(QUESTION_ARM_DELAY).await;
                 Some(Input::Armed(number))
             }),
             Want::Compact(focus) => self.compact(focus),
@@ -300,7 +300,7 @@ impl Driver {
     }
 
     /// Says what waits, if the run that it was meant for had ended meanwhile.
-    fn say_queued(&mut self) {
+    fn send_queued(&mut self) {
         let waits = |joined: &Joined| !joined.session.waiting().is_empty();
         let is_free = self.run.is_none() && !self.is_opening;
         if is_free && self.session.as_ref().is_some_and(waits) {
@@ -348,7 +348,7 @@ impl Driver {
     }
 
     /// How much the model can read that is asked from here on.
-    fn window_of(&self, model: &str) -> Option<Change> {
+    fn window_change(&self, model: &str) -> Option<Change> {
         let setup = self.session.as_ref()?.session.setup();
         let other = setup.fallbacks.iter().find(|route| route.model == model);
         let window = other.map_or(setup.traits.window, |route| route.traits.window);

@@ -15,13 +15,13 @@ use ratatui_textarea::{CursorMove, DataCursor, TextArea, WrapMode};
 const LONG_PASTE_BYTES: usize = 1000;
 const LONG_PASTE_LINES: usize = 8;
 /// A paste that is larger does not come back once it was removed.
-const LARGE_PASTE: usize = 64 << 10;
+const MAX_RESTORABLE_PASTE_BYTES: usize = 64 << 10;
 /// A message may have this much, as with `-p -`.
 pub(crate) const LONGEST_MESSAGE: usize = 16 << 20;
 const MOST_ROWS: u16 = 200;
 /// As much of what was said before can be looked through, in messages and in bytes.
-const LONGEST_HISTORY: usize = 500;
-const LARGEST_HISTORY: usize = 4 << 20;
+const MAX_HISTORY_MESSAGES: usize = 500;
+const MAX_HISTORY_BYTES: usize = 4 << 20;
 
 /// What is being written.
 pub(crate) struct Editor {
@@ -89,10 +89,10 @@ impl Editor {
     }
 
     /// Writes texts before what is written; long ones stand there as a few words.
-    pub(crate) fn put_back(&mut self, texts: &[String]) {
+    pub(crate) fn prepend(&mut self, texts: &[String]) {
         self.looking_at = None;
         let texts = texts.iter().map(|text| match is_long(text) {
-            true => self.stand_for(text.clone()),
+            true => self.add_placeholder(text.clone()),
             false => text.clone(),
         });
         let mut all: Vec<String> = texts.collect();
@@ -133,27 +133,27 @@ impl Editor {
     /// Adds to what can be looked through with the arrows.
     pub(crate) fn remember(&mut self, text: &str) {
         let is_new = self.said.last().is_none_or(|last| last != text);
-        if !is_new || text.trim().is_empty() || text.len() > LARGEST_HISTORY {
+        if !is_new || text.trim().is_empty() || text.len() > MAX_HISTORY_BYTES {
             return;
         }
         self.said.push(text.to_owned());
         let mut bytes = 0;
         let fits = |said: &&String| {
             bytes += said.len();
-            bytes <= LARGEST_HISTORY
+            bytes <= MAX_HISTORY_BYTES
         };
-        let newest = self.said.iter().rev().take(LONGEST_HISTORY);
+        let newest = self.said.iter().rev().take(MAX_HISTORY_MESSAGES);
         let kept = newest.take_while(fits).count();
         self.said.drain(..self.said.len() - kept);
     }
 
     /// Whether something is shown that was said before.
-    pub(crate) const fn is_looking_back(&self) -> bool {
+    pub(crate) const fn is_browsing_history(&self) -> bool {
         self.looking_at.is_some()
     }
 
     /// Adds what was said before all that can be looked through.
-    pub(crate) fn remember_before(&mut self, mut said: Vec<String>) {
+    pub(crate) fn prepend_history(&mut self, mut said: Vec<String>) {
         said.append(&mut self.said);
         for text in said {
             self.remember(&text);
@@ -165,7 +165,7 @@ impl Editor {
         let pasted = pasted.replace("\r\n", "\n").replace('\r', "\n");
         let content = text::plain(&pasted).into_owned();
         let shown = self.text();
-        self.forget_removed(&shown);
+        self.drop_removed_pastes(&shown);
         let held: usize = self.pastes.iter().map(|paste| paste.content.len()).sum();
         if held + shown.len() + content.len() > LONGEST_MESSAGE {
             let most = LONGEST_MESSAGE >> 20;
@@ -175,7 +175,7 @@ impl Editor {
         }
         self.looking_at = None;
         let shown = match is_long(&content) {
-            true => self.stand_for(content),
+            true => self.add_placeholder(content),
             false => content,
         };
         self.area.insert_str(&shown);
@@ -183,7 +183,7 @@ impl Editor {
     }
 
     /// The words that stand for a text from here on.
-    fn stand_for(&mut self, content: String) -> String {
+    fn add_placeholder(&mut self, content: String) -> String {
         self.pasted += 1;
         let number = self.pasted;
         let size = match content.len() {
@@ -203,13 +203,13 @@ impl Editor {
     }
 
     /// What was removed may come back by undoing that, unless there is much of it.
-    fn forget_removed(&mut self, shown: &str) {
+    fn drop_removed_pastes(&mut self, shown: &str) {
         let before = self.looking_at.as_ref().map(|(_, before)| before.as_str());
         let is_there = |paste: &Paste| {
             let is_shown = shown.contains(&paste.words);
             is_shown || before.is_some_and(|before| before.contains(&paste.words))
         };
-        let is_small = |paste: &Paste| paste.content.len() <= LARGE_PASTE;
+        let is_small = |paste: &Paste| paste.content.len() <= MAX_RESTORABLE_PASTE_BYTES;
         self.pastes
             .retain(|paste| is_small(paste) || is_there(paste));
     }
@@ -219,7 +219,7 @@ impl Editor {
         let plain = key.modifiers.is_empty();
         match key.code {
             KeyCode::Up if plain && self.area.screen_cursor().row == 0 => self.look_back(),
-            KeyCode::Down if plain && self.is_on_last_row() => self.look_ahead(),
+            KeyCode::Down if plain && self.is_on_last_row() => self.show_next(),
             KeyCode::Backspace if plain && self.remove_paste() => {}
             KeyCode::Home if plain => self.area.move_cursor(CursorMove::Head),
             KeyCode::End if plain => self.area.move_cursor(CursorMove::End),
@@ -296,28 +296,28 @@ impl Editor {
             None => self.text(),
         };
         self.looking_at = Some((earlier, before));
-        self.show_said(earlier);
+        self.show_history_entry(earlier);
     }
 
-    fn look_ahead(&mut self) {
+    fn show_next(&mut self) {
         let Some((at, before)) = self.looking_at.take() else {
             self.area.move_cursor(CursorMove::End);
             return;
         };
         if at + 1 < self.said.len() {
             self.looking_at = Some((at + 1, before));
-            self.show_said(at + 1);
+            self.show_history_entry(at + 1);
         } else {
             self.set(&before);
         }
     }
 
     /// Shows what was said before; what is long stands there as a few words.
-    fn show_said(&mut self, at: usize) {
+    fn show_history_entry(&mut self, at: usize) {
         let said = self.said[at].clone();
-        self.forget_removed("");
+        self.drop_removed_pastes("");
         let shown = match is_long(&said) {
-            true => self.stand_for(said),
+            true => self.add_placeholder(said),
             false => said,
         };
         self.set(&shown);

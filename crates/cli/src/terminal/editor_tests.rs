@@ -174,10 +174,10 @@ fn moving_about_in_what_was_said_before_does_not_lose_the_draft() {
 #[test]
 fn what_was_said_before_takes_a_bounded_room() {
     let mut editor = Editor::default();
-    editor.remember(&"x".repeat(LARGEST_HISTORY + 1));
+    editor.remember(&"x".repeat(MAX_HISTORY_BYTES + 1));
     assert!(editor.said.is_empty());
     for number in 0..9 {
-        editor.remember(&format!("{number}{}", "x".repeat(LARGEST_HISTORY / 4)));
+        editor.remember(&format!("{number}{}", "x".repeat(MAX_HISTORY_BYTES / 4)));
     }
     assert_eq!(editor.said.len(), 3);
     assert!(editor.said[2].starts_with('8'));
@@ -197,12 +197,12 @@ fn a_draft_with_a_paste_survives_looking_back() {
 #[test]
 fn what_was_said_before_is_bounded_and_not_repeated() {
     let mut editor = Editor::default();
-    for number in 0..LONGEST_HISTORY + 10 {
+    for number in 0..MAX_HISTORY_MESSAGES + 10 {
         editor.remember(&format!("said {number}"));
         editor.remember(&format!("said {number}"));
     }
     editor.remember("  ");
-    assert_eq!(editor.said.len(), LONGEST_HISTORY);
+    assert_eq!(editor.said.len(), MAX_HISTORY_MESSAGES);
     assert_eq!(editor.said[0], "said 10");
 }
 
@@ -211,7 +211,7 @@ fn what_is_put_back_stands_before_the_draft() {
     let mut editor = Editor::default();
     editor.paste(&"x".repeat(2000)).unwrap();
     let long = "y".repeat(3000);
-    editor.put_back(&["one".to_owned(), long.clone(), String::new()]);
+    editor.prepend(&["one".to_owned(), long.clone(), String::new()]);
     assert_eq!(editor.take(), format!("one\n{long}\n{}", "x".repeat(2000)));
 }
 

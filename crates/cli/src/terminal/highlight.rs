@@ -44,7 +44,7 @@ impl<'a> Highlighter<'a> {
         if language.traits == Traits::Diff {
             return vec![Span::styled(line.to_owned(), self.diff_style(line))];
         }
-        let mut painted = Painted::default();
+        let mut painted = SpanBuffer::default();
         let mut at = 0;
         while let Some(rest) = line.get(at..).filter(|rest| !rest.is_empty()) {
             let (length, style) = match self.open {
@@ -192,11 +192,11 @@ fn number_length(rest: &str) -> usize {
 
 /// Spans, one for neighbours of the same style.
 #[derive(Default)]
-struct Painted {
+struct SpanBuffer {
     spans: Vec<Span<'static>>,
 }
 
-impl Painted {
+impl SpanBuffer {
     fn push(&mut self, text: &str, style: Style) {
         match self.spans.last_mut() {
             Some(last) if last.style == style => last.content.to_mut().push_str(text),

@@ -12,9 +12,9 @@ use std::time::Duration;
 /// From this on the time of day is shown as well.
 const LONG_WAIT: Duration = Duration::from_secs(60);
 /// A gate that would have had the call try by then has not.
-const IN_VAIN: Duration = Duration::from_secs(1);
+const EARLY_RETRY_GRACE: Duration = Duration::from_secs(1);
 /// An answer that comes sooner is not timed.
-const WORTH_TIMING: Duration = Duration::from_secs(2);
+const MIN_TIMED_DURATION: Duration = Duration::from_secs(2);
 
 /// What is going on.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -51,7 +51,7 @@ pub(crate) struct Retrying {
 impl Retrying {
     /// When it will happen, as things are.
     pub(crate) fn wake(&self, now: Timestamp) -> Timestamp {
-        let early = self.early.filter(|early| now < *early + IN_VAIN);
+        let early = self.early.filter(|early| now < *early + EARLY_RETRY_GRACE);
         early.map_or(self.at, |early| early.min(self.at))
     }
 
@@ -96,7 +96,7 @@ impl Doing {
     pub(crate) fn said(&self, now: Timestamp) -> Option<Said> {
         let timed = |words: &str, since: Timestamp| {
             let past = now.since(since);
-            let past = match past >= WORTH_TIMING {
+            let past = match past >= MIN_TIMED_DURATION {
                 true => format!(" {}", Span(Duration::from_secs(past.as_secs()))),
                 false => String::new(),
             };

@@ -43,7 +43,7 @@ pub(crate) fn lines(text: &str, width: u16, theme: &Theme) -> Vec<Line<'static>>
         nesting: Nesting::new(width.into()),
         inline: Inline::default(),
         block: Block::None,
-        follows: Follows::Nothing,
+        follows: LastDrawn::Nothing,
     };
     for (event, range) in parser {
         page.take(event, range);
@@ -76,7 +76,7 @@ enum Block {
 
 /// What was drawn last, without a blank line after it.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Follows {
+enum LastDrawn {
     Nothing,
     Text,
     Other,
@@ -92,7 +92,7 @@ struct Page<'a> {
     nesting: Nesting,
     inline: Inline,
     block: Block,
-    follows: Follows,
+    follows: LastDrawn,
 }
 
 // --- impl Page: events ---
@@ -229,7 +229,7 @@ impl Page<'_> {
             TagEnd::TableRow => {}
             TagEnd::Item | TagEnd::FootnoteDefinition => {
                 self.end_block();
-                if self.nesting.owes_marker() {
+                if self.nesting.has_pending_marker() {
                     self.draw(Line::default());
                 }
                 self.nesting.leave();
@@ -263,15 +263,15 @@ impl Page<'_> {
         if !last && (!compact || self.is_after_blank_line(at)) {
             self.separate();
         }
-        self.follows = Follows::Nothing;
+        self.follows = LastDrawn::Nothing;
     }
 
     /// A list may stand right below the text that announces it.
     fn begin_list(&mut self, at: usize) {
         self.end_block();
         self.show_definitions(at);
-        if self.follows == Follows::Text && !self.is_after_blank_line(at) {
-            self.follows = Follows::Nothing;
+        if self.follows == LastDrawn::Text && !self.is_after_blank_line(at) {
+            self.follows = LastDrawn::Nothing;
         }
         self.begin(at);
     }
@@ -326,7 +326,7 @@ impl Page<'_> {
     }
 
     fn separate(&mut self) {
-        if self.follows != Follows::Nothing {
+        if self.follows != LastDrawn::Nothing {
             self.lines.push(self.nesting.blank());
         }
     }
@@ -334,7 +334,7 @@ impl Page<'_> {
     /// The definitions of links that stand before this place, as they are written.
     fn show_definitions(&mut self, at: usize) {
         while let Some(span) = self.definitions.pop_if(|span| span.start < at) {
-            if self.follows == Follows::Text || self.is_after_blank_line(span.start) {
+            if self.follows == LastDrawn::Text || self.is_after_blank_line(span.start) {
                 self.separate();
             }
             let written = self.source.get(span).unwrap_or_default();

@@ -19,7 +19,7 @@ use std::time::Duration;
 use tokio::io::{AsyncBufReadExt, BufReader, Split, Stdin};
 
 /// The most lines of a tool's output that are read out.
-const MOST_OUTPUT_LINES: usize = 10;
+const MAX_OUTPUT_LINES: usize = 10;
 const RETRACTED: &str = "What came of the answer broke off; it is asked for again.\n";
 
 struct Plain {
@@ -157,7 +157,7 @@ impl Plain {
             Doing::InLine { .. } => Some((0, Timestamp::default())),
             _ => None,
         };
-        let choices = self.chat.choices_in_words();
+        let choices = self.chat.choices_as_text();
         let told = Told {
             retry,
             is_asked: self.chat.question.is_some(),
@@ -224,10 +224,10 @@ fn words(kind: &Kind) -> String {
                     let all = output.lines().count();
                     let first: String = output
                         .lines()
-                        .take(MOST_OUTPUT_LINES)
+                        .take(MAX_OUTPUT_LINES)
                         .map(|line| format!("  {line}\n"))
                         .collect();
-                    let more = match all.saturating_sub(MOST_OUTPUT_LINES) {
+                    let more = match all.saturating_sub(MAX_OUTPUT_LINES) {
                         0 => String::new(),
                         more => format!("  … {more} more lines\n"),
                     };

@@ -20,11 +20,11 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 /// As often as a frame is worth drawing.
-const FRAME: Duration = Duration::from_millis(16);
+const FRAME_INTERVAL: Duration = Duration::from_millis(16);
 /// As often as a countdown is looked at.
-const TICK: Duration = Duration::from_millis(100);
+const TICK_INTERVAL: Duration = Duration::from_millis(100);
 /// Lines that the wheel moves by.
-const WHEEL: isize = 3;
+const WHEEL_LINES: isize = 3;
 
 struct Screen {
     device: Device,
@@ -72,9 +72,9 @@ impl Screen {
     async fn chat_on(&mut self) -> anyhow::Result<Option<Signal>> {
         let mut keys = EventStream::new();
         let mut signals = Source::new().and_quit();
-        let mut ticks = tokio::time::interval(TICK);
+        let mut ticks = tokio::time::interval(TICK_INTERVAL);
         loop {
-            let frame = self.drawn + FRAME;
+            let frame = self.drawn + FRAME_INTERVAL;
             // Whatever comes in without an end, it is seen.
             if self.is_stale && Instant::now() >= frame {
                 self.draw()?;
@@ -111,8 +111,8 @@ impl Screen {
             Event::Key(key) => Input::Key(key),
             Event::Paste(text) => Input::Pasted(text),
             Event::Mouse(mouse) => match mouse.kind {
-                MouseEventKind::ScrollUp => Input::Scrolled(-WHEEL),
-                MouseEventKind::ScrollDown => Input::Scrolled(WHEEL),
+                MouseEventKind::ScrollUp => Input::Scrolled(-WHEEL_LINES),
+                MouseEventKind::ScrollDown => Input::Scrolled(WHEEL_LINES),
                 MouseEventKind::Down(MouseButton::Left) => Input::Clicked(mouse.row),
                 _ => return Next::GoOn,
             },

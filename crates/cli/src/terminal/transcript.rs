@@ -287,7 +287,7 @@ impl Transcript {
 fn pieces(text: &str) -> impl Iterator<Item = &str> {
     let mut left = text;
     std::iter::from_fn(move || {
-        let end = left.floor_char_boundary(cut::LONG_PART);
+        let end = left.floor_char_boundary(cut::SOFT_PART_LIMIT);
         let (piece, rest) = left.split_at(end);
         left = rest;
         (!piece.is_empty()).then_some(piece)

@@ -15,14 +15,14 @@ use ratatui::text::{Line, Span};
 use ratatui::widgets::{Paragraph, Widget};
 use std::borrow::Cow;
 
-const MOST_CHOICES: usize = 10;
-const MOST_QUEUED: usize = 3;
-const MOST_LOADER_ROWS: u16 = 3;
+const MAX_CHOICES: usize = 10;
+const MAX_QUEUED: usize = 3;
+const MAX_ACTIVITY_ROWS: u16 = 3;
 const LONGEST_QUEUED: usize = 1000;
 const PROMPT: &str = "› ";
 /// What stands before what the model wrote.
 const BAR: &str = "  │ ";
-const LEAST_FOR_PROMPT: u16 = 6;
+const MIN_PROMPT_WIDTH: u16 = 6;
 
 pub(crate) fn draw(frame: &mut Frame<'_>, chat: &mut Chat, theme: &Theme, now: Timestamp) {
     let area = frame.area();
@@ -127,7 +127,7 @@ fn loader(chat: &Chat, area: Rect, theme: &Theme, now: Timestamp) -> Vec<Line<'s
         Line::from(vec![words.clone(), Span::styled(more, theme.faint)]),
         Line::from(words),
     ];
-    let rows = usize::from((area.height / 2).clamp(1, MOST_LOADER_ROWS));
+    let rows = usize::from((area.height / 2).clamp(1, MAX_ACTIVITY_ROWS));
     let ways = ways.map(|line| wrapped(&line, area.width, &Indent::default()));
     let fitting = ways.into_iter().find(|lines| lines.len() <= rows);
     fitting.unwrap_or_else(|| vec![truncated(&Line::styled(short, theme.accent), area.width)])
@@ -136,8 +136,8 @@ fn loader(chat: &Chat, area: Rect, theme: &Theme, now: Timestamp) -> Vec<Line<'s
 /// What waits to be said, or how much more of it there is.
 fn queued(all: &[String]) -> impl Iterator<Item = Cow<'_, str>> {
     let shown = match all.len() {
-        ..=MOST_QUEUED => MOST_QUEUED,
-        _ => MOST_QUEUED - 1,
+        ..=MAX_QUEUED => MAX_QUEUED,
+        _ => MAX_QUEUED - 1,
     };
     let more = all.len().saturating_sub(shown);
     let more = (more > 0).then(|| Cow::Owned(format!("… and {more} more")));
@@ -173,10 +173,10 @@ impl Rows {
         let height = area.height;
         let room = area.width - prompt_width(area.width);
         let editor = take(chat.editor.rows(room).into(), (height / 3).max(1));
-        let loader = take(above.loader.len(), MOST_LOADER_ROWS);
+        let loader = take(above.loader.len(), MAX_ACTIVITY_ROWS);
         let question = above.question.as_ref().map_or(0, Asking::rows);
         let question = take(question, (height / 2).max(3));
-        let choices = chat.choices.items.len().min(MOST_CHOICES);
+        let choices = chat.choices.items.len().min(MAX_CHOICES);
         let choices = take(choices, height / 2);
         let status = take(1, u16::from(height > 3));
         let rule = take(1, u16::from(height > 7));
@@ -196,7 +196,7 @@ impl Rows {
 
 /// Where there is hardly any room, it is for what is written.
 fn prompt_width(width: u16) -> u16 {
-    if width < LEAST_FOR_PROMPT { 0 } else { 2 }
+    if width < MIN_PROMPT_WIDTH { 0 } else { 2 }
 }
 
 fn draw_editor(frame: &mut Frame<'_>, chat: &mut Chat, place: Rect, theme: &Theme) {

@@ -13,7 +13,7 @@ use unit::{Kind, Unit, columns_of, for_each_unit, is_variation_selector};
 
 const ELLIPSIS: &str = "…";
 /// A prefix that leaves less room than this is left out.
-const LEAST_ROOM: usize = 2;
+const MIN_TEXT_COLUMNS: usize = 2;
 /// What must not begin a line after a wide character, and what must not end one before it.
 const CLOSING: &str = "、。，．！？：；）」』】》〉〕］｝ー々)]},.!?:;";
 const OPENING: &str = "（「『【《〈〔［｛([{";
@@ -153,7 +153,7 @@ struct Margin<'a> {
 impl<'a> Margin<'a> {
     fn new(prefix: &'a [Span<'static>], width: usize) -> Self {
         match width.checked_sub(columns(prefix)) {
-            Some(room) if room >= LEAST_ROOM => Self { prefix, room },
+            Some(room) if room >= MIN_TEXT_COLUMNS => Self { prefix, room },
             _ => Self {
                 prefix: &[],
                 room: width,

@@ -8,7 +8,7 @@ use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
 
 const SETTINGS: &str = "home/outlast.toml";
-pub(crate) const ASKED: &str =
+pub(crate) const REQUEST_BODY: &str =
     r#"{"model":"m","max_tokens":9,"messages":[{"role":"user","content":"hi"}]}"#;
 
 /// A gateway, until it is dropped.
@@ -62,7 +62,7 @@ impl<'a> Gateway<'a> {
 
     /// A request and all of its answer.
     fn ask(&self) -> String {
-        answer(self.send(ASKED))
+        answer(self.send(REQUEST_BODY))
     }
 
     fn signal(&self, name: &str) {
@@ -421,7 +421,7 @@ fn what_waits_is_seen_and_tries_again_when_it_is_told_to() {
         &outlast,
         &["--upstream", "mock:rate-limited:retry-after=3600"],
     );
-    let _asked = gateway.send(ASKED);
+    let _asked = gateway.send(REQUEST_BODY);
     let id = gateway.wait_for_waiter();
     let shown = outlast.run(&["gateway", "status"]).stdout;
     assert!(shown.contains("1 waiting"), "{shown}");
@@ -459,7 +459,7 @@ fn what_waits_can_be_cancelled() {
         &outlast,
         &["--upstream", "mock:rate-limited:retry-after=3600"],
     );
-    let asked = gateway.send(ASKED);
+    let asked = gateway.send(REQUEST_BODY);
     let id = gateway.wait_for_waiter();
     let ran = outlast.run(&["gateway", "cancel", "nonsense"]);
     assert_eq!(ran.code, 2);

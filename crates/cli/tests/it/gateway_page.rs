@@ -1,6 +1,6 @@
 //! `outlast gateway page`, and what a browser finds at that address.
 
-use crate::gateway_cli::{ASKED, Gateway};
+use crate::gateway_cli::{Gateway, REQUEST_BODY};
 use crate::support::Outlast;
 use serde_json::{Value, json};
 use std::io::{Read, Write};
@@ -37,7 +37,10 @@ fn a_browser_finds_the_page_and_the_page_what_happened() {
     let outlast = Outlast::new();
     let gateway = Gateway::start(&outlast, &["--upstream", "mock:overloaded:2"]);
     let mut answer = String::new();
-    gateway.send(ASKED).read_to_string(&mut answer).unwrap();
+    gateway
+        .send(REQUEST_BODY)
+        .read_to_string(&mut answer)
+        .unwrap();
     assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
     let (address, path, token) = printed(&outlast, &[]);
     assert_eq!(

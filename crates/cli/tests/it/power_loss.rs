@@ -75,10 +75,10 @@ impl Recording {
     fn promised(&self, acknowledged: &[Value]) -> usize {
         let mut steps = 0;
         let numbers = acknowledged.iter().filter_map(|event| {
-            let (kind, of_event, of_entry) = entry_of(event)?;
+            let (kind, for_event, of_entry) = entry_of(event)?;
             let mut entries = self.entries.iter().filter(|entry| {
                 // One that has no such field is the only one of its kind.
-                entry["kind"] == kind && event[of_event] == entry[of_entry]
+                entry["kind"] == kind && event[for_event] == entry[of_entry]
             });
             let entry = match kind {
                 "message" => {

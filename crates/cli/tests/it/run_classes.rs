@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 /// What a command says as it fails: the cause, its class, and whether it is tried again when the step says nothing.
-const SAID: [(&str, &str, &str, bool); 22] = [
+const CLASSIFIED_OUTPUTS: [(&str, &str, &str, bool); 22] = [
     (
         "HTTP 429 Too Many Requests",
         "rate_limited",
@@ -94,7 +94,7 @@ const SAID: [(&str, &str, &str, bool); 22] = [
 #[test]
 fn what_a_command_says_decides_its_class_and_what_is_done() {
     let mut file = "runtime: {circuit_breaker: {limit: 9}}\nsteps:\n".to_owned();
-    for (number, (said, ..)) in SAID.iter().enumerate() {
+    for (number, (said, ..)) in CLASSIFIED_OUTPUTS.iter().enumerate() {
         writeln!(
             file,
             "  - {{id: s{number}, command: \"echo '{said}' >&2; exit 1\", on_failure: continue}}"
@@ -102,7 +102,7 @@ fn what_a_command_says_decides_its_class_and_what_is_done() {
         .unwrap();
     }
     let run = Outlast::new().pipeline(&file);
-    for (number, (said, cause, class, is_retried)) in SAID.iter().enumerate() {
+    for (number, (said, cause, class, is_retried)) in CLASSIFIED_OUTPUTS.iter().enumerate() {
         let step = format!("s{number}");
         let problem = run.problem(&step, 0);
         assert_eq!(

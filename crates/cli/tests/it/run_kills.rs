@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// As many as `cargo test` has time for.
 const RUNS: usize = 80;
-const MOST_KILLS: usize = 4;
+const MAX_KILLS: usize = 4;
 /// They wait more than they work, so more than there are processors.
 const WORKERS: usize = 4;
 
@@ -69,7 +69,7 @@ fn undisturbed() -> (Result, Measured) {
 /// Plays the run of a seed; the answer is how often it was killed.
 fn play(seed: usize, expected: &Result, measured: Measured) -> usize {
     let mut random = fastrand::Rng::with_seed(seed as u64);
-    let kills: Vec<Kill> = (0..random.usize(1..=MOST_KILLS))
+    let kills: Vec<Kill> = (0..random.usize(1..=MAX_KILLS))
         .map(|place| kill(&mut random, measured, place))
         .collect();
     let mut scene = Scene::new(&format!(

@@ -1,6 +1,6 @@
 //! Runs of pipelines and gateways, as `outlast serve` tells of them and begins them.
 
-use crate::gateway_cli::{ASKED, Gateway};
+use crate::gateway_cli::{Gateway, REQUEST_BODY};
 use crate::serve_driver::Serve;
 use crate::support::{HANG_TIMEOUT, Outlast};
 use serde_json::{Value, json};
@@ -79,7 +79,7 @@ fn a_gateway_of_this_machine_is_seen_and_steered() {
         &outlast,
         &["--upstream", "mock:rate-limited:retry-after=900"],
     );
-    let _held = gateway.send(ASKED);
+    let _held = gateway.send(REQUEST_BODY);
     let held = |gateways: &Value| gateways[0]["status"]["waiting"][0].is_object();
     let gateways = until(|| server.get("/api/gateways")["gateways"].clone(), held);
     let (port, id) = (

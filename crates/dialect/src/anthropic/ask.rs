@@ -8,13 +8,13 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
 /// The API wants a limit; every current model can write this much.
-const MAX_TOKENS: u32 = 8192;
+const DEFAULT_MAX_TOKENS: u32 = 8192;
 
 /// The body of a request.
 pub fn request(request: &Request) -> String {
     let mut settings = json!({
         "model": request.model,
-        "max_tokens": request.max_tokens.unwrap_or(MAX_TOKENS),
+        "max_tokens": request.max_tokens.unwrap_or(DEFAULT_MAX_TOKENS),
         "stream": request.delivery == Delivery::Streamed,
     });
     if let Some(system) = &request.system {
@@ -99,7 +99,7 @@ fn part<'a>(part: &'a Part, model: &str) -> Option<Content<'a>> {
 /// Reasoning without a signature of this API, or of another model, is refused by it.
 fn thinking(reasoning: &Reasoning, model: &str) -> Option<Value> {
     let proof = reasoning.proof.as_ref();
-    match proof.filter(|_| reasoning.may_go_to(model))? {
+    match proof.filter(|_| reasoning.can_be_sent_to(model))? {
         Proof::Signature { signature } => {
             Some(json!({ "type": "thinking", "thinking": reasoning.text, "signature": signature }))
         }

@@ -3,8 +3,8 @@
 //! A call is handed on when its block ends and its arguments are whole. One without arguments may be one that the
 //! output limit cut off before them: it waits until more comes or the reason for the end is known.
 
-use crate::arguments::{self, Endless, Handed};
-use crate::lenient::Lenient;
+use crate::arguments::{self, EmittedCalls, Endless};
+use crate::lenient::LenientParser;
 use crate::usage::{Names, Used};
 use crate::{Delta, Sign, in_band, sse};
 use outlast_kernel::Timestamp;
@@ -25,14 +25,14 @@ const USAGE: Names = Names {
 #[derive(Debug)]
 pub struct Stream {
     provider: String,
-    json: Lenient,
+    json: LenientParser,
     used: Used,
     stop_reason: Option<StopReason>,
     /// The blocks that have begun and not ended, by their index.
     blocks: BTreeMap<u64, Block>,
     /// A call without arguments that has ended, unless the output limit ended it.
     held: Option<ToolCall>,
-    handed: Handed,
+    handed: EmittedCalls,
     has_opened: bool,
 }
 
@@ -55,12 +55,12 @@ impl Stream {
     pub fn new(provider: &str) -> Self {
         Self {
             provider: provider.to_owned(),
-            json: Lenient::default(),
+            json: LenientParser::default(),
             used: Used::default(),
             stop_reason: None,
             blocks: BTreeMap::new(),
             held: None,
-            handed: Handed::default(),
+            handed: EmittedCalls::default(),
             has_opened: false,
         }
     }
@@ -86,7 +86,7 @@ impl Stream {
             }
             "content_block_start" => {
                 if let Some(block) = frame.get_mut("content_block") {
-                    keep_input(block, || arguments::field(&event.data, "content_block"));
+                    preserve_raw_input(block, || arguments::field(&event.data, "content_block"));
                     self.begin(index, block, deltas);
                 }
             }
@@ -98,7 +98,7 @@ impl Stream {
                 let reason = frame["delta"]["stop_reason"].as_str().map(stop_reason);
                 self.stop_reason = reason.or(self.stop_reason);
                 if self.stop_reason.is_some() {
-                    self.judge_held(deltas);
+                    self.resolve_pending_call(deltas);
                 }
                 deltas.extend(self.used.report(&frame["usage"], &USAGE));
             }
@@ -146,7 +146,7 @@ impl Stream {
             let before = self.blocks.insert(index, begun);
             before
                 .into_iter()
-                .for_each(|block| self.left_open(block, deltas));
+                .for_each(|block| self.finish_unclosed_block(block, deltas));
         }
     }
 
@@ -198,7 +198,7 @@ impl Stream {
     }
 
     /// A block whose end was not told is whole only if it shows that itself.
-    fn left_open(&mut self, block: Block, deltas: &mut Vec<Delta>) {
+    fn finish_unclosed_block(&mut self, block: Block, deltas: &mut Vec<Delta>) {
         match block {
             Block::Tool { call, input } if call.arguments.is_empty() && input.is_empty() => {
                 self.handed.cut(call.name);
@@ -208,7 +208,7 @@ impl Stream {
         }
     }
 
-    fn judge_held(&mut self, deltas: &mut Vec<Delta>) {
+    fn resolve_pending_call(&mut self, deltas: &mut Vec<Delta>) {
         let was_cut = matches!(
             self.stop_reason,
             Some(StopReason::Length | StopReason::Refusal)
@@ -221,11 +221,11 @@ impl Stream {
     }
 
     fn end(&mut self, deltas: &mut Vec<Delta>) {
-        self.judge_held(deltas);
+        self.resolve_pending_call(deltas);
         for block in std::mem::take(&mut self.blocks).into_values() {
-            self.left_open(block, deltas);
+            self.finish_unclosed_block(block, deltas);
         }
-        self.handed.say_cut(deltas);
+        self.handed.report_incomplete(deltas);
         let reason = self.stop_reason.unwrap_or(StopReason::Other);
         deltas.push(Delta::Stopped(reason));
     }
@@ -252,18 +252,18 @@ pub fn read_whole(provider: &str, body: &str, now: Timestamp) -> Result<Vec<Delt
     let mut deltas = Vec::new();
     for mut block in blocks {
         let text = source.next();
-        keep_input(&mut block, || text);
+        preserve_raw_input(&mut block, || text);
         stream.begin(0, &block, &mut deltas);
         stream.end_block(0, &mut deltas);
     }
-    stream.judge_held(&mut deltas);
+    stream.resolve_pending_call(&mut deltas);
     deltas.extend(stream.used.report(&message["usage"], &USAGE));
     stream.end(&mut deltas);
     Ok(deltas)
 }
 
 /// The input of a call in the words of the model; `source` is the text of its block.
-fn keep_input<'a>(block: &mut Value, source: impl FnOnce() -> Option<&'a str>) {
+fn preserve_raw_input<'a>(block: &mut Value, source: impl FnOnce() -> Option<&'a str>) {
     let input = block.get_mut("input");
     let input = input.filter(|input| input.is_object() && in_band::says(input));
     let text = || arguments::field(source()?, "input");

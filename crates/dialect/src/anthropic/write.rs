@@ -1,10 +1,10 @@
 //! To the wire: the frames and bodies that a provider would send.
 
-use crate::answer::{Answer, Part, Problem, Thought, frame, in_turns, object};
+use crate::answer::{Answer, Part, Problem, Thought, frame, interleaved_arguments, object};
 use outlast_kernel::event::{Proof, Reasoning, StopReason, ToolCall, Usage};
 use serde_json::{Value, json};
 
-const ID: &str = "msg_scripted";
+const DEFAULT_MESSAGE_ID: &str = "msg_scripted";
 
 /// The frames of an answer, in pieces.
 pub(crate) fn frames(answer: &Answer<'_>) -> Vec<String> {
@@ -96,7 +96,7 @@ impl Writer {
             let nothing = json!({ "type": "input_json_delta", "partial_json": "" });
             self.add_to_last(&delta(index, &nothing));
         }
-        for (call, piece) in in_turns(calls) {
+        for (call, piece) in interleaved_arguments(calls) {
             let piece = json!({ "type": "input_json_delta", "partial_json": piece });
             self.pieces.push(delta(first + call, &piece));
         }
@@ -172,7 +172,7 @@ fn signature(reasoning: &Reasoning) -> &str {
 }
 
 fn message(answer: &Answer<'_>, content: &[Value], usage: Usage) -> Value {
-    let id = answer.kept_as.unwrap_or(ID);
+    let id = answer.kept_as.unwrap_or(DEFAULT_MESSAGE_ID);
     json!({
         "id": id, "type": "message", "role": "assistant", "model": answer.model, "content": content,
         "stop_reason": null, "stop_sequence": null, "stop_details": null,

@@ -66,7 +66,7 @@ pub(super) const MESSAGES: [&str; 9] = [
     "errmsg",
 ];
 /// Keys under which a body sends back what was asked; nothing below them is about the failure.
-pub(super) const ECHOES: [&str; 12] = [
+pub(super) const REQUEST_ECHO_KEYS: [&str; 12] = [
     "input",
     "inputs",
     "request",
@@ -81,7 +81,7 @@ pub(super) const ECHOES: [&str; 12] = [
     "arguments",
 ];
 /// Fields that hold an HTTP status.
-pub(super) const STATUSES: [&str; 6] = [
+pub(super) const STATUS_KEYS: [&str; 6] = [
     "status",
     "code",
     "status_code",

@@ -9,7 +9,7 @@ use serde_json::Value;
 use std::collections::HashMap;
 
 /// More calls than that in one answer are nobody's wish.
-const MOST: usize = 1000;
+const MAX_TOOL_CALLS: usize = 1000;
 
 /// The calls that have begun, in their order; they are complete when the answer is.
 #[derive(Debug, Default)]
@@ -77,7 +77,7 @@ impl Calls {
     fn piece(&mut self, piece: &Piece<'_>, arguments: &Value) -> Result<bool, Endless> {
         let known = self.find(piece);
         let place = known.unwrap_or(self.calls.len());
-        if place == MOST {
+        if place == MAX_TOOL_CALLS {
             return Err(Endless::TooMany("tool calls"));
         }
         if known.is_none() {

@@ -5,8 +5,8 @@
 
 use super::DONE;
 use super::calls::Calls;
-use crate::arguments::{Endless, Handed};
-use crate::lenient::Lenient;
+use crate::arguments::{EmittedCalls, Endless};
+use crate::lenient::LenientParser;
 use crate::usage::{Names, Used};
 use crate::{Delta, Sign, in_band, sse};
 use outlast_kernel::Timestamp;
@@ -29,7 +29,7 @@ const USAGE: Names = Names {
 #[derive(Debug)]
 pub struct Stream {
     provider: String,
-    json: Lenient,
+    json: LenientParser,
     used: Used,
     calls: Calls,
     reasoning: String,
@@ -47,7 +47,7 @@ impl Stream {
     pub fn new(provider: &str) -> Self {
         Self {
             provider: provider.to_owned(),
-            json: Lenient::default(),
+            json: LenientParser::default(),
             used: Used::default(),
             calls: Calls::default(),
             reasoning: String::new(),
@@ -150,7 +150,7 @@ impl Stream {
         self.end_reasoning(deltas);
         // What the output limit or a filter cut short is nobody's wish.
         let was_cut = matches!(reason, StopReason::Length | StopReason::Refusal);
-        let mut handed = Handed::default();
+        let mut handed = EmittedCalls::default();
         let mut has_calls = false;
         for call in self.calls.take() {
             match was_cut {
@@ -164,7 +164,7 @@ impl Stream {
             StopReason::EndTurn | StopReason::Other if has_calls => StopReason::ToolUse,
             reason => reason,
         };
-        handed.say_cut(deltas);
+        handed.report_incomplete(deltas);
         deltas.push(Delta::Stopped(reason));
     }
 

@@ -1,12 +1,14 @@
 //! To the wire: the frames and bodies that a provider would send.
 
 use super::DONE;
-use crate::answer::{Answer, CREATED, ErrorForm, Interruption, Part, Problem, in_turns};
+use crate::answer::{
+    Answer, CREATED, ErrorForm, Interruption, Part, Problem, interleaved_arguments,
+};
 use crate::sse;
 use outlast_kernel::event::{StopReason, ToolCall, Usage};
 use serde_json::{Value, json};
 
-const ID: &str = "chatcmpl-scripted";
+const COMPLETION_ID: &str = "chatcmpl-scripted";
 
 /// The frames of an answer, in pieces.
 pub(crate) fn frames(answer: &Answer<'_>) -> Vec<String> {
@@ -75,7 +77,7 @@ impl Writer<'_> {
                 { "index": index, "id": call.id, "type": "function", "function": function },
             ] }));
         }
-        for (call, piece) in in_turns(calls) {
+        for (call, piece) in interleaved_arguments(calls) {
             let function = json!({ "arguments": piece });
             self.delta(&json!({ "tool_calls": [{ "index": first + call, "function": function }] }));
         }
@@ -144,7 +146,7 @@ fn calls(part: &Part<'_>) -> Vec<Value> {
 
 fn chunk(model: &str, choices: &[Value]) -> Value {
     json!({
-        "id": ID, "object": "chat.completion.chunk", "created": CREATED, "model": model,
+        "id": COMPLETION_ID, "object": "chat.completion.chunk", "created": CREATED, "model": model,
         "service_tier": "default", "system_fingerprint": "fp_scripted", "choices": choices,
     })
 }

@@ -99,7 +99,7 @@ fn item(part: &Part, model: &str) -> Option<Value> {
         Part::ToolResult(result) => Some(json!({
             "type": "function_call_output", "call_id": result.id, "output": result.output,
         })),
-        Part::Reasoning(reasoning) if reasoning.may_go_to(model) => thought(reasoning),
+        Part::Reasoning(reasoning) if reasoning.can_be_sent_to(model) => thought(reasoning),
         Part::Reasoning(_) => None,
         Part::Text { .. } | Part::Image(_) => None,
     }

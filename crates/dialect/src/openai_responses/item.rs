@@ -111,7 +111,7 @@ impl Item {
     }
 
     /// Whether what was said of this item is what is told.
-    pub(super) fn has_told(&self, told: &Told<'_>) -> bool {
+    pub(super) fn matches_snapshot(&self, told: &Told<'_>) -> bool {
         if self.kind != "function_call" {
             return !self.said.is_empty() && told.text.starts_with(&self.said);
         }
@@ -127,14 +127,14 @@ impl Item {
         }
         let told = Told::of(item);
         match item["type"].as_str().unwrap_or_default() {
-            "message" => self.end_message(&told),
+            "message" => self.finish_message(&told),
             "reasoning" => End::of(self.end_reasoning(&told)),
-            "function_call" => End::of(self.end_call(&told).into_iter().collect()),
+            "function_call" => End::of(self.finish_call(&told).into_iter().collect()),
             _ => End::default(),
         }
     }
 
-    fn end_message(&mut self, told: &Told<'_>) -> End {
+    fn finish_message(&mut self, told: &Told<'_>) -> End {
         let rest = match told.text.strip_prefix(&self.said) {
             _ if self.began_before => String::new(),
             Some(rest) => rest.to_owned(),
@@ -179,7 +179,7 @@ impl Item {
     }
 
     /// A call, unless the limit cut it short.
-    fn end_call(&mut self, told: &Told<'_>) -> Option<Delta> {
+    fn finish_call(&mut self, told: &Told<'_>) -> Option<Delta> {
         let text = |name: &str| told.item[name].as_str().filter(|text| !text.is_empty());
         if let Some(name) = text("name") {
             name.clone_into(&mut self.call.name);
@@ -194,11 +194,11 @@ impl Item {
         if !self.began_before || !told.item["arguments"].is_null() {
             self.whole_arguments.get_or_insert_default();
         }
-        (told.item["status"] != "incomplete").then(|| self.call_if_told())?
+        (told.item["status"] != "incomplete").then(|| self.complete_call())?
     }
 
     /// The call, if all of its arguments were told in one way or another.
-    pub(super) fn call_if_told(&mut self) -> Option<Delta> {
+    pub(super) fn complete_call(&mut self) -> Option<Delta> {
         let whole = self.whole_arguments.as_deref();
         let ways = [
             whole.unwrap_or_default(),

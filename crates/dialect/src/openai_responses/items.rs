@@ -10,7 +10,7 @@ use serde_json::Value;
 use std::collections::HashMap;
 
 /// More items than that in one answer are nobody's wish.
-const MOST: usize = 1000;
+const MAX_ITEMS: usize = 1000;
 
 #[derive(Debug, Default)]
 pub(super) struct Items {
@@ -39,7 +39,7 @@ impl Items {
     }
 
     /// The item of an event about a part of it.
-    pub(super) fn of_event(&mut self, event: &Value, kind: &str) -> Result<&mut Item, Endless> {
+    pub(super) fn for_event(&mut self, event: &Value, kind: &str) -> Result<&mut Item, Endless> {
         let key = Key {
             id: text(&event["item_id"]),
             call_id: text(&event["call_id"]),
@@ -71,7 +71,7 @@ impl Items {
     }
 
     /// The end of an item in the list of all. One that nothing else has told of was complete before the rest began.
-    pub(super) fn end_listed(&mut self, item: &Value, place: u64) -> Result<End, Endless> {
+    pub(super) fn finish_listed(&mut self, item: &Value, place: u64) -> Result<End, Endless> {
         let key = Key::of(item, Some(place));
         let is_free =
             |place: &usize| key.fits(&self.items[*place]) && !self.items[*place].is_listed;
@@ -93,10 +93,10 @@ impl Items {
     }
 
     /// The calls whose end was not told.
-    pub(super) fn open_calls(&mut self) -> End {
+    pub(super) fn finish_open_calls(&mut self) -> End {
         let is_open = |item: &&mut Item| !item.is_done && item.kind == "function_call";
         let open = self.items.iter_mut().filter(is_open);
-        End::of(open.filter_map(|item| item.call_if_told()).collect())
+        End::of(open.filter_map(|item| item.complete_call()).collect())
     }
 
     /// The names of the calls that began and were never whole.
@@ -150,13 +150,16 @@ impl Items {
     fn alike(&self, item: &Value, key: &Key<'_>, is_free: fn(&Item) -> bool) -> Option<usize> {
         let told = Told::of(item);
         self.items.iter().position(|known| {
-            is_free(known) && known.kind == key.kind && key.fits(known) && known.has_told(&told)
+            is_free(known)
+                && known.kind == key.kind
+                && key.fits(known)
+                && known.matches_snapshot(&told)
         })
     }
 
     fn known_or_new(&mut self, known: Option<usize>, key: &Key<'_>) -> Result<&mut Item, Endless> {
         let place = known.unwrap_or(self.items.len());
-        if place == MOST {
+        if place == MAX_ITEMS {
             return Err(Endless::TooMany("items"));
         }
         if known.is_none() {

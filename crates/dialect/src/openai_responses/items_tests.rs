@@ -28,14 +28,14 @@ fn told(events: &[(&str, &str)]) -> Vec<Delta> {
 
 const CALL: &str =
     r#""item":{"type":"function_call","id":"fc","call_id":"a","name":"run","arguments":"[1]"}"#;
-const LISTED: &str = r#""response":{"output":[{"type":"function_call","id":"fc","call_id":"a","name":"run","arguments":"[1]"}]}"#;
-const BEGUN: &str =
+const OUTPUT_LIST: &str = r#""response":{"output":[{"type":"function_call","id":"fc","call_id":"a","name":"run","arguments":"[1]"}]}"#;
+const ITEM_STARTED: &str =
     r#""item":{"type":"function_call","id":"fc","call_id":"a","name":"run","arguments":""}"#;
 const EMPTY: &str = r#""response":{}"#;
 
 #[test]
 fn a_call_is_handed_on_once_and_whole_however_it_is_told() {
-    let added = ("output_item.added", BEGUN);
+    let added = ("output_item.added", ITEM_STARTED);
     let pieces = (
         "function_call_arguments.delta",
         r#""item_id":"fc","delta":"[1]""#,
@@ -49,7 +49,7 @@ fn a_call_is_handed_on_once_and_whole_however_it_is_told() {
         r#""item_id":"fc","arguments":"[1]""#,
     );
     let done = ("output_item.done", CALL);
-    let (end, listed) = (("completed", EMPTY), ("completed", LISTED));
+    let (end, listed) = (("completed", EMPTY), ("completed", OUTPUT_LIST));
     let once: [&[(&str, &str)]; 8] = [
         &[done, end],
         &[done, listed],
@@ -57,7 +57,7 @@ fn a_call_is_handed_on_once_and_whole_however_it_is_told() {
         &[listed],
         &[added, pieces, end],
         &[added, half, all, end],
-        &[added, pieces, ("output_item.done", BEGUN), listed],
+        &[added, pieces, ("output_item.done", ITEM_STARTED), listed],
         &[added, half, done, listed],
     ];
     for events in once {

@@ -7,7 +7,7 @@ use crate::{Delta, Place};
 use serde_json::Value;
 
 /// Longer ids are nobody's.
-const LONGEST_ID: usize = 512;
+const MAX_ID_BYTES: usize = 512;
 
 /// Where the rest of an answer is. An id that would lead elsewhere leads nowhere.
 pub(crate) fn resume_path(place: &Place) -> Option<String> {
@@ -19,7 +19,7 @@ pub(crate) fn resume_path(place: &Place) -> Option<String> {
 /// Whether this stays one segment of a path.
 fn is_name(id: &str) -> bool {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_-=.:~".contains(&byte);
-    (1..=LONGEST_ID).contains(&id.len()) && !id.starts_with('.') && id.bytes().all(is_plain)
+    (1..=MAX_ID_BYTES).contains(&id.len()) && !id.starts_with('.') && id.bytes().all(is_plain)
 }
 
 /// How far an answer was heard.
@@ -33,7 +33,7 @@ pub(super) struct Heard {
 
 impl Heard {
     /// All up to that place.
-    pub(super) fn up_to(place: &Place) -> Self {
+    pub(super) fn resumed_at(place: &Place) -> Self {
         Self {
             before: Some(place.after),
             place: Some(place.clone()),

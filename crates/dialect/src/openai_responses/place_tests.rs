@@ -12,7 +12,7 @@ fn events(stream: &str) -> Vec<sse::Event> {
     std::iter::from_fn(|| decoder.next_event().unwrap()).collect()
 }
 
-fn kept_stream() -> Vec<sse::Event> {
+fn stored_stream() -> Vec<sse::Event> {
     events(&STREAM.replace(r#""background":false"#, r#""background":true"#))
 }
 
@@ -41,7 +41,7 @@ fn begun(events: &[sse::Event]) -> Vec<Delta> {
 
 fn taken_up(place: &Place, events: &[sse::Event]) -> Vec<Delta> {
     read(
-        Dialect::OpenaiResponses.reader_after("p", place),
+        Dialect::OpenaiResponses.decoder_after("p", place),
         &rest(place, events),
     )
 }
@@ -94,16 +94,16 @@ fn assert_once_wherever_it_is_cut_twice(events: &[sse::Event]) {
 
 #[test]
 fn everything_is_heard_once_wherever_the_stream_is_cut() {
-    assert_once_wherever_it_is_cut_twice(&kept_stream());
+    assert_once_wherever_it_is_cut_twice(&stored_stream());
 }
 
 #[test]
 fn a_server_that_begins_again_is_heard_from_the_place_on() {
-    let events = kept_stream();
+    let events = stored_stream();
     let (whole, _) = apart(begun(&events));
     for cut in 1..events.len() {
         let (before, place) = apart(begun(&events[..cut]));
-        let reader = Dialect::OpenaiResponses.reader_after("p", &place.unwrap());
+        let reader = Dialect::OpenaiResponses.decoder_after("p", &place.unwrap());
         let after = apart(read(reader, &events)).0;
         assert_eq!([before, after].concat(), whole, "cut after {cut}");
     }

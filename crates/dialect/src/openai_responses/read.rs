@@ -6,8 +6,8 @@
 use super::item::End;
 use super::items::Items;
 use super::place::Heard;
-use crate::arguments::{Endless, Handed};
-use crate::lenient::Lenient;
+use crate::arguments::{EmittedCalls, Endless};
+use crate::lenient::LenientParser;
 use crate::usage::{Names, Used};
 use crate::{Delta, Place, Sign, in_band, sse};
 use outlast_kernel::Timestamp;
@@ -23,7 +23,7 @@ const USAGE: Names = Names {
     cache_is_in_input: true,
 };
 /// The events that announce an answer.
-const OPENINGS: [&str; 3] = [
+const OPENING_EVENTS: [&str; 3] = [
     "response.created",
     "response.queued",
     "response.in_progress",
@@ -33,14 +33,14 @@ const OPENINGS: [&str; 3] = [
 #[derive(Debug)]
 pub struct Stream {
     provider: String,
-    json: Lenient,
+    json: LenientParser,
     used: Used,
     items: Items,
-    handed: Handed,
+    handed: EmittedCalls,
     has_calls: bool,
     refused: bool,
     /// Which of the openings came. All, as soon as there is more than that.
-    opened: [bool; OPENINGS.len()],
+    opened: [bool; OPENING_EVENTS.len()],
     heard: Heard,
 }
 
@@ -49,13 +49,13 @@ impl Stream {
     pub fn new(provider: &str) -> Self {
         Self {
             provider: provider.to_owned(),
-            json: Lenient::default(),
+            json: LenientParser::default(),
             used: Used::default(),
             items: Items::default(),
-            handed: Handed::default(),
+            handed: EmittedCalls::default(),
             has_calls: false,
             refused: false,
-            opened: [false; OPENINGS.len()],
+            opened: [false; OPENING_EVENTS.len()],
             heard: Heard::default(),
         }
     }
@@ -64,7 +64,7 @@ impl Stream {
     pub fn after(provider: &str, place: &Place) -> Self {
         Self {
             items: Items::of_rest(),
-            heard: Heard::up_to(place),
+            heard: Heard::resumed_at(place),
             ..Self::new(provider)
         }
     }
@@ -89,7 +89,7 @@ impl Stream {
             _ if is_end(kind) && has_failed(&frame["response"]) => {
                 return Err(self.error(&frame, now));
             }
-            _ if is_known(kind) || OPENINGS.contains(&kind) => {}
+            _ if is_known(kind) || OPENING_EVENTS.contains(&kind) => {}
             _ if in_band::is_error(&frame, &event.name) => return Err(self.error(&frame, now)),
             _ => {}
         }
@@ -104,7 +104,7 @@ impl Stream {
     }
 
     fn sign(&mut self, kind: &str) -> Sign {
-        if let Some(place) = OPENINGS.iter().position(|opening| *opening == kind) {
+        if let Some(place) = OPENING_EVENTS.iter().position(|opening| *opening == kind) {
             return match std::mem::replace(&mut self.opened[place], true) {
                 true => Sign::Alive,
                 false => Sign::Opening,
@@ -113,7 +113,7 @@ impl Stream {
         if !is_known(kind) {
             return Sign::Alive;
         }
-        self.opened = [true; OPENINGS.len()];
+        self.opened = [true; OPENING_EVENTS.len()];
         Sign::Progress
     }
 
@@ -134,11 +134,11 @@ impl Stream {
                 deltas.extend(self.say(frame, "reasoning")?.map(Delta::Reasoning));
             }
             "response.reasoning_summary_part.added" => {
-                let item = self.items.of_event(frame, "reasoning")?;
+                let item = self.items.for_event(frame, "reasoning")?;
                 deltas.extend(item.next_paragraph(frame).map(Delta::Reasoning));
             }
             "response.function_call_arguments.delta" | "response.function_call_arguments.done" => {
-                let item = self.items.of_event(frame, "function_call")?;
+                let item = self.items.for_event(frame, "function_call")?;
                 item.add_arguments(frame)?;
             }
             "response.output_item.added" => self.items.begun(&frame["item"], index)?,
@@ -165,7 +165,7 @@ impl Stream {
     }
 
     fn say(&mut self, frame: &Value, kind: &str) -> Result<Option<String>, Endless> {
-        Ok(self.items.of_event(frame, kind)?.say(frame))
+        Ok(self.items.for_event(frame, kind)?.say(frame))
     }
 
     fn ended(&mut self, end: End, deltas: &mut Vec<Delta>) {
@@ -184,15 +184,15 @@ impl Stream {
     fn close(&mut self, response: &Value, deltas: &mut Vec<Delta>) -> Result<(), Endless> {
         let output = response["output"].as_array().map(Vec::as_slice);
         for (place, item) in (0..).zip(output.unwrap_or_default()) {
-            let end = self.items.end_listed(item, place)?;
+            let end = self.items.finish_listed(item, place)?;
             self.ended(end, deltas);
         }
-        let end = self.items.open_calls();
+        let end = self.items.finish_open_calls();
         self.ended(end, deltas);
         let cut = self.items.cut_calls();
         cut.for_each(|name| self.handed.cut(name.to_owned()));
         deltas.extend(self.used.report(&response["usage"], &USAGE));
-        self.handed.say_cut(deltas);
+        self.handed.report_incomplete(deltas);
         deltas.push(Delta::Stopped(self.stop_reason(response)));
         Ok(())
     }

@@ -1,14 +1,14 @@
 //! To the wire: the frames and bodies that a provider would send.
 
 use crate::answer::{
-    Answer, CREATED, ErrorForm, Interruption, Part, Problem, Thought, frame, in_turns,
+    Answer, CREATED, ErrorForm, Interruption, Part, Problem, Thought, frame, interleaved_arguments,
 };
 use crate::arguments::are_whole;
 use crate::openai_chat::write::error_object;
 use outlast_kernel::event::{Proof, StopReason, ToolCall, Usage};
 use serde_json::{Value, json};
 
-const ID: &str = "resp_scripted";
+const DEFAULT_RESPONSE_ID: &str = "resp_scripted";
 
 /// The frames of an answer, in pieces.
 pub(crate) fn frames(answer: &Answer<'_>) -> Vec<String> {
@@ -196,7 +196,7 @@ impl Writer {
             writer
                 .event(json!({ "type": kind, "item_id": id, "output_index": place, field: value }));
         };
-        for (call, piece) in in_turns(calls) {
+        for (call, piece) in interleaved_arguments(calls) {
             self.next_piece();
             event(self, "delta", first + call, json!(piece));
         }
@@ -281,7 +281,7 @@ fn response(answer: &Answer<'_>, status: &str) -> Value {
 
 fn unkept(model: &str, status: &str) -> Value {
     json!({
-        "id": ID, "object": "response", "created_at": CREATED, "status": status,
+        "id": DEFAULT_RESPONSE_ID, "object": "response", "created_at": CREATED, "status": status,
         "background": false, "error": null, "incomplete_details": null, "instructions": null,
         "max_output_tokens": null, "metadata": {}, "model": model, "output": [],
         "parallel_tool_calls": true, "previous_response_id": null,

@@ -5,9 +5,9 @@ use crate::in_band::says;
 use serde_json::Value;
 
 /// The fields of a block that may bring its content along.
-const IN_BLOCK: [&str; 5] = ["text", "thinking", "data", "input", "content"];
+const BLOCK_CONTENT_FIELDS: [&str; 5] = ["text", "thinking", "data", "input", "content"];
 /// The fields of a chat's delta that are the answer.
-const IN_DELTA: [&str; 10] = [
+const DELTA_CONTENT_FIELDS: [&str; 10] = [
     "content",
     "reasoning_content",
     "reasoning",
@@ -20,7 +20,7 @@ const IN_DELTA: [&str; 10] = [
     "images",
 ];
 /// The fields in which an event that ends a part repeats it.
-const IN_DONE: [&str; 7] = [
+const DONE_CONTENT_FIELDS: [&str; 7] = [
     "text",
     "refusal",
     "arguments",
@@ -42,12 +42,12 @@ pub(super) fn is_content(dialect: Dialect, name: &str, frame: &Value) -> bool {
         Dialect::OpenaiChat => {
             let choices = frame["choices"].as_array().into_iter().flatten();
             let mut messages = choices.flat_map(|choice| [&choice["delta"], &choice["message"]]);
-            messages.any(|message| any(message, &IN_DELTA))
+            messages.any(|message| any(message, &DELTA_CONTENT_FIELDS))
         }
         Dialect::OpenaiResponses => match kind.rsplit_once('.') {
             _ if kind == "response.output_item.done" => true,
             Some((_, "delta")) => says(&frame["delta"]),
-            Some((_, "done")) => any(frame, &IN_DONE),
+            Some((_, "done")) => any(frame, &DONE_CONTENT_FIELDS),
             _ => false,
         },
     }
@@ -55,7 +55,7 @@ pub(super) fn is_content(dialect: Dialect, name: &str, frame: &Value) -> bool {
 
 /// Most blocks begin empty.
 fn block(block: &Value) -> bool {
-    block["type"] == "redacted_thinking" || any(block, &IN_BLOCK)
+    block["type"] == "redacted_thinking" || any(block, &BLOCK_CONTENT_FIELDS)
 }
 
 fn delta(delta: &Value) -> bool {

@@ -5,7 +5,7 @@
 
 use super::wire::Said;
 use super::{content, quick};
-use crate::lenient::Lenient;
+use crate::lenient::LenientParser;
 use crate::openai_chat::{DONE, finishes};
 use crate::{Delta, Dialect, Sign, sse};
 use outlast_kernel::Timestamp;
@@ -42,12 +42,12 @@ impl Course {
     }
 
     /// Whether a stream that ends here has said all.
-    pub(super) fn is_answered_by_end(&self) -> bool {
+    pub(super) fn is_complete_at_end(&self) -> bool {
         self.is_complete || self.has_finished
     }
 
     /// Takes note of a chat's chunk, which may end a choice.
-    pub(super) fn note_finish(&mut self, frame: &Value, has_content: bool) {
+    pub(super) fn observe_finish(&mut self, frame: &Value, has_content: bool) {
         if self.dialect == Dialect::OpenaiChat {
             let was_finished = self.has_finished;
             self.is_contradicted |= was_finished && has_content;
@@ -74,7 +74,7 @@ impl Course {
 
     /// Takes note of a frame that was too long to be kept whole: its name must do. In a chat, which names none, it is
     /// content.
-    pub(super) fn long_frame(&mut self, head: &[u8]) -> Sign {
+    pub(super) fn observe_long_frame(&mut self, head: &[u8]) -> Sign {
         let kind = quick::kind(&Said::of(head)).unwrap_or_default();
         let is_last = is_last(&String::from_utf8_lossy(kind));
         self.is_complete |= is_last && self.dialect == Dialect::OpenaiResponses;
@@ -99,12 +99,12 @@ impl Course {
                 if self.dialect == Dialect::OpenaiChat {
                     let chunk = json(event);
                     let has_content = content::is_content(self.dialect, &event.name, &chunk);
-                    self.note_finish(&chunk, has_content);
+                    self.observe_finish(&chunk, has_content);
                 }
                 sign
             }
             Err(failure) => {
-                self.note_error(failure);
+                self.record_error(failure);
                 let is_last = is_last(json(event)["type"].as_str().unwrap_or(&event.name));
                 self.is_complete |= is_last && self.dialect == Dialect::OpenaiResponses;
                 Sign::Alive
@@ -112,7 +112,7 @@ impl Course {
         }
     }
 
-    fn note_error(&mut self, mut failure: Box<Failure>) {
+    fn record_error(&mut self, mut failure: Box<Failure>) {
         // A frame that cannot be read, or an answer that somebody else would not read on, is no error of the provider's;
         // and nothing undoes an answer that is complete.
         let is_error = failure.io.is_none() && failure.verdict.is_none();
@@ -124,7 +124,9 @@ impl Course {
 }
 
 fn json(event: &sse::Event) -> Value {
-    Lenient::default().parse(&event.data).unwrap_or_default()
+    LenientParser::default()
+        .parse(&event.data)
+        .unwrap_or_default()
 }
 
 /// Whether nothing follows such an event.

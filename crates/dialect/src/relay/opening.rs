@@ -4,7 +4,7 @@
 
 use super::course::Course;
 use super::{HELD_BYTES, content};
-use crate::lenient::Lenient;
+use crate::lenient::LenientParser;
 use crate::{Delta, Dialect, Reader, Sign, in_band, sse};
 use bytes::Bytes;
 use outlast_kernel::Timestamp;
@@ -89,9 +89,11 @@ impl Opening {
         let mut has_content = false;
         // What does not move an answer on has no content, but for a choice that the reader does not follow.
         if sign == Sign::Progress || course.dialect == Dialect::OpenaiChat {
-            let frame = Lenient::default().parse(&event.data).unwrap_or_default();
+            let frame = LenientParser::default()
+                .parse(&event.data)
+                .unwrap_or_default();
             has_content = content::is_content(course.dialect, &event.name, &frame);
-            course.note_finish(&frame, has_content);
+            course.observe_finish(&frame, has_content);
         }
         let is_end = |delta: &Delta| matches!(delta, Delta::Stopped(_));
         course.is_complete |= deltas.iter().any(is_end);

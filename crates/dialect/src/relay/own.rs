@@ -11,7 +11,7 @@ const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 /// What a body is, whatever its headers call it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Looks {
+pub enum BodyKind {
     /// Server-sent events.
     Events,
     /// A whole answer, or an error in place of one.
@@ -21,13 +21,13 @@ pub enum Looks {
 }
 
 /// What a body is that begins with these bytes; `None` as long as they are only blanks.
-pub fn looks_like(head: &[u8]) -> Option<Looks> {
+pub fn sniff_body(head: &[u8]) -> Option<BodyKind> {
     let head = head.strip_prefix(BYTE_ORDER_MARK).unwrap_or(head);
     let first = head.iter().find(|byte| !byte.is_ascii_whitespace())?;
     Some(match first {
-        b'{' | b'[' => Looks::Json,
-        b'<' => Looks::Page,
-        _ => Looks::Events,
+        b'{' | b'[' => BodyKind::Json,
+        b'<' => BodyKind::Page,
+        _ => BodyKind::Events,
     })
 }
 
@@ -35,7 +35,7 @@ impl Dialect {
     /// What an answer that came as a whole is: fine, or the failure that came in its place.
     ///
     /// A response that its server works on in the background is fine: somebody asked for no more than that.
-    pub fn check_whole(
+    pub fn check_response(
         self,
         provider: &str,
         body: &[u8],

@@ -1,7 +1,7 @@
 //! Whole answers, requests, and what we say ourselves.
 
 use crate::relay::test_support::{begun, push};
-use crate::relay::{Looks, looks_like};
+use crate::relay::{BodyKind, sniff_body};
 use crate::test_support::{NOW, read_all};
 use crate::{Dialect, Problem};
 use outlast_kernel::classify::classify;
@@ -13,18 +13,18 @@ use serde_json::Value;
 
 #[test]
 fn the_first_bytes_say_what_a_body_is() {
-    let table: [(&[u8], Option<Looks>); 8] = [
+    let table: [(&[u8], Option<BodyKind>); 8] = [
         (b"", None),
         (b" \r\n", None),
-        (b"\n {\"a\":1}", Some(Looks::Json)),
-        (b"[", Some(Looks::Json)),
-        (b"\xef\xbb\xbf{", Some(Looks::Json)),
-        (b"<!doctype html>", Some(Looks::Page)),
-        (b"event: x", Some(Looks::Events)),
-        (b": x", Some(Looks::Events)),
+        (b"\n {\"a\":1}", Some(BodyKind::Json)),
+        (b"[", Some(BodyKind::Json)),
+        (b"\xef\xbb\xbf{", Some(BodyKind::Json)),
+        (b"<!doctype html>", Some(BodyKind::Page)),
+        (b"event: x", Some(BodyKind::Events)),
+        (b": x", Some(BodyKind::Events)),
     ];
     for (bytes, looks) in table {
-        assert_eq!(looks_like(bytes), looks, "{}", bytes.escape_ascii());
+        assert_eq!(sniff_body(bytes), looks, "{}", bytes.escape_ascii());
     }
 }
 
@@ -35,7 +35,7 @@ fn a_whole_answer_is_checked_and_an_error_in_its_place_found() {
         crate::Delta::Stopped(outlast_kernel::event::StopReason::EndTurn),
     ];
     for dialect in Dialect::ALL {
-        let check = |body: &[u8]| dialect.check_whole("p", body, NOW);
+        let check = |body: &[u8]| dialect.check_response("p", body, NOW);
         assert!(check(dialect.whole("m", &deltas).as_bytes()).is_ok());
         let error = dialect.error(&Problem::new("overloaded_error", "Overloaded"));
         let failure = check(error.as_bytes()).unwrap_err();
@@ -58,7 +58,7 @@ fn a_whole_answer_is_checked_and_an_error_in_its_place_found() {
             r#"{{"object":"response","background":{background},"status":"queued","output":[]}}"#
         )
     };
-    let check = |body: String| Dialect::OpenaiResponses.check_whole("p", body.as_bytes(), NOW);
+    let check = |body: String| Dialect::OpenaiResponses.check_response("p", body.as_bytes(), NOW);
     assert!(check(begun(true)).is_ok());
     assert!(check(begun(false)).is_err());
 }

@@ -2,7 +2,7 @@
 
 use super::course::Course;
 use super::wire::{Ends, Said};
-use super::{JUDGED_BYTES, TAIL_BYTES, send};
+use super::{MAX_INSPECTED_BYTES, MAX_TAIL_BYTES, send};
 use crate::{Sign, in_band};
 use bytes::Bytes;
 use outlast_kernel::Timestamp;
@@ -47,7 +47,7 @@ impl Passing {
             if self.tail.is_empty() {
                 best = best.max(self.course.frame(frame, &said, now));
             } else {
-                best = best.max(self.end_tail(frame, now));
+                best = best.max(self.finish_tail(frame, now));
                 let tail = std::mem::take(&mut self.tail);
                 if !std::mem::take(&mut self.is_sent) {
                     out.push(Bytes::from(tail));
@@ -61,7 +61,7 @@ impl Passing {
             return best;
         }
         let rest = bytes.len() - begin;
-        if !self.is_open() && self.tail.len() + rest > TAIL_BYTES {
+        if !self.is_open() && self.tail.len() + rest > MAX_TAIL_BYTES {
             self.is_sent = true;
             send(self.tail.clone(), out);
         }
@@ -79,14 +79,14 @@ impl Passing {
     }
 
     /// The frame whose beginning was kept ends with this.
-    fn end_tail(&mut self, end: &[u8], now: Timestamp) -> Sign {
+    fn finish_tail(&mut self, end: &[u8], now: Timestamp) -> Sign {
         if !self.is_long {
             self.tail.extend_from_slice(end);
             let said = Said::of(&self.tail);
             return self.course.frame(&self.tail, &said, now);
         }
         self.is_long = false;
-        self.course.long_frame(&self.tail)
+        self.course.observe_long_frame(&self.tail)
     }
 
     /// Keeps the beginning of a frame, as far as it is still of use.
@@ -95,13 +95,13 @@ impl Passing {
             self.is_sent = self.ends.is_within_frame();
             return;
         }
-        let room = JUDGED_BYTES.saturating_sub(self.tail.len());
+        let room = MAX_INSPECTED_BYTES.saturating_sub(self.tail.len());
         self.is_long |= begin.len() > room;
         self.tail.extend_from_slice(&begin[..begin.len().min(room)]);
     }
 
     pub(super) fn end(&mut self, now: Timestamp, out: &mut Vec<Bytes>) -> Result<(), Box<Failure>> {
-        if self.course.is_answered_by_end() {
+        if self.course.is_complete_at_end() {
             self.course.is_complete = true;
             if !std::mem::replace(&mut self.is_sent, self.ends.is_within_frame()) {
                 send(std::mem::take(&mut self.tail), out);

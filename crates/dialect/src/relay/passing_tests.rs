@@ -1,7 +1,7 @@
 //! What frames are good for, and how much is held back.
 
 use crate::relay::test_support::{CONTENT, LAST, begun, place, push};
-use crate::relay::{HELD_BYTES, JUDGED_BYTES, TAIL_BYTES};
+use crate::relay::{HELD_BYTES, MAX_INSPECTED_BYTES, MAX_TAIL_BYTES};
 use crate::test_support::{NOW, wire};
 use crate::{Dialect, Interruption, Problem, Sign};
 use bytes::Bytes;
@@ -90,10 +90,10 @@ fn a_frame_that_cannot_be_held_is_content_however_it_comes() {
 
 #[test]
 fn a_long_frame_is_passed_on_as_it_comes_and_judged_at_its_end() {
-    let filler = "x".repeat(TAIL_BYTES);
+    let filler = "x".repeat(MAX_TAIL_BYTES);
     let data = LAST[2].strip_suffix('}').unwrap();
     let head = format!("data: {data},\"filler\":\"{filler}");
-    for count in [0, JUDGED_BYTES / TAIL_BYTES + 1] {
+    for count in [0, MAX_INSPECTED_BYTES / MAX_TAIL_BYTES + 1] {
         for mut relay in [
             begun(Dialect::OpenaiResponses),
             Dialect::OpenaiResponses.relay("p"),
@@ -117,7 +117,7 @@ fn a_long_frame_is_passed_on_as_it_comes_and_judged_at_its_end() {
 fn a_frame_longer_than_anything_in_one_piece_is_sent_whole() {
     let mut relay = begun(Dialect::OpenaiChat);
     assert!(push(&mut relay, "data: ").1.is_empty());
-    let begin = "x".repeat(2 * JUDGED_BYTES);
+    let begin = "x".repeat(2 * MAX_INSPECTED_BYTES);
     assert_eq!(
         push(&mut relay, &begin).1.concat(),
         format!("data: {begin}").as_bytes()

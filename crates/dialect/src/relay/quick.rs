@@ -9,11 +9,12 @@ use memchr::memchr;
 use memchr::memmem::Finder;
 use std::sync::LazyLock;
 
-static DELTA: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"\"delta\""));
-static ERROR: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"\"error\""));
-static FINISH: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"\"finish_reason\""));
+static DELTA_KEY: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"\"delta\""));
+static ERROR_KEY: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"\"error\""));
+static FINISH_REASON_KEY: LazyLock<Finder<'static>> =
+    LazyLock::new(|| Finder::new(b"\"finish_reason\""));
 /// No delta has more fields.
-const MOST_FIELDS: usize = 8;
+const MAX_DELTA_FIELDS: usize = 8;
 
 /// What a frame is good for that neither ends the answer nor is an error; `None` when a glance does not tell.
 pub(super) fn sign(dialect: Dialect, said: &Said<'_>) -> Option<Sign> {
@@ -56,8 +57,8 @@ fn leading_type(data: &[u8]) -> Option<&[u8]> {
 
 /// Whether this is a chunk that says something and ends nothing.
 fn chunk(data: &[u8]) -> bool {
-    let says = || speaks(behind(&DELTA, data)?);
-    says().is_some() && is_null(&ERROR, data) && is_null(&FINISH, data)
+    let says = || speaks(behind(&DELTA_KEY, data)?);
+    says().is_some() && is_null(&ERROR_KEY, data) && is_null(&FINISH_REASON_KEY, data)
 }
 
 /// What is behind the first place of a word.
@@ -80,7 +81,7 @@ fn is_null(name: &Finder<'_>, mut data: &[u8]) -> bool {
 /// Whether a delta has anything but whose it is; `rest` begins behind its name.
 fn speaks(rest: &[u8]) -> Option<()> {
     let mut rest = after(after(rest, b":")?, b"{")?;
-    for _ in 0..MOST_FIELDS {
+    for _ in 0..MAX_DELTA_FIELDS {
         let (name, value) = string(rest)?;
         let value = after(value, b":")?.trim_ascii_start();
         let behind = match value {

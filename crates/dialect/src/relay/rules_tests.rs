@@ -1,6 +1,6 @@
 //! Tables: what is content, and what ends an answer.
 
-use crate::relay::JUDGED_BYTES;
+use crate::relay::MAX_INSPECTED_BYTES;
 use crate::relay::test_support::{CONTENT, LAST, begun, end, place, push};
 use crate::test_support::wire;
 use crate::{Dialect, Sign};
@@ -253,7 +253,7 @@ fn content_after_a_finish_reason_takes_it_back() {
     push(&mut relay, &both).0.unwrap();
     push(
         &mut relay,
-        &format!("data: {}", "x".repeat(2 * JUDGED_BYTES)),
+        &format!("data: {}", "x".repeat(2 * MAX_INSPECTED_BYTES)),
     )
     .0
     .unwrap();

@@ -8,11 +8,11 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-const LOOK_EVERY: Duration = Duration::from_millis(250);
-const RENEW_EVERY: u32 = 40;
-const REJOIN_EVERY: u32 = 16;
+const POLL_INTERVAL: Duration = Duration::from_millis(250);
+const RENEW_ROUNDS: u32 = 40;
+const RECONNECT_ROUNDS: u32 = 16;
 /// However fast the clock runs, others get their turn in between.
-const LEAST_PAUSE: Duration = Duration::from_millis(5);
+const MIN_PAUSE: Duration = Duration::from_millis(5);
 
 /// Starts the task; it ends with the knowledge that it serves.
 pub(super) fn start(inner: &Arc<Inner>) {
@@ -29,26 +29,26 @@ pub(super) fn start(inner: &Arc<Inner>) {
 
 fn pause(inner: &Weak<Inner>) -> Option<impl Future<Output = ()> + use<>> {
     let inner = inner.upgrade()?;
-    let by_clock = inner.clock.sleep_until(inner.clock.now() + LOOK_EVERY);
+    let by_clock = inner.clock.sleep_until(inner.clock.now() + POLL_INTERVAL);
     Some(async move {
-        tokio::join!(by_clock, tokio::time::sleep(LEAST_PAUSE));
+        tokio::join!(by_clock, tokio::time::sleep(MIN_PAUSE));
     })
 }
 
 async fn look(inner: &Arc<Inner>, round: u32) {
     match inner.store() {
         Some(store) => {
-            let news = inner.try_store(store.was_changed()).await;
+            let news = inner.try_store(store.has_external_changes()).await;
             let is_behind = inner.is_behind.swap(false, Ordering::Relaxed);
             if news == Some(true) || is_behind {
                 read(inner, &store).await;
             }
-            if round.is_multiple_of(RENEW_EVERY) {
+            if round.is_multiple_of(RENEW_ROUNDS) {
                 renew(inner, &store).await;
-                tell_carried(inner, &store).await;
+                report_successes(inner, &store).await;
             }
         }
-        None if round.is_multiple_of(REJOIN_EVERY) => join(inner).await,
+        None if round.is_multiple_of(RECONNECT_ROUNDS) => join(inner).await,
         None => {}
     }
 }
@@ -89,19 +89,21 @@ fn take_over(inner: &Inner, news: News) {
     *scenes = news.scenes.into_iter().collect();
     *blocks = news.blocks;
     drop((scenes, blocks));
-    inner.say_changed();
+    inner.notify_changed();
 }
 
 /// Shows that those who wait here are alive.
 async fn renew(inner: &Inner, store: &Store) {
     for (gate, waiter) in waiting(inner) {
         let now = inner.clock.now();
-        inner.try_store(store.renew_place(&gate, waiter, now)).await;
+        inner
+            .try_store(store.renew_waiter(&gate, waiter, now))
+            .await;
     }
 }
 
 /// Tells the gates at which pace the provider was used while all was well.
-async fn tell_carried(inner: &Inner, store: &Store) {
+async fn report_successes(inner: &Inner, store: &Store) {
     let carried = std::mem::take(&mut *lock(&inner.carried));
     for (gate, calls) in carried {
         let now = inner.clock.now();
@@ -130,7 +132,7 @@ pub(super) async fn join(inner: &Arc<Inner>) {
     });
     let opened = match opening.await {
         Ok(Ok(opened)) => opened,
-        Ok(Err(error)) => return first_failure(inner, &error.to_string()),
+        Ok(Err(error)) => return notify_first_failure(inner, &error.to_string()),
         Err(_) => return,
     };
     let Opened { store, replaced } = opened;
@@ -142,19 +144,19 @@ pub(super) async fn join(inner: &Arc<Inner>) {
     if !was_lost {
         (inner.listener)(Notice::Joined);
     }
-    bring_along(inner, &store).await;
+    publish_local_state(inner, &store).await;
     read(inner, &store).await;
 }
 
 /// The first time that there is no store is said; that there still is none is not.
-fn first_failure(inner: &Inner, why: &str) {
+fn notify_first_failure(inner: &Inner, why: &str) {
     if inner.first_join.swap(false, Ordering::Relaxed) {
         let why = why.to_owned();
         (inner.listener)(Notice::Alone { why });
     }
 }
 
-async fn bring_along(inner: &Inner, store: &Store) {
+async fn publish_local_state(inner: &Inner, store: &Store) {
     for (gate, waiter) in waiting(inner) {
         let missed = Report::Missed(waiter);
         let told = store.report(&gate, missed, inner.clock.now());
@@ -219,7 +221,7 @@ mod tests {
         let expected = Some(waiter.own_wake);
         assert_eq!(knowledge.wake_time(GATE, &waiter), expected);
         // It is read again when it is looked next, though nobody else has changed anything.
-        store.was_changed().await.unwrap();
+        store.has_external_changes().await.unwrap();
         lock(&knowledge.0.scenes).clear();
         look(&knowledge.0, 1).await;
         assert_eq!(knowledge.wake_time(GATE, &waiter), expected);

@@ -91,7 +91,7 @@ impl Adapter {
     }
 
     /// The same for the rest of an answer; `None` when nobody keeps it.
-    fn frames_after(&self, place: &Place) -> Option<Frames> {
+    fn resume_frames(&self, place: &Place) -> Option<Frames> {
         let request = transport::Request {
             method: transport::Method::Get,
             path: self.dialect.resume_path(place)?,
@@ -154,7 +154,7 @@ impl Provider for Adapter {
         place: &Place,
         credential: Option<&Credential>,
     ) -> Option<BoxStream<'static, Result<Delta, Box<Failure>>>> {
-        self.asked_with(credential).frames_after(place).map(deltas)
+        self.asked_with(credential).resume_frames(place).map(deltas)
     }
 }
 

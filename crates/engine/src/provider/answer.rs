@@ -17,13 +17,13 @@ use std::time::Duration;
 
 const MAX_EVENT_BYTES: usize = 16 << 20;
 /// After decompression.
-const MAX_ANSWER_BYTES: usize = 256 << 20;
+const MAX_RESPONSE_BYTES: usize = 256 << 20;
 /// An answer that comes as a whole is read as a whole, which takes many times its size.
-const MAX_WHOLE_BYTES: usize = 16 << 20;
+const MAX_UNSTREAMED_BYTES: usize = 16 << 20;
 const MAX_ERROR_BYTES: usize = 64 << 10;
-const ERROR_BODY_TIME: Duration = Duration::from_secs(5);
+const ERROR_BODY_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long a complete answer is given for its afterword.
-const AFTERWORD_TIME: Duration = Duration::from_secs(2);
+const TRAILING_EVENTS_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A piece of an answer: the bytes as they came, and what they say.
 #[derive(Clone, Debug, PartialEq)]
@@ -117,7 +117,7 @@ impl Answer {
         let response = match self.adapter.within(limit, sent).await {
             Some(Ok(response)) => response,
             Some(Err(error)) => return Err(self.adapter.broken(&error)),
-            None => return Err(self.adapter.no_response()),
+            None => return Err(self.adapter.response_timeout()),
         };
         self.phase = Phase::BeforeContent;
         if !(200..300).contains(&response.status) {
@@ -125,11 +125,11 @@ impl Answer {
         }
         let (dialect, name) = (self.adapter.dialect, &self.adapter.name);
         let reader = match &self.place {
-            Some(place) => dialect.reader_after(name, place),
+            Some(place) => dialect.decoder_after(name, place),
             None => dialect.reader(name),
         };
         let mut incoming = Box::new(Incoming::new(&self.adapter, response, reader));
-        match incoming.look_at_head(&self.adapter).await? {
+        match incoming.detect_content(&self.adapter).await? {
             Content::Events(head) => {
                 incoming.frames.push(&head);
                 self.read(incoming).await
@@ -137,7 +137,7 @@ impl Answer {
             Content::Json(head) => {
                 let frame = self.adapter.read_whole(*incoming, head).await?;
                 match self.place {
-                    Some(_) => Err(self.adapter.not_the_rest()),
+                    Some(_) => Err(self.adapter.unexpected_full_response()),
                     None => Ok(frame),
                 }
             }
@@ -188,7 +188,7 @@ impl Incoming {
     }
 
     /// What comes: the body's own first bytes say it, whatever its headers call it.
-    async fn look_at_head(&mut self, adapter: &Adapter) -> Result<Content, Failed> {
+    async fn detect_content(&mut self, adapter: &Adapter) -> Result<Content, Failed> {
         let mut head = Vec::new();
         loop {
             let first = head.iter().find(|byte: &&u8| !byte.is_ascii_whitespace());
@@ -237,7 +237,7 @@ impl Incoming {
 
     async fn wait(&mut self, adapter: &Adapter) -> Came {
         let deadline = match self.complete_at {
-            Some(at) => Some(at + AFTERWORD_TIME),
+            Some(at) => Some(at + TRAILING_EVENTS_TIMEOUT),
             None => self.watchdog.deadline(),
         };
         match adapter.until(deadline, self.body.next()).await {
@@ -257,8 +257,8 @@ impl Incoming {
     /// Takes note of bytes that came: they are a sign of life, and there may not be too many.
     fn count(&mut self, adapter: &Adapter, bytes: &Bytes) -> Result<(), Failed> {
         self.received += bytes.len();
-        if self.received > MAX_ANSWER_BYTES {
-            return Err(adapter.too_long(MAX_ANSWER_BYTES));
+        if self.received > MAX_RESPONSE_BYTES {
+            return Err(adapter.too_long(MAX_RESPONSE_BYTES));
         }
         self.watchdog.alive(adapter.clock.now());
         Ok(())
@@ -306,8 +306,8 @@ impl Adapter {
                         incoming.watchdog.progress(self.clock.now());
                     }
                     body.extend_from_slice(&bytes);
-                    if body.len() > MAX_WHOLE_BYTES {
-                        return Err(self.too_long(MAX_WHOLE_BYTES));
+                    if body.len() > MAX_UNSTREAMED_BYTES {
+                        return Err(self.too_long(MAX_UNSTREAMED_BYTES));
                     }
                 }
                 Came::End => break,
@@ -355,7 +355,7 @@ impl Adapter {
                 }
             }
         };
-        self.within(ERROR_BODY_TIME, read).await;
+        self.within(ERROR_BODY_TIMEOUT, read).await;
         text.truncate(MAX_ERROR_BYTES);
         String::from_utf8_lossy(&text).into_owned()
     }
@@ -385,7 +385,7 @@ impl Adapter {
         }
     }
 
-    pub(super) fn no_response(&self) -> Failed {
+    pub(super) fn response_timeout(&self) -> Failed {
         let limit = Span(self.timeouts.headers);
         self.raised(IoKind::Timeout, &format!("no response came for {limit}"))
     }
@@ -395,7 +395,7 @@ impl Adapter {
     }
 
     /// Which part of a whole answer was heard before is not known, and asked again the server would do the same.
-    fn not_the_rest(&self) -> Failed {
+    fn unexpected_full_response(&self) -> Failed {
         let message = "the answer came as a whole in place of its rest";
         let failure = self.raised(IoKind::Protocol, message);
         Box::new(failure.with_retryable(false))

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use outlast_dialect::in_band;
 use outlast_kernel::failure::Failure;
 
-const MODELS: &str = "/v1/models";
+const MODELS_PATH: &str = "/v1/models";
 
 /// What came of a look at a provider.
 #[derive(Clone, Debug)]
@@ -22,7 +22,7 @@ impl Adapter {
     pub async fn check(&self) -> Checked {
         let request = Request {
             method: Method::Get,
-            path: MODELS.to_owned(),
+            path: MODELS_PATH.to_owned(),
             headers: self.headers("application/json"),
             body: Bytes::new(),
         };
@@ -30,7 +30,7 @@ impl Adapter {
         let response = match self.within(self.timeouts.until_headers(), sent).await {
             Some(Ok(response)) => response,
             Some(Err(error)) => return self.unreached(self.broken(&error)),
-            None => return self.unreached(self.no_response()),
+            None => return self.unreached(self.response_timeout()),
         };
         let named = |(name, _): &&(String, String)| name.eq_ignore_ascii_case("date");
         let date = response.headers.iter().find(named);

@@ -7,7 +7,7 @@ use super::Timeouts;
 use outlast_kernel::Timestamp;
 use std::time::Duration;
 
-const BREATHS: u32 = 3;
+const MAX_KEEPALIVE_IDLE_PERIODS: u32 = 3;
 
 /// Watches over one answer.
 #[derive(Clone, Copy, Debug)]
@@ -60,8 +60,8 @@ impl Watchdog {
         let limit = self.limit();
         let silent = self.alive_at + limit;
         let breaths = match self.timeouts.idle {
-            Duration::ZERO => limit.saturating_mul(BREATHS),
-            idle => limit.max(idle.saturating_mul(BREATHS)),
+            Duration::ZERO => limit.saturating_mul(MAX_KEEPALIVE_IDLE_PERIODS),
+            idle => limit.max(idle.saturating_mul(MAX_KEEPALIVE_IDLE_PERIODS)),
         };
         let only_breathing = self.progress_at + breaths;
         (!limit.is_zero()).then(|| silent.min(only_breathing))

@@ -118,7 +118,7 @@ impl Runner<'_> {
             self.refreshed.push(account.name.clone());
         }
         // One that has no sibling is asked all the same, and its error says enough.
-        if let (Standing::Blocked(block), true) = (standing, accounts.are_several()) {
+        if let (Standing::Blocked(block), true) = (standing, accounts.has_multiple()) {
             self.emitter.emit(Body::AccountBlocked {
                 name: block.account,
                 cause: block.cause,
@@ -132,7 +132,7 @@ impl Runner<'_> {
             },
             ..Remedies::NONE
         };
-        let verdict = accounts.seen_together(&judged.verdict, model);
+        let verdict = accounts.combined_verdict(&judged.verdict, model);
         if verdict == judged.verdict {
             return (judged, remedies);
         }

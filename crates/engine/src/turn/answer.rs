@@ -47,7 +47,7 @@ impl Answer {
     }
 
     /// The thought is whole.
-    pub(super) fn has_thought(&mut self, reasoning: Reasoning) {
+    pub(super) fn finish_reasoning(&mut self, reasoning: Reasoning) {
         self.was_reasoned = true;
         self.thought.clear();
         self.parts.push(Part::Reasoning(reasoning));
@@ -55,7 +55,7 @@ impl Answer {
 
     /// A new attempt starts from what is kept, mostly nothing; what earlier ones used was used.
     pub(super) fn begin_attempt(&mut self, kept: Vec<Part>) {
-        *self = Self::after(self.usage_in_all());
+        *self = Self::after(self.total_usage());
         self.parts = kept;
         self.is_under_way = true;
     }
@@ -65,7 +65,7 @@ impl Answer {
         self.earlier_usage = self.earlier_usage.plus(usage);
     }
 
-    pub(super) fn usage_in_all(&self) -> Usage {
+    pub(super) fn total_usage(&self) -> Usage {
         self.earlier_usage.plus(self.usage)
     }
 

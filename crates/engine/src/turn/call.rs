@@ -25,11 +25,11 @@ impl Runner<'_> {
         if self.turn.control.is_aborted() {
             return self.abort();
         }
-        if let Some(failure) = self.may_not_call() {
+        if let Some(failure) = self.call_blocker() {
             return self.fail(failure).await;
         }
         if self.say_waiting().await
-            && let Some(failure) = self.may_not_call()
+            && let Some(failure) = self.call_blocker()
         {
             return self.fail(failure).await;
         }
@@ -50,14 +50,14 @@ impl Runner<'_> {
     }
 
     /// Why there may not be another call, if the turn is somebody else's or has nothing more to spend.
-    fn may_not_call(&self) -> Option<Failure> {
-        let lost = self.scribe.lost().map(|why| self.not_ours(why));
+    fn call_blocker(&self) -> Option<Failure> {
+        let lost = self.scribe.lost().map(|why| self.ownership_lost(why));
         lost.or_else(|| self.is_spent())
     }
 
     /// Why there may not be another call, if the prompt's time or money is spent.
     fn is_spent(&self) -> Option<Failure> {
-        if self.is_too_late() {
+        if self.is_deadline_passed() {
             return Some(self.too_late());
         }
         let cost_is_spent = self.state.prompt().cost_is_spent();
@@ -70,12 +70,12 @@ impl Runner<'_> {
         self.scribe.note(Entry::AttemptStarted { attempt });
         self.commit().await;
         if let Some(why) = self.scribe.lost() {
-            let failure = self.not_ours(why);
+            let failure = self.ownership_lost(why);
             return self.fail(failure).await;
         }
         self.emitter.start_attempt();
         self.in_use.ask();
-        self.ask_again();
+        self.commit_retry_billing();
         (self.said_held, self.held_since) = (None, None);
         self.unanswered = Some(self.turn.clock.now());
         let kept = self.kept.as_ref().map(|kept| kept.parts().to_vec());
@@ -105,7 +105,7 @@ impl Runner<'_> {
                 Some(Err(failure)) => return self.fail(*failure).await,
                 None => return self.fail(self.cut_off()).await,
             };
-            if delta.is_answer() {
+            if delta.is_output() {
                 self.accepted().await;
             }
             // What the provider keeps is not asked for anew, even if none of it has come yet.
@@ -113,7 +113,7 @@ impl Runner<'_> {
                 step(&mut self.state, Event::ContentSent);
             }
             if delta.is_content() {
-                self.say_seam();
+                self.emit_seam();
                 self.answer.was_heard = true;
                 step(&mut self.state, Event::ContentSent);
             }
@@ -148,7 +148,7 @@ impl Runner<'_> {
             Delta::ReasoningDone(reasoning) => {
                 let model = Some(self.turn.request.model.clone());
                 let reasoning = Reasoning { model, ..reasoning };
-                self.answer.has_thought(reasoning.clone());
+                self.answer.finish_reasoning(reasoning.clone());
                 Body::ReasoningDone(reasoning)
             }
             Delta::ToolCall(call) => {
@@ -180,7 +180,7 @@ impl Runner<'_> {
 
     /// Writes a whole answer down, with what belongs to it and with the settlement when it is the last one, then says it.
     pub(super) async fn complete_step(&mut self, stop_reason: StopReason, with: Vec<Entry>) {
-        self.count_cost();
+        self.update_cost();
         self.made_smaller = None;
         self.kept = None;
         self.in_use.end_chain();
@@ -230,21 +230,23 @@ impl Runner<'_> {
             return effects;
         }
         let (seen, remedies) = match self.scribe.lost() {
-            None => self.with_remedies(failure).await,
+            None => self.collect_remedies(failure).await,
             // Whatever could be done is somebody else's to do.
             Some(_) => (failure, Remedies::NONE),
         };
-        self.count_cost();
+        self.update_cost();
         let is_ours = self.scribe.lost().is_none();
         let nothing_else =
             is_ours && !remedies.switch.model && !remedies.switch.account && !remedies.rework;
-        let earlier = match nothing_else && !self.answer.was_heard && self.may_go_back(&seen) {
-            true => {
-                self.note_failure(Some(&seen), self.kept.is_some());
-                self.go_back(&seen).await
-            }
-            false => None,
-        };
+        let earlier =
+            match nothing_else && !self.answer.was_heard && self.can_return_to_earlier_model(&seen)
+            {
+                true => {
+                    self.note_failure(Some(&seen), self.kept.is_some());
+                    self.go_back(&seen).await
+                }
+                false => None,
+            };
         let failure = earlier.unwrap_or_else(|| Arc::clone(&seen));
         let (effects, waits_until) = self.follow(failure, &seen, remedies, now).await;
         self.report_to_gate(&own, waits_until).await;
@@ -266,7 +268,7 @@ impl Runner<'_> {
             now,
         };
         let effects = step(&mut self.state, event);
-        let keeps = self.still_keeps(&effects);
+        let keeps = self.keeps_partial(&effects);
         self.note_failure(Some(seen), keeps);
         let waits_until = effects.iter().find_map(|effect| match effect {
             Effect::SleepUntil(at) => Some(*at),
@@ -300,15 +302,15 @@ impl Runner<'_> {
     }
 
     /// A failure with all that is known in view, and what could be done about it other than wait.
-    async fn with_remedies(&mut self, failure: Arc<Judged>) -> (Arc<Judged>, Remedies) {
+    async fn collect_remedies(&mut self, failure: Arc<Judged>) -> (Arc<Judged>, Remedies) {
         self.remark = None;
         let (failure, mut remedies) = self.with_accounts(failure).await;
-        let failure = self.final_if_shrunk(failure);
+        let failure = self.final_if_compacted(failure);
         remedies.after_content = self.after_content(&failure);
         self.consider_models(&failure, &mut remedies);
         self.consider_compaction(&failure, &mut remedies);
         self.consider_correction(&failure, &mut remedies);
-        if self.can_go_on_otherwise(&failure) {
+        if self.can_continue_by_prompt(&failure) {
             // It is not the model that is wrong, but how it was asked.
             (remedies.rework, remedies.model_first) = (true, false);
         }
@@ -316,7 +318,7 @@ impl Runner<'_> {
     }
 
     fn cancelled(&mut self) -> Effects {
-        self.count_cost();
+        self.update_cost();
         self.note_failure(None, false);
         self.abort()
     }
@@ -337,7 +339,7 @@ impl Runner<'_> {
             },
             usage: self.answer.usage,
             kept,
-            place: self.kept_place().filter(|_| kept),
+            place: self.continuation_resume_token().filter(|_| kept),
         });
     }
 
@@ -352,30 +354,30 @@ impl Runner<'_> {
     }
 
     /// Brings what the prompt has cost up to date.
-    pub(super) fn count_cost(&mut self) {
+    pub(super) fn update_cost(&mut self) {
         if let Some(price) = self.turn.price {
-            self.count_cost_at(price);
+            self.update_cost_at(price);
         }
     }
 
     /// Counts what an earlier process used after it last wrote down what was paid, at the price of who was asked then.
-    pub(super) fn count_earlier_cost(&mut self, model: Option<&str>) {
+    pub(super) fn update_earlier_cost(&mut self, model: Option<&str>) {
         let known = model.and_then(|key| self.price_of(key));
         // Of one that is not in the list any more, nobody knows it.
         if let Some(price) = known.unwrap_or(self.turn.price) {
-            self.count_cost_at(price);
+            self.update_cost_at(price);
         }
         self.price_from_here();
     }
 
     /// What is used from here on has another price than what was used before.
     pub(super) fn price_from_here(&mut self) {
-        self.priced = (self.state.prompt().cost(), self.answer.usage_in_all());
+        self.priced = (self.state.prompt().cost(), self.answer.total_usage());
     }
 
-    fn count_cost_at(&mut self, price: Price) {
+    fn update_cost_at(&mut self, price: Price) {
         let (before, counted) = self.priced;
-        let cost = price.of(self.answer.usage_in_all().minus(counted));
+        let cost = price.of(self.answer.total_usage().minus(counted));
         let cost = before.0.saturating_add(cost.0);
         let rest = Cost(cost.saturating_sub(self.state.prompt().cost().0));
         step(&mut self.state, Event::Spent(rest));
@@ -387,7 +389,7 @@ impl Runner<'_> {
     }
 
     /// Another process has taken the turn over.
-    fn not_ours(&self, why: &str) -> Failure {
+    fn ownership_lost(&self, why: &str) -> Failure {
         let failure = Failure::thrown(self.turn.provider.name(), why, self.turn.clock.now());
         failure.with_io(IoKind::Misconfigured)
     }

@@ -4,7 +4,7 @@
 //! An overflow is compacted once, and not again before a call has succeeded.
 
 use super::Runner;
-use crate::compaction::{Compactor, Job, Outcome, Smaller};
+use crate::compaction::{CompactedConversation, Compactor, Job, Outcome};
 use crate::journal::Entry;
 use crate::size;
 use outlast_dialect::Message;
@@ -35,12 +35,12 @@ impl Runner<'_> {
             self.remark = Some(still_too_large(before, after));
         }
         if reason.is_none() && judged.verdict.cause == Cause::PayloadTooLarge {
-            self.remark = Some(self.what_is_large());
+            self.remark = Some(self.payload_size_note());
         }
     }
 
     /// What took too long to send although it was made smaller would take too long again, however long it is waited.
-    pub(super) fn final_if_shrunk(&self, judged: Arc<Judged>) -> Arc<Judged> {
+    pub(super) fn final_if_compacted(&self, judged: Arc<Judged>) -> Arc<Judged> {
         let compactor = self.turn.compaction.filter(|_| self.made_smaller.is_some());
         let reason = compactor.and_then(|it| it.helps(&judged, &self.turn.request, self.size()));
         if reason != Some(CompactionReason::SlowUpload) {
@@ -51,7 +51,7 @@ impl Runner<'_> {
         Arc::new(Judged { failure, verdict })
     }
 
-    fn what_is_large(&self) -> String {
+    fn payload_size_note(&self) -> String {
         let (all, images) = (
             size::bytes(&self.turn.request),
             size::image_bytes(&self.turn.request),
@@ -165,7 +165,7 @@ impl Runner<'_> {
         self.answer.use_more(usage);
         step(&mut self.state, Event::PromptSpent(budget));
         self.price_from_here();
-        let Smaller {
+        let CompactedConversation {
             messages,
             size: after,
             model,

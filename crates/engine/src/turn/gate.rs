@@ -12,9 +12,9 @@ use outlast_kernel::verdict::{Authority, Cause, Class};
 use std::time::Duration;
 
 /// How often the holder of a probe shows that it lives: well within its lease.
-const RENEW_EVERY: Duration = Duration::from_secs(20);
+const PROBE_RENEW_INTERVAL: Duration = Duration::from_secs(20);
 /// A turn that ends is not kept longer by what others should know.
-const LONGEST_GOODBYE: Duration = Duration::from_millis(150);
+const LEAVE_TIMEOUT: Duration = Duration::from_millis(150);
 
 pub(super) struct AtGate<'a> {
     pub(super) knowledge: &'a Knowledge,
@@ -78,11 +78,11 @@ impl<'a> AtGate<'a> {
 
     /// Asks to make a call whose own time is `own_wake`.
     pub(super) async fn ask(&mut self, own_wake: Timestamp) -> Answer {
-        self.note_trouble();
+        self.mark_failing();
         self.waiter.own_wake = own_wake;
         let answer = self.knowledge.ask(&self.key, &self.waiter).await;
         self.in_line = matches!(answer, Answer::Hold(_));
-        let renew_at = self.clock.now() + RENEW_EVERY;
+        let renew_at = self.clock.now() + PROBE_RENEW_INTERVAL;
         self.admission = match answer {
             Answer::Go(pass) => Some(Admission {
                 pass,
@@ -98,7 +98,7 @@ impl<'a> AtGate<'a> {
     }
 
     /// A call's place in line is that of when its trouble began, which a call that was accepted has ended.
-    fn note_trouble(&mut self) {
+    fn mark_failing(&mut self) {
         if !std::mem::replace(&mut self.in_trouble, true) {
             self.waiter.since = self.clock.now();
         }
@@ -109,7 +109,7 @@ impl<'a> AtGate<'a> {
         self.knowledge.wake_time(&self.key, &self.waiter)
     }
 
-    pub(super) fn is_in_line(&self) -> bool {
+    pub(super) fn is_queued(&self) -> bool {
         self.in_line
     }
 
@@ -126,7 +126,7 @@ impl<'a> AtGate<'a> {
         if let Some(admission) = &mut self.admission
             && admission.renew_at.is_some()
         {
-            admission.renew_at = Some(self.clock.now() + RENEW_EVERY);
+            admission.renew_at = Some(self.clock.now() + PROBE_RENEW_INTERVAL);
             let alive = Report::Alive(admission.pass);
             self.knowledge.report(&self.key, alive).await;
         }
@@ -153,7 +153,7 @@ impl<'a> AtGate<'a> {
             return self.accepted().await;
         }
         if let Some(own_wake) = waits_until {
-            self.note_trouble();
+            self.mark_failing();
             self.waiter.own_wake = own_wake;
             self.in_line = true;
         }
@@ -193,7 +193,7 @@ impl<'a> AtGate<'a> {
                 self.knowledge.leave(&self.key, &self.waiter).await;
             }
         };
-        tokio::time::timeout(LONGEST_GOODBYE, leaving).await.ok();
+        tokio::time::timeout(LEAVE_TIMEOUT, leaving).await.ok();
     }
 
     async fn give_back(&mut self) {

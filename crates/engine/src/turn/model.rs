@@ -20,9 +20,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// The room that an answer needs where nobody said how long it may be, in tokens.
-const ANSWER: u64 = 4096;
+const DEFAULT_COMPLETION_TOKENS: u64 = 4096;
 /// For how long a call is held at a gate before another model is asked instead.
-const LONGEST_HOLD: Duration = Duration::from_secs(10);
+const MAX_HOLD_BEFORE_SWITCH: Duration = Duration::from_secs(10);
 
 /// The models that a turn may ask.
 #[derive(Clone)]
@@ -94,7 +94,7 @@ impl Runner<'_> {
             return;
         }
         if let Some(better) = models.standing.better(&candidates, here, &wanted, now) {
-            self.change_model(better, None).await;
+            self.switch_model(better, None).await;
         }
     }
 
@@ -109,7 +109,9 @@ impl Runner<'_> {
         all.map(|(key, route)| Candidate {
             key,
             window: route.traits.window,
-            answer: route.max_tokens.map_or(ANSWER, u64::from),
+            answer: route
+                .max_tokens
+                .map_or(DEFAULT_COMPLETION_TOKENS, u64::from),
         })
         .collect()
     }
@@ -117,7 +119,7 @@ impl Runner<'_> {
     /// What a model is wanted for: this request, with all that is known of its size.
     fn wanted(&self) -> Wanted {
         Wanted {
-            tokens: self.request_size(),
+            tokens: self.estimated_tokens(),
             known: self.size().tokens,
             ..Wanted::default()
         }
@@ -147,7 +149,7 @@ impl Runner<'_> {
 
     /// The tokens of the request by the one measure that does not change with the model: what did not fit the model that
     /// was left must not look smaller from the next one.
-    fn request_size(&self) -> u64 {
+    fn estimated_tokens(&self) -> u64 {
         size::tokens(&self.turn.request)
     }
 
@@ -168,14 +170,14 @@ impl Runner<'_> {
         // Another account of the same model is nearer.
         let by_account = remedies.switch.account && verdict.scope == Scope::Credential;
         let is_final = judged.failure.retryable == Some(false);
-        let at_once = is_final || rules.is_at_once(verdict, self.state.chain(), now);
+        let at_once = is_final || rules.should_switch_immediately(verdict, self.state.chain(), now);
         remedies.model_first = at_once && !by_account;
     }
 
     /// Leaves the model that failed.
-    pub(super) async fn leave_model(&mut self, judged: &Arc<Judged>) {
+    pub(super) async fn abandon_model(&mut self, judged: &Arc<Judged>) {
         let now = self.turn.clock.now();
-        let tokens = self.request_size();
+        let tokens = self.estimated_tokens();
         let rules = self.turn.models.as_ref().map(|models| &models.rules);
         let Some(left) = rules.map(|rules| rules.left(&judged.verdict, tokens, now)) else {
             return;
@@ -189,11 +191,11 @@ impl Runner<'_> {
             self.in_use.may_come_back = Some((here, Arc::clone(judged)));
         }
         let left = Some((left, judged.verdict.cause));
-        self.change_model(next, left).await;
+        self.switch_model(next, left).await;
     }
 
     /// A model that can never succeed is no reason to give up one that may come back.
-    pub(super) fn may_go_back(&self, judged: &Judged) -> bool {
+    pub(super) fn can_return_to_earlier_model(&self, judged: &Judged) -> bool {
         let rules = self.turn.models.as_ref().map(|models| &models.rules);
         let is_hard = Some(Condition::HardError);
         let is_hard = rules.is_some_and(|rules| rules.condition(&judged.verdict) == is_hard);
@@ -209,7 +211,7 @@ impl Runner<'_> {
             models.standing.take_back(key);
         }
         let left = Some((left, judged.verdict.cause));
-        self.change_model(place, left).await;
+        self.switch_model(place, left).await;
         // What it had handed on before it was left is settled.
         let phase = earlier.failure.phase.min(Phase::BeforeContent);
         let (failure, verdict) = (earlier.failure.clone(), earlier.verdict.clone());
@@ -218,16 +220,16 @@ impl Runner<'_> {
     }
 
     /// When a call that is held at the gate asks another model instead, if it may.
-    pub(super) fn held_for_long_enough(&self, since: Timestamp) -> Option<Timestamp> {
+    pub(super) fn hold_switch_time(&self, since: Timestamp) -> Option<Timestamp> {
         let rules = &self.turn.models.as_ref()?.rules;
         let may = self.rules.may_switch.model && rules.on.contains(&Condition::Overload);
         let now = self.turn.clock.now();
         let next = self.another(Condition::Overload, now);
-        (may && next.is_some()).then_some(since + LONGEST_HOLD)
+        (may && next.is_some()).then_some(since + MAX_HOLD_BEFORE_SWITCH)
     }
 
     /// Leaves a model whose gate is closed: others have met what this turn need not meet.
-    pub(super) async fn leave_closed_model(&mut self, until: Timestamp) {
+    pub(super) async fn abandon_held_model(&mut self, until: Timestamp) {
         let now = self.turn.clock.now();
         let rules = self.turn.models.as_ref().map(|models| &models.rules);
         let Some(cooldown) = rules.map(|rules| rules.cooldown) else {
@@ -237,13 +239,13 @@ impl Runner<'_> {
         let cause = self.gate.as_ref().and_then(super::AtGate::cause);
         let left = (Left::Until { until }, cause.unwrap_or(Cause::Overloaded));
         if let Some(next) = self.another(Condition::Overload, now) {
-            self.change_model(next, Some(left)).await;
+            self.switch_model(next, Some(left)).await;
         }
     }
 
     /// Asks that model from here on; the other one is left for that long and for that cause.
-    async fn change_model(&mut self, place: usize, left: Option<(Left, Cause)>) {
-        self.count_cost();
+    async fn switch_model(&mut self, place: usize, left: Option<(Left, Cause)>) {
+        self.update_cost();
         self.price_from_here();
         let from = self.in_use.place;
         let Some(models) = &mut self.turn.models else {
@@ -273,10 +275,10 @@ impl Runner<'_> {
             .take_if(|(left, _)| *left == place);
         let again = self.in_use.asked.contains(&place);
         step(&mut self.state, Event::ModelChanged { again });
-        self.note_and_say_change(from, old, left).await;
+        self.record_model_switch(from, old, left).await;
     }
 
-    async fn note_and_say_change(&mut self, from: usize, old: String, left: Option<(Left, Cause)>) {
+    async fn record_model_switch(&mut self, from: usize, old: String, left: Option<(Left, Cause)>) {
         let key = |place: usize| self.in_use.keys.get(place).cloned().unwrap_or_default();
         let model = Some(ModelSwitch {
             from: key(from),
@@ -293,7 +295,7 @@ impl Runner<'_> {
         // Also of a model that an earlier turn has left.
         let now = self.turn.clock.now();
         let models = self.turn.models.as_ref().zip(self.in_use.keys.get(from));
-        let until = models.and_then(|(models, key)| models.standing.left_until(key, now));
+        let until = models.and_then(|(models, key)| models.standing.excluded_until(key, now));
         self.emitter.emit(Body::ModelSwitched {
             from: old,
             to: self.turn.request.model.clone(),

@@ -16,9 +16,9 @@ use outlast_kernel::stop::{self, Answered, Oddity, Reasoned, judge};
 use outlast_kernel::verdict::{Cause, Scope, Verdict};
 
 /// After so many identical calls with identical results the model is told, and again after as many.
-const TOLD_EVERY: u32 = 5;
+const REPEAT_NOTICE_INTERVAL: u32 = 5;
 /// After so many the turn ends.
-const MOST_REPEATS: u32 = 20;
+const MAX_REPEATS: u32 = 20;
 
 const NOT_RUN: &str = "it was not run: the answer reached its output limit before it was complete; split the work into \
                        smaller calls";
@@ -245,15 +245,15 @@ impl Runner<'_> {
         let problem = format!(
             "the model made the same tool calls with the same results {times} times in a row"
         );
-        if times >= MOST_REPEATS {
+        if times >= MAX_REPEATS {
             let now = self.turn.clock.now();
             let failure = Failure::thrown(self.turn.provider.name(), &problem, now)
                 .with_verdict(Verdict::of(Cause::MalformedOutput, Scope::Request));
             self.report(Judged::new(failure), GiveUp::NotRetryable);
             return Some(Outcome::Failed(GiveUp::NotRetryable));
         }
-        if times > 0 && times.is_multiple_of(TOLD_EVERY) {
-            self.odd.in_a_row = times / TOLD_EVERY - 1;
+        if times > 0 && times.is_multiple_of(REPEAT_NOTICE_INTERVAL) {
+            self.odd.in_a_row = times / REPEAT_NOTICE_INTERVAL - 1;
             let correction = Correction {
                 cause: Cause::MalformedOutput,
                 notice: REPEATS.to_owned(),

@@ -15,7 +15,7 @@ use outlast_kernel::verdict::{Cause, Class};
 use std::borrow::Cow;
 
 /// As much of the end of an answer as the model is shown.
-const SHOWN: usize = 200;
+const MAX_TAIL_CHARACTERS: usize = 200;
 
 /// The beginning of an answer, which the next call goes on with.
 pub(super) struct Kept {
@@ -46,12 +46,12 @@ impl Kept {
             is_said: false,
             since: None,
         };
-        kept.find_echo();
+        kept.set_trimmed_suffix();
         kept
     }
 
     /// A message that ends in a space cannot be gone on with everywhere.
-    fn find_echo(&mut self) {
+    fn set_trimmed_suffix(&mut self) {
         self.echo.clear();
         if let (ContinueBy::Prefill, Some(Part::Text { text })) = (self.by, self.parts.last()) {
             text[text.trim_end().len()..].clone_into(&mut self.echo);
@@ -110,7 +110,7 @@ impl Runner<'_> {
         let since = self.kept.take().and_then(|kept| kept.since);
         let last = self.emitter.attempt;
         let usage = self.usage_or_estimate();
-        self.bill_twice(usage);
+        self.add_retry_billing(usage);
         for attempt in since.unwrap_or(last)..=last {
             self.emitter.emit(Body::Retracted { attempt });
         }
@@ -128,7 +128,7 @@ impl Runner<'_> {
         if by != ContinueBy::Resume {
             // The question is read once more, the answer is not written again.
             let output = 0;
-            self.bill_twice(Usage { output, ..usage });
+            self.add_retry_billing(Usage { output, ..usage });
         }
         kept.is_said = true;
         kept.since = since.or(Some(self.emitter.attempt));
@@ -137,7 +137,7 @@ impl Runner<'_> {
 
     /// Whether the next call goes on with something: with what the failed one has handed on, or, when that was nothing,
     /// with what was kept before.
-    pub(super) fn still_keeps(&mut self, effects: &Effects) -> bool {
+    pub(super) fn keeps_partial(&mut self, effects: &Effects) -> bool {
         if effects.contains(&Effect::KeepPartial) {
             return true;
         }
@@ -157,17 +157,17 @@ impl Runner<'_> {
         self.twice.estimated = true;
         Usage {
             input: size::known(&self.turn.request, self.seen),
-            output: size::of_message(&self.answer.message()),
+            output: size::message_tokens(&self.answer.message()),
             ..Usage::default()
         }
     }
 
-    fn bill_twice(&mut self, usage: Usage) {
+    fn add_retry_billing(&mut self, usage: Usage) {
         self.twice.pending = self.twice.pending.plus(usage);
     }
 
     /// It is asked for again.
-    pub(super) fn ask_again(&mut self) {
+    pub(super) fn commit_retry_billing(&mut self) {
         let pending = std::mem::take(&mut self.twice.pending);
         self.twice.usage = self.twice.usage.plus(pending);
     }
@@ -189,7 +189,7 @@ impl Runner<'_> {
                 begun.parts.pop();
             }
         }
-        let end = last_characters(&begun.text(), SHOWN).to_owned();
+        let end = last_characters(&begun.text(), MAX_TAIL_CHARACTERS).to_owned();
         request.messages.push(begun);
         if kept.by != ContinueBy::Prefill {
             request.messages.push(Message::user(go_on(&end)));
@@ -198,7 +198,7 @@ impl Runner<'_> {
     }
 
     /// Whoever listens now has not heard what an earlier process kept.
-    pub(super) fn say_kept_again(&mut self) {
+    pub(super) fn emit_continuation_text(&mut self) {
         if let Some(kept) = self.kept.as_mut().filter(|kept| !kept.is_said) {
             kept.is_said = true;
             // It is said as the last attempt's, and can be taken back as such.
@@ -211,14 +211,14 @@ impl Runner<'_> {
     }
 
     /// Where the provider has the rest of what the next call goes on with.
-    pub(super) fn kept_place(&self) -> Option<Place> {
+    pub(super) fn continuation_resume_token(&self) -> Option<Place> {
         let earlier = self.kept.as_ref().filter(|_| !self.answer.was_heard);
         let earlier = earlier.and_then(|kept| kept.place.clone());
         self.place.clone().or(earlier)
     }
 
     /// Says where the answer goes on, before its first byte.
-    pub(super) fn say_seam(&mut self) {
+    pub(super) fn emit_seam(&mut self) {
         if let Some(kept) = self.kept.as_ref().filter(|_| !self.answer.was_heard) {
             let by = kept.by;
             self.emitter.emit(Body::Seam { by });
@@ -226,7 +226,7 @@ impl Runner<'_> {
     }
 
     /// Whether what is gone on with was refused as such; then the model is told where it broke off instead.
-    pub(super) fn can_go_on_otherwise(&self, judged: &Judged) -> bool {
+    pub(super) fn can_continue_by_prompt(&self, judged: &Judged) -> bool {
         let is_final = judged.failure.retryable == Some(false);
         let refused = is_final
             || matches!(
@@ -274,7 +274,7 @@ impl Runner<'_> {
     }
 
     /// Says once what was paid for more than once.
-    pub(super) fn say_billed_twice(&mut self) {
+    pub(super) fn emit_retry_billing(&mut self) {
         let BilledTwice {
             usage, estimated, ..
         } = self.twice;

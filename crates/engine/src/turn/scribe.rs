@@ -7,7 +7,7 @@ use super::Runner;
 use crate::journal::{Entry, Journal, Spent, Unrecorded};
 use outlast_kernel::event::Body;
 
-pub(super) struct Scribe<'a> {
+pub(super) struct JournalWriter<'a> {
     journal: Option<&'a dyn Journal>,
     noted: Vec<Entry>,
     /// Whether the last attempt to write failed.
@@ -16,7 +16,7 @@ pub(super) struct Scribe<'a> {
     lost: Option<String>,
 }
 
-impl<'a> Scribe<'a> {
+impl<'a> JournalWriter<'a> {
     pub(super) fn new(journal: Option<&'a dyn Journal>, noted: Vec<Entry>) -> Self {
         Self {
             journal,

@@ -8,7 +8,7 @@ use outlast_kernel::recovery::Effects;
 use std::time::Duration;
 
 /// How often a holder shows that it lives: well within the life of a seat.
-const RENEW_EVERY: Duration = Duration::from_secs(20);
+const PERMIT_RENEW_INTERVAL: Duration = Duration::from_secs(20);
 /// How often a seat is asked for while all are taken.
 const ASK_EVERY: Duration = Duration::from_secs(1);
 
@@ -34,7 +34,7 @@ impl Runner<'_> {
         let mut changes = knowledge.changes();
         let now = self.turn.clock.now();
         if knowledge.take_seat(&name, &holder, most).await {
-            let renew_at = now + RENEW_EVERY;
+            let renew_at = now + PERMIT_RENEW_INTERVAL;
             self.seat = Some(Seat { holder, renew_at });
             return Ok(true);
         }
@@ -52,7 +52,7 @@ impl Runner<'_> {
         }
         let next = now + ASK_EVERY;
         if self.said_held.is_none() {
-            self.say_held(next);
+            self.emit_hold(next);
         }
         tokio::select! {
             biased;
@@ -88,7 +88,7 @@ impl Runner<'_> {
         let (Some(seat), Some(accounts)) = (&mut self.seat, self.turn.accounts) else {
             return;
         };
-        seat.renew_at = now + RENEW_EVERY;
+        seat.renew_at = now + PERMIT_RENEW_INTERVAL;
         let (Some(account), Some(knowledge)) = (&self.account, self.turn.knowledge) else {
             return;
         };

@@ -15,12 +15,12 @@ use outlast_kernel::recovery::Outcome;
 use std::time::Duration;
 
 /// A tool that does not end when it is told to is left behind after that long.
-const LONGEST_GOODBYE: Duration = Duration::from_millis(230);
+const TOOL_STOP_TIMEOUT: Duration = Duration::from_millis(230);
 
 const INTERRUPTED: &str = "it was interrupted by a restart and may have partly run, or may still be running; it was not run again";
 const CANCELLED: &str = "it was not run: the turn was cancelled before it began";
-const TOO_LATE: &str = "it was not run: the time for this prompt was over before it began";
-const LEFT_BEHIND: &str = "it was interrupted and may have partly run";
+const DEADLINE_PASSED: &str = "it was not run: the time for this prompt was over before it began";
+const ABANDONED: &str = "it was interrupted and may have partly run";
 
 /// A call of the last answer, and what is known of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -62,7 +62,7 @@ impl Runner<'_> {
     }
 
     /// Whoever listens now has not heard of the calls that an earlier process left.
-    pub(super) fn say_calls_again(&mut self, calls: &[Outstanding]) {
+    pub(super) fn emit_outstanding_calls(&mut self, calls: &[Outstanding]) {
         for Outstanding { call, so_far } in calls {
             if !matches!(so_far, SoFar::Finished(_)) {
                 self.emitter.emit(Body::ToolCall(call.clone()));
@@ -78,13 +78,13 @@ impl Runner<'_> {
             let output = match so_far {
                 SoFar::Finished(output) => output,
                 SoFar::NotStarted => {
-                    let output = self.run_one(index, &call).await;
+                    let output = self.run_tool(index, &call).await;
                     let output = output.unwrap_or_else(Output::error);
                     self.finish(index, &call, output).await
                 }
                 SoFar::Started(effect) => {
                     let again = match effect.may_repeat() {
-                        true => self.run_one(index, &call).await.ok(),
+                        true => self.run_tool(index, &call).await.ok(),
                         false => None,
                     };
                     let output = again.unwrap_or_else(|| Output::error(INTERRUPTED));
@@ -106,15 +106,15 @@ impl Runner<'_> {
     }
 
     /// Runs a call; the error says why it did not begin.
-    async fn run_one(&mut self, index: usize, call: &ToolCall) -> Result<Output, String> {
+    async fn run_tool(&mut self, index: usize, call: &ToolCall) -> Result<Output, String> {
         let Some(tools) = self.turn.tools else {
             return Err("there are no tools here".to_owned());
         };
         if self.turn.control.is_aborted() {
             return Err(CANCELLED.to_owned());
         }
-        if self.is_too_late() {
-            return Err(TOO_LATE.to_owned());
+        if self.is_deadline_passed() {
+            return Err(DEADLINE_PASSED.to_owned());
         }
         let effect = self.admit(tools, call).await?;
         self.start(tools, index, call, effect).await
@@ -126,7 +126,7 @@ impl Runner<'_> {
         tokio::select! {
             biased;
             () = self.turn.control.aborted() => Err(CANCELLED.to_owned()),
-            () = until(self.turn.clock, deadline) => Err(TOO_LATE.to_owned()),
+            () = until(self.turn.clock, deadline) => Err(DEADLINE_PASSED.to_owned()),
             admitted = tools.admit(call) => admitted,
         }
     }
@@ -150,10 +150,10 @@ impl Runner<'_> {
         }
         let (id, name) = (call.id.clone(), call.name.clone());
         self.emitter.emit(Body::ToolStarted { id, name });
-        Ok(self.run_to_its_end(tools, call).await)
+        Ok(self.run_tool_to_end(tools, call).await)
     }
 
-    async fn run_to_its_end(&mut self, tools: &dyn Toolbox, call: &ToolCall) -> Output {
+    async fn run_tool_to_end(&mut self, tools: &dyn Toolbox, call: &ToolCall) -> Output {
         let cancel = CancellationToken::new();
         let deadline = self.state.prompt().deadline();
         let mut running = tools.run(call, cancel.clone());
@@ -164,8 +164,8 @@ impl Runner<'_> {
             output = &mut running => return output,
         }
         cancel.cancel();
-        let ended = tokio::time::timeout(LONGEST_GOODBYE, running).await;
-        ended.unwrap_or_else(|_| Output::error(LEFT_BEHIND))
+        let ended = tokio::time::timeout(TOOL_STOP_TIMEOUT, running).await;
+        ended.unwrap_or_else(|_| Output::error(ABANDONED))
     }
 
     /// Writes the result down, then says it.

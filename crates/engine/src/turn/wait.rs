@@ -21,7 +21,10 @@ use tokio::sync::watch;
 impl Runner<'_> {
     /// A delay of its own schedule. Where others cannot be seen, chance keeps all from coming at once.
     pub(super) fn spread(&self, delay: Duration) -> Duration {
-        let cut_off = self.turn.knowledge.is_some_and(Knowledge::is_cut_off);
+        let cut_off = self
+            .turn
+            .knowledge
+            .is_some_and(Knowledge::is_store_unavailable);
         if cut_off {
             delay.mul_f64(fastrand::f64())
         } else {
@@ -41,7 +44,7 @@ impl Runner<'_> {
             if let Err(problem) = chosen {
                 return Err(self.fail(self.no_key(&problem)).await);
             }
-            if !self.pass_the_gate().await? {
+            if !self.pass_gate().await? {
                 continue;
             }
             if self.take_seat().await? {
@@ -51,7 +54,7 @@ impl Runner<'_> {
     }
 
     /// Waits until the gate lets the call pass; `false` when it is time to choose an account anew.
-    async fn pass_the_gate(&mut self) -> Result<bool, Effects> {
+    async fn pass_gate(&mut self) -> Result<bool, Effects> {
         let now = self.turn.clock.now();
         let is_hurried = std::mem::take(&mut self.is_hurried);
         let Some(gate) = self.gate.as_mut().filter(|gate| !gate.is_admitted()) else {
@@ -68,7 +71,7 @@ impl Runner<'_> {
                 }
                 Ok(true)
             }
-            Answer::Hold(until) if self.leaves_gate(until).await => Ok(false),
+            Answer::Hold(until) if self.switches_model_at_gate(until).await => Ok(false),
             Answer::Hold(until) => match self.hold(until).await {
                 None => Ok(false),
                 Some(Command::RetryNow) => Ok(true),
@@ -79,16 +82,16 @@ impl Runner<'_> {
     }
 
     /// Whether the call asks another model, having been held for so long.
-    async fn leaves_gate(&mut self, until: Timestamp) -> bool {
+    async fn switches_model_at_gate(&mut self, until: Timestamp) -> bool {
         let now = self.turn.clock.now();
         let since = *self.held_since.get_or_insert(now);
-        if self.held_for_long_enough(since).is_none_or(|at| now < at) {
+        if self.hold_switch_time(since).is_none_or(|at| now < at) {
             return false;
         }
         if let Some(gate) = &mut self.gate {
             gate.leave().await;
         }
-        self.leave_closed_model(until).await;
+        self.abandon_held_model(until).await;
         true
     }
 
@@ -109,9 +112,9 @@ impl Runner<'_> {
     async fn hold(&mut self, mut until_time: Timestamp) -> Option<Command> {
         let mut changes = self.gate.as_ref()?.knowledge.changes();
         let since = self.held_since;
-        let another = since.and_then(|since| self.held_for_long_enough(since));
+        let another = since.and_then(|since| self.hold_switch_time(since));
         loop {
-            self.say_held(until_time);
+            self.emit_hold(until_time);
             tokio::select! {
                 biased;
                 command = self.turn.control.next() => match command {
@@ -131,7 +134,7 @@ impl Runner<'_> {
     }
 
     /// Says until when the gate holds the call; small changes are not worth a word.
-    pub(super) fn say_held(&mut self, until: Timestamp) {
+    pub(super) fn emit_hold(&mut self, until: Timestamp) {
         const WORTH_SAYING: Duration = Duration::from_secs(1);
         let moved = |said: Timestamp| said.since(until).max(until.since(said)) >= WORTH_SAYING;
         if self.said_held.is_none_or(moved) {
@@ -152,9 +155,9 @@ impl Runner<'_> {
         let mut changes = self.gate.as_ref().map(|gate| gate.knowledge.changes());
         let mut asked_in_vain = None;
         let command = loop {
-            let turn = self.turn_at_gate(at, asked_in_vain);
+            let turn = self.early_gate_time(at, asked_in_vain);
             if let Some(turn) = turn {
-                self.say_held(turn);
+                self.emit_hold(turn);
             }
             tokio::select! {
                 biased;
@@ -166,7 +169,7 @@ impl Runner<'_> {
                     Ok(()) => Command::RetryNow,
                     Err(_) => Command::Abort,
                 },
-                () = until(self.turn.clock, turn) => match self.ask_early(at).await {
+                () = until(self.turn.clock, turn) => match self.request_early_pass(at).await {
                     Ok(()) => {
                         cancel.cancel();
                         return Event::LetPass { now: self.turn.clock.now() };
@@ -187,15 +190,19 @@ impl Runner<'_> {
     }
 
     /// When the gate would have the call try before its own time.
-    fn turn_at_gate(&self, own: Timestamp, asked_in_vain: Option<Timestamp>) -> Option<Timestamp> {
-        let gate = self.gate.as_ref().filter(|gate| gate.is_in_line())?;
+    fn early_gate_time(
+        &self,
+        own: Timestamp,
+        asked_in_vain: Option<Timestamp>,
+    ) -> Option<Timestamp> {
+        let gate = self.gate.as_ref().filter(|gate| gate.is_queued())?;
         let turn = gate.wake_time().unwrap_or_else(|| self.turn.clock.now());
         let turn = turn.max(asked_in_vain.unwrap_or_default());
         (turn < own).then_some(turn)
     }
 
     /// Asks the gate before the call's own time; when it says no, it says until when.
-    async fn ask_early(&mut self, own: Timestamp) -> Result<(), Timestamp> {
+    async fn request_early_pass(&mut self, own: Timestamp) -> Result<(), Timestamp> {
         let Some(gate) = &mut self.gate else {
             return Err(own);
         };

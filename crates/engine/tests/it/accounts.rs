@@ -18,13 +18,13 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// Gives out a key that changes with each fetch, if it is told to.
-struct Keys {
+struct TestKeys {
     key: &'static str,
     renews: bool,
     fetched: AtomicU32,
 }
 
-impl KeySource for Keys {
+impl KeySource for TestKeys {
     fn fetch(&self) -> BoxFuture<'_, Result<Credential, String>> {
         let number = self.fetched.fetch_add(1, Ordering::Relaxed);
         let key = match (self.key, self.renews) {
@@ -39,7 +39,7 @@ impl KeySource for Keys {
 type Answers = fn(&str) -> Option<Failure>;
 
 /// Answers by the key that it is asked with.
-struct ByKey {
+struct KeyedProvider {
     answers: Answers,
     asked: Mutex<Vec<String>>,
     takes: Duration,
@@ -47,7 +47,7 @@ struct ByKey {
     most_under_way: Arc<AtomicU32>,
 }
 
-impl Provider for ByKey {
+impl Provider for KeyedProvider {
     fn name(&self) -> &str {
         "p"
     }
@@ -88,7 +88,7 @@ struct World {
     clock: Arc<dyn Clock>,
     knowledge: Knowledge,
     accounts: Accounts,
-    provider: ByKey,
+    provider: KeyedProvider,
     policy: Policy,
 }
 
@@ -98,7 +98,7 @@ impl World {
         let knowledge = Knowledge::alone(clock.clone());
         let account = |(place, (key, renews)): (usize, &(&'static str, bool))| Account {
             name: ["first", "second", "third"][place].to_owned(),
-            source: Arc::new(Keys {
+            source: Arc::new(TestKeys {
                 key,
                 renews: *renews,
                 fetched: AtomicU32::new(0),
@@ -110,7 +110,7 @@ impl World {
             accounts: Accounts::new(list, knowledge.clone(), clock.clone()),
             knowledge,
             clock,
-            provider: ByKey {
+            provider: KeyedProvider {
                 answers,
                 asked: Mutex::default(),
                 takes: Duration::ZERO,
@@ -272,7 +272,7 @@ async fn an_account_has_no_more_calls_under_way_than_it_may() {
     world.accounts = Accounts::new(
         vec![Account {
             name: "first".to_owned(),
-            source: Arc::new(Keys {
+            source: Arc::new(TestKeys {
                 key: "key-a",
                 renews: false,
                 fetched: AtomicU32::new(0),

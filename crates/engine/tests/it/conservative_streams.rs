@@ -54,7 +54,7 @@ impl Outcome {
 
 /// Makes a stream that fails to be made `failures` times with `fault`, then gives one item.
 async fn collect(options: StreamRetry, failures: usize, fault: Fault) -> Outcome {
-    collect_made(options, move |call| {
+    collect_from(options, move |call| {
         if call < failures {
             Err(fault)
         } else {
@@ -64,7 +64,7 @@ async fn collect(options: StreamRetry, failures: usize, fault: Fault) -> Outcome
     .await
 }
 
-async fn collect_made(
+async fn collect_from(
     options: StreamRetry,
     make: impl Fn(usize) -> Result<Items, Fault>,
 ) -> Outcome {
@@ -267,7 +267,7 @@ fn the_defaults_are_conservative() {
 #[tokio::test(start_paused = true)]
 async fn a_5xx_after_the_first_token_runs_the_body_once_and_the_tool_once() {
     let tool_runs = Arc::new(Mutex::new(0));
-    let outcome = collect_made(StreamRetry::default(), |_| {
+    let outcome = collect_from(StreamRetry::default(), |_| {
         let tool_runs = Arc::clone(&tool_runs);
         let body = stream::iter([Ok("token"), Err(Fault::Status(503))]);
         Ok(body
@@ -292,7 +292,7 @@ async fn a_set_up_failure_is_retried() {
 
 #[tokio::test(start_paused = true)]
 async fn a_failure_before_the_first_item_is_retried() {
-    let outcome = collect_made(exact(2), |call| {
+    let outcome = collect_from(exact(2), |call| {
         let items = if call == 0 {
             vec![Err(Fault::Status(503))]
         } else {

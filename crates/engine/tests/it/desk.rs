@@ -40,7 +40,7 @@ impl Rig {
     }
 
     /// The provider fails for the first time.
-    async fn break_down(&self) {
+    async fn fail_first_call(&self) {
         let Ok(first) = self.ask() else {
             panic!("nothing is wrong yet")
         };
@@ -66,7 +66,7 @@ async fn where_nothing_is_wrong_everyone_passes_at_once() {
 #[tokio::test(start_paused = true)]
 async fn of_a_thousand_that_wait_one_probes_and_all_follow_in_order_along_a_ramp() {
     let rig = Rig::new();
-    rig.break_down().await;
+    rig.fail_first_call().await;
     let (probes, is_up) = (
         Arc::new(AtomicUsize::new(0)),
         rig.clock.now() + Duration::from_secs(600),
@@ -131,7 +131,7 @@ async fn a_stated_time_is_waited_for() {
 #[tokio::test(start_paused = true)]
 async fn whoever_leaves_the_line_is_passed_over_and_a_probe_that_is_dropped_is_given_back() {
     let rig = Rig::new();
-    rig.break_down().await;
+    rig.fail_first_call().await;
     let gone = rig.line_up();
     tokio::time::advance(Duration::from_millis(5)).await;
     let (second, third) = (rig.line_up(), rig.line_up());

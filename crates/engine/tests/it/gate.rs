@@ -21,7 +21,7 @@ use outlast_kernel::verdict::Cause;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-const CALL: Duration = Duration::from_millis(300);
+const CALL_DURATION: Duration = Duration::from_millis(300);
 
 /// A provider that is down until a time, and notes every call.
 struct Outage {
@@ -57,7 +57,7 @@ impl Provider for Outage {
                 calls.in_flight += 1;
                 calls.most_in_flight = calls.most_in_flight.max(calls.in_flight);
             }
-            tokio::time::sleep(CALL).await;
+            tokio::time::sleep(CALL_DURATION).await;
             let now = clock.now();
             let mut calls = calls.lock().unwrap();
             calls.in_flight -= 1;
@@ -84,13 +84,13 @@ fn question() -> Request {
     }
 }
 
-struct Crowd {
+struct Fixture {
     clock: Arc<dyn Clock>,
     knowledge: Knowledge,
     provider: Outage,
 }
 
-impl Crowd {
+impl Fixture {
     fn new(outage: Duration, states_it: bool) -> Self {
         let clock = clock();
         Self {
@@ -133,7 +133,7 @@ impl Crowd {
 #[tokio::test(start_paused = true)]
 async fn a_crowd_in_an_outage_makes_one_probe_at_a_time() {
     for states_it in [false, true] {
-        let crowd = Crowd::new(Duration::from_secs(600), states_it);
+        let crowd = Fixture::new(Duration::from_secs(600), states_it);
         let ended = crowd.all(50).await;
         assert!(ended.iter().all(|(ended, _)| ended.seal == Seal::Completed));
         let calls = crowd.calls();
@@ -159,7 +159,7 @@ async fn a_crowd_in_an_outage_makes_one_probe_at_a_time() {
 
 #[tokio::test(start_paused = true)]
 async fn a_latecomer_does_not_ask_a_provider_that_is_known_to_be_down() {
-    let crowd = Crowd::new(Duration::from_secs(100), false);
+    let crowd = Fixture::new(Duration::from_secs(100), false);
     let early = crowd.all(2);
     let late = async {
         tokio::time::sleep(Duration::from_secs(5)).await;
@@ -183,7 +183,7 @@ async fn a_latecomer_does_not_ask_a_provider_that_is_known_to_be_down() {
 
 #[tokio::test(start_paused = true)]
 async fn a_lone_waiter_keeps_its_own_schedule_exactly() {
-    let crowd = Crowd::new(Duration::from_secs(100), false);
+    let crowd = Fixture::new(Duration::from_secs(100), false);
     let (_, events) = crowd.all(1).await.remove(0);
     let delays: Vec<u64> = events
         .iter()
@@ -199,7 +199,7 @@ async fn a_lone_waiter_keeps_its_own_schedule_exactly() {
 /// A person may know better than the provider; whoever asks once is not held at the gate after all.
 #[tokio::test(start_paused = true)]
 async fn who_wants_it_now_is_not_held_by_a_stated_time() {
-    let crowd = Crowd::new(Duration::from_secs(600), true);
+    let crowd = Fixture::new(Duration::from_secs(600), true);
     let retry = PolicyRetry::new(Policy::named("overnight").unwrap(), crowd.clock.clone());
     let (control, handle) = Control::new(CancellationToken::new());
     let turn = Turn {
@@ -223,7 +223,7 @@ async fn who_wants_it_now_is_not_held_by_a_stated_time() {
 
 #[tokio::test(start_paused = true)]
 async fn probes_for_all_are_not_charged_to_one() {
-    let crowd = Crowd::new(Duration::from_secs(600), false);
+    let crowd = Fixture::new(Duration::from_secs(600), false);
     let ended = crowd.all(2).await;
     for (_, events) in &ended {
         let attempts = events
@@ -240,7 +240,7 @@ async fn probes_for_all_are_not_charged_to_one() {
 
 #[tokio::test(start_paused = true)]
 async fn nobody_is_held_past_its_deadline() {
-    let crowd = Crowd::new(Duration::from_secs(3600), false);
+    let crowd = Fixture::new(Duration::from_secs(3600), false);
     let deadline = Some(START + Duration::from_secs(60));
     let limits = Limits {
         deadline,
@@ -264,7 +264,7 @@ async fn nobody_is_held_past_its_deadline() {
 
 #[tokio::test(start_paused = true)]
 async fn who_gives_up_makes_room() {
-    let crowd = Crowd::new(Duration::from_secs(100), false);
+    let crowd = Fixture::new(Duration::from_secs(100), false);
     let aborts: Vec<CancellationToken> = (0..5).map(|_| CancellationToken::new()).collect();
     let leaving = aborts
         .iter()
@@ -287,9 +287,9 @@ async fn who_gives_up_makes_room() {
 
 #[tokio::test(start_paused = true)]
 async fn a_deadline_of_ones_own_says_nothing_about_the_provider() {
-    let crowd = Crowd::new(Duration::ZERO, false);
+    let crowd = Fixture::new(Duration::ZERO, false);
     let too_short = Prompt::new(Limits {
-        deadline: Some(START + CALL / 3),
+        deadline: Some(START + CALL_DURATION / 3),
         ..Limits::default()
     });
     let (ended, _) = crowd.turn(too_short, CancellationToken::new()).await;
@@ -298,7 +298,7 @@ async fn a_deadline_of_ones_own_says_nothing_about_the_provider() {
     assert_eq!((ended.seal, why), (Seal::Error, GiveUp::DeadlineSpent));
     // Nobody else is held for it.
     let others = crowd.all(3).await;
-    assert_eq!(crowd.clock.now(), START + CALL / 3 + CALL);
+    assert_eq!(crowd.clock.now(), START + CALL_DURATION / 3 + CALL_DURATION);
     let is_held = |event: &Event| matches!(event.body, Body::Held { .. });
     for (ended, events) in others {
         assert_eq!(ended.seal, Seal::Completed);
@@ -308,7 +308,7 @@ async fn a_deadline_of_ones_own_says_nothing_about_the_provider() {
 
 #[tokio::test(start_paused = true)]
 async fn a_wait_that_is_taken_up_stands_in_line_with_the_others() {
-    let crowd = Crowd::new(Duration::from_secs(100), false);
+    let crowd = Fixture::new(Duration::from_secs(100), false);
     let taken_up = async {
         tokio::time::sleep(Duration::from_secs(5)).await;
         let now = crowd.clock.now();
@@ -342,7 +342,7 @@ async fn a_wait_that_is_taken_up_stands_in_line_with_the_others() {
 
 #[tokio::test(start_paused = true)]
 async fn a_retry_that_the_gate_holds_can_be_cancelled() {
-    let crowd = Crowd::new(Duration::from_secs(600), false);
+    let crowd = Fixture::new(Duration::from_secs(600), false);
     let retry = PolicyRetry::new(Policy::named("overnight").unwrap(), crowd.clock.clone());
     let request = question();
     let (control, handle) = Control::new(CancellationToken::new());
@@ -376,7 +376,7 @@ async fn a_step_that_fails_shortly_after_an_outage_keeps_its_own_delay() {
         let turn = Turn {
             retry: Some(&retry),
             knowledge: Some(&knowledge),
-            tools: Some(&Brief),
+            tools: Some(&SlowTool),
             ..Turn::new(&provider, question(), &*clock)
         };
         let mut times = Vec::new();
@@ -400,9 +400,9 @@ async fn a_step_that_fails_shortly_after_an_outage_keeps_its_own_delay() {
 }
 
 /// A tool that takes three seconds.
-struct Brief;
+struct SlowTool;
 
-impl Toolbox for Brief {
+impl Toolbox for SlowTool {
     fn admit<'a>(&'a self, _: &'a ToolCall) -> BoxFuture<'a, Result<Effect, String>> {
         Box::pin(async { Ok(Effect::Pure) })
     }

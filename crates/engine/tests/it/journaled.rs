@@ -124,9 +124,9 @@ pub(crate) fn letter(place: Place, text: &str) -> Letter {
 }
 
 /// The strategy of sessions, which notes that it sleeps.
-struct Sleeps(Log);
+struct LoggingStrategy(Log);
 
-impl RetryStrategy for Sleeps {
+impl RetryStrategy for LoggingStrategy {
     fn delay_for(&self, attempt: u32) -> Option<Duration> {
         policy("session").delay_for(attempt)
     }
@@ -187,7 +187,10 @@ impl Case {
             written: Mutex::default(),
         };
         let provider = Calls(Scripted::with_ends(self.script), Arc::clone(&lines));
-        let (tools, retry) = (Tools(Arc::clone(&lines)), Sleeps(Arc::clone(&lines)));
+        let (tools, retry) = (
+            Tools(Arc::clone(&lines)),
+            LoggingStrategy(Arc::clone(&lines)),
+        );
         let (clock, request) = (clock(), question());
         let inbox = Letters(Mutex::new(self.waiting.into()), Arc::clone(&lines));
         let (control, handle) = Control::new(CancellationToken::new());

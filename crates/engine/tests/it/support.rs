@@ -57,9 +57,9 @@ impl Scripted {
     }
 }
 
-struct CountsDrop(Arc<Mutex<u32>>);
+struct DropCounter(Arc<Mutex<u32>>);
 
-impl Drop for CountsDrop {
+impl Drop for DropCounter {
     fn drop(&mut self) {
         *self.0.lock().unwrap() += 1;
     }
@@ -78,7 +78,7 @@ impl Provider for Scripted {
         } else {
             calls[0].clone()
         };
-        let open = CountsDrop(Arc::clone(&self.dropped));
+        let open = DropCounter(Arc::clone(&self.dropped));
         let rest = if then == Then::Hang {
             stream::pending().boxed()
         } else {

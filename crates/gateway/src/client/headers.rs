@@ -12,7 +12,7 @@ const RETRY_AFTER_MS: HeaderName = HeaderName::from_static("retry-after-ms");
 const SHOULD_RETRY: HeaderName = HeaderName::from_static("x-should-retry");
 
 /// A limit beyond this is none.
-const LONGEST_STATED: Duration = Duration::from_secs(24 * 3600);
+const MAX_STATED_TIMEOUT: Duration = Duration::from_secs(24 * 3600);
 
 /// Rewrites the headers of a failure that is passed on to what this client can use.
 ///
@@ -37,7 +37,7 @@ pub fn rewrite_retry_headers(
     }
     // A date or a word that cannot be read is worth nothing to a client that we know to need a number.
     if stated.is_some() || matches!(profile.obeys, Obeys::Needs(_)) {
-        let seconds = profile.return_after(stated).as_secs();
+        let seconds = profile.retry_after_for(stated).as_secs();
         headers.insert(RETRY_AFTER, HeaderValue::from(seconds));
     } else {
         headers.remove(RETRY_AFTER);
@@ -52,7 +52,7 @@ pub fn stated_timeout(profile: &Profile, headers: &HeaderMap) -> Option<Duration
         Limit::Headers => "x-stainless-timeout",
     };
     let stated = seconds(headers.get(name)?).filter(|limit| *limit >= Duration::from_secs(1));
-    stated.map(|limit| limit.min(LONGEST_STATED))
+    stated.map(|limit| limit.min(MAX_STATED_TIMEOUT))
 }
 
 /// How long the provider wants to be left alone, when it says so in a number.

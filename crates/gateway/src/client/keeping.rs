@@ -1,6 +1,6 @@
 //! One held request: what keeps its client, and when.
 //!
-//! A state machine without a clock: [`Keeping::next`] says what is to be done and when, [`Keeping::done`] that it was.
+//! A state machine without a clock: [`KeepAliveSchedule::next`] says what is to be done and when, [`KeepAliveSchedule::done`] that it was.
 //! Invariant: a hold ends before the client's own timers would end it, and in a way after which it comes back; between
 //! two acts there is never more time than the client bears.
 //! Not here: whether to wait at all (see the kernel), and writing (see `reply`).
@@ -13,7 +13,7 @@ use std::time::Duration;
 
 /// What keeps the client of one request that is under way.
 #[derive(Clone, Debug)]
-pub struct Keeping {
+pub struct KeepAliveSchedule {
     profile: &'static Profile,
     form: Form,
     since: Timestamp,
@@ -37,7 +37,7 @@ enum Stage {
     Ended,
 }
 
-impl Keeping {
+impl KeepAliveSchedule {
     /// A request that came at `since`: the client's timers run from there, not from the first failure.
     pub fn new(profile: &'static Profile, form: Form, since: Timestamp) -> Self {
         Self {
@@ -54,7 +54,7 @@ impl Keeping {
     }
 
     /// Takes the time limit into account that the client stated, see [`stated_timeout`](super::stated_timeout).
-    pub fn limited_to(mut self, stated: Option<Duration>) -> Self {
+    pub fn with_stated_timeout(mut self, stated: Option<Duration>) -> Self {
         self.stated = stated.filter(|_| self.profile.limit != Limit::Unstated);
         self
     }
@@ -111,7 +111,7 @@ impl Keeping {
     }
 
     /// Whether a status has been sent, so that another one cannot be any more.
-    pub fn is_committed(&self) -> bool {
+    pub fn has_sent_headers(&self) -> bool {
         matches!(self.stage, Stage::Committed | Stage::Content)
     }
 
@@ -119,8 +119,8 @@ impl Keeping {
     pub fn ending(&self, now: Timestamp) -> Ending {
         let retry_after = self
             .profile
-            .return_after(self.wake.map(|wake| wake.since(now)));
-        if !self.is_committed() {
+            .retry_after_for(self.wake.map(|wake| wake.since(now)));
+        if !self.has_sent_headers() {
             return Ending::Status {
                 status: self.profile.status,
                 retry_after,

@@ -16,19 +16,19 @@ fn second(time: Timestamp) -> u64 {
     time.since(at(0)).as_secs()
 }
 
-fn keeping(name: &str, form: Form) -> Keeping {
-    Keeping::new(named(name).unwrap(), form, at(0))
+fn keeping(name: &str, form: Form) -> KeepAliveSchedule {
+    KeepAliveSchedule::new(named(name).unwrap(), form, at(0))
 }
 
 /// A request whose first attempt has failed; the next one is expected in half an hour.
-fn troubled(name: &str, form: Form) -> Keeping {
+fn troubled(name: &str, form: Form) -> KeepAliveSchedule {
     let mut keeping = keeping(name, form);
     keeping.expects(Some(at(1_800)));
     keeping
 }
 
 /// What is done until that second, each carried out on time.
-fn acts(keeping: &mut Keeping, until: u64) -> Vec<(u64, Act)> {
+fn acts(keeping: &mut KeepAliveSchedule, until: u64) -> Vec<(u64, Act)> {
     let mut acts = Vec::new();
     while let Some((time, act)) = keeping.next().filter(|(time, _)| second(*time) <= until) {
         keeping.done(time);
@@ -71,7 +71,7 @@ fn a_status_stays_open_where_interim_responses_are_understood() {
             let acts = acts(&mut held, 8 * 3_600);
             assert_eq!(acts.len(), 480, "{name}");
             assert!(acts.iter().all(|(_, act)| *act == Act::Interim), "{name}");
-            assert!(!held.is_committed());
+            assert!(!held.has_sent_headers());
         }
     }
 }
@@ -83,7 +83,7 @@ fn the_timer_of_a_node_sdk_is_met_by_headers_after_nine_minutes() {
     assert_eq!(acts[7], (480, Act::Interim));
     assert_eq!(acts[8], (540, Act::Commit));
     assert_eq!(acts[9], (660, Act::Beat(b": outlast\n")));
-    assert!(held.is_committed());
+    assert!(held.has_sent_headers());
 }
 
 #[test]
@@ -143,7 +143,7 @@ fn an_end_before_the_headers_states_a_time_that_the_client_obeys() {
 fn an_end_after_the_headers_is_one_that_the_dialect_knows() {
     let committed = |name, form| {
         let mut held = troubled(name, form);
-        while !held.is_committed() {
+        while !held.has_sent_headers() {
             let (time, _) = held.next().unwrap();
             held.done(time);
         }
@@ -182,7 +182,7 @@ fn amid_an_answer_only_silences_are_filled_and_nothing_ends() {
     let mut answer = troubled("claude-code", MESSAGES);
     answer.content_sent();
     answer.passed(at(100));
-    assert!(answer.is_committed());
+    assert!(answer.has_sent_headers());
     assert!(matches!(answer.next(), Some((time, Act::Beat(_))) if second(time) == 340));
     answer.passed(at(300));
     assert!(matches!(answer.next(), Some((time, Act::Beat(_))) if second(time) == 540));
@@ -211,9 +211,9 @@ fn what_is_due_is_taken_once_and_not_before_its_time() {
 #[test]
 fn a_stated_limit_is_kept_to() {
     let limited = |name: &str, form, seconds| {
-        troubled(name, form).limited_to(Some(Duration::from_secs(seconds)))
+        troubled(name, form).with_stated_timeout(Some(Duration::from_secs(seconds)))
     };
-    let first = |keeping: &Keeping| keeping.next().map(|(time, act)| (second(time), act));
+    let first = |keeping: &KeepAliveSchedule| keeping.next().map(|(time, act)| (second(time), act));
     // Silence: three tries within it.
     let short = limited("openai-sdk-python", CHAT, 45);
     assert_eq!(first(&short), Some((15, Act::Interim)));
@@ -249,7 +249,7 @@ proptest! {
         form in prop::sample::select(vec![MESSAGES, CHAT, RESPONSES, Form::Gemini, Form::Whole, Form::Opaque]),
         delays in prop::collection::vec((0u64..400, any::<bool>(), prop::option::of(0u64..40_000)), 1..80),
     ) {
-        let mut keeping = Keeping::new(&super::super::ALL[row], form, at(0));
+        let mut keeping = KeepAliveSchedule::new(&super::super::ALL[row], form, at(0));
         let mut now = at(0);
         let mut has_ended = false;
         for (delay, real, wake) in delays {
@@ -258,18 +258,18 @@ proptest! {
             prop_assert!(!has_ended);
             now = now.max(time) + Duration::from_secs(delay);
             match act {
-                Act::Interim | Act::Commit => prop_assert!(!keeping.is_committed()),
-                Act::Beat(_) => prop_assert!(keeping.is_committed()),
+                Act::Interim | Act::Commit => prop_assert!(!keeping.has_sent_headers()),
+                Act::Beat(_) => prop_assert!(keeping.has_sent_headers()),
                 Act::End(Ending::Status { retry_after, .. }) => {
-                    prop_assert!(!keeping.is_committed());
+                    prop_assert!(!keeping.has_sent_headers());
                     prop_assert!(retry_after >= Duration::from_secs(1));
                     prop_assert!(retry_after <= super::super::ALL[row].obeys.at_most());
                     has_ended = true;
                 }
-                Act::End(_) => { prop_assert!(keeping.is_committed()); has_ended = true; }
+                Act::End(_) => { prop_assert!(keeping.has_sent_headers()); has_ended = true; }
             }
             keeping.done(now);
-            if real && keeping.is_committed() {
+            if real && keeping.has_sent_headers() {
                 keeping.content_sent();
                 keeping.passed(now);
             }

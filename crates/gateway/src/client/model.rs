@@ -5,7 +5,7 @@
 
 mod rows;
 
-use super::{Act, Ending, Form, Keeping, Profile};
+use super::{Act, Ending, Form, KeepAliveSchedule, Profile};
 use outlast_kernel::Timestamp;
 use std::time::Duration;
 
@@ -328,7 +328,7 @@ impl Watch {
 
 /// What acts for the client.
 enum Gateway {
-    Kept(Box<Keeping>),
+    Kept(Box<KeepAliveSchedule>),
     Other {
         way: Way,
         last: Timestamp,
@@ -345,7 +345,7 @@ impl Gateway {
                 headers: false,
             };
         };
-        let mut keeping = Keeping::new(profile, form, start);
+        let mut keeping = KeepAliveSchedule::new(profile, form, start);
         if told == Told::Trouble {
             keeping.expects(Some(start + Duration::from_secs(1800)));
         }

@@ -132,7 +132,7 @@ impl Profile {
     }
 
     /// The time to state so that the client comes back after `wait`: whole seconds, at least one, and what it obeys.
-    pub fn return_after(&self, wait: Option<Duration>) -> Duration {
+    pub fn retry_after_for(&self, wait: Option<Duration>) -> Duration {
         /// The gate asks at least so often on behalf of all that wait.
         const USUAL: Duration = Duration::from_secs(15);
         let wait = wait.unwrap_or(USUAL);

@@ -12,7 +12,7 @@ pub fn recognise(headers: &HeaderMap, forced: Option<&str>) -> &'static Profile 
     if let Some(profile) = forced.and_then(named) {
         return profile;
     }
-    let seen = Seen::in_headers(headers);
+    let seen = Seen::from_headers(headers);
     table::ALL
         .iter()
         .find(|profile| has_marks(profile, &seen))
@@ -35,7 +35,7 @@ struct Seen<'a> {
 }
 
 impl<'a> Seen<'a> {
-    fn in_headers(headers: &'a HeaderMap) -> Self {
+    fn from_headers(headers: &'a HeaderMap) -> Self {
         let text = |value: &'a HeaderValue| value.to_str().unwrap_or_default();
         Self {
             agent: headers.get(USER_AGENT).map_or("", text),

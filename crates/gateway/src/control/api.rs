@@ -4,8 +4,8 @@
 //! page serves both. Invariant: nothing is shown and nothing is done without the token.
 
 use super::{
-    Account, Answered, DOES, Gate, Inspect, SHOWS, Status, check_body, check_method, check_token,
-    json, status, steer, version,
+    Account, Answered, Gate, GatewayControl, READ_METHODS, Status, WRITE_METHODS, check_body,
+    check_method, check_token, json, status, steer, version,
 };
 use crate::policies::{self, PolicyView};
 use crate::problem::Problem;
@@ -72,7 +72,12 @@ pub struct Policies {
 }
 
 /// Answers a request for one of these paths.
-pub(super) fn answer(gateway: &dyn Inspect, asked: &Parts, path: &str, body: &[u8]) -> Answered {
+pub(super) fn answer(
+    gateway: &dyn GatewayControl,
+    asked: &Parts,
+    path: &str,
+    body: &[u8],
+) -> Answered {
     let endpoint = Endpoint::at(path)?;
     check_method(asked, endpoint.allowed())?;
     check_token(gateway, asked)?;
@@ -149,14 +154,14 @@ impl<'a> Endpoint<'a> {
 
     fn allowed(self) -> &'static str {
         match self {
-            Self::Of(_, What::RetryNow | What::Cancel) => DOES,
-            _ => SHOWS,
+            Self::Of(_, What::RetryNow | What::Cancel) => WRITE_METHODS,
+            _ => READ_METHODS,
         }
     }
 }
 
 /// A gateway knows of itself only.
-fn is_meant(gateway: &dyn Inspect, port: &str) -> Result<(), Problem> {
+fn is_meant(gateway: &dyn GatewayControl, port: &str) -> Result<(), Problem> {
     let own = gateway.address().port();
     if port.parse() == Ok(own) {
         return Ok(());

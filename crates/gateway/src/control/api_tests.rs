@@ -1,7 +1,7 @@
 //! Tests of what the page is told, and of what it can do.
 
-use super::super::tests::{Got, Pretended, at};
-use super::super::{BODY_LIMIT, Inspect};
+use super::super::tests::{FakeGateway, Got, at};
+use super::super::{BODY_LIMIT, GatewayControl};
 use super::{AboutView, Gateways, Knowledge, Policies};
 use crate::log::What;
 use crate::log::sample::record;
@@ -22,7 +22,7 @@ const ALL: [&str; 7] = [
 ];
 
 /// What is answered well.
-fn shown(bench: &Pretended, path: &str) -> Value {
+fn shown(bench: &FakeGateway, path: &str) -> Value {
     let reply = bench.get(&format!("/_outlast/api/{path}"));
     assert_eq!(
         (reply.status, reply.content_type.as_str()),
@@ -45,7 +45,7 @@ fn problem(reply: &Got) -> (u16, String) {
 
 #[test]
 fn nothing_is_shown_or_done_without_the_token() {
-    let bench = Pretended::new();
+    let bench = FakeGateway::new();
     for line in ALL {
         let reply = bench.send(false, line, "{\"id\":\"r-1\"}");
         assert_eq!(
@@ -65,7 +65,7 @@ fn nothing_is_shown_or_done_without_the_token() {
 
 #[test]
 fn it_says_what_can_be_shown_and_what_is_known() {
-    let bench = Pretended::new();
+    let bench = FakeGateway::new();
     let version = env!("CARGO_PKG_VERSION");
     let views = ["gateway", "providers", "policies"];
     assert_eq!(
@@ -85,7 +85,7 @@ fn it_says_what_can_be_shown_and_what_is_known() {
 
 #[test]
 fn traffic_is_that_after_a_number() {
-    let bench = Pretended::new();
+    let bench = FakeGateway::new();
     let begin = |id: &str| {
         bench.traffic.begun(&Begun {
             id,
@@ -121,7 +121,7 @@ fn traffic_is_that_after_a_number() {
 
 #[test]
 fn what_is_wrong_is_a_problem() {
-    let bench = Pretended::new();
+    let bench = FakeGateway::new();
     let code = |line: &str, body: &str| problem(&bench.send(true, line, body));
     let coded = |status: u16, code: &str| (status, code.to_owned());
     let gone = "{\"id\":\"r-9\"}";
@@ -157,7 +157,7 @@ fn what_is_wrong_is_a_problem() {
 
 #[test]
 fn all_that_wait_can_be_retried() {
-    let bench = Pretended::new();
+    let bench = FakeGateway::new();
     let (status, said) = bench.post("/_outlast/api/gateways/8080/retry_now", "");
     assert_eq!((status, said), (200, json!({ "retried": 1 })));
     assert_eq!(*bench.done.borrow(), ["retry None"]);
@@ -176,7 +176,7 @@ fn misfits<Shown: JsonSchema>(answer: &Value) -> Vec<String> {
 
 #[test]
 fn every_answer_is_of_its_published_form() {
-    let bench = Pretended::new();
+    let bench = FakeGateway::new();
     let begun = Begun {
         id: "r-1",
         at: at(1),

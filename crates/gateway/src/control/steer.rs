@@ -1,6 +1,6 @@
 //! What a gateway is told to do.
 
-use super::Inspect;
+use super::GatewayControl;
 use crate::problem::Problem;
 use http::StatusCode;
 use serde::Deserialize;
@@ -30,7 +30,7 @@ fn no_such_request() -> Problem {
 }
 
 /// One request that waits, or all, are to try again.
-pub(super) fn retry_now(body: &[u8], gateway: &dyn Inspect) -> Result<Value, Problem> {
+pub(super) fn retry_now(body: &[u8], gateway: &dyn GatewayControl) -> Result<Value, Problem> {
     let id = meant(body)?;
     let retried = gateway.retry_now(id.as_deref());
     if id.is_some() && retried == 0 {
@@ -40,7 +40,7 @@ pub(super) fn retry_now(body: &[u8], gateway: &dyn Inspect) -> Result<Value, Pro
 }
 
 /// A request that waits is given up.
-pub(super) fn cancel(body: &[u8], gateway: &dyn Inspect) -> Result<Value, Problem> {
+pub(super) fn cancel(body: &[u8], gateway: &dyn GatewayControl) -> Result<Value, Problem> {
     let Some(id) = meant(body)? else {
         let message = "which one is to be cancelled: {\"id\": \"…\"}";
         let status = StatusCode::BAD_REQUEST;
@@ -53,7 +53,7 @@ pub(super) fn cancel(body: &[u8], gateway: &dyn Inspect) -> Result<Value, Proble
 }
 
 /// The settings are to be read again.
-pub(super) fn reload(gateway: &dyn Inspect) -> Result<Value, Problem> {
+pub(super) fn reload(gateway: &dyn GatewayControl) -> Result<Value, Problem> {
     let wrong = |message| Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "settings", message);
     gateway.reload().map_err(wrong)?;
     Ok(json!({ "reloaded": true }))

@@ -41,12 +41,12 @@ pub struct Token(SecretString);
 
 impl Token {
     /// The gateway's token, which is kept in that folder.
-    pub fn kept_in(home: &Path) -> Result<Self, TokenError> {
-        Self::kept_at(&home.join(GATEWAY_FILE))
+    pub fn load_or_create_in(home: &Path) -> Result<Self, TokenError> {
+        Self::load_or_create(&home.join(GATEWAY_FILE))
     }
 
     /// The token in that file; it is made when there is none. Two that come at once get the same.
-    pub fn kept_at(path: &Path) -> Result<Self, TokenError> {
+    pub fn load_or_create(path: &Path) -> Result<Self, TokenError> {
         let failed = |why| TokenError::File {
             path: path.to_owned(),
             why,
@@ -61,7 +61,7 @@ impl Token {
     }
 
     /// The token that a gateway has left in that folder, for those who want to ask it something.
-    pub fn left_in(home: &Path) -> Result<Option<Self>, TokenError> {
+    pub fn load_existing(home: &Path) -> Result<Option<Self>, TokenError> {
         let path = home.join(GATEWAY_FILE);
         read(&path).map_err(|why| TokenError::File { path, why })
     }

@@ -32,7 +32,7 @@ pub(super) struct Signal {
     bell: Notify,
 }
 
-const NOTHING: u8 = 0;
+const NO_COMMAND: u8 = 0;
 const RETRY_NOW: u8 = 1;
 const CANCEL: u8 = 2;
 
@@ -95,14 +95,14 @@ impl Signal {
     /// What was to be hurried is over: the next wait was not meant.
     fn begin_wait(&self) {
         let (success, failure) = (Ordering::AcqRel, Ordering::Acquire);
-        let exchanged = (self.command).compare_exchange(RETRY_NOW, NOTHING, success, failure);
+        let exchanged = (self.command).compare_exchange(RETRY_NOW, NO_COMMAND, success, failure);
         // Anything else stays.
         exchanged.ok();
     }
 
     async fn command(&self) -> Command {
         loop {
-            match self.command.swap(NOTHING, Ordering::AcqRel) {
+            match self.command.swap(NO_COMMAND, Ordering::AcqRel) {
                 RETRY_NOW => return Command::RetryNow,
                 CANCEL => return Command::Cancel,
                 _ => self.bell.notified().await,

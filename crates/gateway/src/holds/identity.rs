@@ -7,7 +7,7 @@ use std::fmt;
 use std::io::{self, Read};
 
 /// What clients say of the conversation or the call that a request belongs to. How often it was sent is not among it.
-const TELLING: [&str; 6] = [
+const IDENTITY_HEADERS: [&str; 6] = [
     "user-agent",
     "idempotency-key",
     "x-claude-code-session-id",
@@ -39,15 +39,15 @@ pub struct Parts<'a> {
 
 /// An identity of which the body is still to come, in pieces of any size.
 #[derive(Clone, Debug)]
-pub struct Making {
+pub struct IdentityBuilder {
     parts: Sha256,
     body: Sha256,
 }
 
 impl Identity {
     /// Begins with all but the body.
-    pub fn of(parts: &Parts<'_>) -> Making {
-        let mut making = Making {
+    pub fn of(parts: &Parts<'_>) -> IdentityBuilder {
+        let mut making = IdentityBuilder {
             parts: Sha256::new(),
             body: Sha256::new(),
         };
@@ -55,7 +55,7 @@ impl Identity {
         for text in [parts.client, parts.method, parts.path] {
             making.part(text.as_bytes());
         }
-        for name in TELLING {
+        for name in IDENTITY_HEADERS {
             for value in parts.headers.get_all(name) {
                 making.part(name.as_bytes());
                 making.part(value.as_bytes());
@@ -65,7 +65,7 @@ impl Identity {
     }
 }
 
-impl Making {
+impl IdentityBuilder {
     /// Each with its length, so that none can be taken for a part of another.
     fn part(&mut self, bytes: &[u8]) {
         self.parts.update(bytes.len().to_le_bytes());

@@ -8,7 +8,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 /// How long it takes until a file is tried again that could not be had.
-const AGAIN: Duration = Duration::from_secs(30);
+const RECONNECT_INTERVAL: Duration = Duration::from_secs(30);
 
 /// Whether the file is there.
 #[derive(Debug, Default)]
@@ -33,8 +33,8 @@ pub(super) async fn join(inner: &Arc<Inner>) {
     let opening = tokio::task::spawn_blocking(move || Holds::open(&path, listener));
     match opening.await {
         Ok(Ok(opened)) => inner.adopt(opened),
-        Ok(Err(error)) => inner.go_alone(&error.to_string()),
-        Err(error) => inner.go_alone(&error.to_string()),
+        Ok(Err(error)) => inner.disconnect(&error.to_string()),
+        Err(error) => inner.disconnect(&error.to_string()),
     }
 }
 
@@ -42,7 +42,7 @@ pub(super) async fn join(inner: &Arc<Inner>) {
 pub(super) fn join_again(inner: &Arc<Inner>) {
     let now = inner.clock.now();
     match &mut inner.lock().link {
-        Link::Alone { again } if *again <= now => *again = now + AGAIN,
+        Link::Alone { again } if *again <= now => *again = now + RECONNECT_INTERVAL,
         _ => return,
     }
     if let Ok(runtime) = tokio::runtime::Handle::try_current() {
@@ -96,10 +96,10 @@ impl Inner {
         }
     }
 
-    fn go_alone(&self, why: &str) {
+    fn disconnect(&self, why: &str) {
         let mut state = self.lock();
         if let Link::Opening = state.link {
-            let again = self.clock.now() + AGAIN;
+            let again = self.clock.now() + RECONNECT_INTERVAL;
             state.link = Link::Alone { again };
             drop(state);
             let why = why.to_owned();

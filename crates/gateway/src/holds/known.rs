@@ -5,7 +5,7 @@
 
 use super::hold::{Command, Signal};
 use super::identity::Identity;
-use super::{About, Progress, Shown, TAKE_UP_TIME};
+use super::{About, Progress, RESUME_WINDOW, Shown};
 use outlast_kernel::Timestamp;
 use std::collections::{BTreeSet, HashMap};
 use std::fmt;
@@ -14,7 +14,7 @@ use std::time::Duration;
 use uuid::Uuid;
 
 /// The most that wait to be taken up.
-pub(super) const MOST_LEFT: usize = 20_000;
+pub(super) const MAX_ABANDONED: usize = 20_000;
 
 /// What a hold is known by, in all processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -60,11 +60,11 @@ const LONGEST_WAIT: Duration = Duration::from_secs(48 * 3600);
 
 impl Held {
     /// Until when it is of use should nothing more be heard of it from now on.
-    pub(super) fn kept_until(&self, now: Timestamp) -> Timestamp {
+    pub(super) fn expires_at(&self, now: Timestamp) -> Timestamp {
         match self.standing {
             Standing::Live(_) => self
                 .until(now)
-                .max(self.until_wake())
+                .max(self.resumable_after_wake())
                 .max(now + LONGEST_WAIT),
             Standing::Left { until, .. } => until,
         }
@@ -72,12 +72,12 @@ impl Held {
 
     /// Until when it can be taken up should its client leave then.
     pub(super) fn until(&self, left: Timestamp) -> Timestamp {
-        self.told.map_or(left, |told| told.max(left)) + TAKE_UP_TIME
+        self.told.map_or(left, |told| told.max(left)) + RESUME_WINDOW
     }
 
     /// If we die while it waits, nobody writes down when that was: it may have been at any time of the wait.
-    fn until_wake(&self) -> Timestamp {
-        self.progress.wake.unwrap_or_default() + TAKE_UP_TIME
+    fn resumable_after_wake(&self) -> Timestamp {
+        self.progress.wake.unwrap_or_default() + RESUME_WINDOW
     }
 
     pub(super) fn left(&self) -> Option<Timestamp> {
@@ -198,6 +198,6 @@ impl Known {
     /// One that is not to be kept any longer: its time is over, or there are too many and its time is over first.
     pub(super) fn expired(&self, now: Timestamp) -> Option<Key> {
         let (until, key) = *self.ends.first()?;
-        (until < now || self.ends.len() > MOST_LEFT).then_some(key)
+        (until < now || self.ends.len() > MAX_ABANDONED).then_some(key)
     }
 }

@@ -114,7 +114,7 @@ async fn a_gateway_that_is_killed_leaves_all_its_waits() {
 
 #[tokio::test]
 async fn how_long_it_is_kept_is_counted_over_a_restart() {
-    let (half_an_hour, two_days) = (TAKE_UP_TIME.as_secs(), 48 * 3600);
+    let (half_an_hour, two_days) = (RESUME_WINDOW.as_secs(), 48 * 3600);
     let place = Place::new();
     let gateway = place.open(0).await;
     let told = gateway.begin("told", "told");
@@ -302,7 +302,7 @@ async fn a_paused_clock_does_not_keep_anything_from_the_disk() {
     let clock = Arc::new(TimerClock::new(at(0)));
     let holds = Holds::open(Some(place.path()), clock, Arc::new(|_| {})).await;
     let hold = holds.begin(who("hello"), about("id"), progress(0, 1));
-    tokio::time::sleep(10 * TAKE_UP_TIME).await;
+    tokio::time::sleep(10 * RESUME_WINDOW).await;
     holds.close().await;
     assert_eq!(place.rows(), 1);
     drop(hold);

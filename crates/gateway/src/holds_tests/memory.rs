@@ -81,7 +81,7 @@ async fn a_client_that_leaves_again_has_its_hold_kept_again() {
 
 #[tokio::test]
 async fn it_is_kept_for_half_an_hour_or_that_long_after_its_client_was_told_to_come() {
-    let half_an_hour = TAKE_UP_TIME.as_secs();
+    let half_an_hour = RESUME_WINDOW.as_secs();
     for (told, kept) in [(None, half_an_hour), (Some(9000), 9000 + half_an_hour)] {
         for (come, is_there) in [(kept, true), (kept + 1, false)] {
             let gateway = Gateway::in_memory().await;
@@ -111,7 +111,7 @@ async fn what_nobody_came_back_for_is_forgotten_by_whoever_looks() {
     for look in looks {
         let gateway = Gateway::in_memory().await;
         drop(gateway.begin("hello", "first"));
-        gateway.clock.set(TAKE_UP_TIME.as_secs() + 1);
+        gateway.clock.set(RESUME_WINDOW.as_secs() + 1);
         look(&gateway);
         assert!(!gateway.holds.has_abandoned());
         assert!(gateway.holds.0.lock().known.iter().next().is_none());
@@ -121,13 +121,13 @@ async fn what_nobody_came_back_for_is_forgotten_by_whoever_looks() {
 #[tokio::test]
 async fn of_too_many_that_were_left_the_oldest_go() {
     let gateway = Gateway::in_memory().await;
-    for number in 0..MOST_LEFT + 3 {
+    for number in 0..MAX_ABANDONED + 3 {
         let name = number.to_string();
         gateway.clock.set(number as u64 / 1000);
         drop(gateway.begin(&name, &name));
     }
-    assert_eq!(gateway.holds.0.lock().known.left(), MOST_LEFT);
-    let last = (MOST_LEFT + 2).to_string();
+    assert_eq!(gateway.holds.0.lock().known.left(), MAX_ABANDONED);
+    let last = (MAX_ABANDONED + 2).to_string();
     assert!(gateway.take_up("0").is_none());
     assert!(gateway.take_up(&last).is_some());
 }

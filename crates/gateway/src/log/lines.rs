@@ -13,9 +13,9 @@ use std::time::Duration;
 /// The most that waits to be written, in bytes.
 const WAITING_LIMIT: usize = 1024 * 1024;
 /// What is said within this time is written together: a thread that is woken for each line costs more than the line.
-const TOGETHER: Duration = Duration::from_millis(20);
+const BATCH_INTERVAL: Duration = Duration::from_millis(20);
 /// How long the end of the program waits for a reader that is slow.
-const LAST_WORDS: Duration = Duration::from_secs(1);
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// How an event is written down: as a line, which is appended, or not at all.
 pub type Form = fn(&Event<'_>, &mut Vec<u8>);
@@ -82,7 +82,7 @@ impl Drop for Lines {
         let is_busy = |state: &mut State| !state.waiting.is_empty() || state.is_writing;
         // A reader that has stopped reading must not keep the program from ending.
         let emptied = &self.shared.emptied;
-        let waited = emptied.wait_timeout_while(state, LAST_WORDS, is_busy);
+        let waited = emptied.wait_timeout_while(state, SHUTDOWN_TIMEOUT, is_busy);
         drop(waited);
     }
 }
@@ -129,7 +129,9 @@ impl Shared {
             let waited = self.filled.wait_while(state, has_nothing);
             let state = waited.unwrap_or_else(PoisonError::into_inner);
             let goes_on = |state: &mut State| !state.is_over;
-            let waited = self.filled.wait_timeout_while(state, TOGETHER, goes_on);
+            let waited = self
+                .filled
+                .wait_timeout_while(state, BATCH_INTERVAL, goes_on);
             let (mut state, _) = waited.unwrap_or_else(PoisonError::into_inner);
             if state.waiting.is_empty() {
                 return;

@@ -14,13 +14,13 @@ use prometheus_client::registry::Registry;
 
 const PREFIX: &str = "outlast_gateway";
 /// Up to the eight hours that a request may be held, and a client's re-sends beyond.
-const WAITED: [f64; 11] = [
+const WAITED_BUCKETS: [f64; 11] = [
     1.0, 5.0, 15.0, 60.0, 180.0, 600.0, 1800.0, 3600.0, 7200.0, 14_400.0, 28_800.0,
 ];
-const FIRST_BYTE: [f64; 12] = [
+const FIRST_BYTE_BUCKETS: [f64; 12] = [
     0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 120.0, 600.0, 3600.0,
 ];
-const DURATION: [f64; 13] = [
+const DURATION_BUCKETS: [f64; 13] = [
     0.05, 0.1, 0.5, 1.0, 5.0, 15.0, 60.0, 180.0, 600.0, 1800.0, 3600.0, 14_400.0, 28_800.0,
 ];
 
@@ -47,9 +47,9 @@ impl Metrics {
             Table::new([&clients], counter),
         ];
         let [waited, first_byte, duration] = [
-            Table::new([&dialects], || Histogram::new(WAITED)),
-            Table::new([&dialects], || Histogram::new(FIRST_BYTE)),
-            Table::new([&dialects], || Histogram::new(DURATION)),
+            Table::new([&dialects], || Histogram::new(WAITED_BUCKETS)),
+            Table::new([&dialects], || Histogram::new(FIRST_BYTE_BUCKETS)),
+            Table::new([&dialects], || Histogram::new(DURATION_BUCKETS)),
         ];
         let mut made = Self {
             registry,
@@ -79,7 +79,7 @@ impl Metrics {
         };
         made.register_counters();
         made.register_gauges();
-        made.register_times();
+        made.register_histograms();
         made
     }
 
@@ -124,7 +124,7 @@ impl Metrics {
         }
     }
 
-    fn register_times(&mut self) {
+    fn register_histograms(&mut self) {
         let registry = &mut self.registry;
         let help = "How long requests waited that had to";
         self.waited.register(registry, "waited_seconds", help);

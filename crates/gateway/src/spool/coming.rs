@@ -39,7 +39,7 @@ impl<'a> Coming<'a> {
     pub(in super::super) async fn add(&mut self, piece: &[u8]) -> io::Result<()> {
         self.kept.extend_from_slice(piece);
         if self.kept.len() > YOUNG && !self.stays {
-            self.write_out().await?;
+            self.flush_to_file().await?;
         }
         Ok(())
     }
@@ -47,7 +47,7 @@ impl<'a> Coming<'a> {
     /// All of it has come.
     pub(in super::super) async fn end(mut self) -> io::Result<Body> {
         if self.file.is_some() && !self.kept.is_empty() {
-            self.write_out().await?;
+            self.flush_to_file().await?;
         }
         Ok(match self.file {
             Some(file) => Body::File(Place {
@@ -60,7 +60,7 @@ impl<'a> Coming<'a> {
     }
 
     /// Moves to the file what has come since; what the disk does not take stays in memory, with all that came before.
-    async fn write_out(&mut self) -> io::Result<()> {
+    async fn flush_to_file(&mut self) -> io::Result<()> {
         let (Some(folder), Ok(_place)) = (&self.spool.folder, self.spool.places.acquire().await)
         else {
             return Ok(());
@@ -70,11 +70,11 @@ impl<'a> Coming<'a> {
         let length = piece.len();
         let work = move || append(&folder, file, written, &piece);
         match tokio::task::spawn_blocking(work).await? {
-            Appended::Yes(file) => {
+            AppendResult::Yes(file) => {
                 self.file = Some(file);
                 self.written += length;
             }
-            Appended::No(all) => {
+            AppendResult::No(all) => {
                 self.kept = BytesMut::from(Bytes::from(all?));
                 (self.written, self.stays) = (0, true);
             }
@@ -83,21 +83,21 @@ impl<'a> Coming<'a> {
     }
 }
 
-enum Appended {
+enum AppendResult {
     Yes(Volume),
     /// It takes no more; all that is not in a file any more, as far as it could be had back.
     No(io::Result<Vec<u8>>),
 }
 
-fn append(folder: &Path, file: Option<Volume>, written: usize, piece: &[u8]) -> Appended {
+fn append(folder: &Path, file: Option<Volume>, written: usize, piece: &[u8]) -> AppendResult {
     let Ok(file) = file.map_or_else(|| Volume::new(folder), Ok) else {
-        return Appended::No(Ok(piece.to_vec()));
+        return AppendResult::No(Ok(piece.to_vec()));
     };
     if file.write(written as u64, piece).is_ok() {
-        return Appended::Yes(file);
+        return AppendResult::Yes(file);
     }
     let before = file.read(0, written);
-    Appended::No(before.map(|before| [&before, piece].concat()))
+    AppendResult::No(before.map(|before| [&before, piece].concat()))
 }
 
 #[cfg(test)]
@@ -138,7 +138,7 @@ mod tests {
         // The last letter is what it took of a piece before it said that it is full.
         std::fs::write(&path, b"beforex").unwrap();
         let full = Volume::of(File::open(&path).unwrap());
-        let Appended::No(all) = append(folder.path(), Some(full), 6, b" and after") else {
+        let AppendResult::No(all) = append(folder.path(), Some(full), 6, b" and after") else {
             panic!("it was written");
         };
         assert_eq!(all.unwrap(), b"before and after");

@@ -1,7 +1,7 @@
 //! How much there may be of everything: what is beyond is refused with the name of the setting, and room that is given
 //! back is used again.
 
-use super::raw::{Bench, Got, Provider, Reader, responses, within};
+use super::raw::{Got, Provider, Reader, TestGateway, responses, within};
 use futures_util::future::select_all;
 use outlast_gateway::Limits;
 use outlast_gateway::guard::Token;
@@ -17,7 +17,7 @@ async fn more_connections_than_allowed_are_told_which_setting_it_is() {
         connections: 3,
         ..Limits::default()
     };
-    let bench = Bench::with(provider.address, 1, |setup| setup.limits = limits).await;
+    let bench = TestGateway::with(provider.address, 1, |setup| setup.limits = limits).await;
     let mut served = Vec::new();
     for _ in 0..3 {
         let mut stream = bench.connect().await;
@@ -53,7 +53,7 @@ async fn more_connections_than_allowed_are_told_which_setting_it_is() {
     within("room", room).await;
 }
 
-async fn ask(bench: &Bench, path: &str, number: usize) -> (TcpStream, Reader) {
+async fn ask(bench: &TestGateway, path: &str, number: usize) -> (TcpStream, Reader) {
     let body = format!(r#"{{"model":"m","stream":false,"messages":[],"n":{number}}}"#);
     let request = bench.post(path, body.as_bytes());
     let mut stream = bench.connect().await;
@@ -74,7 +74,7 @@ async fn next(asked: &mut Vec<Asked>) -> Got {
 }
 
 /// Waits until so many requests wait while their clients are there.
-async fn until_waiting(bench: &Bench, token: &Token, count: usize) {
+async fn until_waiting(bench: &TestGateway, token: &Token, count: usize) {
     let request = format!(
         "GET /_outlast/status HTTP/1.1\r\nhost: {}\r\nauthorization: Bearer {}\r\nconnection: close\r\n\r\n",
         bench.gateway,
@@ -105,8 +105,8 @@ async fn more_waiting_requests_than_allowed_are_told_which_setting_it_is() {
     };
     for path in ["/v1/messages", "/v1/chat/completions", "/v1/responses"] {
         let home = tempfile::TempDir::new().unwrap();
-        let token = Token::kept_in(home.path()).unwrap();
-        let bench = Bench::with(provider.address, 1, |setup| {
+        let token = Token::load_or_create_in(home.path()).unwrap();
+        let bench = TestGateway::with(provider.address, 1, |setup| {
             setup.limits = limits;
             setup.token = Some(token.clone());
         });

@@ -27,19 +27,19 @@ pub(super) async fn within<T>(what: &str, work: impl Future<Output = T>) -> T {
 }
 
 /// A gateway that runs until this is dropped.
-pub(super) struct Bench {
+pub(super) struct TestGateway {
     pub(super) gateway: SocketAddr,
     pub(super) clock: Arc<TestClock>,
     pub(super) stop: CancellationToken,
 }
 
-impl Drop for Bench {
+impl Drop for TestGateway {
     fn drop(&mut self) {
         self.stop.cancel();
     }
 }
 
-impl Bench {
+impl TestGateway {
     /// A gateway before that provider.
     pub(super) async fn before(provider: SocketAddr) -> Self {
         Self::with(provider, 1, |_| {}).await

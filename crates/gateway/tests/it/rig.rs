@@ -79,7 +79,7 @@ impl Plan {
         let home = tempfile::TempDir::new().unwrap();
         let mut rig = Rig {
             plan: self,
-            token: Token::kept_in(home.path()).unwrap(),
+            token: Token::load_or_create_in(home.path()).unwrap(),
             home,
             clock,
             provider,
@@ -189,7 +189,7 @@ impl Rig {
         }
         let mut next = Self {
             plan: self.plan.clone(),
-            token: Token::kept_in(home.path()).unwrap(),
+            token: Token::load_or_create_in(home.path()).unwrap(),
             home,
             clock: Arc::clone(&self.clock),
             provider: self.provider,

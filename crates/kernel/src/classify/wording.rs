@@ -27,14 +27,14 @@ impl Topics {
 }
 
 /// More cues than this are not looked at.
-const MOST_CUES: usize = 16;
+const MAX_CUES: usize = 16;
 
 /// A message, read once.
 #[derive(Clone, Debug)]
 pub(crate) struct Wording {
     text: Vec<u8>,
     topics: u64,
-    cues: ArrayVec<(Cue, usize), MOST_CUES>,
+    cues: ArrayVec<(Cue, usize), MAX_CUES>,
 }
 
 impl Wording {
@@ -59,7 +59,7 @@ impl Wording {
         let (mut topics, mut cues) = (0, ArrayVec::new());
         let index = &*INDEX;
         let mut at = 0;
-        while let Some(kind) = text.get(at).map(|byte| KINDS[usize::from(*byte)]) {
+        while let Some(kind) = text.get(at).map(|byte| BYTE_KINDS[usize::from(*byte)]) {
             if kind == Kind::Between {
                 at += 1;
                 continue;
@@ -77,7 +77,7 @@ impl Wording {
             while joins
                 && text
                     .get(at)
-                    .is_some_and(|byte| KINDS[usize::from(*byte)] == Kind::Letter)
+                    .is_some_and(|byte| BYTE_KINDS[usize::from(*byte)] == Kind::Letter)
             {
                 at += 1;
             }
@@ -110,7 +110,7 @@ enum Kind {
     Mark,
 }
 
-static KINDS: [Kind; 256] = {
+static BYTE_KINDS: [Kind; 256] = {
     let mut kinds = [Kind::Mark; 256];
     let mut byte = 0_u8;
     while byte < 128 {
@@ -194,7 +194,7 @@ impl Head {
     /// three.
     fn bucket(&self) -> usize {
         let [first, second, third, fourth] = self.first;
-        let fourth = if KINDS[usize::from(fourth)] == Kind::Letter {
+        let fourth = if BYTE_KINDS[usize::from(fourth)] == Kind::Letter {
             fourth
         } else {
             0
@@ -301,14 +301,14 @@ fn blank_links(text: &mut [u8]) {
 /// Where the quotation that begins at `start` is over; `None` when it does not close soon. `unclosed` is how far earlier
 /// searches for the same mark came in vain.
 fn quotation_end(bytes: &[u8], start: usize, unclosed: &mut usize) -> Option<usize> {
-    const LONGEST_QUOTATION: usize = 2000;
+    const MAX_QUOTATION_BYTES: usize = 2000;
     let mark = bytes[start];
     let closes = |at: &usize| {
         let escaped = bytes[at - 1] == b'\\';
         let apostrophe = mark == b'\'' && bytes.get(at + 1).is_some_and(u8::is_ascii_alphanumeric);
         !escaped && !apostrophe
     };
-    let end = bytes.len().min(start + LONGEST_QUOTATION);
+    let end = bytes.len().min(start + MAX_QUOTATION_BYTES);
     let from = (*unclosed).max(start + 1).min(end);
     let found = memchr::memchr_iter(mark, &bytes[from..end])
         .map(|at| from + at)
@@ -365,7 +365,7 @@ mod tests {
     fn there_are_at_most_sixty_four_topics() {
         assert!((Topic::Tests as u8) < 64);
         assert!(INDEX.phrases.iter().all(|phrase| phrase.text.len() >= 3));
-        let begins = |phrase: &Phrase| KINDS[usize::from(phrase.text[0])] != Kind::Between;
+        let begins = |phrase: &Phrase| BYTE_KINDS[usize::from(phrase.text[0])] != Kind::Between;
         assert!(INDEX.phrases.iter().all(begins));
         let starred = PHRASES
             .iter()

@@ -12,58 +12,58 @@ use std::time::Duration;
 /// Calls in a thousand seconds.
 pub(super) type Rate = u32;
 
-pub(super) const FIRST_RATE: Rate = 5_000;
-pub(super) const FASTEST_RATE: Rate = 1_000_000;
-pub(super) const SLOWEST_RATE: Rate = 500;
+pub(super) const INITIAL_RATE: Rate = 5_000;
+pub(super) const MAX_RATE: Rate = 1_000_000;
+pub(super) const MIN_RATE: Rate = 500;
 
 // What one success adds to the rate. Since there are as many successes in a second as the rate says, a thousandth of a
 // call is a tenth of a percent in a second, at any rate.
 
 /// Below a pace that the provider is known to keep up with.
-const CATCHING_UP: Rate = 200;
+const CATCH_UP_GROWTH: Rate = 200;
 /// Above it. The slower it is, the more there may be to find.
-const SEARCH: (Rate, Rate) = (10, 30);
+const SEARCH_GROWTH: (Rate, Rate) = (10, 30);
 /// Near a pace at which the provider refused something lately.
-const CARE: Rate = 3;
+const CAREFUL_GROWTH: Rate = 3;
 /// With nothing known, the search falls with the square of the rate, from this at one call a second: from 5/s it
 /// reaches 10/s after 23 successes, 25/s after 413.
-const BLIND_SEARCH: u64 = 12_500;
+const UNKNOWN_PACE_SEARCH: u64 = 12_500;
 /// The same for the search above a known pace.
-const KNOWING_SEARCH: u64 = 6_250;
+const KNOWN_PACE_SEARCH: u64 = 6_250;
 /// No success makes the ramp faster by more than this part of its rate.
-const MOST_GROWTH: Rate = 8;
+const MAX_GROWTH_DIVISOR: Rate = 8;
 
 // What one refusal takes from the rate at which it went out. In balance with the care of the successes, one call in
 // seventy is refused: so the ramp neither gives in to one call that was larger than others nor leaves much of the
 // provider unused.
 
 /// So much, but of a fast ramp at least so small a part: it must get down, too.
-const CUT: (Rate, Rate) = (200, 256);
+const REFUSAL_CUT: (Rate, Rate) = (200, 256);
 /// The same for a refusal that states a time: it stops everyone, and should be rarer.
-const CUT_BY_A_STATED_TIME: (Rate, Rate) = (800, 32);
+const STATED_TIME_CUT: (Rate, Rate) = (800, 32);
 /// And never more than this part.
-const MOST_CUT: Rate = 8;
+const MAX_CUT_DIVISOR: Rate = 8;
 
 /// A refusal that is older than this says nothing any more.
-const CARE_LASTS: Duration = Duration::from_secs(90);
+const REFUSAL_MEMORY: Duration = Duration::from_secs(90);
 /// While all goes well, calls are counted over this long.
-const WINDOW: Duration = Duration::from_secs(10);
+const COUNT_WINDOW: Duration = Duration::from_secs(10);
 /// Whoever waits less than this stands in no line to speak of.
-const A_LINE: Duration = Duration::from_millis(500);
+const QUEUE_THRESHOLD: Duration = Duration::from_millis(500);
 /// For so long after there was a line, the pace counts as needed.
-const STILL_BUSY: Duration = Duration::from_secs(1);
+const BUSY_GRACE: Duration = Duration::from_secs(1);
 /// A ramp without a line for this long is not needed any more. One that ended with the last waiter would let the next
 /// burst meet the provider unpaced, again and again where there is about as much to do as it can carry.
-const CALM: Duration = Duration::from_secs(30);
+const CALM_PERIOD: Duration = Duration::from_secs(30);
 /// Who comes less late than this, or than a slot, does not push back those behind it. In microseconds: a store may take
 /// that long to be asked, and then everyone comes late.
-const GRACE: u64 = 250_000;
+const LATENESS_GRACE_MICROS: u64 = 250_000;
 
 // --- what is known ---
 
 /// What a gate knows of its provider's pace, from one trouble to the next.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Learnt {
+pub(super) struct PaceEstimate {
     /// The pace that the provider keeps up with; 0 when nothing is known.
     pub(super) rate: Rate,
     /// When it last refused to go faster.
@@ -73,16 +73,16 @@ pub(super) struct Learnt {
     accepted: u32,
 }
 
-impl Learnt {
+impl PaceEstimate {
     /// So many more calls were accepted while everyone could pass.
     pub(super) fn count(&mut self, calls: u32, now: Timestamp) {
         if now < self.since {
             self.start(now);
         }
         let elapsed = now.since(self.since);
-        if elapsed >= WINDOW {
+        if elapsed >= COUNT_WINDOW {
             let carried = u128::from(self.accepted) * 1_000_000 / elapsed.as_millis();
-            let carried = Rate::try_from(carried).unwrap_or(FASTEST_RATE);
+            let carried = Rate::try_from(carried).unwrap_or(MAX_RATE);
             // What was carried once is forgotten slowly: half of it in seven minutes.
             self.rate = carried.max(self.rate - self.rate / 64);
             self.start(now);
@@ -96,20 +96,18 @@ impl Learnt {
     }
 
     /// Where the ramp begins when the trouble is over at once: just under what is known.
-    pub(super) fn rate_after_a_hiccup(&self) -> Rate {
+    pub(super) fn rate_after_brief_failure(&self) -> Rate {
         match self.rate {
-            0 => FIRST_RATE,
-            rate => (rate / 8 * 7).max(SLOWEST_RATE),
+            0 => INITIAL_RATE,
+            rate => (rate / 8 * 7).max(MIN_RATE),
         }
     }
 
     /// Where it begins after an outage: at a quarter of what is known, but not below the usual beginning for that alone.
-    pub(super) fn rate_after_an_outage(&self) -> Rate {
+    pub(super) fn rate_after_outage(&self) -> Rate {
         match self.rate {
-            0 => FIRST_RATE,
-            rate => (rate / 4)
-                .max(FIRST_RATE.min(rate / 4 * 3))
-                .max(SLOWEST_RATE),
+            0 => INITIAL_RATE,
+            rate => (rate / 4).max(INITIAL_RATE.min(rate / 4 * 3)).max(MIN_RATE),
         }
     }
 }
@@ -157,21 +155,21 @@ impl Ramp {
 
     /// Somebody will have to wait so long.
     pub(super) fn holds(&mut self, wait: Duration, now: Timestamp) {
-        if wait >= A_LINE {
+        if wait >= QUEUE_THRESHOLD {
             self.busy = now;
         }
     }
 
     /// Whether there was no line to speak of for a while: then nobody needs the ramp.
     pub(super) fn is_calm(&self, now: Timestamp) -> bool {
-        now.since(self.busy) >= CALM
+        now.since(self.busy) >= CALM_PERIOD
     }
 
     /// Takes the next slot.
     pub(super) fn take(&mut self, now: Timestamp) {
         let (slot, now) = (interval(self.rate), micros(now));
         let late = now.saturating_sub(self.next_slot);
-        let from = if late < slot.max(GRACE) {
+        let from = if late < slot.max(LATENESS_GRACE_MICROS) {
             self.next_slot
         } else {
             now
@@ -180,34 +178,37 @@ impl Ramp {
     }
 
     /// A call was accepted while so many are in line.
-    pub(super) fn succeeded(&mut self, waiting: u32, learnt: &mut Learnt, now: Timestamp) {
+    pub(super) fn succeeded(&mut self, waiting: u32, learnt: &mut PaceEstimate, now: Timestamp) {
         self.failures_in_a_row = 0;
         self.holds(
             Duration::from_micros(interval(self.rate) * u64::from(waiting)),
             now,
         );
         // A pace that nobody needed was not tried, and its success says nothing.
-        if now.since(self.busy) > STILL_BUSY {
+        if now.since(self.busy) > BUSY_GRACE {
             return;
         }
-        if learnt.refused.is_some_and(|at| now.since(at) > CARE_LASTS) {
+        if learnt
+            .refused
+            .is_some_and(|at| now.since(at) > REFUSAL_MEMORY)
+        {
             learnt.refused = None;
         }
-        let growth = self.growth(learnt).min(self.rate / MOST_GROWTH);
-        self.rate = (self.rate + growth).min(FASTEST_RATE);
+        let growth = self.growth(learnt).min(self.rate / MAX_GROWTH_DIVISOR);
+        self.rate = (self.rate + growth).min(MAX_RATE);
     }
 
     /// A call that went out at some rate was refused.
-    pub(super) fn refused(&mut self, refusal: Refusal, learnt: &mut Learnt, now: Timestamp) {
-        let most = refusal.rate / MOST_CUT;
+    pub(super) fn refused(&mut self, refusal: Refusal, learnt: &mut PaceEstimate, now: Timestamp) {
+        let most = refusal.rate / MAX_CUT_DIVISOR;
         let (cut, part) = match (learnt.refused, refusal.states_a_time) {
             // The first refusal ends a search, which may be far ahead.
-            (None, _) => (most, MOST_CUT),
-            (Some(_), true) => CUT_BY_A_STATED_TIME,
-            (Some(_), false) => CUT,
+            (None, _) => (most, MAX_CUT_DIVISOR),
+            (Some(_), true) => STATED_TIME_CUT,
+            (Some(_), false) => REFUSAL_CUT,
         };
         let rate = refusal.rate - cut.max(refusal.rate / part).min(most);
-        self.rate = self.rate.min(rate).max(SLOWEST_RATE);
+        self.rate = self.rate.min(rate).max(MIN_RATE);
         self.next_slot = self.next_slot.max(micros(now) + interval(self.rate));
         self.failures_in_a_row += 1;
         self.busy = now;
@@ -215,14 +216,14 @@ impl Ramp {
         learnt.refused = Some(now);
     }
 
-    fn growth(&self, learnt: &Learnt) -> Rate {
+    fn growth(&self, learnt: &PaceEstimate) -> Rate {
         let square = u64::from(self.rate.max(1)).pow(2);
         let falling = |from: u64| Rate::try_from(from * 1_000_000 / square).unwrap_or(Rate::MAX);
         match learnt.rate {
-            0 => falling(BLIND_SEARCH).max(SEARCH.0),
-            known if self.rate < known / 10 * 9 => CATCHING_UP,
-            _ if learnt.refused.is_some() => CARE,
-            _ => falling(KNOWING_SEARCH).clamp(SEARCH.0, SEARCH.1),
+            0 => falling(UNKNOWN_PACE_SEARCH).max(SEARCH_GROWTH.0),
+            known if self.rate < known / 10 * 9 => CATCH_UP_GROWTH,
+            _ if learnt.refused.is_some() => CAREFUL_GROWTH,
+            _ => falling(KNOWN_PACE_SEARCH).clamp(SEARCH_GROWTH.0, SEARCH_GROWTH.1),
         }
     }
 }

@@ -53,9 +53,9 @@ impl Gate {
                 self.renew(*pass, now);
             }
             Report::Abandoned(pass) => self.abandoned(*pass, now),
-            Report::Proved => self.proved_well(waiting, now),
+            Report::Proved => self.record_recovery(waiting, now),
             Report::Carried(calls) => self.carried(*calls, now),
-            Report::Missed(_) => self.missed_a_failure(now),
+            Report::Missed(_) => self.record_missed_failure(now),
         }
     }
 }

@@ -1,12 +1,12 @@
 //! Lengths of time as people and servers write them: `6m0s`, `1.898s`, `28ms`, `~158 min`, `2 days`, `1 hour and 5 minutes`.
 //!
-//! Invariant: reading is total. What is too long to count is cut at [`LONGEST`]; what is no length of time is `None`.
+//! Invariant: reading is total. What is too long to count is cut at [`MAX_DURATION`]; what is no length of time is `None`.
 
 use arrayvec::ArrayVec;
 use std::time::Duration;
 
 /// A hundred years: longer than any wait, short enough for every sum.
-const LONGEST: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
+const MAX_DURATION: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
 
 /// What a number without a unit counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,10 +21,10 @@ pub(super) enum Bare {
 
 /// The length of time at the beginning of a text in lower case; what follows it is ignored.
 pub(super) fn leading(text: &str, bare: Bare) -> Option<Duration> {
-    leading_with_rest(text, bare).map(|(duration, _)| duration)
+    parse_leading_with_rest(text, bare).map(|(duration, _)| duration)
 }
 
-fn leading_with_rest(text: &str, bare: Bare) -> Option<(Duration, &str)> {
+fn parse_leading_with_rest(text: &str, bare: Bare) -> Option<(Duration, &str)> {
     let mut rest = skip_padding(text);
     if let Some(found) = leading_clock(rest) {
         return Some(found);
@@ -38,7 +38,12 @@ fn leading_with_rest(text: &str, bare: Bare) -> Option<(Duration, &str)> {
             None => break,
         };
         let part = scaled(number, unit);
-        total = Some(total.unwrap_or_default().saturating_add(part).min(LONGEST));
+        total = Some(
+            total
+                .unwrap_or_default()
+                .saturating_add(part)
+                .min(MAX_DURATION),
+        );
         rest = skip_separator(next);
     }
     total.map(|total| (total, rest))
@@ -60,7 +65,7 @@ fn leading_clock(text: &str) -> Option<(Duration, &str)> {
     };
     let number = |text: &str| text.parse::<u32>().ok().map(u64::from);
     let seconds = number(hours)? * 3600 + number(minutes)? * 60 + number(seconds)?;
-    Some((Duration::from_secs(seconds).min(LONGEST), &text[end..]))
+    Some((Duration::from_secs(seconds).min(MAX_DURATION), &text[end..]))
 }
 
 /// The length of time that a whole text is.
@@ -69,7 +74,7 @@ pub(super) fn whole(text: &str, bare: Bare) -> Option<Duration> {
         return Some(Duration::from_secs(seconds.into()));
     }
     let text = text.trim().to_ascii_lowercase();
-    let (duration, rest) = leading_with_rest(&text, bare).filter(|_| text.len() <= 64)?;
+    let (duration, rest) = parse_leading_with_rest(&text, bare).filter(|_| text.len() <= 64)?;
     rest.is_empty().then_some(duration)
 }
 
@@ -148,8 +153,8 @@ fn bare_unit(bare: Bare) -> Option<f64> {
 
 fn scaled(number: f64, nanos: f64) -> Duration {
     Duration::try_from_secs_f64(number * nanos / 1e9)
-        .unwrap_or(LONGEST)
-        .min(LONGEST)
+        .unwrap_or(MAX_DURATION)
+        .min(MAX_DURATION)
 }
 
 #[cfg(test)]
@@ -216,7 +221,10 @@ mod tests {
     fn absurd_lengths_are_cut() {
         for text in ["99999999999999999999999999 weeks", "1e5s", &"9".repeat(400)] {
             let read = leading(text, Bare::Seconds);
-            assert!(read.is_none_or(|duration| duration <= LONGEST), "{text}");
+            assert!(
+                read.is_none_or(|duration| duration <= MAX_DURATION),
+                "{text}"
+            );
         }
     }
 }

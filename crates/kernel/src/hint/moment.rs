@@ -103,11 +103,11 @@ fn civil(text: &str, here: Here) -> Option<Moment> {
 }
 
 /// A day of the year, with its year where the text gave one.
-type Day = (Option<i16>, i8, i8);
+type CalendarDay = (Option<i16>, i8, i8);
 
 /// The moment with that day and time; without a day the next one with that time.
 fn next_occurrence(
-    day: Option<Day>,
+    day: Option<CalendarDay>,
     time: Time,
     now: jiff::Timestamp,
     zone: &TimeZone,
@@ -140,7 +140,7 @@ const MONTHS: [&str; 12] = [
     "jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec",
 ];
 
-fn leading_date(text: &str) -> Option<(Day, &str)> {
+fn leading_date(text: &str) -> Option<(CalendarDay, &str)> {
     const WEEKDAYS: [&str; 7] = ["mon", "tue", "wed", "thu", "fri", "sat", "sun"];
     let (word, rest) = text.split_once([',', ' ']).unwrap_or((text, ""));
     let is_weekday = WEEKDAYS.iter().any(|day| word.starts_with(day))
@@ -150,7 +150,7 @@ fn leading_date(text: &str) -> Option<(Day, &str)> {
 }
 
 /// `2026-07-27`, `07-27`, `2026/07/27`.
-fn numeric_date(text: &str) -> Option<(Day, &str)> {
+fn numeric_date(text: &str) -> Option<(CalendarDay, &str)> {
     let end = text
         .find(|c: char| !c.is_ascii_digit() && c != '-' && c != '/')
         .unwrap_or(text.len());
@@ -170,7 +170,7 @@ fn numeric_date(text: &str) -> Option<(Day, &str)> {
 }
 
 /// `feb 7`, `february 7th, 2026`, `7 feb`.
-fn named_date(text: &str) -> Option<(Day, &str)> {
+fn named_date(text: &str) -> Option<(CalendarDay, &str)> {
     let (month, rest) = leading_month(text).or_else(|| {
         let (_, rest) = leading_digits(text)?;
         leading_month(rest.trim_start()).map(|(month, _)| (month, text))

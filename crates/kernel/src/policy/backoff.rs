@@ -2,7 +2,7 @@
 //!
 //! Sums are computed in closed form, so that the cost of a decision does not grow with the attempt number.
 
-use super::LONGEST_DELAY;
+use super::MAX_DELAY;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
@@ -34,10 +34,10 @@ pub enum Backoff {
 }
 
 impl Backoff {
-    /// The delay before retry number `retry` (0 is the first), at most [`LONGEST_DELAY`].
+    /// The delay before retry number `retry` (0 is the first), at most [`MAX_DELAY`].
     pub fn delay(&self, retry: u32) -> Duration {
         match self {
-            Self::Fixed { delay } => (*delay).min(LONGEST_DELAY),
+            Self::Fixed { delay } => (*delay).min(MAX_DELAY),
             Self::Linear { base } => bounded(base.as_nanos().saturating_mul(u128::from(retry) + 1)),
             Self::Exponential { base, factor } => {
                 let growth = u128::from(*factor).saturating_pow(retry);
@@ -50,12 +50,12 @@ impl Backoff {
                     .or(steps.last())
                     .copied()
                     .unwrap_or_default()
-                    .min(LONGEST_DELAY)
+                    .min(MAX_DELAY)
             }
         }
     }
 
-    /// The sum of the delays 0 to `retry`, each cut at `cap`, in nanoseconds. `cap` is at most [`LONGEST_DELAY`], so
+    /// The sum of the delays 0 to `retry`, each cut at `cap`, in nanoseconds. `cap` is at most [`MAX_DELAY`], so
     /// that no sum can overflow.
     pub(super) fn total_nanos(&self, retry: u32, cap: Duration) -> u128 {
         let (count, cap) = (u128::from(retry) + 1, cap.as_nanos());
@@ -90,8 +90,8 @@ impl Backoff {
 }
 
 fn bounded(nanos: u128) -> Duration {
-    u64::try_from(nanos).map_or(LONGEST_DELAY, |nanos| {
-        Duration::from_nanos(nanos).min(LONGEST_DELAY)
+    u64::try_from(nanos).map_or(MAX_DELAY, |nanos| {
+        Duration::from_nanos(nanos).min(MAX_DELAY)
     })
 }
 
@@ -120,6 +120,6 @@ impl Jitter {
 }
 
 fn fraction(delay: Duration, entropy: u64) -> Duration {
-    let nanos = (delay.min(LONGEST_DELAY).as_nanos() * (u128::from(entropy) + 1)) >> 64;
+    let nanos = (delay.min(MAX_DELAY).as_nanos() * (u128::from(entropy) + 1)) >> 64;
     u64::try_from(nanos).map_or(delay, Duration::from_nanos)
 }

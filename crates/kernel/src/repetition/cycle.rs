@@ -7,16 +7,16 @@
 use super::Loop;
 
 /// The longest period, in characters.
-const LONGEST: usize = 2048;
+const MAX_PERIOD: usize = 2048;
 /// How many characters are kept.
-const RING: usize = 2 * LONGEST;
+const RING_SIZE: usize = 2 * MAX_PERIOD;
 /// How many characters in a row are looked for.
-const GRAM: usize = 16;
+const GRAM_LENGTH: usize = 16;
 const BASE: u64 = 0x9E37_79B9_7F4A_7C15;
 /// Places for what was seen; what shares a place is forgotten.
-const PLACES: usize = 4096;
+const TABLE_SIZE: usize = 4096;
 /// A cycle without words is often a rule, a table or a picture, and must be this long.
-const WORDLESS: usize = 4096;
+const MIN_WORDLESS_CYCLE: usize = 4096;
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Cycles {
@@ -41,11 +41,11 @@ struct Candidate {
 impl Cycles {
     pub(super) fn push(&mut self, c: char) -> Option<Loop> {
         if self.last.is_empty() {
-            self.last = vec!['\0'; RING];
-            self.seen = vec![(0, 0); PLACES];
+            self.last = vec!['\0'; RING_SIZE];
+            self.seen = vec![(0, 0); TABLE_SIZE];
         }
-        let leaving = self.back(GRAM - 1);
-        self.last[self.count % RING] = c;
+        let leaving = self.back(GRAM_LENGTH - 1);
+        self.last[self.count % RING_SIZE] = c;
         self.count += 1;
         self.roll(c, leaving);
         self.candidate = self
@@ -61,11 +61,11 @@ impl Cycles {
     /// The character that many before the last one.
     fn back(&self, distance: usize) -> Option<char> {
         let place = self.count.checked_sub(distance + 1)?;
-        (distance < RING).then(|| self.last[place % RING])
+        (distance < RING_SIZE).then(|| self.last[place % RING_SIZE])
     }
 
     fn roll(&mut self, c: char, leaving: Option<char>) {
-        const OLDEST: u64 = power(BASE, GRAM);
+        const OLDEST: u64 = power(BASE, GRAM_LENGTH);
         let number = |c: char| u64::from(c).wrapping_add(1);
         let left = leaving.map_or(0, number).wrapping_mul(OLDEST);
         let hash = self.hash.wrapping_mul(BASE).wrapping_add(number(c));
@@ -74,10 +74,10 @@ impl Cycles {
 
     /// Where the last few characters were seen before; from now on, here.
     fn remember(&mut self) -> Option<usize> {
-        if self.count < GRAM {
+        if self.count < GRAM_LENGTH {
             return None;
         }
-        let place = usize::try_from(self.hash >> 52).unwrap_or_default() % PLACES;
+        let place = usize::try_from(self.hash >> 52).unwrap_or_default() % TABLE_SIZE;
         let (hash, at) = std::mem::replace(&mut self.seen[place], (self.hash, self.count));
         (hash == self.hash && at > 0).then_some(at)
     }
@@ -88,11 +88,11 @@ impl Cycles {
             let now = self.back(distance);
             now.is_some() && now == self.back(distance + period)
         };
-        let holds = (1..=LONGEST).contains(&period) && (0..GRAM).all(is_same);
-        let letters = (0..GRAM).filter_map(|distance| self.back(distance));
+        let holds = (1..=MAX_PERIOD).contains(&period) && (0..GRAM_LENGTH).all(is_same);
+        let letters = (0..GRAM_LENGTH).filter_map(|distance| self.back(distance));
         holds.then(|| Candidate {
             period,
-            same: GRAM,
+            same: GRAM_LENGTH,
             letters: letters.filter(|c| c.is_alphabetic()).count(),
         })
     }
@@ -114,7 +114,7 @@ impl Candidate {
         let repeats = length / self.period;
         let has_words = self.letters * 4 >= self.same;
         let is_long = (repeats >= 4 && length >= 180) || (repeats >= 3 && length >= 1024);
-        let counts = is_long && (has_words || length >= WORDLESS);
+        let counts = is_long && (has_words || length >= MIN_WORDLESS_CYCLE);
         let period = self.period;
         counts.then_some(Loop::Cycle { period, repeats })
     }

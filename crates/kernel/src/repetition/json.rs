@@ -4,12 +4,12 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 /// What is nested deeper is compared as text.
-const DEEPEST: u32 = 64;
+const MAX_DEPTH: u32 = 64;
 
 /// The number of a value.
 pub(super) fn hash(text: &str) -> u64 {
     let mut reader = Reader { rest: text.trim() };
-    match reader.value(DEEPEST) {
+    match reader.value(MAX_DEPTH) {
         Some(hash) if reader.rest.trim().is_empty() => hash,
         _ => number(&("text", text)),
     }

@@ -7,12 +7,12 @@ use super::{Loop, Word};
 use std::collections::VecDeque;
 
 /// How many paragraphs are kept.
-const KEPT: usize = 16;
+const KEPT_PARAGRAPHS: usize = 16;
 /// To that many of them one must be alike.
-const ALIKE: usize = 4;
-const FEWEST_WORDS: usize = 8;
+const MIN_SIMILAR_PARAGRAPHS: usize = 4;
+const MIN_WORDS: usize = 8;
 /// Words beyond these are not counted.
-const MOST_WORDS: usize = 512;
+const MAX_WORDS: usize = 512;
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Paragraphs {
@@ -49,7 +49,7 @@ impl Paragraphs {
             true => &mut self.numbers,
             false => &mut self.words,
         };
-        if words.len() < MOST_WORDS {
+        if words.len() < MAX_WORDS {
             words.push(word.hash);
         }
     }
@@ -84,21 +84,25 @@ impl Paragraphs {
         };
         let is_prose = self.symbols * 16 < self.characters && !self.has_code && !self.is_code;
         (self.characters, self.symbols, self.has_code) = (0, 0, false);
-        if !is_prose || said.words.len() < FEWEST_WORDS {
+        if !is_prose || said.words.len() < MIN_WORDS {
             return false;
         }
-        let alike = self.last.iter().filter(|other| said.is_like(other)).count();
+        let alike = self
+            .last
+            .iter()
+            .filter(|other| said.is_similar_to(other))
+            .count();
         self.last.push_back(said);
-        if self.last.len() > KEPT {
+        if self.last.len() > KEPT_PARAGRAPHS {
             self.last.pop_front();
         }
-        alike >= ALIKE
+        alike >= MIN_SIMILAR_PARAGRAPHS
     }
 }
 
 impl Said {
     /// Whether four of five words are in both, and all of the numbers.
-    fn is_like(&self, other: &Self) -> bool {
+    fn is_similar_to(&self, other: &Self) -> bool {
         let (one, two) = (self.words.len(), other.words.len());
         // Sets of very different sizes need no closer look.
         if one.min(two) * 5 < one.max(two) * 4 || self.numbers != other.numbers {

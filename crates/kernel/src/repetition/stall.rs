@@ -8,12 +8,12 @@ use super::Word;
 use std::collections::VecDeque;
 
 /// The words of a segment.
-const SEGMENT: usize = 64;
+const SEGMENT_WORDS: usize = 64;
 /// How many segments are kept, and how many stale ones in a row are a stall.
-const KEPT: usize = 8;
-const MOST_STALE: u32 = 8;
+const KEPT_SEGMENTS: usize = 8;
+const MAX_STALE_SEGMENTS: u32 = 8;
 /// What is said in as many words as are kept has about twice as many different ones.
-const FEW_WORDS: usize = KEPT * SEGMENT / 4;
+const MAX_DISTINCT_WORDS: usize = KEPT_SEGMENTS * SEGMENT_WORDS / 4;
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Stall {
@@ -38,7 +38,7 @@ impl Stall {
             true => self.numbers += 1,
             false => self.words.push(word.hash),
         }
-        if self.words.len() + self.numbers < SEGMENT {
+        if self.words.len() + self.numbers < SEGMENT_WORDS {
             return false;
         }
         let mut words = std::mem::take(&mut self.words);
@@ -48,21 +48,21 @@ impl Stall {
         self.stale = if is_stale { self.stale + 1 } else { 0 };
         (self.numbers, self.characters, self.symbols) = (0, 0, 0);
         self.last.push_back(words);
-        if self.last.len() > KEPT {
+        if self.last.len() > KEPT_SEGMENTS {
             self.last.pop_front();
         }
-        self.stale >= MOST_STALE && self.has_few_words()
+        self.stale >= MAX_STALE_SEGMENTS && self.has_few_words()
     }
 
     fn is_prose(&self) -> bool {
-        self.numbers * 16 <= SEGMENT && self.symbols * 16 < self.characters
+        self.numbers * 16 <= SEGMENT_WORDS && self.symbols * 16 < self.characters
     }
 
     fn has_few_words(&self) -> bool {
         let mut all: Vec<u32> = self.last.iter().flatten().copied().collect();
         all.sort_unstable();
         all.dedup();
-        all.len() <= FEW_WORDS
+        all.len() <= MAX_DISTINCT_WORDS
     }
 
     fn knows(&self, word: u32) -> bool {

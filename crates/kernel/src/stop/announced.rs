@@ -4,8 +4,8 @@
 //! promise for later. English only: in other languages nothing is ever announced.
 
 /// The longest last sentence that counts without a colon or an ellipsis at its end, and with one, in characters.
-const LONGEST: usize = 120;
-const LONGEST_OPEN: usize = 300;
+const MAX_SENTENCE_CHARS: usize = 120;
+const MAX_OPEN_SENTENCE_CHARS: usize = 300;
 
 /// What an announcement begins with.
 #[rustfmt::skip]
@@ -50,7 +50,7 @@ const ACTIONS: [&str; 88] = [
 
 /// What makes it an offer, a condition or a promise for later. Each is looked for as whole words.
 #[rustfmt::skip]
-const NOT_NOW: [&str; 40] = [
+const CONDITIONAL_PHRASES: [&str; 40] = [
     "if", "once", "when", "whenever", "unless", "until", "after you", "let me know", "should you", "would you",
     "shall i", "happy to", "glad to", "next time", "in the future", "in future", "from now on", "going forward",
     "tomorrow", "later", "as needed", "wait", "your approval", "your confirmation", "your permission",
@@ -59,7 +59,7 @@ const NOT_NOW: [&str; 40] = [
 ];
 
 /// Whether the text ends with an announcement.
-pub(super) fn is_last_in(text: &str) -> bool {
+pub(super) fn ends_text(text: &str) -> bool {
     let text = text.trim_end();
     let paragraph = text.rsplit("\n\n").next().unwrap_or(text);
     let line = paragraph.lines().next_back().unwrap_or_default();
@@ -67,19 +67,23 @@ pub(super) fn is_last_in(text: &str) -> bool {
         return false;
     }
     let sentence = last_sentence(line).to_lowercase().replace('’', "'");
-    let sentence = with_plain_questions(sentence.trim_matches(['*', '_', ' ']));
+    let sentence = normalize_if_clauses(sentence.trim_matches(['*', '_', ' ']));
     let is_open = sentence.ends_with([':', '…']) || sentence.ends_with("...");
-    let longest = if is_open { LONGEST_OPEN } else { LONGEST };
+    let longest = if is_open {
+        MAX_OPEN_SENTENCE_CHARS
+    } else {
+        MAX_SENTENCE_CHARS
+    };
     // Who says "let's" and has more to say means itself.
     let sentence = match sentence.strip_prefix("let's ").filter(|_| is_open) {
         Some(rest) => format!("let me {rest}"),
         None => sentence,
     };
-    sentence.chars().count() <= longest && !is_not_now(&sentence) && announces(&sentence)
+    sentence.chars().count() <= longest && !is_conditional(&sentence) && announces(&sentence)
 }
 
 /// To see *if* something is so is no condition.
-fn with_plain_questions(sentence: &str) -> String {
+fn normalize_if_clauses(sentence: &str) -> String {
     let mut sentence = sentence.to_owned();
     for verb in ["see", "check", "verify", "determine", "test", "out"] {
         sentence = sentence.replace(&format!("{verb} if "), &format!("{verb} whether "));
@@ -125,7 +129,7 @@ fn announces(sentence: &str) -> bool {
     };
     own(rest)
         .or_else(after_reason)
-        .is_some_and(|action| is_action(&action))
+        .is_some_and(|action| starts_with_action(&action))
 }
 
 fn without_lead_ins(sentence: &str) -> &str {
@@ -140,7 +144,7 @@ fn without_lead_ins(sentence: &str) -> &str {
     }
 }
 
-fn is_action(text: &str) -> bool {
+fn starts_with_action(text: &str) -> bool {
     let mut rest = text;
     while let Some(shorter) = ADVERBS.iter().find_map(|word| rest.strip_prefix(word)) {
         let Some(shorter) = shorter.strip_prefix(' ') else {
@@ -153,7 +157,7 @@ fn is_action(text: &str) -> bool {
     ACTIONS.contains(&word)
 }
 
-fn is_not_now(sentence: &str) -> bool {
+fn is_conditional(sentence: &str) -> bool {
     let is_letter = |c: Option<char>| c.is_some_and(char::is_alphanumeric);
     let stands = |phrase: &&str| {
         sentence.match_indices(*phrase).any(|(at, _)| {
@@ -162,5 +166,5 @@ fn is_not_now(sentence: &str) -> bool {
             !is_letter(before) && !is_letter(after)
         })
     };
-    NOT_NOW.iter().any(stands)
+    CONDITIONAL_PHRASES.iter().any(stands)
 }

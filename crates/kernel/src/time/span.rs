@@ -8,7 +8,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 /// A year: longer than anything that is worth waiting for.
-const LONGEST: Duration = Duration::from_secs(365 * 24 * 3600);
+const MAX_SPAN: Duration = Duration::from_secs(365 * 24 * 3600);
 /// The units, from the largest to the smallest.
 const UNITS: [(&str, f64); 5] = [
     ("d", 86_400.0),
@@ -52,13 +52,13 @@ impl fmt::Display for Span {
 /// A text that is no duration, or one between zero and a millisecond, or longer than a year.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("expected a duration such as 500ms, 30s, 10m, 8h or a number of seconds, at most 365d")]
-pub struct NotADuration;
+pub struct ParseSpanError;
 
 impl FromStr for Span {
-    type Err = NotADuration;
+    type Err = ParseSpanError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        parse(text).map(Self).ok_or(NotADuration)
+        parse(text).map(Self).ok_or(ParseSpanError)
     }
 }
 
@@ -96,7 +96,7 @@ fn number(text: &str) -> Option<f64> {
 fn bounded(seconds: f64) -> Option<Duration> {
     let duration = Duration::try_from_secs_f64(seconds).ok()?;
     let millis = u64::try_from((duration + Duration::from_micros(500)).as_millis()).ok()?;
-    let fits = duration.is_zero() || (millis > 0 && duration <= LONGEST);
+    let fits = duration.is_zero() || (millis > 0 && duration <= MAX_SPAN);
     fits.then_some(Duration::from_millis(millis))
 }
 

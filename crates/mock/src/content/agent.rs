@@ -17,12 +17,12 @@ use part::{Call, Part};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 /// The most characters of an output that are said back.
-const LONGEST_OUTPUT: usize = 200;
+const MAX_OUTPUT_CHARS: usize = 200;
 
 /// What it says next: the calls of the next step, or what came of all.
 pub(super) fn step(facts: &Facts) -> Vec<Delta> {
     let conversation = &facts.conversation;
-    if summary::is_asked_for(&facts.system) {
+    if summary::is_requested(&facts.system) {
         return words(&summary::of_transcript(&conversation.prompt));
     }
     if let Some(verdict) = judge::verdict(&conversation.prompt) {
@@ -30,7 +30,7 @@ pub(super) fn step(facts: &Facts) -> Vec<Delta> {
     }
     let is_summed_up = summary::find(&conversation.prompt).is_some();
     let script = part::scripted(&facts.system, conversation.prompts).filter(|_| !is_summed_up);
-    let part = script.unwrap_or_else(|| asked_for(&conversation.prompt));
+    let part = script.unwrap_or_else(|| requested_instructions(&conversation.prompt));
     if part.is_empty() && !is_summed_up {
         return words(&greeting(facts));
     }
@@ -42,7 +42,7 @@ pub(super) fn step(facts: &Facts) -> Vec<Delta> {
 }
 
 /// What a prompt asks for. Of one that holds a summary, it is what that tells.
-fn asked_for(prompt: &str) -> Part<'_> {
+fn requested_instructions(prompt: &str) -> Part<'_> {
     let lines = summary::find(prompt).unwrap_or_else(|| prompt.lines().collect());
     Part::read(lines.into_iter())
 }
@@ -73,7 +73,7 @@ fn turn(conversation: &Conversation) -> String {
 
 fn done(steps: usize, outputs: &[String]) -> String {
     let outputs = outputs.iter();
-    let cut = outputs.map(|output| output.chars().take(LONGEST_OUTPUT).collect::<String>());
+    let cut = outputs.map(|output| output.chars().take(MAX_OUTPUT_CHARS).collect::<String>());
     let outputs = cut.collect::<Vec<_>>().join(" | ");
     format!("Done after {steps} steps. {outputs}")
 }

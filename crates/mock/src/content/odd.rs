@@ -6,18 +6,18 @@ use outlast_dialect::{Delta, Dialect};
 use outlast_kernel::event::ToolCall;
 
 /// What an answer costs in which nothing can be seen.
-pub(super) const BILLED: u64 = 50;
+pub(super) const BILLED_OUTPUT_TOKENS: u64 = 50;
 /// A call that some models write where their template expects none.
 pub(super) const CALL_AS_TEXT: &str =
     r#"<tool_call>{"name": "read", "arguments": {"path": "README.md"}}</tool_call>"#;
 const CUT_ARGUMENTS: &str = r#"{"path": "src/ma"#;
-const BLANKS: usize = 100_000;
-const PARAGRAPH: &str = "Wait, let me look at this again from the start.\n\n";
+const BLANK_ARGUMENT_BYTES: usize = 100_000;
+const REPEATED_PARAGRAPH: &str = "Wait, let me look at this again from the start.\n\n";
 const REPETITIONS: usize = 400;
 
 /// The same thought again and again.
-pub(super) fn loop_of_thoughts(dialect: Dialect) -> Vec<Delta> {
-    thought(&PARAGRAPH.repeat(REPETITIONS), proof(dialect))
+pub(super) fn reasoning_loop(dialect: Dialect) -> Vec<Delta> {
+    thought(&REPEATED_PARAGRAPH.repeat(REPETITIONS), proof(dialect))
 }
 
 /// A whole call, and one whose arguments break off.
@@ -26,8 +26,8 @@ pub(super) fn cut_call(facts: &Facts) -> Vec<Delta> {
 }
 
 /// A call whose arguments never begin.
-pub(super) fn blank_call(facts: &Facts) -> Vec<Delta> {
-    with_last_arguments(calls(facts, 1), &" ".repeat(BLANKS))
+pub(super) fn blank_arguments_call(facts: &Facts) -> Vec<Delta> {
+    with_last_arguments(calls(facts, 1), &" ".repeat(BLANK_ARGUMENT_BYTES))
 }
 
 /// A call of nothing.

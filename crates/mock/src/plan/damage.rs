@@ -9,7 +9,7 @@ use outlast_dialect::{Dialect, ErrorForm, Interruption};
 use std::time::Duration;
 
 /// Headers that a response which went well may bring along with its error.
-const REPORTS: [&str; 2] = ["anthropic-ratelimit-", "x-codex-"];
+const LIMIT_HEADER_PREFIXES: [&str; 2] = ["anthropic-ratelimit-", "x-codex-"];
 
 impl Plan {
     pub(super) fn add_headers(&mut self, headers: &[(String, String)]) {
@@ -122,7 +122,11 @@ impl Ask<'_> {
         after: Option<usize>,
         form: ErrorForm,
     ) -> Plan {
-        let is_report = |name: &str| REPORTS.iter().any(|report| name.starts_with(report));
+        let is_report = |name: &str| {
+            LIMIT_HEADER_PREFIXES
+                .iter()
+                .any(|report| name.starts_with(report))
+        };
         let mut reports = refusal.headers.clone();
         reports.retain(|(name, _)| is_report(name));
         let mut plan = if self.facts.streamed {

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use outlast_dialect::{Dialect, Problem};
 use std::time::Duration;
 
-const ENDLESS: &[u8] = &[b'x'; 4096];
+const ENDLESS_CHUNK: &[u8] = &[b'x'; 4096];
 
 impl Ask<'_> {
     /// One body whose length is known.
@@ -25,7 +25,7 @@ impl Ask<'_> {
     }
 
     /// An error of our own: the request was not one that a provider would take.
-    pub(crate) fn not_taken(self, status: u16, message: &str) -> Plan {
+    pub(crate) fn invalid_request(self, status: u16, message: &str) -> Plan {
         let mut refusal = refusal::with_status(self.dialect, status, None);
         message.clone_into(&mut refusal.problem.message);
         self.refused(&refusal)
@@ -40,7 +40,7 @@ impl Ask<'_> {
 
     pub(super) fn endless_error(self, status: u16) -> Plan {
         let opening = r#"{"error":{"message":"This goes on and on: "#;
-        let bytes = Bytes::from_static(ENDLESS);
+        let bytes = Bytes::from_static(ENDLESS_CHUNK);
         let every = Duration::ZERO;
         self.document(status, JSON, opening)
             .unmeasured(End::Repeat { bytes, every })

@@ -6,7 +6,7 @@ use crate::reply::Act;
 use outlast_dialect::{Dialect, Problem};
 
 /// What is said against a request, or `None` when there is nothing against it.
-pub(crate) fn of_request(act: &Act, dialect: Dialect, facts: &Facts) -> Option<Refusal> {
+pub(crate) fn for_request(act: &Act, dialect: Dialect, facts: &Facts) -> Option<Refusal> {
     match *act {
         Act::Window { limit } => {
             (facts.tokens > limit).then(|| window(dialect, facts.tokens, limit))

@@ -152,7 +152,7 @@ impl Kind {
     ];
 
     /// Whether the output limit ends such an answer.
-    pub(crate) fn reaches_the_limit(self) -> bool {
+    pub(crate) fn hits_output_limit(self) -> bool {
         matches!(
             self,
             Self::Length | Self::LengthReasoning | Self::LengthCall | Self::LengthEmpty

@@ -7,7 +7,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 /// Longer than any rehearsal, short enough for every sum.
-const LONGEST_SECONDS: f64 = 366.0 * 86_400.0;
+const MAX_SECONDS: f64 = 366.0 * 86_400.0;
 
 /// The arguments that are left.
 pub(super) struct Arguments<'a>(Vec<&'a str>);
@@ -54,7 +54,7 @@ impl<'a> Arguments<'a> {
     }
 
     /// One of some words, under that name.
-    pub(super) fn named_word<T: Copy>(
+    pub(super) fn named_keyword<T: Copy>(
         &mut self,
         name: &str,
         words: &[Word<T>],
@@ -109,7 +109,7 @@ fn number<T: FromStr>(name: &str, value: &str) -> Result<T, String> {
 
 fn seconds(name: &str, value: &str) -> Result<Duration, String> {
     let seconds: f64 = number(name, value)?;
-    if (0.0..=LONGEST_SECONDS).contains(&seconds) {
+    if (0.0..=MAX_SECONDS).contains(&seconds) {
         Ok(Duration::from_secs_f64(seconds))
     } else {
         Err(format!("{name} lies between 0 and a year, in seconds"))

@@ -3,12 +3,12 @@
 use super::arguments::Arguments;
 use super::capacity::Capacity;
 use super::{Course, Fault};
-use crate::refusal::{RATE_LIMIT, USAGE_WINDOW};
-use crate::reply::{Act, Broken, ERROR_FORMS, HintForm, Kind, PageForm, Trouble};
+use crate::refusal::{DEFAULT_RATE_LIMIT_WAIT, USAGE_WINDOW};
+use crate::reply::{Act, Broken, ERROR_FORM_KEYWORDS, HintForm, Kind, PageForm, Trouble};
 use std::time::Duration;
 
 const PING_INTERVAL: Duration = Duration::from_secs(10);
-const REDIRECTED_TO: &str = "https://elsewhere.invalid/";
+const DEFAULT_REDIRECT_URL: &str = "https://elsewhere.invalid/";
 
 /// One row of the table.
 pub(crate) struct Row {
@@ -56,8 +56,8 @@ pub(crate) const ROWS: [Row; 34] = [
         "[:retry-after=SECONDS][,as=HINT]",
         "429 until then",
         |a| {
-            let wait = a.seconds("retry-after")?.unwrap_or(RATE_LIMIT);
-            let form = a.named_word("as", &HintForm::WORDS)?.unwrap_or_default();
+            let wait = a.seconds("retry-after")?.unwrap_or(DEFAULT_RATE_LIMIT_WAIT);
+            let form = a.named_keyword("as", &HintForm::WORDS)?.unwrap_or_default();
             Ok(Course::RateLimit { wait, form }.into())
         }
     ),
@@ -139,7 +139,7 @@ pub(crate) const ROWS: [Row; 34] = [
         "[:to=URL][,times=N]",
         "307 to another address",
         |a| {
-            let to = a.value("to").unwrap_or(REDIRECTED_TO).to_owned();
+            let to = a.value("to").unwrap_or(DEFAULT_REDIRECT_URL).to_owned();
             strikes(a, Act::Redirect { to })
         }
     ),
@@ -232,7 +232,7 @@ pub(crate) const ROWS: [Row; 34] = [
         "a web page that names it",
         |a| {
             let status = a.status()?.ok_or("it needs a STATUS")?;
-            let form = a.named_word("as", &PageForm::WORDS)?.unwrap_or_default();
+            let form = a.named_keyword("as", &PageForm::WORDS)?.unwrap_or_default();
             strikes(a, Act::Page { status, form })
         }
     ),
@@ -243,7 +243,9 @@ pub(crate) const ROWS: [Row; 34] = [
         |a| {
             let trouble = a.word(&Trouble::WORDS)?.ok_or("it needs a TROUBLE")?;
             let after = a.named("after")?;
-            let form = a.named_word("as", &ERROR_FORMS)?.unwrap_or_default();
+            let form = a
+                .named_keyword("as", &ERROR_FORM_KEYWORDS)?
+                .unwrap_or_default();
             let act = Act::InBand {
                 trouble,
                 after,
@@ -347,7 +349,7 @@ fn answering(arguments: &mut Arguments<'_>, course: Course) -> Result<Fault, Str
 
 fn kind(arguments: &mut Arguments<'_>) -> Result<Kind, String> {
     Ok(arguments
-        .named_word("of", &Kind::WORDS)?
+        .named_keyword("of", &Kind::WORDS)?
         .unwrap_or_default())
 }
 

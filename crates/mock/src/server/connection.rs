@@ -33,7 +33,7 @@ impl Fate {
     }
 
     /// Ends the connection when what was written before is on its way.
-    pub(super) fn seal_after_writing(&self, how: Broken) {
+    pub(super) fn trigger_after_flush(&self, how: Broken) {
         self.how.get_or_init(|| how);
     }
 }
@@ -42,7 +42,7 @@ pub(super) async fn connection(stream: TcpStream, shared: Arc<Shared>, stop: Can
     // Frames are small and go out one by one.
     stream.set_nodelay(true).ok();
     let fate = Arc::new(Fate::default());
-    let wire = TokioIo::new(Wire {
+    let wire = TokioIo::new(FaultySocket {
         stream,
         fate: Arc::clone(&fate),
     });
@@ -67,12 +67,12 @@ pub(super) async fn connection(stream: TcpStream, shared: Arc<Shared>, stop: Can
 }
 
 /// A socket that ends as its fate says.
-struct Wire {
+struct FaultySocket {
     stream: TcpStream,
     fate: Arc<Fate>,
 }
 
-impl Drop for Wire {
+impl Drop for FaultySocket {
     fn drop(&mut self) {
         if self.fate.how.get() == Some(&Broken::Reset) {
             self.stream.set_zero_linger().ok();
@@ -80,7 +80,7 @@ impl Drop for Wire {
     }
 }
 
-impl AsyncRead for Wire {
+impl AsyncRead for FaultySocket {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -90,7 +90,7 @@ impl AsyncRead for Wire {
     }
 }
 
-impl AsyncWrite for Wire {
+impl AsyncWrite for FaultySocket {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,

@@ -86,12 +86,12 @@ impl Shared {
             let address = origin.split_once("://");
             address.map_or(origin, |(_, address)| address)
         });
-        host.is_some_and(|host| self.is_our_name(host))
-            && origin.is_none_or(|origin| self.is_our_name(origin))
+        host.is_some_and(|host| self.is_own_host(host))
+            && origin.is_none_or(|origin| self.is_own_host(origin))
     }
 
     /// A number cannot be made to mean another host; a name can.
-    fn is_our_name(&self, address: &str) -> bool {
+    fn is_own_host(&self, address: &str) -> bool {
         let name = match address
             .strip_prefix('[')
             .and_then(|rest| rest.split_once(']'))

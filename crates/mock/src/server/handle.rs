@@ -117,14 +117,14 @@ impl Shared {
         };
         let plan = match (route, &read.body) {
             (_, Err(Unreadable::TooLong)) => {
-                ask.not_taken(413, "The request is longer than 32 MiB.")
+                ask.invalid_request(413, "The request is longer than 32 MiB.")
             }
-            (_, Err(Unreadable::Gone)) => ask.not_taken(400, "The request broke off."),
+            (_, Err(Unreadable::Gone)) => ask.invalid_request(400, "The request broke off."),
             (Route::Models, _) => route::models(ask),
-            (Route::WrongMethod, _) => ask.not_taken(405, "Method not allowed."),
-            (Route::Unknown, _) => ask.not_taken(404, "There is no such endpoint."),
+            (Route::WrongMethod, _) => ask.invalid_request(405, "Method not allowed."),
+            (Route::Unknown, _) => ask.invalid_request(404, "There is no such endpoint."),
             (Route::Inference(_), _) if !json.is_some_and(|json| json.is_object()) => {
-                ask.not_taken(400, "We could not parse the JSON body of your request.")
+                ask.invalid_request(400, "We could not parse the JSON body of your request.")
             }
             (Route::Inference(_), _) => self.answer(ask, &note, read),
             (Route::Rest, _) => self.rest(ask, &note, read, target),
@@ -135,7 +135,7 @@ impl Shared {
     fn answer(&self, ask: Ask<'_>, note: &Note, read: &Read) -> Plan {
         match self.reply(note, read, &ask.facts.model) {
             Ok(reply) => self.kept().plan(&reply, ask),
-            Err(error) => ask.not_taken(400, &error.to_string()),
+            Err(error) => ask.invalid_request(400, &error.to_string()),
         }
     }
 
@@ -148,7 +148,7 @@ impl Shared {
         };
         match self.reply(note, read, &rest.model) {
             Ok(reply) => rest.plan(&reply, ask),
-            Err(error) => ask.not_taken(400, &error.to_string()),
+            Err(error) => ask.invalid_request(400, &error.to_string()),
         }
     }
 
@@ -215,7 +215,7 @@ impl Ending {
     async fn break_off(&mut self, how: Broken) -> Gone {
         self.note.ended(how.into());
         if let Some(fate) = &self.fate {
-            fate.seal_after_writing(how);
+            fate.trigger_after_flush(how);
             std::future::pending::<()>().await;
         }
         // The pieces before are still on their way through the connection's task.

@@ -136,7 +136,7 @@ impl Agent {
     }
 
     /// The delay without a store: the last one of the schedule that began, spread from 0 to all of it.
-    pub(super) fn lonely_delay(&self, strategy: &Strategy, entropy: u64) -> Duration {
+    pub(super) fn delay_without_store(&self, strategy: &Strategy, entropy: u64) -> Duration {
         let retry = self.state.chain().schedule_index().saturating_sub(1);
         let delay = strategy.policy.delay_for(retry).unwrap_or_default();
         Jitter::Full.apply(delay, entropy)

@@ -1,6 +1,6 @@
 //! What is counted, and what is told of it at the end.
 
-use super::scenario::{SETTLING, Scenario};
+use super::scenario::{SETTLING_TIME, Scenario};
 use outlast_kernel::time::millis;
 use std::ops::Range;
 
@@ -132,7 +132,7 @@ impl Record {
 
     /// From when on rates are measured.
     fn settled(&self) -> u64 {
-        self.recovery() + millis(SETTLING)
+        self.recovery() + millis(SETTLING_TIME)
     }
 
     // --- the end ---

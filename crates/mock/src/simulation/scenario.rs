@@ -42,11 +42,11 @@ pub(super) const BEFORE_OUTAGE: Duration = Duration::from_secs(600);
 /// How long the run goes on after it.
 const AFTER_OUTAGE: Duration = Duration::from_secs(3000);
 /// Rates are measured from here on, or from this long after a recovery.
-pub(super) const SETTLING: Duration = Duration::from_secs(120);
+pub(super) const SETTLING_TIME: Duration = Duration::from_secs(120);
 /// No agent makes more than five calls a second.
-const SHORTEST_CYCLE: u64 = 200;
+const MIN_CYCLE_MILLIS: u64 = 200;
 /// A month: longer than anybody waits for a simulation.
-const LONGEST: Duration = Duration::from_secs(30 * 24 * 3600);
+const MAX_LENGTH: Duration = Duration::from_secs(30 * 24 * 3600);
 
 impl Default for Scenario {
     fn default() -> Self {
@@ -136,7 +136,7 @@ impl Scenario {
                 });
             }
         }
-        if self.cycle() < SHORTEST_CYCLE {
+        if self.cycle() < MIN_CYCLE_MILLIS {
             let calls = u64::from(self.capacity) * u64::from(self.load) / 100;
             return Err(Error::TooBusy {
                 agents: self.agents,
@@ -179,7 +179,7 @@ impl Scenario {
                 "the length in seconds",
                 self.length.as_secs(),
                 1,
-                LONGEST.as_secs(),
+                MAX_LENGTH.as_secs(),
             ),
         ];
         for (what, found, least, most) in numbers {
@@ -216,9 +216,11 @@ impl Scenario {
 
     /// The tokens of a call, on average.
     pub(super) fn tokens_per_call(&self) -> u64 {
-        const USUAL: u64 = 10_000;
+        const DEFAULT_TOKENS_PER_CALL: u64 = 10_000;
         self.tokens_per_second
-            .map_or(USUAL, |tokens| u64::from(tokens / self.capacity))
+            .map_or(DEFAULT_TOKENS_PER_CALL, |tokens| {
+                u64::from(tokens / self.capacity)
+            })
     }
 
     /// What can be carried once rates are measured, in calls a second.

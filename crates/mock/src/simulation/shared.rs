@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 
 /// A process that lost the store tries to find it every so many looks.
-const LOOKS_PER_SEARCH: u64 = 16;
+const MAX_POLLS_PER_RECONNECT: u64 = 16;
 
 pub(super) struct Shared {
     pub(super) gate: Gate,
@@ -56,7 +56,7 @@ impl Shared {
     }
 
     /// Whether an agent's process reaches the store; one that does not will know.
-    pub(super) fn reaches_store(&mut self, agent: Index, now: u64) -> bool {
+    pub(super) fn can_reach_store(&mut self, agent: Index, now: u64) -> bool {
         let down = self.is_down(now);
         let process = self.process(agent);
         process.lost |= down;
@@ -81,24 +81,29 @@ impl Shared {
     }
 
     /// When a process tries to find the store again: it tries less often than it looks.
-    pub(super) fn next_search(&self, process: Index, now: u64, chance: &mut fastrand::Rng) -> u64 {
-        self.next_look(process, now) + chance.u64(0..LOOKS_PER_SEARCH) * self.poll_every
+    pub(super) fn next_reconnect(
+        &self,
+        process: Index,
+        now: u64,
+        chance: &mut fastrand::Rng,
+    ) -> u64 {
+        self.next_look(process, now) + chance.u64(0..MAX_POLLS_PER_RECONNECT) * self.poll_every
     }
 
     /// The last of these times that is not after `wake`, or the next one.
-    pub(super) fn look_before(&self, process: Index, now: u64, wake: u64) -> u64 {
+    pub(super) fn last_poll_before(&self, process: Index, now: u64, wake: u64) -> u64 {
         let next = self.next_look(process, now);
         next + wake.saturating_sub(next) / self.poll_every * self.poll_every
     }
 
     /// Whether a process that reaches the store has not seen the gate as it is, or has someone in line before it.
-    pub(super) fn should_look(&self, process: Index) -> bool {
+    pub(super) fn should_poll(&self, process: Index) -> bool {
         let process = &self.processes[process];
         !process.lost && (!process.held.is_empty() || process.view != self.gate)
     }
 
     /// The right to make a call where nothing is known to be wrong: it costs no operation of the store.
-    pub(super) fn pass_unasked(&mut self, agent: Index, waiter: &Waiter, now: u64) -> Option<Pass> {
+    pub(super) fn local_pass(&mut self, agent: Index, waiter: &Waiter, now: u64) -> Option<Pass> {
         let view = &mut self.process(agent).view;
         if !view.is_closed() {
             return None;
@@ -143,7 +148,7 @@ impl Shared {
         let now = Timestamp::from_millis(now);
         match pass {
             Some(pass) => self.gate.failed(pass, stated, now),
-            None => self.gate.missed_a_failure(now),
+            None => self.gate.record_missed_failure(now),
         }
     }
 

@@ -15,11 +15,11 @@ use outlast_kernel::policy::Jitter;
 use outlast_kernel::time::millis;
 
 /// A call that was given up is started again after this long, by whoever runs the agent.
-const STARTED_AGAIN_AFTER: u64 = 30_000;
+const RESTART_DELAY_MILLIS: u64 = 30_000;
 /// The longest that an agent is busy with a call, on average.
-const LONGEST_BUSY: u64 = 9_000;
+const MAX_BUSY_MILLIS: u64 = 9_000;
 /// A refusal comes quickly.
-const REFUSAL: std::ops::RangeInclusive<u64> = 50..=150;
+const REFUSAL_MILLIS: std::ops::RangeInclusive<u64> = 50..=150;
 
 pub(super) struct World<'a> {
     scenario: &'a Scenario,
@@ -101,7 +101,7 @@ impl<'a> World<'a> {
             }
             Event::Poll(_) => {}
             Event::Tally(process) => self.tally(process),
-            Event::StoreChanges => self.store_changes(),
+            Event::StoreChanges => self.handle_store_change(),
             Event::Recovery => {
                 let agents = self.agents.iter().enumerate();
                 let unserved =
@@ -122,11 +122,11 @@ impl<'a> World<'a> {
 
     /// How long an agent is busy with one call, on average.
     fn busy(&self) -> u64 {
-        LONGEST_BUSY.min(self.scenario.cycle() / 2)
+        MAX_BUSY_MILLIS.min(self.scenario.cycle() / 2)
     }
 
     fn has_store(&mut self, agent: Index) -> bool {
-        self.strategy.gated && self.shared.reaches_store(agent, self.now)
+        self.strategy.gated && self.shared.can_reach_store(agent, self.now)
     }
 }
 
@@ -147,7 +147,7 @@ impl World<'_> {
             return self.call(agent, None);
         }
         let waiter = &self.agents[agent].waiter;
-        match self.shared.pass_unasked(agent, waiter, self.now) {
+        match self.shared.local_pass(agent, waiter, self.now) {
             Some(pass) => self.call(agent, Some(pass)),
             None => {
                 self.agents[agent].doing = Doing::Asking;
@@ -170,7 +170,7 @@ impl World<'_> {
             let busy = self.busy();
             self.chance.u64(busy / 30..=busy / 6)
         } else {
-            self.chance.u64(REFUSAL)
+            self.chance.u64(REFUSAL_MILLIS)
         };
         self.events.push(self.now + takes, Event::Answer(agent));
     }
@@ -210,7 +210,7 @@ impl World<'_> {
             self.record.trace(self.now, 3, agent);
             self.agents[agent].doing = Doing::Thinking;
             self.events
-                .push(self.now + STARTED_AGAIN_AFTER, Event::Want(agent));
+                .push(self.now + RESTART_DELAY_MILLIS, Event::Want(agent));
         }
     }
 

@@ -19,7 +19,7 @@ pub(super) async fn run(
 ) -> Worked {
     let stand_in = job.attempt.instead.as_ref().map(|name| Agent {
         name: name.clone(),
-        program: program_of(name, job),
+        program: configured_program(name, job),
         // Another program does not know the models of the first.
         model: None,
         ..agent.clone()
@@ -79,7 +79,7 @@ fn until(problem: Problem, end: Option<Timestamp>) -> Problem {
 }
 
 /// How the pipeline says that an agent of that name is started, if it does.
-fn program_of(name: &str, job: &Job) -> Option<Vec<String>> {
+fn configured_program(name: &str, job: &Job) -> Option<Vec<String>> {
     let agents = job
         .pipeline
         .steps
@@ -92,14 +92,14 @@ fn program_of(name: &str, job: &Job) -> Option<Vec<String>> {
     named.find_map(|agent| agent.program.clone())
 }
 
-type Prepared = (program::Invocation, Vec<(String, String)>);
+type PreparedInvocation = (program::Invocation, Vec<(String, String)>);
 
 async fn prepare(
     job: &Job,
     agent: &Agent,
     inputs: &BTreeMap<String, Vec<u8>>,
     watched: &Watched,
-) -> Result<Prepared, Problem> {
+) -> Result<PreparedInvocation, Problem> {
     let filled = template::fill(&agent.prompt, &|name: &str| {
         let bytes = inputs.get(name)?;
         Some(String::from_utf8_lossy(bytes).into_owned())

@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use std::io;
 
 /// The longest line of what was printed that is remembered for a report.
-const LONGEST_SIGN: usize = 200;
+const MAX_REPORTED_LINE_BYTES: usize = 200;
 
 pub(super) async fn run(
     job: &Job,
@@ -76,7 +76,7 @@ pub(super) async fn watch(
 
 /// The last line of what was printed, for a report.
 pub(super) fn sign(bytes: &[u8]) -> String {
-    let end = bytes.len().saturating_sub(LONGEST_SIGN);
+    let end = bytes.len().saturating_sub(MAX_REPORTED_LINE_BYTES);
     let printed = String::from_utf8_lossy(&bytes[end..]);
     let last = printed.lines().rev().find(|line| !line.trim().is_empty());
     text::plain(last.unwrap_or_default().trim()).into_owned()
@@ -88,7 +88,7 @@ pub(super) fn variables(
     inputs: &BTreeMap<String, Vec<u8>>,
 ) -> io::Result<Vec<(String, String)>> {
     let scratch = job.scratch();
-    let mut variables = own_variables(job);
+    let mut variables = step_variables(job);
     variables.extend(given::variables(inputs, &scratch, &[])?);
     if let Some(problem) = &job.earlier {
         let path = scratch.join("feedback");
@@ -102,7 +102,7 @@ pub(super) fn variables(
 }
 
 /// What every command of the step finds in its environment.
-pub(super) fn own_variables(job: &Job) -> Vec<(String, String)> {
+pub(super) fn step_variables(job: &Job) -> Vec<(String, String)> {
     let given = job.step.env.clone();
     given.into_iter().chain(marks(job)).collect()
 }

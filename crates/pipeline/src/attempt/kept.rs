@@ -13,10 +13,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// The most that one file may have to be kept.
-const MOST_BYTES: u64 = 64 << 20;
+const MAX_FILE_BYTES: u64 = 64 << 20;
 /// The most fields of an output that conditions can ask for, and the most characters of each.
-const MOST_FIELDS: usize = 64;
-const LONGEST_FIELD: usize = 256;
+const MAX_CONTEXT_FIELDS: usize = 64;
+const MAX_CONTEXT_VALUE_BYTES: usize = 256;
 
 /// Reads the files that a step says it leaves behind.
 pub(super) async fn collect(
@@ -71,10 +71,10 @@ fn read_file(path: &Path, folder: &Path) -> Result<Vec<u8>, String> {
     }
     let file = std::fs::File::open(path).map_err(said)?;
     let mut bytes = Vec::new();
-    let read = file.take(MOST_BYTES + 1).read_to_end(&mut bytes);
+    let read = file.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes);
     read.map_err(|error| error.to_string())?;
-    match bytes.len() as u64 > MOST_BYTES {
-        true => Err(format!("it has more than {} MiB", MOST_BYTES >> 20)),
+    match bytes.len() as u64 > MAX_FILE_BYTES {
+        true => Err(format!("it has more than {} MiB", MAX_FILE_BYTES >> 20)),
         false => Ok(bytes),
     }
 }
@@ -118,13 +118,18 @@ pub(super) fn context(output: &[u8]) -> BTreeMap<String, String> {
     fields
         .into_iter()
         .filter_map(as_text)
-        .take(MOST_FIELDS)
-        .map(|(name, value)| (name, text::bounded(&value, LONGEST_FIELD).into_owned()))
+        .take(MAX_CONTEXT_FIELDS)
+        .map(|(name, value)| {
+            (
+                name,
+                text::bounded(&value, MAX_CONTEXT_VALUE_BYTES).into_owned(),
+            )
+        })
         .collect()
 }
 
 /// Removes the files of an attempt, or of all of a run; what stays behind is in nobody's way.
-pub(crate) async fn clean_up(scratch: PathBuf) {
+pub(crate) async fn remove_scratch(scratch: PathBuf) {
     if scratch.exists() {
         blocking(move || std::fs::remove_dir_all(scratch).ok())
             .await

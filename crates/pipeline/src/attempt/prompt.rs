@@ -97,7 +97,7 @@ async fn open(job: &Job, setup: Setup, watched: &Watched) -> Session {
     }
     let directory = job.directory();
     let directory = directory.to_string_lossy();
-    match Session::begin_as(sessions, id, &directory, &job.step.id, setup).await {
+    match Session::create_with_id(sessions, id, &directory, &job.step.id, setup).await {
         Ok(session) => session,
         Err(error) => watched.live.halt(unwritten(&error)).await,
     }
@@ -112,7 +112,7 @@ async fn ask(job: &Job, session: &Session, text: String, watched: &Watched) -> W
     let abort = watched.stop.child_token();
     let has_turn = session.turn_count() >= job.turns;
     let ended = if session.unfinished_turn().is_some() {
-        hurry(session, session.resume_until(abort), watched).await
+        hurry(session, session.resume_cancellable(abort), watched).await
     } else if has_turn && session.last_seal() != Some(Seal::Aborted) {
         return earlier(job, session).await;
     } else {
@@ -172,7 +172,7 @@ fn listen(job: &Job, session: &Session, watched: &Watched) -> Subscription {
     let spent = Arc::clone(&job.spent);
     let (mut counted, mut signs) = (Counted::default(), Signs::default());
     session.subscribe(move |event| {
-        if let Some(sign) = signs.sign_of(&event.body) {
+        if let Some(sign) = signs.event_for(&event.body) {
             guard.sign(sign);
         }
         match &event.body {
@@ -270,13 +270,13 @@ async fn earlier(job: &Job, session: &Session) -> Worked {
 }
 
 /// Asks judges, and counts what that costs.
-pub(super) struct Judging<'a> {
+pub(super) struct ModelJudge<'a> {
     job: &'a Job,
     watched: &'a Watched,
     spent: Mutex<(Usage, Cost)>,
 }
 
-impl<'a> Judging<'a> {
+impl<'a> ModelJudge<'a> {
     pub(super) fn new(job: &'a Job, watched: &'a Watched) -> Self {
         let spent = Mutex::default();
         Self {
@@ -327,7 +327,7 @@ impl<'a> Judging<'a> {
     }
 }
 
-impl AskJudge for Judging<'_> {
+impl AskJudge for ModelJudge<'_> {
     fn ask<'a>(
         &'a self,
         judge: &'a Judge,

@@ -8,8 +8,8 @@ use serde_json::Value;
 use std::fmt;
 
 /// How much of a line is shown, and how much of that is before the place where it breaks, in bytes.
-const SHOWN: usize = 60;
-const SHOWN_BEFORE: usize = 20;
+const MAX_EXCERPT_BYTES: usize = 60;
+const EXCERPT_BYTES_BEFORE_ERROR: usize = 20;
 
 /// What was read.
 #[derive(Clone, Debug, PartialEq)]
@@ -57,7 +57,7 @@ pub(crate) fn read(text: &str) -> Result<Read, NotJson> {
         }
         Err(error) => error,
     };
-    let Some(block) = the_block(text) else {
+    let Some(block) = only_json_block(text) else {
         return Err(whole);
     };
     parse(block.text, block.lines_before).map(|value| Read {
@@ -87,11 +87,13 @@ fn parse(text: &str, lines_before: usize) -> Result<Value, NotJson> {
 }
 
 fn near(line: &str, column: usize) -> String {
-    let mut start = column.saturating_sub(SHOWN_BEFORE).min(line.len());
+    let mut start = column
+        .saturating_sub(EXCERPT_BYTES_BEFORE_ERROR)
+        .min(line.len());
     while !line.is_char_boundary(start) {
         start -= 1;
     }
-    quoted(line[start..].trim_end(), SHOWN)
+    quoted(line[start..].trim_end(), MAX_EXCERPT_BYTES)
 }
 
 /// A block between fences.
@@ -103,7 +105,7 @@ struct Block<'a> {
 }
 
 /// The one that says it is JSON, else the one that says nothing; if there is only one.
-fn the_block(text: &str) -> Option<Block<'_>> {
+fn only_json_block(text: &str) -> Option<Block<'_>> {
     let mut blocks = blocks(text);
     let says = |block: &Block<'_>, kind: &str| block.kind.eq_ignore_ascii_case(kind);
     let kind = match blocks.iter().any(|block| says(block, "json")) {

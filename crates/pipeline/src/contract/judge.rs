@@ -5,7 +5,7 @@
 //! criterion, once, whether it is met; another one is asked for once.
 //! Not here: asking (see [`super::Ask`]).
 
-use super::{Artifact, Broken, Finding, LONGEST_VIOLATION, Scene, clean, json, quoted};
+use super::{Artifact, Broken, Finding, MAX_VIOLATION_BYTES, Scene, clean, json, quoted};
 use crate::definition::Judge;
 use crate::entry::Problem;
 use outlast_kernel::text;
@@ -15,10 +15,10 @@ use serde::Deserialize;
 use std::fmt::Write;
 
 /// How much of the output a judge is shown: of its beginning, and of its end.
-const ROOM: (usize, usize) = (128 * 1024, 64 * 1024);
+const WORK_LIMITS: (usize, usize) = (128 * 1024, 64 * 1024);
 /// How much of a criterion and of a reason is told, in bytes.
-const LONGEST_CRITERION: usize = 200;
-const LONGEST_REASON: usize = 500;
+const MAX_CRITERION_BYTES: usize = 200;
+const MAX_REASON_BYTES: usize = 500;
 
 pub(super) async fn check(
     scene: &Scene<'_>,
@@ -59,7 +59,7 @@ async fn ask(scene: &Scene<'_>, judge: &Judge, prompt: String) -> Result<String,
 
 /// What is shown of the output.
 fn shown(bytes: &[u8]) -> String {
-    let mut kept = Kept::of(ROOM.0, ROOM.1);
+    let mut kept = Kept::of(WORK_LIMITS.0, WORK_LIMITS.1);
     kept.push(bytes);
     String::from_utf8_lossy(&kept.into_bytes()).into_owned()
 }
@@ -146,7 +146,7 @@ fn unreadable(name: &str, what: &str) -> Finding {
     Finding::broken(
         Cause::MalformedOutput,
         message,
-        clean(&violation, LONGEST_VIOLATION),
+        clean(&violation, MAX_VIOLATION_BYTES),
     )
 }
 
@@ -159,10 +159,10 @@ fn decide(judge: &Judge, name: &str, verdicts: &[Verdict]) -> Finding {
         }
         let why = match verdict.why.trim() {
             "" => "gives no reason".to_owned(),
-            why => format!("says: {}", clean(why, LONGEST_REASON)),
+            why => format!("says: {}", clean(why, MAX_REASON_BYTES)),
         };
-        let criterion = clean(criterion.trim(), LONGEST_CRITERION);
-        short.push(text::bounded(&criterion, LONGEST_CRITERION / 2).into_owned());
+        let criterion = clean(criterion.trim(), MAX_CRITERION_BYTES);
+        short.push(text::bounded(&criterion, MAX_CRITERION_BYTES / 2).into_owned());
         exact.push(format!(
             "`{name}` does not meet criterion {}, {criterion:?}. The judge {why}",
             verdict.number
@@ -177,7 +177,7 @@ fn decide(judge: &Judge, name: &str, verdicts: &[Verdict]) -> Finding {
     }
     let criteria: Vec<_> = short
         .iter()
-        .map(|it| quoted(it, LONGEST_CRITERION))
+        .map(|it| quoted(it, MAX_CRITERION_BYTES))
         .collect();
     Finding {
         warnings: Vec::new(),
@@ -300,7 +300,7 @@ mod tests {
     fn a_long_work_is_shown_by_its_beginning_and_its_end() {
         let work = format!("first{}last", "é".repeat(200_000));
         let shown = shown(work.as_bytes());
-        assert!(shown.len() <= ROOM.0 + ROOM.1 + 100);
+        assert!(shown.len() <= WORK_LIMITS.0 + WORK_LIMITS.1 + 100);
         assert!(shown.starts_with("first") && shown.ends_with("last"));
         assert!(shown.contains("bytes were left out here"));
     }

@@ -1,6 +1,6 @@
 //! What can be seen at once: an expression that is found or not, a file that is there, output that is not empty.
 
-use super::{Artifact, Finding, LONGEST_VIOLATION, clean, quoted};
+use super::{Artifact, Finding, MAX_VIOLATION_BYTES, clean, quoted};
 use crate::entry::Problem;
 use outlast_kernel::verdict::Cause;
 use regex::Regex;
@@ -9,7 +9,7 @@ use std::io::ErrorKind;
 use std::path::Path;
 
 /// How much of what was looked at is shown, in bytes.
-const SHOWN: usize = 200;
+const MAX_SHOWN_BYTES: usize = 200;
 
 /// Whether the expression is found in it, as it should be or should not.
 pub(super) fn expression(
@@ -27,7 +27,7 @@ pub(super) fn expression(
         (Some(_), false) | (None, true) => return Ok(Finding::default()),
         (Some(found), true) => {
             let line = 1 + text[..found.start()].matches('\n').count();
-            let what = quoted(found.as_str(), SHOWN);
+            let what = quoted(found.as_str(), MAX_SHOWN_BYTES);
             (
                 format!("`{name}` matches `{pattern}`, which it must not"),
                 format!("on line {line} there is {what}"),
@@ -37,11 +37,11 @@ pub(super) fn expression(
             format!("`{name}` does not match `{pattern}`"),
             match text.is_empty() {
                 true => "it is empty".to_owned(),
-                false => format!("it begins with {}", quoted(&text, SHOWN)),
+                false => format!("it begins with {}", quoted(&text, MAX_SHOWN_BYTES)),
             },
         ),
     };
-    let violation = clean(&format!("{message}: {looked_at}"), LONGEST_VIOLATION);
+    let violation = clean(&format!("{message}: {looked_at}"), MAX_VIOLATION_BYTES);
     Ok(Finding::broken(Cause::ContractBroken, message, violation))
 }
 
@@ -55,7 +55,7 @@ pub(super) fn file(path: &Path, name: &Path, non_empty: bool) -> Finding {
         Err(error) if error.kind() == ErrorKind::NotFound => "is not there".to_owned(),
         Err(error) => format!("cannot be looked at: {error}"),
     };
-    let message = clean(&format!("`{}` {what}", name.display()), LONGEST_VIOLATION);
+    let message = clean(&format!("`{}` {what}", name.display()), MAX_VIOLATION_BYTES);
     Finding::broken(Cause::ContractBroken, message.clone(), message)
 }
 

@@ -4,7 +4,7 @@
 //! and its message leaves out what stands there, so that it is the same as long as the mistake is.
 
 use super::json::{self, NotJson};
-use super::{Artifact, Broken, Finding, LONGEST_VIOLATION, MOST_VIOLATIONS, Scene, clean, quoted};
+use super::{Artifact, Broken, Finding, MAX_VIOLATION_BYTES, MAX_VIOLATIONS, Scene, clean, quoted};
 use crate::entry::Problem;
 use jsonschema::error::ValidationErrorKind;
 use jsonschema::paths::{Location, LocationSegment};
@@ -13,14 +13,14 @@ use outlast_kernel::verdict::Cause;
 use serde_json::Value;
 
 /// How many mistakes the message names.
-const MOST_NAMED: usize = 4;
+const MAX_ERRORS_IN_MESSAGE: usize = 4;
 /// How many of the alternatives that a schema offers are gone through, and how many mistakes within each.
-const MOST_ALTERNATIVES: usize = 4;
-const MOST_WITHIN: usize = 3;
+const MAX_ALTERNATIVES: usize = 4;
+const MAX_ERRORS_PER_ALTERNATIVE: usize = 3;
 /// How much of a value is shown, in bytes.
-const SHOWN: usize = 80;
+const MAX_VALUE_BYTES: usize = 80;
 /// What is longer than that is not looked at.
-const LONGEST: usize = 16 * 1024 * 1024;
+const MAX_DOCUMENT_BYTES: usize = 16 * 1024 * 1024;
 
 /// What checks by that schema, or what is wrong with the schema.
 pub(crate) fn validator(schema: &Value) -> Result<Validator, String> {
@@ -28,7 +28,7 @@ pub(crate) fn validator(schema: &Value) -> Result<Validator, String> {
         .offline()
         .should_validate_formats(true)
         .build(schema)
-        .map_err(|error| clean(&error.to_string(), LONGEST_VIOLATION))
+        .map_err(|error| clean(&error.to_string(), MAX_VIOLATION_BYTES))
 }
 
 pub(super) async fn check(
@@ -40,7 +40,7 @@ pub(super) async fn check(
         let message = format!("the schema of `{name}` cannot be used: {what}");
         Problem::new(Cause::Misconfigured, message)
     })?;
-    if bytes.len() > LONGEST {
+    if bytes.len() > MAX_DOCUMENT_BYTES {
         let message = format!("`{name}` is larger than 16 MiB, which is no longer looked at");
         return Ok(Finding::broken(
             Cause::MalformedOutput,
@@ -68,7 +68,7 @@ fn look(validator: &Validator, name: &str, bytes: &[u8]) -> Finding {
     };
     let read = match json::read(text) {
         Ok(read) => read,
-        Err(error) => return not_json(name, &error),
+        Err(error) => return parse_failure(name, &error),
     };
     let fenced = format!("`{name}` has its JSON between fences: what is around it was ignored");
     Finding {
@@ -77,9 +77,12 @@ fn look(validator: &Validator, name: &str, bytes: &[u8]) -> Finding {
     }
 }
 
-fn not_json(name: &str, error: &NotJson) -> Finding {
+fn parse_failure(name: &str, error: &NotJson) -> Finding {
     let message = format!("`{name}` is not JSON: {}", error.what);
-    let violation = clean(&format!("`{name}` is not JSON: {error}"), LONGEST_VIOLATION);
+    let violation = clean(
+        &format!("`{name}` is not JSON: {error}"),
+        MAX_VIOLATION_BYTES,
+    );
     Finding::broken(Cause::MalformedOutput, message, violation)
 }
 
@@ -87,11 +90,11 @@ fn mismatch(validator: &Validator, name: &str, value: &Value) -> Option<Broken> 
     let (mut named, mut violations) = (Vec::new(), Vec::new());
     let mut others: usize = 0;
     for error in validator.iter_errors(value) {
-        if named.len() < MOST_NAMED {
+        if named.len() < MAX_ERRORS_IN_MESSAGE {
             named.push(mistake(&error));
         }
-        if violations.len() < MOST_VIOLATIONS {
-            violations.push(clean(&violation(name, &error), LONGEST_VIOLATION));
+        if violations.len() < MAX_VIOLATIONS {
+            violations.push(clean(&violation(name, &error), MAX_VIOLATION_BYTES));
         } else {
             others += 1;
         }
@@ -112,7 +115,7 @@ fn mismatch(validator: &Validator, name: &str, value: &Value) -> Option<Broken> 
 fn mistake(error: &ValidationError<'_>) -> String {
     clean(
         &format!("{}: {}", place(error.instance_path()), error.masked()),
-        SHOWN * 2,
+        MAX_VALUE_BYTES * 2,
     )
 }
 
@@ -129,8 +132,12 @@ fn violation(name: &str, error: &ValidationError<'_>) -> String {
     else {
         return said;
     };
-    for (number, errors) in context.iter().take(MOST_ALTERNATIVES).enumerate() {
-        let within: Vec<_> = errors.iter().take(MOST_WITHIN).map(mistake).collect();
+    for (number, errors) in context.iter().take(MAX_ALTERNATIVES).enumerate() {
+        let within: Vec<_> = errors
+            .iter()
+            .take(MAX_ERRORS_PER_ALTERNATIVE)
+            .map(mistake)
+            .collect();
         said += &format!("; by alternative {}: {}", number + 1, within.join(", "));
     }
     said
@@ -143,7 +150,9 @@ fn place(location: &Location) -> String {
         match segment {
             LocationSegment::Index(index) => path += &format!("[{index}]"),
             LocationSegment::Property(name) if is_plain(&name) => path += &format!(".{name}"),
-            LocationSegment::Property(name) => path += &format!("[{}]", quoted(&name, SHOWN)),
+            LocationSegment::Property(name) => {
+                path += &format!("[{}]", quoted(&name, MAX_VALUE_BYTES))
+            }
         }
     }
     path
@@ -151,13 +160,13 @@ fn place(location: &Location) -> String {
 
 fn is_plain(name: &str) -> bool {
     let is_word = |c: char| c.is_alphanumeric() || c == '_' || c == '-';
-    !name.is_empty() && name.len() <= SHOWN && name.chars().all(is_word)
+    !name.is_empty() && name.len() <= MAX_VALUE_BYTES && name.chars().all(is_word)
 }
 
 /// A value in a few words.
 fn shown(value: &Value) -> String {
     match value {
-        Value::String(text) => quoted(text, SHOWN),
+        Value::String(text) => quoted(text, MAX_VALUE_BYTES),
         Value::Array(items) => format!("an array of {}", items.len()),
         Value::Object(fields) => format!("an object of {}", fields.len()),
         value => value.to_string(),
@@ -309,7 +318,7 @@ mod tests {
             .collect();
         let value = json!({"id": "x".repeat(100_000), "items": items});
         let broken = look_at(&order(), &value.to_string()).broken.unwrap();
-        assert_eq!(broken.violations.len(), MOST_VIOLATIONS);
+        assert_eq!(broken.violations.len(), MAX_VIOLATIONS);
         assert_eq!(broken.violations.last().unwrap(), "and 152 more");
         assert!(broken.violations.iter().all(|it| it.len() < 300));
         assert!(broken.message.len() < 800, "{}", broken.message.len());
@@ -320,7 +329,7 @@ mod tests {
         for elsewhere in ["http://127.0.0.1:9/s.json", "file:///etc/passwd", "s.json"] {
             let error = validator(&json!({"$ref": elsewhere})).unwrap_err();
             assert!(
-                !error.is_empty() && error.len() <= LONGEST_VIOLATION,
+                !error.is_empty() && error.len() <= MAX_VIOLATION_BYTES,
                 "{error}"
             );
         }

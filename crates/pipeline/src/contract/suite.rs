@@ -7,18 +7,18 @@
 use super::{Broken, Finding, Scene, clean};
 use crate::definition::CommandLine;
 use crate::entry::Problem;
-use crate::failing::named_failures;
+use crate::failing::summarize_failures;
 use crate::process::{self, Ran, Spec, Watching};
 use outlast_kernel::verdict::Cause;
 use outlast_session::process::output::Kept;
 use std::time::Duration;
 
 /// How much is kept of what tests print to find out which of them failed: of its beginning, and of its end.
-const ROOM: (usize, usize) = (64 * 1024, 192 * 1024);
+const OUTPUT_LIMITS: (usize, usize) = (64 * 1024, 192 * 1024);
 /// How much of its end is told, in bytes.
-pub(super) const MOST_TOLD: usize = 8 * 1024;
+pub(super) const MAX_SHOWN_OUTPUT_BYTES: usize = 8 * 1024;
 /// How much of the command is shown, in bytes.
-const LONGEST_COMMAND: usize = 120;
+const MAX_COMMAND_BYTES: usize = 120;
 
 pub(super) async fn check(
     scene: &Scene<'_>,
@@ -37,7 +37,7 @@ pub(super) async fn check(
     };
     let printed = process::clean(&printed);
     let failed = match cause {
-        Cause::TestsFailed => named_failures(&printed),
+        Cause::TestsFailed => summarize_failures(&printed),
         // Whatever failed before, it is not why it took too long.
         _ => String::new(),
     };
@@ -65,7 +65,7 @@ async fn run(
     limit: Option<Duration>,
 ) -> Result<(Ended, String), Problem> {
     let stop = scene.stop.child_token();
-    let mut kept = Kept::of(ROOM.0, ROOM.1);
+    let mut kept = Kept::of(OUTPUT_LIMITS.0, OUTPUT_LIMITS.1);
     let ended = {
         let spec = Spec {
             line: command,
@@ -84,7 +84,7 @@ async fn run(
         let mut work = Box::pin(process::run(spec, watching, &stop));
         tokio::select! {
             ran = &mut work => Ended::By(ran?),
-            () = time_is_up(scene, limit) => {
+            () = timeout_elapsed(scene, limit) => {
                 stop.cancel();
                 match work.await? {
                     ran if ran.stopped => Ended::TooLate,
@@ -100,7 +100,7 @@ async fn run(
     Ok((ended, printed))
 }
 
-async fn time_is_up(scene: &Scene<'_>, limit: Option<Duration>) {
+async fn timeout_elapsed(scene: &Scene<'_>, limit: Option<Duration>) {
     match limit {
         Some(limit) => {
             let until = scene.clock.now() + limit;
@@ -124,7 +124,7 @@ fn violation(command: &str, how: &str, printed: &str) -> String {
         true => format!("{command} {how}, and printed nothing"),
         false => format!(
             "{command} {how}. The end of what it printed:\n{}",
-            the_end(printed, MOST_TOLD)
+            the_end(printed, MAX_SHOWN_OUTPUT_BYTES)
         ),
     }
 }
@@ -149,7 +149,7 @@ fn shown(command: &CommandLine) -> String {
     };
     format!(
         "`{}`",
-        clean(&line, LONGEST_COMMAND).replace(['\n', '\t'], " ")
+        clean(&line, MAX_COMMAND_BYTES).replace(['\n', '\t'], " ")
     )
 }
 
@@ -173,14 +173,14 @@ mod tests {
     fn of_much_that_was_printed_the_last_lines_are_told() {
         let printed: String = (0..10_000).map(|line| format!("line é {line}\n")).collect();
         let said = violation("`make`", "ended with exit code 2", &printed);
-        assert!(said.len() < MOST_TOLD + 100, "{}", said.len());
+        assert!(said.len() < MAX_SHOWN_OUTPUT_BYTES + 100, "{}", said.len());
         let (first, rest) = said.split_once('\n').unwrap();
         assert_eq!(
             first,
             "`make` ended with exit code 2. The end of what it printed:"
         );
         assert!(rest.starts_with("line é ") && rest.ends_with("line é 9999"));
-        let one_line = "é".repeat(MOST_TOLD);
+        let one_line = "é".repeat(MAX_SHOWN_OUTPUT_BYTES);
         let end = the_end(&one_line, 101);
         assert_eq!(end.len(), 100);
     }

@@ -462,11 +462,11 @@ async fn what_is_told_is_bounded_and_safe_to_show() {
         "x".repeat(10_000)
     );
     let problem = of(contracts, &output).await.unwrap_err();
-    assert_eq!(problem.violations.len(), MOST_VIOLATIONS);
+    assert_eq!(problem.violations.len(), MAX_VIOLATIONS);
     assert_eq!(problem.violations.last().unwrap(), "and 31 more");
     assert!(problem.message.len() <= LONGEST_MESSAGE);
     for violation in &problem.violations {
-        assert!(violation.len() <= LONGEST_VIOLATION);
+        assert!(violation.len() <= MAX_VIOLATION_BYTES);
         assert!(
             !violation.contains('\u{1b}') && !violation.contains("sk-proj"),
             "{violation}"

@@ -64,12 +64,12 @@ pub(super) fn meaning(code: i32, programs: &[Simple]) -> Option<Meaning> {
     match (known, programs) {
         (Some(Meaning::Settled(cause)), [_, _, ..]) => Some(Meaning::Default(cause)),
         (Some(meaning), _) => Some(meaning),
-        (None, _) => by_convention(code),
+        (None, _) => conventional_meaning(code),
     }
 }
 
 /// What codes mean by themselves: those of shells, those of `sysexits`, and 128 and the number of a signal.
-fn by_convention(code: i32) -> Option<Meaning> {
+fn conventional_meaning(code: i32) -> Option<Meaning> {
     Some(match code {
         127 => Meaning::Default(MissingBinary),
         126 => Meaning::Default(Permission),
@@ -78,13 +78,13 @@ fn by_convention(code: i32) -> Option<Meaning> {
         77 => Meaning::Default(Permission),
         78 => Meaning::Default(Misconfigured),
         64 => Meaning::Default(InvalidRequest),
-        130 | 132 | 134..=139 | 143 | 152 | 153 => return by_signal(code - 128),
+        130 | 132 | 134..=139 | 143 | 152 | 153 => return meaning_of_signal(code - 128),
         _ => return None,
     })
 }
 
 /// What a signal means that was not ours.
-pub(super) fn by_signal(signal: i32) -> Option<Meaning> {
+pub(super) fn meaning_of_signal(signal: i32) -> Option<Meaning> {
     Some(match signal {
         // Somebody or the system asked it to end: no failure of what it does.
         2 | 15 => Meaning::Settled(Unknown),

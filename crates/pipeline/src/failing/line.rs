@@ -32,11 +32,11 @@ pub(super) fn answerable(line: &CommandLine) -> Vec<Simple> {
         CommandLine::Shell(line) => {
             let parts = parts(line);
             let strict = line.contains("set -e") || line.contains("errexit");
-            last_list(parts, strict, line.contains("pipefail"))
+            last_commands(parts, strict, line.contains("pipefail"))
         }
     };
     let simple = commands.into_iter().map(|words| unwrapped(&words));
-    simple.filter(|simple| !says_nothing(simple)).collect()
+    simple.filter(|simple| !is_silent_builtin(simple)).collect()
 }
 
 /// All programs that a shell's line starts.
@@ -138,7 +138,7 @@ fn is_frame(word: &str) -> bool {
 }
 
 /// The commands that the last exit code may be of. A strict line ends at the first that fails.
-fn last_list(
+fn last_commands(
     parts: Vec<(Vec<String>, Joint)>,
     strict: bool,
     pipes_count: bool,
@@ -167,7 +167,7 @@ fn unwrapped(words: &[String]) -> Simple {
             false => wrapping(last_name(first), after),
         };
         let Some(skipped) = skipped else { break };
-        is_timed |= is_timer(first);
+        is_timed |= is_timeout_program(first);
         rest = &after[skipped..];
     }
     let words = rest.to_vec();
@@ -178,7 +178,7 @@ fn is_name(name: &str) -> bool {
     !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
 }
 
-fn is_timer(program: &str) -> bool {
+fn is_timeout_program(program: &str) -> bool {
     matches!(last_name(program), "timeout" | "gtimeout")
 }
 
@@ -205,7 +205,7 @@ fn wrapping(program: &str, arguments: &[String]) -> Option<usize> {
         return None;
     }
     // How long, before what.
-    let skipped = named + options(&arguments[named..]) + usize::from(is_timer(program));
+    let skipped = named + options(&arguments[named..]) + usize::from(is_timeout_program(program));
     // Nothing follows: it is the program itself that is run.
     (skipped < arguments.len()).then_some(skipped)
 }
@@ -236,7 +236,7 @@ fn options(words: &[String]) -> usize {
 }
 
 /// Built-in commands whose failure a shell says itself.
-fn says_nothing(simple: &Simple) -> bool {
+fn is_silent_builtin(simple: &Simple) -> bool {
     const SILENT: [&str; 18] = [
         "", "cd", "pushd", "popd", "export", "set", "unset", "echo", "printf", "true", "false",
         "exit", "return", "source", ".", "umask", "ulimit", "mkdir",

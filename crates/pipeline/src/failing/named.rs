@@ -6,12 +6,12 @@ use outlast_kernel::text;
 use std::collections::BTreeSet;
 
 /// How many failures are named, and how much of each, in bytes.
-const MOST_NAMED: usize = 6;
-const LONGEST_NAME: usize = 100;
+const MAX_FAILURES: usize = 6;
+const MAX_FAILURE_BYTES: usize = 100;
 
 /// What failed, by the lines that name it, else by those that say that something did, else by the last one; in an order of
 /// their own, because tests end in any.
-pub(crate) fn named_failures(printed: &str) -> String {
+pub(crate) fn summarize_failures(printed: &str) -> String {
     let lines = || {
         printed
             .lines()
@@ -21,16 +21,16 @@ pub(crate) fn named_failures(printed: &str) -> String {
     let such = |fits: fn(&str) -> bool| -> BTreeSet<&str> {
         lines().filter(|line| fits(&line.to_lowercase())).collect()
     };
-    let said = [such(names_failure), such(says_failure)];
+    let said = [such(is_named_failure), such(mentions_failure)];
     let said = said.into_iter().find(|said| !said.is_empty());
     let said = said.unwrap_or_else(|| lines().next_back().into_iter().collect());
-    let said = said.into_iter().take(MOST_NAMED);
-    let said = said.map(|line| text::bounded(line, LONGEST_NAME));
+    let said = said.into_iter().take(MAX_FAILURES);
+    let said = said.map(|line| text::bounded(line, MAX_FAILURE_BYTES));
     said.collect::<Vec<_>>().join("; ")
 }
 
 /// Whether the line, in small letters, is one by which a test runner names what failed.
-fn names_failure(line: &str) -> bool {
+fn is_named_failure(line: &str) -> bool {
     const BEGINNINGS: [&str; 12] = [
         "--- fail:",
         "failed ",
@@ -52,7 +52,7 @@ fn names_failure(line: &str) -> bool {
 }
 
 /// Whether it says at least that something failed.
-fn says_failure(line: &str) -> bool {
+fn mentions_failure(line: &str) -> bool {
     const BEGINNINGS: [&str; 4] = ["fail", "error", "panic:", "fatal"];
     BEGINNINGS.iter().any(|it| line.starts_with(it))
         || line.contains("panicked at")
@@ -99,14 +99,15 @@ mod tests {
             ("", ""),
         ];
         for (printed, expected) in table {
-            assert_eq!(named_failures(printed), expected, "{printed:?}");
+            assert_eq!(summarize_failures(printed), expected, "{printed:?}");
         }
     }
 
     #[test]
     fn the_order_and_the_time_of_tests_do_not_tell_failures_apart_and_their_names_do() {
-        let of =
-            |printed: &str| Fingerprint::new("test", Class::TestFailure, &named_failures(printed));
+        let of = |printed: &str| {
+            Fingerprint::new("test", Class::TestFailure, &summarize_failures(printed))
+        };
         let one = of("--- FAIL: TestA (0.03s)\n--- FAIL: TestB (0.00s)\nFAIL");
         assert_eq!(
             one,

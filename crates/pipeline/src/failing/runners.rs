@@ -32,11 +32,11 @@ const fn runner(
     }
 }
 
-const ONE: Codes = Codes::These(&[1]);
+const EXIT_ONE: Codes = Codes::These(&[1]);
 
 const RUNNERS: &[Runner] = &[
-    runner(&["go"], &["test"], ONE),
-    runner(&["gotestsum", "ginkgo"], &[], ONE),
+    runner(&["go"], &["test"], EXIT_ONE),
+    runner(&["gotestsum", "ginkgo"], &[], EXIT_ONE),
     runner(&["cargo"], &["test", "t"], Codes::These(&[101])),
     runner(&["cargo"], &["nextest"], Codes::These(&[100, 101])),
     runner(&["cargo-nextest"], &[], Codes::These(&[100, 101])),
@@ -46,21 +46,25 @@ const RUNNERS: &[Runner] = &[
         Codes::Any,
     ),
     runner(&["npm", "pnpm", "yarn", "bun"], &["test:"], Codes::Any),
-    runner(&["node"], &["--test"], ONE),
+    runner(&["node"], &["--test"], EXIT_ONE),
     runner(
         &["deno", "swift", "dart", "flutter", "dotnet"],
         &["test"],
-        ONE,
+        EXIT_ONE,
     ),
-    runner(&["jest", "vitest", "ava", "karma"], &[], ONE),
+    runner(&["jest", "vitest", "ava", "karma"], &[], EXIT_ONE),
     runner(&["mocha"], &[], Codes::Any),
-    runner(&["playwright"], &["test"], ONE),
+    runner(&["playwright"], &["test"], EXIT_ONE),
     runner(&["cypress"], &["run"], Codes::Any),
-    runner(&["pytest", "py.test", "nose2", "behave", "trial"], &[], ONE),
+    runner(
+        &["pytest", "py.test", "nose2", "behave", "trial"],
+        &[],
+        EXIT_ONE,
+    ),
     runner(
         &["python", "python3"],
         &["pytest", "unittest", "nose2"],
-        ONE,
+        EXIT_ONE,
     ),
     runner(&["tox", "nox"], &[], Codes::Any),
     runner(
@@ -76,28 +80,32 @@ const RUNNERS: &[Runner] = &[
     runner(
         &["mvn", "mvnw"],
         &["test", "verify", "install", "package"],
-        ONE,
+        EXIT_ONE,
     ),
-    runner(&["gradle", "gradlew"], &["test", "check", "build"], ONE),
+    runner(
+        &["gradle", "gradlew"],
+        &["test", "check", "build"],
+        EXIT_ONE,
+    ),
     runner(
         &["sbt", "lein", "stack", "cabal", "rails", "rake"],
         &["test", "spec"],
-        ONE,
+        EXIT_ONE,
     ),
     runner(&["ctest"], &[], Codes::These(&[8])),
     runner(&["meson", "ninja"], &["test"], Codes::Any),
     runner(&["bazel", "bazelisk"], &["test"], Codes::These(&[1, 3])),
-    runner(&["rspec", "bats", "busted"], &[], ONE),
+    runner(&["rspec", "bats", "busted"], &[], EXIT_ONE),
     runner(&["mix"], &["test"], Codes::These(&[1, 2])),
     runner(&["phpunit", "pest"], &[], Codes::These(&[1, 2])),
     runner(&["prove"], &[], Codes::Any),
     runner(&["xcodebuild"], &["test"], Codes::These(&[65])),
-    runner(&["zig"], &["test"], ONE),
+    runner(&["zig"], &["test"], EXIT_ONE),
 ];
 
 /// What runners print when the fault is not that of the tests: what is to be tested is not there, or they were called
 /// in a wrong way.
-const NOT_TESTS: &[&str] = &[
+const NOT_TEST_FAILURES: &[&str] = &[
     "missing script",
     "no test specified",
     "no rule to make target",
@@ -115,7 +123,7 @@ const NOT_TESTS: &[&str] = &[
 ];
 
 /// How the lines begin in which runners speak of what they fetch, before any test.
-const FETCHING: &[&str] = &[
+const DOWNLOAD_PREFIXES: &[&str] = &[
     "go: ",
     "error: failed to download",
     "error: failed to get",
@@ -131,7 +139,7 @@ const FETCHING: &[&str] = &[
 ];
 
 /// What says that tests ran and failed, whatever else was run.
-const MARKS: &[&str] = &[
+const FAILURE_MARKERS: &[&str] = &[
     "--- fail",
     "fail\t",
     "test result: failed",
@@ -151,7 +159,7 @@ const MARKS: &[&str] = &[
 ];
 
 /// Whether one of the programs is a test runner, and that is the code by which it says that tests failed.
-pub(super) fn failed_tests(code: i32, programs: &[Simple], printed: &str) -> bool {
+pub(super) fn is_test_failure(code: i32, programs: &[Simple], printed: &str) -> bool {
     let runner = |simple: &Simple| RUNNERS.iter().find(|runner| runner.is(simple));
     let Some((simple, runner)) = programs
         .iter()
@@ -165,23 +173,25 @@ pub(super) fn failed_tests(code: i32, programs: &[Simple], printed: &str) -> boo
         Codes::Any => (1..126).contains(&code),
     };
     // Two runners end in another way when what they are to test cannot be read.
-    let unreadable = code == 2 && has_any(&printed, &["during collection", "[build failed]"]);
+    let unreadable = code == 2 && contains_any(&printed, &["during collection", "[build failed]"]);
     let python = ["pytest", "py.test", "python", "python3", "go"].contains(&simple.program());
-    (fits || (python && unreadable)) && !has_any(&printed, NOT_TESTS)
+    (fits || (python && unreadable)) && !contains_any(&printed, NOT_TEST_FAILURES)
 }
 
 /// Whether it is printed that tests ran and failed.
 pub(super) fn has_marks(printed: &str) -> bool {
-    has_any(&printed.to_lowercase(), MARKS)
+    contains_any(&printed.to_lowercase(), FAILURE_MARKERS)
 }
 
 /// Whether a runner speaks of what it fetches in that line.
-pub(super) fn is_fetching(line: &str) -> bool {
+pub(super) fn is_download_line(line: &str) -> bool {
     let line = line.trim().to_lowercase();
-    FETCHING.iter().any(|start| line.starts_with(start))
+    DOWNLOAD_PREFIXES
+        .iter()
+        .any(|start| line.starts_with(start))
 }
 
-fn has_any(text: &str, phrases: &[&str]) -> bool {
+fn contains_any(text: &str, phrases: &[&str]) -> bool {
     phrases.iter().any(|phrase| text.contains(phrase))
 }
 

@@ -47,10 +47,10 @@ fn lines(text: &str) -> impl Iterator<Item = &str> {
 pub(super) fn heard(speaker: Speaker, ran: &Ran, now: Timestamp) -> Option<Heard> {
     [&ran.errors, &ran.tail]
         .into_iter()
-        .find_map(|text| heard_in(speaker, text, now))
+        .find_map(|text| find_error_in(speaker, text, now))
 }
 
-fn heard_in(speaker: Speaker, text: &str, now: Timestamp) -> Option<Heard> {
+fn find_error_in(speaker: Speaker, text: &str, now: Timestamp) -> Option<Heard> {
     let last = lines(text).filter(|line| !is_frame(line)).take(MOST_LINES);
     last.filter(|line| looks_like_error(line))
         .find_map(|line| meaning(speaker, line, now))
@@ -59,10 +59,10 @@ fn heard_in(speaker: Speaker, text: &str, now: Timestamp) -> Option<Heard> {
 /// What that text means when it is said by whoever failed; nothing when it says nothing.
 pub(super) fn meaning(speaker: Speaker, line: &str, now: Timestamp) -> Option<Heard> {
     let line = text::bounded(line, LONGEST_LINE);
-    let verdict = classify(&Failure::process("", without_speaker(&line), now));
+    let verdict = classify(&Failure::process("", strip_program_name(&line), now));
     let cause = match speaker {
-        Speaker::Command => of_command(&verdict, &line.to_lowercase())?,
-        Speaker::Agent => of_agent(verdict.cause)?,
+        Speaker::Command => command_cause(&verdict, &line.to_lowercase())?,
+        Speaker::Agent => agent_cause(verdict.cause)?,
     };
     Some(Heard {
         line: line.into_owned(),
@@ -72,7 +72,7 @@ pub(super) fn meaning(speaker: Speaker, line: &str, now: Timestamp) -> Option<He
 }
 
 /// The line without the name of the program that says it, so that a status in front is seen: `curl: (22) The …`.
-fn without_speaker(line: &str) -> &str {
+fn strip_program_name(line: &str) -> &str {
     const NAMES: [&str; 4] = ["npm ERR!", "npm error", "[ERROR]", "API Error:"];
     let named = NAMES.iter().find_map(|name| line.strip_prefix(name));
     let named = named.or_else(|| {
@@ -82,7 +82,7 @@ fn without_speaker(line: &str) -> &str {
     named.map_or(line, str::trim_start)
 }
 
-fn of_agent(cause: Cause) -> Option<Cause> {
+fn agent_cause(cause: Cause) -> Option<Cause> {
     match cause {
         Cause::Unknown => None,
         // The fault is that of the agent, not ours.
@@ -94,7 +94,7 @@ fn of_agent(cause: Cause) -> Option<Cause> {
 }
 
 /// What a verdict is worth when the text may be about anything.
-fn of_command(verdict: &Verdict, line: &str) -> Option<Cause> {
+fn command_cause(verdict: &Verdict, line: &str) -> Option<Cause> {
     let by_fact = verdict
         .evidence
         .first()

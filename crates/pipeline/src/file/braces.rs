@@ -60,7 +60,7 @@ pub(super) fn refuse(text: &Placed<String>, log: &Log<'_>) -> Option<()> {
 }
 
 /// Notes braces in what a person is asked.
-pub(super) fn refuse_in_message(text: &Placed<String>, log: &Log<'_>) {
+pub(super) fn reject_in_message(text: &Placed<String>, log: &Log<'_>) {
     if text.value.contains(OPEN) {
         let message = "a message is shown as it is; only prompts have `{{ }}`";
         log.fault(text.place, message);

@@ -8,7 +8,7 @@ use crate::definition::OnFailure;
 use std::collections::HashMap;
 
 /// How many steps of a circle are named.
-const MOST_NAMED: usize = 12;
+const MAX_NAMED_STEPS: usize = 12;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Mark {
@@ -19,7 +19,7 @@ enum Mark {
 }
 
 /// Notes every circle in the needs, at the need that closes it.
-pub(super) fn refuse_in_needs(drafts: &[Draft], needs: &Needs, log: &Log<'_>) {
+pub(super) fn reject_need_cycles(drafts: &[Draft], needs: &Needs, log: &Log<'_>) {
     let mut marks = vec![Mark::New; needs.len()];
     for start in 0..needs.len() {
         if marks[start] != Mark::New {
@@ -52,7 +52,7 @@ pub(super) fn refuse_in_needs(drafts: &[Draft], needs: &Needs, log: &Log<'_>) {
 }
 
 /// Notes every circle of steps that make good for each other; that one does so for itself is noted elsewhere.
-pub(super) fn refuse_in_rework(drafts: &[Draft], log: &Log<'_>) {
+pub(super) fn reject_rework_cycles(drafts: &[Draft], log: &Log<'_>) {
     let steps = drafts.iter().enumerate();
     let by_name: HashMap<&str, usize> = steps.map(|(at, it)| (it.step.id.as_str(), at)).collect();
     let by = |at: usize| match &drafts[at].step.on_failure {
@@ -92,8 +92,8 @@ fn note(
 ) {
     let circle: Vec<usize> = circle.collect();
     let name = |step: &usize| shown(&drafts[*step].step.id);
-    let mut names: Vec<String> = circle.iter().take(MOST_NAMED).map(name).collect();
-    if circle.len() > MOST_NAMED {
+    let mut names: Vec<String> = circle.iter().take(MAX_NAMED_STEPS).map(name).collect();
+    if circle.len() > MAX_NAMED_STEPS {
         names.push("…".to_owned());
     }
     names.extend(circle.first().map(name));

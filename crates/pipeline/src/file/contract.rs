@@ -62,7 +62,7 @@ fn read(node: &Node, outputs: &[OutputFile], scene: &Scene<'_>) -> Option<Contra
     let kind = fields.one_of("type", &types)?;
     let own = CONTRACTS.iter().find(|(name, _)| *name == kind.value)?.1;
     let known: Vec<&str> = CONTRACT.iter().chain(own).copied().collect();
-    fields.refuse_all_but(&known, &format!("a contract of type `{}`", kind.value));
+    fields.reject_unknown(&known, &format!("a contract of type `{}`", kind.value));
     let artifact = artifact(&fields, outputs);
     let warns = warns(&fields);
     let rule = rule(kind.value, &fields, scene);
@@ -109,12 +109,12 @@ fn rule(kind: &str, fields: &Fields<'_>, scene: &Scene<'_>) -> Option<Rule> {
         "json_schema" => schema(fields, scene.folder).map(|schema| Rule::JsonSchema { schema }),
         "test_suite" => {
             fields.need("command", "a test suite")?;
-            let timeout = value(fields.parsed("timeout", values::some_time));
+            let timeout = value(fields.parsed("timeout", values::positive_duration));
             let command = work::command(fields, "command")?;
             Some(Rule::TestSuite { command, timeout })
         }
         "regex" => {
-            let pattern = fields.needed_words("pattern", "a regex")?;
+            let pattern = fields.required_text("pattern", "a regex")?;
             if let Err(error) = regex::Regex::new(&pattern.value) {
                 let what = "this is no regular expression";
                 fields.log.fault(pattern.place, sentence(what, &error));

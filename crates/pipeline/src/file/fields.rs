@@ -114,7 +114,7 @@ impl<'a> Fields<'a> {
     pub(super) fn of(node: &'a Node, names: &Names, log: &'a Log<'a>) -> Option<Self> {
         let what = format!("{} with {}", names.whose, names.known.join(", "));
         let mut fields = Self::unchecked(node, &what, log)?;
-        fields.has_unknown = fields.refuse_all_but(names.known, names.whose);
+        fields.has_unknown = fields.reject_unknown(names.known, names.whose);
         Some(fields)
     }
 
@@ -138,7 +138,7 @@ impl<'a> Fields<'a> {
     }
 
     /// Notes every name that is none of those; answers whether there was one.
-    pub(super) fn refuse_all_but(&self, known: &[&str], whose: &str) -> bool {
+    pub(super) fn reject_unknown(&self, known: &[&str], whose: &str) -> bool {
         let mut found = false;
         for entry in self.entries {
             if !known.contains(&entry.name.as_str()) {
@@ -197,7 +197,7 @@ impl<'a> Fields<'a> {
     }
 
     /// A text with something in it, which must be there.
-    pub(super) fn needed_words(&self, name: &str, whose: &str) -> Option<Placed<String>> {
+    pub(super) fn required_text(&self, name: &str, whose: &str) -> Option<Placed<String>> {
         self.need(name, whose)?;
         self.words(name)
     }

@@ -12,7 +12,7 @@ use std::path::Path;
 use std::time::Duration;
 
 /// How often a step may be visited when the file does not say.
-const VISITS: NonZeroU32 = NonZeroU32::MIN.saturating_add(9);
+const DEFAULT_MAX_VISITS: NonZeroU32 = NonZeroU32::MIN.saturating_add(9);
 
 /// What the steps need to know of what stands before them.
 pub(super) struct Scene<'a> {
@@ -41,7 +41,7 @@ pub(super) fn read(node: &Node, file: &Path, log: &Log<'_>) -> Option<Pipeline> 
         provider: value(top.words("provider")),
         model: value(top.words("model")),
         timeout: shared.timeout,
-        max_visits: value(top.count("max_step_visits")).unwrap_or(VISITS),
+        max_visits: value(top.count("max_step_visits")).unwrap_or(DEFAULT_MAX_VISITS),
     };
     let drafts = step::read_all(top.need("steps", "a pipeline")?, &scene);
     let steps = resolve::settle(drafts, &shared.fallbacks, log);

@@ -8,10 +8,10 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 /// How many faults are kept; the rest is counted.
-const MOST_FAULTS: usize = 100;
+const MAX_FAULTS: usize = 100;
 
 /// What ends a line in YAML, alone or both together.
-const BREAKS: [char; 2] = ['\n', '\r'];
+const LINE_BREAKS: [char; 2] = ['\n', '\r'];
 
 /// The faults of a file, and its text to find places in.
 pub(super) struct Log<'a> {
@@ -40,7 +40,7 @@ impl<'a> Log<'a> {
         if faults.contains(&fault) {
             return;
         }
-        if faults.len() >= MOST_FAULTS {
+        if faults.len() >= MAX_FAULTS {
             self.left_out.set(self.left_out.get() + 1);
             return;
         }
@@ -49,7 +49,7 @@ impl<'a> Log<'a> {
 
     /// Whether further faults are only counted, so that nobody need look for words for them.
     pub(super) fn is_full(&self) -> bool {
-        self.faults.borrow().len() >= MOST_FAULTS
+        self.faults.borrow().len() >= MAX_FAULTS
     }
 
     /// Where a piece of text stands, looked for from `offset` on; `place` when it is written otherwise there.
@@ -59,10 +59,10 @@ impl<'a> Log<'a> {
             return place;
         };
         let before = &self.source[..found];
-        let line_start = before.rfind(BREAKS).map_or(0, |newline| newline + 1);
+        let line_start = before.rfind(LINE_BREAKS).map_or(0, |newline| newline + 1);
         let number = |count: usize| u32::try_from(count).unwrap_or(u32::MAX).saturating_add(1);
         Place {
-            line: number(before.matches(BREAKS).count() - before.matches("\r\n").count()),
+            line: number(before.matches(LINE_BREAKS).count() - before.matches("\r\n").count()),
             column: number(before[line_start..].chars().count()),
         }
     }

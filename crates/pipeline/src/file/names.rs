@@ -129,7 +129,7 @@ pub(super) const EDGE: Names = Names {
     known: &["target", "condition"],
 };
 /// With how many others a word is compared, to find out what was meant.
-const MOST_COMPARED: usize = 1000;
+const MAX_COMPARED_NAMES: usize = 1000;
 
 /// What every contract may have.
 pub(super) const CONTRACT: &[&str] = &["type", "on_failure", "must_pass"];
@@ -164,7 +164,7 @@ pub(super) const ALLOWED_TO_PROMPTS: [&str; 4] = ["write", "bash", "outside", "m
 pub(super) const ALLOWED_TO_AGENTS: [&str; 2] = ["write", "bash"];
 
 /// Names of other systems' files, and what to write instead.
-const ELSEWHERE: [(&str, &str); 31] = [
+const FOREIGN_FIELDS: [(&str, &str); 31] = [
     (
         "persona",
         "write `system:` with what the model is told first, and `model:`",
@@ -242,7 +242,7 @@ const ELSEWHERE: [(&str, &str); 31] = [
 
 /// What to say of a name that may not stand there.
 pub(super) fn unknown(name: &str, whose: &str, known: &[&str]) -> String {
-    let advice = ELSEWHERE.iter().find(|(other, _)| *other == name);
+    let advice = FOREIGN_FIELDS.iter().find(|(other, _)| *other == name);
     let rest = match (advice, nearest(name, known.iter().copied())) {
         (Some((_, advice)), _) => format!("; {advice}"),
         (None, Some(near)) => format!("; did you mean `{near}`?"),
@@ -271,7 +271,7 @@ pub(super) fn nearest<'a>(word: &str, words: impl IntoIterator<Item = &'a str>) 
     let most = |other: &str| (other.len() / 3).max(1);
     words
         .into_iter()
-        .take(MOST_COMPARED)
+        .take(MAX_COMPARED_NAMES)
         // Any letter is a misspelling of any other.
         .filter(|other| word.len() > 2 || other.len() > 2)
         .filter(|other| other.len().abs_diff(word.len()) <= most(other))

@@ -12,7 +12,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::num::NonZeroU32;
 
 /// How deep loops can lie inside of each other: as deep as mappings can.
-const MOST_LOOPS: usize = 64;
+const MAX_LOOP_DEPTH: usize = 64;
 
 /// Needs of each step, as indices, with where the file says so.
 pub(super) type Needs = Vec<Vec<Placed<usize>>>;
@@ -26,10 +26,10 @@ pub(super) fn settle(drafts: Vec<Draft>, fallbacks: &[Fallback], log: &Log<'_>) 
         }
     }
     let mut needs = names.needs();
-    names.spread_over_loops(&mut needs);
-    circles::refuse_in_needs(&drafts, &needs, log);
-    circles::refuse_in_rework(&drafts, log);
-    refuse_unknown_agents(&drafts, fallbacks, log);
+    names.propagate_through_loops(&mut needs);
+    circles::reject_need_cycles(&drafts, &needs, log);
+    circles::reject_rework_cycles(&drafts, log);
+    reject_unknown_agents(&drafts, fallbacks, log);
     let called = names.called();
     let visits: Vec<_> = (0..drafts.len()).map(|step| names.visits(step)).collect();
     let ids: Vec<String> = drafts.iter().map(|draft| draft.step.id.clone()).collect();
@@ -112,7 +112,7 @@ impl<'a> Lookup<'a> {
 
     /// Who makes what a step is known for: the last step of a loop.
     fn maker(&self, mut at: usize) -> usize {
-        for _ in 0..MOST_LOOPS {
+        for _ in 0..MAX_LOOP_DEPTH {
             let Work::Loop(it) = &self.drafts[at].step.work else {
                 break;
             };
@@ -156,7 +156,7 @@ impl<'a> Lookup<'a> {
     }
 
     /// What a loop needs, its first steps need; the loop itself needs its steps.
-    fn spread_over_loops(&self, needs: &mut Needs) {
+    fn propagate_through_loops(&self, needs: &mut Needs) {
         let mut parts = vec![Vec::new(); self.drafts.len()];
         for (step, parent) in self.parents.iter().enumerate() {
             if let Some(parent) = parent {
@@ -228,7 +228,7 @@ fn add_all(needs: &mut Vec<Placed<usize>>, more: &[Placed<usize>]) {
 }
 
 /// Notes agents that are to take another's place and are not known.
-fn refuse_unknown_agents(drafts: &[Draft], fallbacks: &[Fallback], log: &Log<'_>) {
+fn reject_unknown_agents(drafts: &[Draft], fallbacks: &[Fallback], log: &Log<'_>) {
     let used = drafts.iter().filter_map(|draft| match &draft.step.work {
         Work::Agent(agent) => Some(agent.name.as_str()),
         _ => None,

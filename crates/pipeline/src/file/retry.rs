@@ -12,7 +12,7 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 /// The policy of a step that does not name one.
-const STANDARD: &str = "standard";
+const DEFAULT_POLICY: &str = "standard";
 const BACKOFFS: [&str; 3] = ["fixed", "linear", "exponential"];
 const ON_FAILURE: [&str; 4] = ["fail", "skip", "continue", "rework"];
 
@@ -45,12 +45,12 @@ pub(super) fn read(
 }
 
 fn standard() -> Policy {
-    Policy::named(STANDARD).unwrap_or_else(|_| Policy::none())
+    Policy::named(DEFAULT_POLICY).unwrap_or_else(|_| Policy::none())
 }
 
 fn policy(fields: &Fields<'_>) -> Policy {
     let base = fields.one_of("policy", &Policy::NAMES);
-    let name = base.as_ref().map_or(STANDARD, |base| base.value);
+    let name = base.as_ref().map_or(DEFAULT_POLICY, |base| base.value);
     let named = Policy::named(name).unwrap_or_else(|_| Policy::none());
     let attempts: Option<Placed<NonZeroU32>> = fields.count("max_attempts");
     if let Some(attempts) = &attempts
@@ -77,7 +77,7 @@ fn policy(fields: &Fields<'_>) -> Policy {
     };
     match named.with(overrides) {
         Ok(policy) => {
-            refuse_steep(base_delay, &policy, fields);
+            reject_base_above_max(base_delay, &policy, fields);
             policy
         }
         Err(error) => {
@@ -88,7 +88,7 @@ fn policy(fields: &Fields<'_>) -> Policy {
 }
 
 /// A first delay that is longer than the longest.
-fn refuse_steep(base: Option<Placed<Duration>>, policy: &Policy, fields: &Fields<'_>) {
+fn reject_base_above_max(base: Option<Placed<Duration>>, policy: &Policy, fields: &Fields<'_>) {
     if let (Some(base), Some(most)) = (base, policy.max_delay)
         && base.value > most
     {

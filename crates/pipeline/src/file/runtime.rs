@@ -12,11 +12,11 @@ use std::num::{NonZeroU32, NonZeroUsize};
 use std::time::Duration;
 
 /// How many steps work at a time when the file does not say.
-const CONCURRENCY: NonZeroUsize = NonZeroUsize::MIN.saturating_add(9);
+const DEFAULT_CONCURRENCY: NonZeroUsize = NonZeroUsize::MIN.saturating_add(9);
 /// For how long a step may show nothing when the file does not say.
-const STALL: Duration = Duration::from_secs(1800);
+const DEFAULT_STALL_TIMEOUT: Duration = Duration::from_secs(1800);
 /// How often the same failure may come when the file does not say.
-const LIMIT: NonZeroU32 = NonZeroU32::MIN.saturating_add(2);
+const DEFAULT_BREAKER_LIMIT: NonZeroU32 = NonZeroU32::MIN.saturating_add(2);
 
 /// What counts for all steps, as it was read.
 pub(super) struct Shared {
@@ -41,9 +41,9 @@ pub(super) fn read(top: &Fields<'_>) -> Shared {
     let Some(fields) = fields else {
         return Shared {
             runtime: Runtime {
-                max_concurrency: CONCURRENCY,
+                max_concurrency: DEFAULT_CONCURRENCY,
                 circuit_breaker: breaker::Config::default(),
-                stall_timeout: Some(STALL),
+                stall_timeout: Some(DEFAULT_STALL_TIMEOUT),
                 budget: Budget::default(),
                 fallbacks: BTreeMap::new(),
             },
@@ -51,7 +51,8 @@ pub(super) fn read(top: &Fields<'_>) -> Shared {
             fallbacks: Vec::new(),
         };
     };
-    let stall = value(fields.parsed("stall_timeout", values::duration)).unwrap_or(STALL);
+    let stall =
+        value(fields.parsed("stall_timeout", values::duration)).unwrap_or(DEFAULT_STALL_TIMEOUT);
     let fallbacks = fallbacks(&fields);
     let mut chains = BTreeMap::<String, Vec<String>>::new();
     for Fallback { of, by } in &fallbacks {
@@ -59,7 +60,7 @@ pub(super) fn read(top: &Fields<'_>) -> Shared {
     }
     Shared {
         runtime: Runtime {
-            max_concurrency: value(fields.count("max_concurrency")).unwrap_or(CONCURRENCY),
+            max_concurrency: value(fields.count("max_concurrency")).unwrap_or(DEFAULT_CONCURRENCY),
             circuit_breaker: circuit_breaker(&fields),
             stall_timeout: (!stall.is_zero()).then_some(stall),
             budget: budget(&fields),
@@ -73,7 +74,7 @@ pub(super) fn read(top: &Fields<'_>) -> Shared {
 /// A time limit, which can also be said in minutes under another name.
 pub(super) fn timeout(fields: &Fields<'_>, in_minutes: &'static str) -> Option<Duration> {
     match fields.either("timeout", in_minutes)? {
-        "timeout" => value(fields.parsed("timeout", values::some_time)),
+        "timeout" => value(fields.parsed("timeout", values::positive_duration)),
         minutes => value(fields.parsed(minutes, values::minutes)),
     }
 }
@@ -87,7 +88,7 @@ fn circuit_breaker(runtime: &Fields<'_>) -> breaker::Config {
     };
     let limit = fields.count("limit");
     let place = limit.as_ref().map(|limit| limit.place);
-    let limit = value(limit).unwrap_or(LIMIT);
+    let limit = value(limit).unwrap_or(DEFAULT_BREAKER_LIMIT);
     let classes = if fields.has("tracked_classes") {
         classes(&fields)
     } else {
@@ -145,7 +146,7 @@ fn budget(runtime: &Fields<'_>) -> Budget {
     Budget {
         time: fields
             .as_ref()
-            .and_then(|fields| value(fields.parsed("time", values::some_time))),
+            .and_then(|fields| value(fields.parsed("time", values::positive_duration))),
         cost: value(of_budget.or(ceiling)),
         tokens: fields.and_then(|fields| value(fields.count("tokens"))),
     }

@@ -100,7 +100,7 @@ fn read_one(
     let id = value(id).unwrap_or_default();
     let kind = work::kind(&fields);
     if let Some(kind) = kind {
-        kind.refuse_others(&fields);
+        kind.reject_inapplicable_fields(&fields);
     }
     let mut mentions = needs(&fields);
     let inputs = inputs(&fields, scene, &mut mentions);
@@ -291,7 +291,7 @@ fn edges(fields: &Fields<'_>, mentions: &mut Vec<Mention>) -> Vec<Edge> {
             Some(_) => value(edge.worded("condition", values::condition)),
             None => Some(Condition::Always),
         };
-        let Some(target) = edge.needed_words("target", "an edge") else {
+        let Some(target) = edge.required_text("target", "an edge") else {
             continue;
         };
         let target = lead(target, mentions);

@@ -13,13 +13,13 @@ use std::fmt;
 /// How deep lists and mappings may lie inside of each other.
 const MOST_DEPTH: usize = 32;
 /// How many aliases may lie inside of each other.
-const MOST_ALIAS_DEPTH: usize = 4;
+const MAX_ALIAS_DEPTH: usize = 4;
 /// How many anchors a file may have, and how often it may use them.
-const MOST_ALIASES: usize = 10_000;
+const MAX_ALIASES: usize = 10_000;
 /// How much aliases may repeat, in names, values and brackets.
-const MOST_REPEATED: usize = 200_000;
+const MAX_REPLAYED_EVENTS: usize = 200_000;
 /// How many names and values a file may have.
-const MOST_NODES: usize = 1_000_000;
+const MAX_NODES: usize = 1_000_000;
 
 /// A value, and where it is.
 #[derive(Debug)]
@@ -63,18 +63,18 @@ fn options() -> Options {
         budget: serde_saphyr::budget! {
             max_depth: MOST_DEPTH,
             flow_nesting_limit: MOST_DEPTH,
-            max_aliases: MOST_ALIASES,
-            max_anchors: MOST_ALIASES,
-            max_nodes: MOST_NODES,
-            max_events: 2 * MOST_NODES,
+            max_aliases: MAX_ALIASES,
+            max_anchors: MAX_ALIASES,
+            max_nodes: MAX_NODES,
+            max_events: 2 * MAX_NODES,
             max_documents: 1,
-            max_merge_keys: MOST_ALIASES,
+            max_merge_keys: MAX_ALIASES,
             // One anchor for the retries of a thousand steps is what anchors are for.
             enforce_alias_anchor_ratio: false,
         },
         alias_limits: serde_saphyr::alias_limits! {
-            max_total_replayed_events: MOST_REPEATED,
-            max_replay_stack_depth: MOST_ALIAS_DEPTH,
+            max_total_replayed_events: MAX_REPLAYED_EVENTS,
+            max_replay_stack_depth: MAX_ALIAS_DEPTH,
         },
         // `y`, `no` and `on` are words.
         strict_booleans: true,
@@ -181,13 +181,13 @@ impl<'de> Deserialize<'de> for Raw {
 
 impl<'de> Deserialize<'de> for Shape {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(AnyShape)
+        deserializer.deserialize_any(RawValueVisitor)
     }
 }
 
-struct AnyShape;
+struct RawValueVisitor;
 
-impl<'de> Visitor<'de> for AnyShape {
+impl<'de> Visitor<'de> for RawValueVisitor {
     type Value = Shape;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -265,7 +265,7 @@ fn words(error: &Error) -> String {
             ..
         } => "aliases repeat too much here; write it out, or use fewer of them".to_owned(),
         Error::AliasReplayStackDepthExceeded { .. } => {
-            format!("aliases lie inside of aliases more than {MOST_ALIAS_DEPTH} deep")
+            format!("aliases lie inside of aliases more than {MAX_ALIAS_DEPTH} deep")
         }
         Error::Budget {
             breach: BudgetBreach::Depth { .. },

@@ -12,7 +12,7 @@ use std::time::Duration;
 /// The edge that ends a run.
 pub(super) const COMPLETE: &str = "_complete";
 /// What an input of the run is written with.
-const OF_THE_RUN: &str = "inputs.";
+const RUN_INPUT_PREFIX: &str = "inputs.";
 /// Names of steps that would mean something else.
 pub(super) const RESERVED: [&str; 2] = [COMPLETE, "inputs"];
 /// The longest name.
@@ -26,7 +26,7 @@ pub(super) fn duration(text: &str) -> Result<Duration, String> {
 }
 
 /// A duration above zero.
-pub(super) fn some_time(text: &str) -> Result<Duration, String> {
+pub(super) fn positive_duration(text: &str) -> Result<Duration, String> {
     match duration(text)? {
         Duration::ZERO => Err("expected a duration above zero".to_owned()),
         duration => Ok(duration),
@@ -148,7 +148,7 @@ pub(super) fn source(text: &str) -> Result<Source, String> {
         Some(from) => (from, true),
         None => (text, false),
     };
-    if let Some(name) = from.strip_prefix(OF_THE_RUN) {
+    if let Some(name) = from.strip_prefix(RUN_INPUT_PREFIX) {
         if optional {
             return Err("an input of the run is always there; leave out the `?`".to_owned());
         }

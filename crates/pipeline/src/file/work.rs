@@ -11,7 +11,7 @@ use crate::definition::{Agent, Approval, Choice, CommandLine, Gate, Loop, Prompt
 use std::time::Duration;
 
 /// How long an answer is waited for when the file does not say.
-const ANSWER: Duration = Duration::from_secs(24 * 3600);
+const DEFAULT_APPROVAL_TIMEOUT: Duration = Duration::from_secs(24 * 3600);
 
 /// What a step does, without how.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,7 +24,7 @@ pub(super) enum Kind {
 }
 
 /// The fields that only some steps have, and which steps have them.
-const FIELDS_OF_SOME: [(&[&str], &[Kind]); 3] = [
+const RESTRICTED_FIELDS: [(&[&str], &[Kind]); 3] = [
     (&["system", "provider", "tools"], &[Kind::Prompt]),
     (&["model", "allow"], &[Kind::Prompt, Kind::Agent]),
     (
@@ -62,8 +62,8 @@ impl Kind {
     }
 
     /// Notes the fields that such a step does not have.
-    pub(super) fn refuse_others(self, fields: &Fields<'_>) {
-        for (names, kinds) in FIELDS_OF_SOME {
+    pub(super) fn reject_inapplicable_fields(self, fields: &Fields<'_>) {
+        for (names, kinds) in RESTRICTED_FIELDS {
             if !kinds.contains(&self) {
                 for name in names {
                     fields.refuse(name, self.words());
@@ -228,7 +228,7 @@ fn agent(fields: &Fields<'_>, scene: &Scene<'_>) -> Option<Agent> {
     let (name, program) = match &node.value {
         Value::Map(_) => {
             let agent = Fields::of(node, &AGENT, fields.log)?;
-            let name = agent.needed_words("name", "an agent");
+            let name = agent.required_text("name", "an agent");
             let program = match agent.get("program") {
                 Some(node) => Some(program(node, &agent)?),
                 None => None,
@@ -261,7 +261,7 @@ fn agent(fields: &Fields<'_>, scene: &Scene<'_>) -> Option<Agent> {
 fn gate(step: &Fields<'_>, mentions: &mut Vec<Mention>) -> Option<Gate> {
     let fields = Fields::of(step.get("gate")?, &GATE, step.log)?;
     fields.need("type", "a gate");
-    let timeout = fields.parsed("timeout", values::some_time);
+    let timeout = fields.parsed("timeout", values::positive_duration);
     match fields.one_of("type", &["approval", "timer"])?.value {
         "timer" => {
             for name in ["message", "choices", "default"] {
@@ -274,7 +274,7 @@ fn gate(step: &Fields<'_>, mentions: &mut Vec<Mention>) -> Option<Gate> {
             let choices = choices(&fields, mentions);
             Some(Gate::Approval(Approval {
                 message: message(&fields).unwrap_or_else(|| "Go on?".to_owned()),
-                timeout: value(timeout).unwrap_or(ANSWER),
+                timeout: value(timeout).unwrap_or(DEFAULT_APPROVAL_TIMEOUT),
                 default: default_choice(&fields, &choices),
                 choices,
             }))
@@ -284,13 +284,13 @@ fn gate(step: &Fields<'_>, mentions: &mut Vec<Mention>) -> Option<Gate> {
 
 fn message(fields: &Fields<'_>) -> Option<String> {
     let message = fields.words("message")?;
-    braces::refuse_in_message(&message, fields.log);
+    braces::reject_in_message(&message, fields.log);
     Some(message.value)
 }
 
 fn choices(fields: &Fields<'_>, mentions: &mut Vec<Mention>) -> Vec<Choice> {
     let Some(node) = fields.get("choices") else {
-        return usual_choices();
+        return builtin_choices();
     };
     let mut choices = Vec::<Choice>::new();
     for item in fields::items(node, "choices", fields.log) {
@@ -320,7 +320,7 @@ fn choices(fields: &Fields<'_>, mentions: &mut Vec<Mention>) -> Vec<Choice> {
 }
 
 /// To go on, or not to.
-fn usual_choices() -> Vec<Choice> {
+fn builtin_choices() -> Vec<Choice> {
     [("y", "Go on", false), ("n", "Stop", true)]
         .map(|(key, label, rejects)| Choice {
             key: key.to_owned(),

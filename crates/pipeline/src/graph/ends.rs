@@ -33,7 +33,7 @@ impl Graph {
     /// that begins with the same entries.
     pub(crate) fn ended(&self, step: &Step, run: &Run, result: Result) -> Vec<Entry> {
         let target = result.target.clone().or_else(|| {
-            let edge = |condition: &Condition| holds_of_edge(condition, &result);
+            let edge = |condition: &Condition| edge_condition_holds(condition, &result);
             let taken = step.edges.iter().find(|edge_to| edge(&edge_to.condition));
             taken.map(|edge| edge.target.clone())
         });
@@ -140,7 +140,7 @@ impl Graph {
 
     /// The end of what waits in vain: for anything when the run ends anyway, and for another step to make good for it when
     /// nothing goes on any more.
-    pub(super) fn left_waiting(&self, run: &Run, is_stopping: bool) -> Vec<Entry> {
+    pub(super) fn end_stranded_steps(&self, run: &Run, is_stopping: bool) -> Vec<Entry> {
         let steps = || self.pipeline.steps.iter();
         let phase = |step: &&Step| run.phase(&step.id);
         if is_stopping {
@@ -197,7 +197,7 @@ impl Graph {
             Some(Target::Complete) => (None, Vec::new()),
             Some(Target::Step(to)) => {
                 let mut resets = self.inside(&to);
-                resets.extend(self.made_of(&to));
+                resets.extend(self.dependent_steps(&to));
                 (Some(to), resets)
             }
         };
@@ -227,7 +227,7 @@ impl Graph {
     }
 
     /// All steps that need a step, or need one that does.
-    fn made_of(&self, step: &str) -> Vec<String> {
+    fn dependent_steps(&self, step: &str) -> Vec<String> {
         let Some(first) = self.places.get(step) else {
             return Vec::new();
         };
@@ -292,7 +292,7 @@ pub(super) fn holds(
 }
 
 /// Only an edge that asks for a failure leads on from one.
-fn holds_of_edge(condition: &Condition, result: &Result) -> bool {
+fn edge_condition_holds(condition: &Condition, result: &Result) -> bool {
     match condition {
         Condition::Failure => !result.is_success,
         condition => result.is_success && holds(condition, true, &result.context),

@@ -57,7 +57,7 @@ impl Home {
     /// A run that is not over.
     async fn open(&self, name: &str) -> Result<(Summary, Run, Vec<Written>), Error> {
         let summary = self.find(name).await?;
-        let (run, entries) = self.read_alone(&summary.id).await?;
+        let (run, entries) = self.read_without_waits(&summary.id).await?;
         match run.ended {
             Some(_) => Err(Error::Over { run: summary.id }),
             None => Ok((summary, run, entries)),

@@ -13,7 +13,7 @@ pub(super) enum Doing {
 }
 
 /// Tools that only read, of all agents, in lower case.
-const READING: [&str; 25] = [
+const READ_ONLY_TOOLS: [&str; 25] = [
     "read",
     "glob",
     "grep",
@@ -41,7 +41,7 @@ const READING: [&str; 25] = [
     "exitplanmode",
 ];
 /// Tools that run commands.
-const RUNNING: [&str; 5] = [
+const COMMAND_TOOLS: [&str; 5] = [
     "bash",
     "shell",
     "exec_command",
@@ -49,12 +49,12 @@ const RUNNING: [&str; 5] = [
     "powershell",
 ];
 /// Programs that only read.
-const READERS: [&str; 31] = [
+const READ_ONLY_PROGRAMS: [&str; 31] = [
     "cat", "head", "tail", "less", "more", "nl", "wc", "ls", "tree", "pwd", "stat", "file", "du",
     "grep", "egrep", "fgrep", "rg", "ag", "ack", "awk", "sort", "uniq", "cut", "diff", "which",
     "jq", "cd", "echo", "printf", "true", "test",
 ];
-const GIT_READERS: [&str; 9] = [
+const READ_ONLY_GIT_COMMANDS: [&str; 9] = [
     "log",
     "show",
     "diff",
@@ -69,9 +69,9 @@ const GIT_READERS: [&str; 9] = [
 /// What using that tool is.
 pub(super) fn doing(tool: &str, input: &Value) -> Doing {
     let tool = tool.to_lowercase();
-    let reads = match RUNNING.contains(&tool.as_str()) {
-        true => command(input).is_some_and(|line| only_reads(&line, 2)),
-        false => READING.contains(&tool.as_str()),
+    let reads = match COMMAND_TOOLS.contains(&tool.as_str()) {
+        true => command(input).is_some_and(|line| is_read_only_line(&line, 2)),
+        false => READ_ONLY_TOOLS.contains(&tool.as_str()),
     };
     if reads {
         Doing::Reading
@@ -117,7 +117,7 @@ fn command(input: &Value) -> Option<String> {
 }
 
 /// Whether a line only looks at things; a shell in it is looked into that many times.
-fn only_reads(line: &str, depth: usize) -> bool {
+fn is_read_only_line(line: &str, depth: usize) -> bool {
     let programs = programs(line);
     !programs.is_empty() && programs.iter().all(|simple| reads(simple, depth))
 }
@@ -134,7 +134,7 @@ fn reads(simple: &Simple, depth: usize) -> bool {
     match simple.program() {
         "bash" | "sh" | "zsh" => {
             let line = arguments.last().filter(|_| arguments.len() > 1);
-            depth > 0 && line.is_some_and(|line| only_reads(line, depth - 1))
+            depth > 0 && line.is_some_and(|line| is_read_only_line(line, depth - 1))
         }
         "sed" => !arguments.iter().any(is_in_place),
         "find" | "fd" => !arguments
@@ -142,8 +142,8 @@ fn reads(simple: &Simple, depth: usize) -> bool {
             .any(|word| word.starts_with("-exec") || word == "-delete"),
         "git" => arguments
             .iter()
-            .any(|word| GIT_READERS.contains(&word.as_str())),
-        program => READERS.contains(&program),
+            .any(|word| READ_ONLY_GIT_COMMANDS.contains(&word.as_str())),
+        program => READ_ONLY_PROGRAMS.contains(&program),
     }
 }
 

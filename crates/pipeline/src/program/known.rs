@@ -7,8 +7,8 @@ use super::Format;
 use crate::definition::Agent;
 
 /// Reads only, in every agent that knows them by these names.
-const READING: [&str; 3] = ["Read", "Glob", "Grep"];
-const WRITING: [&str; 3] = ["Edit", "Write", "NotebookEdit"];
+const CLAUDE_READ_TOOLS: [&str; 3] = ["Read", "Glob", "Grep"];
+const CLAUDE_WRITE_TOOLS: [&str; 3] = ["Edit", "Write", "NotebookEdit"];
 
 /// The format of its output, the program with its arguments, and its variables.
 pub(super) fn started(agent: &Agent) -> (Format, Vec<String>, Vec<(String, String)>) {
@@ -36,8 +36,8 @@ pub(super) fn started(agent: &Agent) -> (Format, Vec<String>, Vec<(String, Strin
 /// Whatever its settings allow: what is denied here is not even offered.
 fn claude(write: bool, bash: bool) -> Vec<String> {
     let shell = ["Bash"];
-    let (mut allowed, mut denied) = (READING.to_vec(), Vec::new());
-    if write { &mut allowed } else { &mut denied }.extend(WRITING);
+    let (mut allowed, mut denied) = (CLAUDE_READ_TOOLS.to_vec(), Vec::new());
+    if write { &mut allowed } else { &mut denied }.extend(CLAUDE_WRITE_TOOLS);
     if bash { &mut allowed } else { &mut denied }.extend(shell);
     let mut arguments = words(&["-p", "--output-format", "stream-json", "--verbose"]);
     arguments.extend(words(&["--permission-mode", "dontAsk"]));

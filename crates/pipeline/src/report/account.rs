@@ -14,13 +14,13 @@ use outlast_kernel::{Timestamp, text};
 use std::time::Duration;
 
 /// The most steps that are told of.
-const MOST_STEPS: usize = 500;
+const MAX_STEPS: usize = 500;
 /// The most attempts that failed that are told of.
 const MOST_TROUBLES: usize = 200;
 /// The most artifacts that are told of.
-const MOST_ARTIFACTS: usize = 1000;
+const MAX_ARTIFACTS: usize = 1000;
 /// The most lines of one list: inputs, resumes, what a result breaks.
-const MOST_LINES: usize = 30;
+const MAX_LIST_LINES: usize = 30;
 /// The most of a text that stands in a line, in bytes.
 const LONGEST_LINE: usize = 300;
 
@@ -113,13 +113,13 @@ impl Account {
 
     fn bound(&mut self) {
         let cuts = [
-            (cut(&mut self.rows, MOST_STEPS), "steps"),
+            (cut(&mut self.rows, MAX_STEPS), "steps"),
             (
                 cut(&mut self.troubles, MOST_TROUBLES),
                 "attempts that failed",
             ),
             (cut(&mut self.notes, MOST_TROUBLES), "notes"),
-            (cut(&mut self.artifacts, MOST_ARTIFACTS), "artifacts"),
+            (cut(&mut self.artifacts, MAX_ARTIFACTS), "artifacts"),
         ];
         let said = cuts.into_iter().filter(|(count, _)| *count > 0);
         let said =
@@ -139,10 +139,10 @@ fn cut<T>(list: &mut Vec<T>, most: usize) -> usize {
 pub(super) fn lines(list: &[String]) -> Vec<String> {
     let mut lines: Vec<String> = list
         .iter()
-        .take(MOST_LINES)
+        .take(MAX_LIST_LINES)
         .map(|text| line(text))
         .collect();
-    match list.len().saturating_sub(MOST_LINES) {
+    match list.len().saturating_sub(MAX_LIST_LINES) {
         0 => {}
         more => lines.push(format!("… {more} more")),
     }
@@ -174,10 +174,10 @@ fn facts(run: &Run, id: &str) -> Vec<(&'static str, String)> {
     if let Some(ended) = &run.ended {
         facts.push(("Ended", ended.at.to_string()));
     }
-    for (name, value) in run.begun.inputs.iter().take(MOST_LINES) {
+    for (name, value) in run.begun.inputs.iter().take(MAX_LIST_LINES) {
         facts.push(("Input", format!("{}: {}", line(name), line(value))));
     }
-    let resumed = run.resumed.iter().rev().take(MOST_LINES).rev();
+    let resumed = run.resumed.iter().rev().take(MAX_LIST_LINES).rev();
     facts.extend(resumed.map(|time| ("Taken up again", time.to_string())));
     facts
 }

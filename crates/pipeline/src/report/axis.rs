@@ -8,13 +8,13 @@ use outlast_kernel::Timestamp;
 use std::time::Duration;
 
 /// How wide a break is.
-const BREAK: f64 = 46.0;
+const BREAK_WIDTH: f64 = 46.0;
 /// The most breaks; more are drawn as they are.
-const MOST_BREAKS: usize = 6;
+const MAX_BREAKS: usize = 6;
 /// How far apart two marks are at least.
-const BETWEEN_MARKS: f64 = 92.0;
+const MIN_TICK_SPACING: f64 = 92.0;
 /// What marks can be apart, in milliseconds.
-const STEPS: [u64; 29] = [
+const TICK_INTERVALS_MS: [u64; 29] = [
     1,
     2,
     5,
@@ -79,7 +79,7 @@ impl Axis {
         let breaks = breaks(whole, gaps);
         let broken: Duration = breaks.iter().map(|gap| gap.length()).sum();
         let drawn = millis(whole.length().saturating_sub(broken)).max(1.0);
-        let room = right - left - BREAK * breaks.len() as f64;
+        let room = right - left - BREAK_WIDTH * breaks.len() as f64;
         let mut pieces = Vec::new();
         let (mut from, mut x) = (whole.from, left);
         let mut add = |time: Stretch, width: f64, is_break: bool| {
@@ -94,7 +94,7 @@ impl Axis {
         for gap in breaks {
             let before = Stretch { from, to: gap.from };
             add(before, millis(before.length()) / drawn * room, false);
-            add(gap, BREAK, true);
+            add(gap, BREAK_WIDTH, true);
             from = gap.to;
         }
         let rest = Stretch { from, to: whole.to };
@@ -123,9 +123,9 @@ impl Axis {
         let even = || self.pieces.iter().filter(|piece| !piece.is_break);
         let drawn: u64 = even().map(|piece| whole_millis(piece.time.length())).sum();
         let room: f64 = even().map(|piece| piece.right - piece.left).sum();
-        let per_mark = drawn as f64 * BETWEEN_MARKS / room.max(1.0);
+        let per_mark = drawn as f64 * MIN_TICK_SPACING / room.max(1.0);
         let fits = |step: &&u64| **step as f64 >= per_mark;
-        let step = STEPS.iter().find(fits).copied();
+        let step = TICK_INTERVALS_MS.iter().find(fits).copied();
         // A run that took years has marks that are years apart.
         let step = step.unwrap_or((drawn / 8).max(1));
         let mut marks: Vec<Mark> = Vec::new();
@@ -136,7 +136,7 @@ impl Axis {
                 let time = Timestamp::from_millis(at);
                 let x = self.place(time);
                 // After a break the next one may come too soon.
-                if x - last >= BETWEEN_MARKS / 2.0 {
+                if x - last >= MIN_TICK_SPACING / 2.0 {
                     let (date, clock) = written(time, step);
                     let is_new = date != day;
                     marks.push(Mark {
@@ -163,7 +163,7 @@ fn breaks(whole: Stretch, gaps: &[Stretch]) -> Vec<Stretch> {
         .copied()
         .collect();
     long.sort_by_key(|gap| std::cmp::Reverse(gap.length()));
-    long.truncate(MOST_BREAKS);
+    long.truncate(MAX_BREAKS);
     long.sort_by_key(|gap| gap.from);
     long.dedup_by(|later, earlier| later.from < earlier.to);
     long

@@ -7,9 +7,9 @@ use outlast_kernel::text;
 use std::fmt::Write;
 
 /// The most shapes that a picture has: more than anybody can tell apart.
-const MOST_SHAPES: usize = 8000;
+const MAX_SHAPES: usize = 8000;
 /// The most of a text that is shown when somebody points at a shape, in bytes.
-const LONGEST_TITLE: usize = 400;
+const MAX_TITLE_BYTES: usize = 400;
 
 const PATTERNS: &str = r##"<defs>
 <pattern id="waits" width="6" height="6" patternUnits="userSpaceOnUse" patternTransform="rotate(45)"><rect width="6" height="6" fill="#fff4dc"/><rect width="2.4" height="6" fill="#d99a1c"/></pattern>
@@ -55,7 +55,7 @@ impl Drawing {
     /// A rectangle, with what is shown when somebody points at it.
     pub(super) fn rectangle(&mut self, area: Area, look: Look, title: &str) {
         self.shapes += 1;
-        if self.shapes > MOST_SHAPES {
+        if self.shapes > MAX_SHAPES {
             return;
         }
         let Area {
@@ -81,7 +81,7 @@ impl Drawing {
         let written = match title {
             "" => writeln!(self.body, "{shape}/>"),
             title => {
-                let title = escaped(&text::bounded(title, LONGEST_TITLE));
+                let title = escaped(&text::bounded(title, MAX_TITLE_BYTES));
                 writeln!(self.body, "{shape}><title>{title}</title></{name}>")
             }
         };
@@ -101,7 +101,7 @@ impl Drawing {
 
     /// How many shapes did not fit.
     pub(super) const fn left_out(&self) -> usize {
-        self.shapes.saturating_sub(MOST_SHAPES)
+        self.shapes.saturating_sub(MAX_SHAPES)
     }
 
     /// The picture as a file.

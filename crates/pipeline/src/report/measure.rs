@@ -9,7 +9,7 @@ use outlast_kernel::Timestamp;
 use std::time::Duration;
 
 /// For so long at least a run that has not ended is taken for one that goes on.
-const GOES_ON: Duration = Duration::from_secs(3600);
+const MIN_ASSUMED_RUNNING: Duration = Duration::from_secs(3600);
 
 /// A time from one moment to another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,7 +47,7 @@ pub(super) fn end(run: &Run, now: Timestamp) -> Timestamp {
     }
     let silence = now.since(run.changed);
     let so_far = run.changed.since(run.started);
-    match silence > so_far.max(GOES_ON) {
+    match silence > so_far.max(MIN_ASSUMED_RUNNING) {
         true => run.changed,
         false => now.max(run.changed),
     }
@@ -120,14 +120,14 @@ pub(super) fn gate(visit: &Visit, end: Timestamp) -> Option<Stretch> {
 
 /// What a step took.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Took {
+pub(super) struct StepTime {
     pub(super) worked: Duration,
     pub(super) waited: Duration,
 }
 
 /// What a step took, in all of its visits.
-pub(super) fn step(step: &StepState, gaps: &[Stretch], end: Timestamp) -> Took {
-    let mut took = Took::default();
+pub(super) fn step(step: &StepState, gaps: &[Stretch], end: Timestamp) -> StepTime {
+    let mut took = StepTime::default();
     for visit in &step.visits {
         took.waited += gate(visit, end).map_or(Duration::ZERO, Stretch::length);
         for (index, one) in visit.attempts.iter().enumerate() {

@@ -23,19 +23,19 @@ const TOP: f64 = 96.0;
 /// What follows the rows: times, the legend, what was left out.
 const BOTTOM: f64 = 84.0;
 /// The most rows.
-const MOST_ROWS: usize = 250;
+const MAX_ROWS: usize = 250;
 /// From so many rows on they are closer.
-const MANY_ROWS: usize = 30;
+const COMPACT_ROWS_FROM: usize = 30;
 /// The most marks for processes that took the run up.
-const MOST_RESUMES: usize = 200;
+const MAX_RESUMES: usize = 200;
 /// The most letters of a name.
-const LONGEST_NAME: usize = 25;
+const MAX_NAME_CHARS: usize = 25;
 /// The most letters of the title.
-const LONGEST_TITLE: usize = 90;
+const MAX_TITLE_CHARS: usize = 90;
 /// A bar that is there can be seen.
-const NARROWEST: f64 = 2.0;
+const MIN_BAR_WIDTH: f64 = 2.0;
 /// How wide a letter is, about, in the small font.
-const LETTER: f64 = 5.6;
+const CHAR_WIDTH: f64 = 5.6;
 
 const TITLE: Look = r##"font-size="17" font-weight="600" fill="#1c2430""##;
 const SUBTITLE: Look = r##"font-size="12" fill="#5b6470""##;
@@ -45,7 +45,7 @@ const DAY: Look = r##"font-size="10" fill="#8a919c" text-anchor="middle""##;
 const INSIDE: Look = r##"font-size="10" fill="#6b4a05" text-anchor="middle""##;
 const GATE_TEXT: Look = r##"font-size="10" fill="#4b2e83" text-anchor="middle""##;
 const NUMBER: Look = r##"font-size="9" font-weight="700" fill="#ffffff""##;
-const ASIDE: Look = r##"font-size="11" fill="#8a919c" font-style="italic""##;
+const PLACEHOLDER: Look = r##"font-size="11" fill="#8a919c" font-style="italic""##;
 const LEGEND: Look = r##"font-size="11" fill="#3c4552""##;
 
 const STRIPE: Look = r##"fill="#f5f7fa""##;
@@ -61,15 +61,19 @@ const INTERRUPTED: Look =
     r##"rx="2" fill="#eceef1" stroke="#9aa1ac" stroke-width="1" stroke-dasharray="3 2""##;
 const WAIT: Look = r##"fill="url(#waits)" stroke="#d99a1c" stroke-width="0.6""##;
 const GATE: Look = r##"rx="2" fill="#e9defa" stroke="#8b5fbf" stroke-width="1""##;
-const NOBODY: Look = r##"fill="url(#nobody)""##;
+const NO_PROCESS: Look = r##"fill="url(#nobody)""##;
 
 /// The picture of a run.
 pub(super) fn draw(whole: &Whole, id: &str, now: Timestamp) -> Drawing {
     let run = &whole.run;
     let steps = measure::in_order(whole);
-    let more = steps.len().saturating_sub(MOST_ROWS);
+    let more = steps.len().saturating_sub(MAX_ROWS);
     let shown = &steps[..steps.len() - more];
-    let row = if shown.len() > MANY_ROWS { 18.0 } else { 26.0 };
+    let row = if shown.len() > COMPACT_ROWS_FROM {
+        18.0
+    } else {
+        26.0
+    };
     let bottom = TOP + row * shown.len().max(1) as f64;
     let end = measure::end(run, now);
     let whole = Stretch {
@@ -121,7 +125,7 @@ impl Picture {
             Some(Outcome::Failed | Outcome::Skipped) => "failed",
         };
         let id = line(id);
-        let title = short(&title(run), LONGEST_TITLE);
+        let title = short(&title(run), MAX_TITLE_CHARS);
         self.drawing.text((24.0, 30.0), TITLE, &title);
         let subtitle = format!("{how} · {took} · from {from} (UTC) · run {id}");
         self.drawing.text((24.0, 50.0), SUBTITLE, &subtitle);
@@ -149,7 +153,7 @@ impl Picture {
             let (length, from) = (Span(gap.time.length()), gap.time.from);
             let title =
                 format!("no process is known to have been at work for {length}, from {from}");
-            self.drawing.rectangle(area, NOBODY, &title);
+            self.drawing.rectangle(area, NO_PROCESS, &title);
             let rough = rough(gap.time);
             let place = (f64::midpoint(gap.left, gap.right), TOP - 8.0);
             self.drawing.text(place, DAY, &rough);
@@ -174,11 +178,12 @@ impl Picture {
 
     fn step(&mut self, index: usize, id: &str, step: &StepState) {
         let y = TOP + self.row * index as f64;
-        let name = short(&line(id), LONGEST_NAME);
+        let name = short(&line(id), MAX_NAME_CHARS);
         let base = y + self.row / 2.0 + 4.0;
         self.drawing.text((LEFT - 12.0, base), NAME, &name);
         if step.visits.is_empty() {
-            self.drawing.text((LEFT + 6.0, base), ASIDE, &outcome(step));
+            self.drawing
+                .text((LEFT + 6.0, base), PLACEHOLDER, &outcome(step));
         }
         for visit in &step.visits {
             self.visit(y, id, visit, step.visits.len() > 1);
@@ -277,9 +282,9 @@ impl Picture {
     fn area(&self, y: f64, time: Stretch) -> Area {
         let (from, to) = (self.axis.place(time.from), self.axis.place(time.to));
         Area {
-            x: from.min(RIGHT - NARROWEST),
+            x: from.min(RIGHT - MIN_BAR_WIDTH),
             y: y + 4.0,
-            width: (to - from).max(NARROWEST),
+            width: (to - from).max(MIN_BAR_WIDTH),
             height: self.row - 8.0,
         }
     }
@@ -287,7 +292,7 @@ impl Picture {
     /// A word within a bar, if there is room for it.
     fn inside(&mut self, area: Area, font: Look, word: &str) {
         let word = short(word, 40);
-        let room = word.chars().count() as f64 * LETTER + 14.0;
+        let room = word.chars().count() as f64 * CHAR_WIDTH + 14.0;
         if area.width < room || area.height < 12.0 {
             return;
         }
@@ -315,7 +320,7 @@ impl Picture {
     }
 
     fn resumes(&mut self, run: &Run) {
-        for time in run.resumed.iter().take(MOST_RESUMES) {
+        for time in run.resumed.iter().take(MAX_RESUMES) {
             let x = self.axis.place(*time);
             let title = format!("taken up again at {time}");
             self.drawing
@@ -333,7 +338,7 @@ impl Picture {
             (INTERRUPTED, "interrupted"),
             (WAIT, "waits"),
             (GATE, "gate"),
-            (NOBODY, "no process"),
+            (NO_PROCESS, "no process"),
         ];
         let y = self.bottom + 34.0;
         let mut x = 24.0;
@@ -346,7 +351,7 @@ impl Picture {
             };
             self.drawing.rectangle(area, look, "");
             self.drawing.text((x + 22.0, y + 10.0), LEGEND, words);
-            x += 42.0 + words.chars().count() as f64 * LETTER;
+            x += 42.0 + words.chars().count() as f64 * CHAR_WIDTH;
         }
         self.drawing.line((x, y - 2.0), (x, y + 14.0), (RESUME, ""));
         self.drawing

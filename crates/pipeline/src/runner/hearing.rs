@@ -14,7 +14,7 @@ use outlast_kernel::time::Span;
 use outlast_kernel::verdict::Cause;
 
 /// How many reports are heard before what follows is written down.
-const REPORTS_AT_ONCE: usize = 256;
+const MAX_REPORTS_PER_BATCH: usize = 256;
 
 /// Something that was heard.
 pub(super) enum Heard {
@@ -42,7 +42,7 @@ impl Runner {
             Some(why) = tasks.halted.recv() => return Err(Error::NotKept { why }),
             () = stop.cancelled(), if !is_canceled => return Ok(vec![Heard::Stop]),
             () = over, if deadline.is_some() => return Ok(vec![Heard::TimeIsOver]),
-            _ = tasks.reports.recv_many(&mut reports, REPORTS_AT_ONCE) => {}
+            _ = tasks.reports.recv_many(&mut reports, MAX_REPORTS_PER_BATCH) => {}
             letter = self.letters.1.recv() => {
                 return Ok(letter.map(Heard::Letter).into_iter().collect());
             }
@@ -113,7 +113,7 @@ impl Runner {
             deadline: self.deadline(),
             entropy: uuid::Uuid::now_v7().as_u64_pair().1,
         };
-        react::attempt_done(&mut self.graph, &self.run, step, done, now)
+        react::handle_attempt_result(&mut self.graph, &self.run, step, done, now)
     }
 
     fn letter(&mut self, letter: Letter, tasks: &Tasks) -> Vec<Entry> {

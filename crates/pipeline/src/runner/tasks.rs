@@ -15,7 +15,7 @@ use tokio::sync::{Notify, mpsc};
 use tokio_util::task::AbortOnDropHandle;
 
 /// How many reports may wait.
-const MOST_REPORTS: usize = 1024;
+const MAX_QUEUED_REPORTS: usize = 1024;
 
 /// The tasks of a run; all end when this is dropped.
 pub(super) struct Tasks {
@@ -47,7 +47,7 @@ struct Task {
 
 impl Tasks {
     pub(super) fn new(clock: Arc<dyn Clock>) -> Self {
-        let (sender, reports) = mpsc::channel(MOST_REPORTS);
+        let (sender, reports) = mpsc::channel(MAX_QUEUED_REPORTS);
         let (halt, halted) = mpsc::unbounded_channel();
         Self {
             clock,

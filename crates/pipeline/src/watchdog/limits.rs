@@ -13,13 +13,13 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 /// How many signs are kept for the report.
-const KEPT_EVENTS: usize = 10;
+const MAX_EVENTS: usize = 10;
 /// How much is kept of what each of them says, in bytes.
-const LONGEST_NAME: usize = 200;
+const MAX_EVENT_NAME_BYTES: usize = 200;
 /// How often is looked at the clock at least, whatever the limits.
 const LONGEST_LOOK: Duration = Duration::from_secs(60);
 /// The timer knows nothing shorter, and a busy machine is this late at times.
-const SHORTEST_LOOK: Duration = Duration::from_millis(10);
+const MIN_CHECK_INTERVAL: Duration = Duration::from_millis(10);
 
 /// What an attempt may do.
 #[derive(Clone, Copy, Debug)]
@@ -35,7 +35,7 @@ impl Limits {
     fn look(&self) -> Duration {
         let shortest = self.stall.into_iter().chain(self.timeout).min();
         let part = shortest.map_or(LONGEST_LOOK, |limit| limit / 4);
-        part.clamp(SHORTEST_LOOK, LONGEST_LOOK)
+        part.clamp(MIN_CHECK_INTERVAL, LONGEST_LOOK)
     }
 }
 
@@ -80,7 +80,7 @@ impl Watch {
             active: Duration::ZERO,
             progressed: Duration::ZERO,
             is_paused: false,
-            events: VecDeque::with_capacity(KEPT_EVENTS),
+            events: VecDeque::with_capacity(MAX_EVENTS),
         }
     }
 
@@ -174,13 +174,13 @@ impl Watch {
     }
 
     fn remember(&mut self, at: Timestamp, name: &str) {
-        let name = bounded(name, LONGEST_NAME);
+        let name = bounded(name, MAX_EVENT_NAME_BYTES);
         if let Some(last) = self.events.back_mut().filter(|last| last.name == name) {
             last.at = at;
             last.times = last.times.saturating_add(1);
             return;
         }
-        if self.events.len() == KEPT_EVENTS {
+        if self.events.len() == MAX_EVENTS {
             self.events.pop_front();
         }
         let name = name.into_owned();

@@ -39,7 +39,7 @@ fn first(mut watch: Watch, signs: &[(u64, Sign)]) -> (u64, Cause, String) {
 
 const SILENCE: (Cause, &str) = (Cause::Stalled, "no activity for 30s");
 const NO_PROGRESS: (Cause, &str) = (Cause::Stalled, "activity, but no progress for 30s");
-const TOO_LONG: (Cause, &str) = (
+const TIMED_OUT: (Cause, &str) = (
     Cause::Timeout,
     "it has worked for longer than its timeout of 1m",
 );
@@ -56,9 +56,9 @@ fn each_limit_passes_in_its_own_time_and_says_which_it_was() {
         (stall(), vec![(10, progress())], 40, SILENCE),
         (stall(), every_5(activity), 30, NO_PROGRESS),
         (stall(), reads_last, 40, NO_PROGRESS),
-        (both(), every_5(progress), 60, TOO_LONG),
-        (watch(None, Some(60)), vec![], 60, TOO_LONG),
-        (watch(Some(60), Some(60)), vec![], 60, TOO_LONG),
+        (both(), every_5(progress), 60, TIMED_OUT),
+        (watch(None, Some(60)), vec![], 60, TIMED_OUT),
+        (watch(Some(60), Some(60)), vec![], 60, TIMED_OUT),
     ];
     for (row, (watch, signs, second, (cause, message))) in table.into_iter().enumerate() {
         let expected = (second, cause, message.to_owned());

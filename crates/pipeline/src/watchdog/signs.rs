@@ -10,7 +10,7 @@ use std::collections::HashMap;
 /// Tools that change nothing.
 const READING: [&str; 2] = ["grep", "read"];
 /// More tools than this do not run at a time; should their ends get lost, their names are.
-const MOST_RUNNING: usize = 256;
+const MAX_RUNNING_TOOLS: usize = 256;
 
 /// Reads the events of one attempt, in order.
 #[derive(Debug, Default)]
@@ -21,7 +21,7 @@ pub(crate) struct Signs {
 
 impl Signs {
     /// What that event is a sign of, if of anything.
-    pub(crate) fn sign_of(&mut self, body: &Body) -> Option<Sign> {
+    pub(crate) fn event_for(&mut self, body: &Body) -> Option<Sign> {
         let activity = |name: &str| Some(Sign::Activity(name.to_owned()));
         match body {
             // A provider can send empty pieces for ever.
@@ -49,7 +49,7 @@ impl Signs {
     }
 
     fn start(&mut self, id: &str, name: &str) {
-        if self.running.len() >= MOST_RUNNING {
+        if self.running.len() >= MAX_RUNNING_TOOLS {
             self.running.clear();
         }
         self.running.insert(id.to_owned(), name.to_owned());
@@ -91,7 +91,7 @@ mod tests {
             None => "-".to_owned(),
         };
         let events = events.into_iter();
-        events.map(|body| word(reader.sign_of(&body))).collect()
+        events.map(|body| word(reader.event_for(&body))).collect()
     }
 
     fn tool(id: &str, name: &str) -> [Body; 2] {
@@ -235,8 +235,8 @@ mod tests {
     fn tools_that_never_end_do_not_fill_the_memory() {
         let mut reader = Signs::default();
         for number in 0..10_000 {
-            reader.sign_of(&tool(&number.to_string(), "bash")[0]);
+            reader.event_for(&tool(&number.to_string(), "bash")[0]);
         }
-        assert!(reader.running.len() <= MOST_RUNNING);
+        assert!(reader.running.len() <= MAX_RUNNING_TOOLS);
     }
 }

@@ -93,7 +93,7 @@ impl Operation {
     pub(super) fn body<T: JsonSchema + 'static>(self) -> Self {
         self.with(|generator, operation| {
             let schema = generator.subschema_for::<T>();
-            let required = is_demanding(generator, schema.as_value());
+            let required = has_required_fields(generator, schema.as_value());
             operation["requestBody"] =
                 json!({ "required": required, "content": { "application/json": { "schema": schema } } });
         })
@@ -141,7 +141,7 @@ impl Operation {
 }
 
 /// Whether a body must have something in it.
-fn is_demanding(generator: &SchemaGenerator, schema: &Value) -> bool {
+fn has_required_fields(generator: &SchemaGenerator, schema: &Value) -> bool {
     let name = schema["$ref"]
         .as_str()
         .and_then(|path| path.rsplit('/').next());

@@ -25,7 +25,7 @@ use serde_json::{Value, json};
 const VIEWS: [&str; 5] = ["sessions", "gateway", "runs", "providers", "policies"];
 
 /// What a server needs of the program beside sessions and runs.
-pub trait Around: Send + Sync {
+pub trait HostServices: Send + Sync {
     /// The accounts that are configured, and the gates that are not closed.
     fn known(&self) -> Result<(Vec<Account>, Vec<Gate>), String>;
 

@@ -15,7 +15,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 
 /// In silence a sign of life comes so often.
-const BEAT: Duration = Duration::from_secs(15);
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(15);
 
 /// In which words events are said.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -115,7 +115,7 @@ impl Following {
                     // The room lasts as long as we hold it.
                     _ = self.news.changed() => {}
                     () = self.stop.cancelled() => return None,
-                    () = tokio::time::sleep(BEAT) => return Some(Next::Beat),
+                    () = tokio::time::sleep(KEEPALIVE_INTERVAL) => return Some(Next::Beat),
                 },
                 Some(Heard::Events(events)) => self.ready = events.into_iter(),
                 Some(Heard::Stale) | None => return Some(Next::Behind),

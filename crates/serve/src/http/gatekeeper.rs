@@ -20,8 +20,8 @@ use tokio::sync::OwnedSemaphorePermit;
 /// A browser cannot set a header for a WebSocket; it can name a protocol.
 const TOKEN_PROTOCOL: &str = "outlast.token.";
 /// What proxies add. Whoever comes through one is not on this machine, whatever its address says.
-const PROXIED: [&str; 4] = ["forwarded", "via", "x-forwarded-for", "x-real-ip"];
-const METHODS: HeaderValue = HeaderValue::from_static("GET, POST, PATCH");
+const PROXY_HEADERS: [&str; 4] = ["forwarded", "via", "x-forwarded-for", "x-real-ip"];
+const ALLOWED_METHODS: HeaderValue = HeaderValue::from_static("GET, POST, PATCH");
 const HEADERS: HeaderValue =
     HeaderValue::from_static("authorization, content-type, last-event-id, x-outlast-token");
 
@@ -48,10 +48,10 @@ pub(super) async fn check(
 ) -> Response {
     // The page of another site that may ask, if it comes from one.
     let origin = request.headers().get(header::ORIGIN);
-    let origin = origin.filter(|origin| shared.names.has_origin_of(origin));
+    let origin = origin.filter(|origin| shared.names.allows_origin_header(origin));
     let origin = origin.cloned();
     let is_preflight = request.method() == Method::OPTIONS && origin.is_some();
-    let answer = match shared.let_in(&request, is_preflight) {
+    let answer = match shared.authorize(&request, is_preflight) {
         Err(problem) => HttpError(problem).into_response(),
         Ok(()) if is_preflight => preflight(),
         Ok(()) => next.run(request).await,
@@ -61,7 +61,7 @@ pub(super) async fn check(
 
 impl Shared {
     /// Checks a request.
-    fn let_in(&self, request: &Request, is_preflight: bool) -> Result<(), Problem> {
+    fn authorize(&self, request: &Request, is_preflight: bool) -> Result<(), Problem> {
         let (headers, path) = (request.headers(), request.uri().path());
         match guard::check(headers, request.uri(), &self.names) {
             // A link to the page is followed; it holds nothing of anybody.
@@ -69,7 +69,7 @@ impl Shared {
             checked => checked?,
         }
         if let Some(peer) = request.extensions().get::<Peer>() {
-            self.take_place(peer.address)?;
+            self.check_rate(peer.address)?;
         }
         let is_data = path == "/api" || path.starts_with("/api/");
         if !is_data || is_preflight {
@@ -78,7 +78,7 @@ impl Shared {
         match &self.token {
             Some(token) if brings(headers, token) => Ok(()),
             Some(_) => Err(Refused::Token.into()),
-            None if PROXIED.iter().any(|name| headers.contains_key(*name)) => {
+            None if PROXY_HEADERS.iter().any(|name| headers.contains_key(*name)) => {
                 let detail = "this came through a proxy, and anybody could have sent it; set serve.require_token";
                 Err(Problem::new(StatusCode::FORBIDDEN, "proxied", detail))
             }
@@ -87,7 +87,7 @@ impl Shared {
     }
 
     /// Takes note that an address asks for something.
-    pub(super) fn take_place(&self, address: IpAddr) -> Result<(), Problem> {
+    pub(super) fn check_rate(&self, address: IpAddr) -> Result<(), Problem> {
         self.rates.take(address).map_err(|wait| {
             let seconds = wait.as_secs() + 1;
             let status = StatusCode::TOO_MANY_REQUESTS;
@@ -125,7 +125,7 @@ pub(super) fn token_protocol(headers: &HeaderMap) -> Option<String> {
 fn preflight() -> Response {
     let mut response = StatusCode::NO_CONTENT.into_response();
     let headers = response.headers_mut();
-    headers.insert(header::ACCESS_CONTROL_ALLOW_METHODS, METHODS);
+    headers.insert(header::ACCESS_CONTROL_ALLOW_METHODS, ALLOWED_METHODS);
     headers.insert(header::ACCESS_CONTROL_ALLOW_HEADERS, HEADERS);
     response
 }

@@ -7,12 +7,12 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 /// How many addresses are remembered; whoever has not asked for longest is forgotten first.
-const MOST_ADDRESSES: usize = 10_000;
+const MAX_ADDRESSES: usize = 10_000;
 /// How many seconds' worth may come at once.
-const BURST: u32 = 5;
+const BURST_SECONDS: u32 = 5;
 
 /// A bucket for each address, which fills up with time.
-pub(super) struct Rates {
+pub(super) struct RateLimiter {
     per_second: u32,
     buckets: Mutex<HashMap<IpAddr, Bucket>>,
 }
@@ -22,7 +22,7 @@ struct Bucket {
     at: Instant,
 }
 
-impl Rates {
+impl RateLimiter {
     pub(super) fn new(per_second: u32) -> Self {
         Self {
             per_second: per_second.max(1),
@@ -34,12 +34,12 @@ impl Rates {
     pub(super) fn take(&self, address: IpAddr) -> Result<(), Duration> {
         let now = Instant::now();
         let rate = f64::from(self.per_second);
-        let most = rate * f64::from(BURST);
+        let most = rate * f64::from(BURST_SECONDS);
         let mut buckets = self.buckets.lock().unwrap_or_else(PoisonError::into_inner);
-        if buckets.len() >= MOST_ADDRESSES && !buckets.contains_key(&address) {
+        if buckets.len() >= MAX_ADDRESSES && !buckets.contains_key(&address) {
             // A bucket that is full again is as good as none.
             buckets.retain(|_, bucket| bucket.fill(now, rate, most) < most);
-            if buckets.len() >= MOST_ADDRESSES {
+            if buckets.len() >= MAX_ADDRESSES {
                 buckets.clear();
             }
         }
@@ -71,7 +71,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn an_address_that_asks_too_often_has_to_wait_and_others_do_not() {
-        let rates = Rates::new(10);
+        let rates = RateLimiter::new(10);
         let [one, other] = [1, 2].map(|last| IpAddr::from(Ipv4Addr::new(192, 0, 2, last)));
         for _ in 0..50 {
             assert_eq!(rates.take(one), Ok(()));
@@ -86,12 +86,12 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn however_many_ask_they_cost_a_bounded_amount() {
-        let rates = Rates::new(10);
+        let rates = RateLimiter::new(10);
         for number in 0..30_000_u32 {
             rates
                 .take(IpAddr::from(Ipv4Addr::from_bits(number)))
                 .unwrap();
         }
-        assert!(rates.buckets.lock().unwrap().len() <= MOST_ADDRESSES);
+        assert!(rates.buckets.lock().unwrap().len() <= MAX_ADDRESSES);
     }
 }

@@ -4,7 +4,7 @@ use super::api::{Api, Operation};
 use super::extract::{Asked, Body, Name};
 use super::problems::HttpError;
 use super::shared::{Answer, Server};
-use crate::runs::{RunRow, RunView, ToldView, WantedRun};
+use crate::runs::{RunRequestView, RunRow, RunView, WantedRun};
 use axum::Json;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
@@ -36,18 +36,18 @@ pub(super) fn add_to(api: &mut Api) {
     let about = "Has a run try again at once what it waits to try again";
     let retry = Operation::post("/api/runs/{id}/retry_now", "run_retry_now", about);
     api.add(
-        retry.body::<StepMeant>().answers::<ToldView>(),
+        retry.body::<StepMeant>().answers::<RunRequestView>(),
         post(retry_now),
     );
     let cancel = Operation::post("/api/runs/{id}/cancel", "cancel_run", "Ends a run");
-    api.add(cancel.answers::<ToldView>(), post(cancel_run));
+    api.add(cancel.answers::<RunRequestView>(), post(cancel_run));
     let answer = Operation::post(
         "/api/runs/{id}/answer",
         "answer_run",
         "Answers what a run asks",
     );
     api.add(
-        answer.body::<Choice>().answers::<ToldView>(),
+        answer.body::<Choice>().answers::<RunRequestView>(),
         post(answer_run),
     );
 }
@@ -122,13 +122,13 @@ async fn retry_now(
     State(shared): Server,
     Name(id): Name,
     Body(meant): Body<StepMeant>,
-) -> Answer<ToldView> {
+) -> Answer<RunRequestView> {
     Ok(Json(
         shared.runs.retry_now(&id, meant.step.as_deref()).await?,
     ))
 }
 
-async fn cancel_run(State(shared): Server, Name(id): Name) -> Answer<ToldView> {
+async fn cancel_run(State(shared): Server, Name(id): Name) -> Answer<RunRequestView> {
     Ok(Json(shared.runs.cancel(&id).await?))
 }
 
@@ -146,7 +146,7 @@ async fn answer_run(
     State(shared): Server,
     Name(id): Name,
     Body(answer): Body<Choice>,
-) -> Answer<ToldView> {
+) -> Answer<RunRequestView> {
     let (step, choice) = (answer.step.as_deref(), answer.choice.as_deref());
     Ok(Json(shared.runs.answer(&id, step, choice).await?))
 }

@@ -11,14 +11,14 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, patch, post};
 use http::{HeaderValue, StatusCode, header};
 use outlast_gateway::problem::Problem;
-use outlast_session::host::Wishes;
+use outlast_session::host::SessionOptions;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
 /// How many sessions are listed unless more are asked for, and at most.
 const USUAL: usize = 50;
-const MOST: usize = 500;
+const MAX_LIMIT: usize = 500;
 
 pub(super) fn add_to(api: &mut Api) {
     let list = Operation::get(
@@ -63,7 +63,7 @@ async fn list_sessions(
     State(shared): Server,
     Asked(asked): Asked<ListQuery>,
 ) -> Answer<SessionList> {
-    let limit = asked.limit.unwrap_or(USUAL).clamp(1, MOST);
+    let limit = asked.limit.unwrap_or(USUAL).clamp(1, MAX_LIMIT);
     let list = shared.sessions.list(limit, asked.before.as_deref()).await?;
     Ok(Json(list))
 }
@@ -108,7 +108,7 @@ async fn create_session(
     State(shared): Server,
     Body(new): Body<NewSession>,
 ) -> Result<Response, HttpError> {
-    let wishes = Wishes {
+    let wishes = SessionOptions {
         folder: new.directory,
         title: new.title,
         provider: new.provider,

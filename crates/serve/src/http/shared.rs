@@ -1,8 +1,8 @@
 //! What every request of a server needs.
 
-use super::around::Around;
+use super::around::HostServices;
 use super::problems::HttpError;
-use super::rate::Rates;
+use super::rate::RateLimiter;
 use crate::runs::{Runs, StartRun};
 use crate::sessions::Sessions;
 use axum::Json;
@@ -44,12 +44,12 @@ pub(super) struct Shared {
     pub(super) sessions: Arc<Sessions>,
     pub(super) runs: Runs,
     pub(super) starts: Arc<dyn StartRun>,
-    pub(super) around: Arc<dyn Around>,
+    pub(super) around: Arc<dyn HostServices>,
     pub(super) names: Names,
     /// What everything but the page itself needs, if anything.
     pub(super) token: Option<Token>,
     pub(super) limits: Limits,
-    pub(super) rates: Rates,
+    pub(super) rates: RateLimiter,
     pub(super) document: String,
     /// The WebSockets that are open.
     pub(super) sockets: TaskTracker,
@@ -60,7 +60,7 @@ pub(super) type Server = State<Arc<Shared>>;
 pub(super) type Answer<T> = Result<Json<T>, HttpError>;
 
 /// Does something to its end, also when whoever asked for it has gone, and before anybody waits for it.
-pub(super) fn to_its_end<T: Send + 'static>(
+pub(super) fn run_to_completion<T: Send + 'static>(
     work: impl Future<Output = T> + Send + 'static,
 ) -> impl Future<Output = Result<T, HttpError>> + Send {
     let done = tokio::spawn(work);

@@ -8,7 +8,7 @@ mod out;
 use super::following::{Dialect, Following, Next};
 use super::gatekeeper::{self, Peer};
 use super::problems::HttpError;
-use super::shared::{Shared, to_its_end};
+use super::shared::{Shared, run_to_completion};
 use super::turns::{DeliverWord, Disposition, Picture, Prompt, obey};
 use crate::sessions::Place;
 use axum::Extension;
@@ -31,16 +31,16 @@ use tokio::sync::mpsc;
 use tokio_util::task::AbortOnDropHandle;
 
 /// How many sessions one socket may follow.
-const MOST_FOLLOWED: usize = 256;
+const MAX_SUBSCRIPTIONS: usize = 256;
 /// How many answers wait to be written.
-const UNREAD: usize = 64;
+const MAX_QUEUED_REPLIES: usize = 64;
 /// What is said when a socket ends has so long to be written.
 const LAST_WORDS: Duration = Duration::from_millis(200);
 /// The longest id of a request that is told with its reply.
 const LONGEST_ID: usize = 256;
 /// How often it is asked whether the other side is still there, and for how long it may be silent.
 const PING: Duration = Duration::from_secs(30);
-const LONGEST_SILENCE: Duration = Duration::from_secs(100);
+const MAX_SILENCE: Duration = Duration::from_secs(100);
 /// What is read at a time: requests are short.
 const READ_BUFFER: usize = 4 << 10;
 /// What is written at a time.
@@ -99,7 +99,7 @@ pub(super) async fn upgrade(
 
 async fn talk(shared: Arc<Shared>, socket: WebSocket, peer: Option<Peer>) {
     let (sink, stream) = socket.split();
-    let ((out, waiting), (replies, answers)) = (Out::line(), mpsc::channel(UNREAD));
+    let ((out, waiting), (replies, answers)) = (Out::line(), mpsc::channel(MAX_QUEUED_REPLIES));
     let stop = shared.sessions.stopping().clone();
     let client = Client {
         shared,
@@ -134,7 +134,7 @@ impl Client {
             let message = match tokio::time::timeout(PING, stream.next()).await {
                 Ok(Some(Ok(message))) => message,
                 Ok(None | Some(Err(_))) => return,
-                Err(_) if silent_since.elapsed() > LONGEST_SILENCE => return,
+                Err(_) if silent_since.elapsed() > MAX_SILENCE => return,
                 Err(_) => {
                     // One that is not taken is not needed: much else waits.
                     self.replies
@@ -174,7 +174,7 @@ impl Client {
         let id = id.filter(|id| id.get().len() <= LONGEST_ID);
         let id = json!(id);
         if let Some(peer) = &self.peer
-            && let Err(problem) = self.shared.take_place(peer.address)
+            && let Err(problem) = self.shared.check_rate(peer.address)
         {
             return refusal(&id, &problem);
         }
@@ -201,7 +201,7 @@ impl Client {
             self.subscribe(&request, room)?;
             return Ok(Value::Null);
         }
-        to_its_end(do_request(Arc::clone(&self.shared), request)).await?
+        run_to_completion(execute_request(Arc::clone(&self.shared), request)).await?
     }
 
     fn subscribe(
@@ -212,8 +212,8 @@ impl Client {
         let id = room.id().to_owned();
         self.followed
             .retain(|_, following| !following.is_finished());
-        if self.followed.len() >= MOST_FOLLOWED && !self.followed.contains_key(&id) {
-            let detail = format!("one socket follows at most {MOST_FOLLOWED} sessions");
+        if self.followed.len() >= MAX_SUBSCRIPTIONS && !self.followed.contains_key(&id) {
+            let detail = format!("one socket follows at most {MAX_SUBSCRIPTIONS} sessions");
             return Err(Problem::conflict("too_many_subscriptions", detail).into());
         }
         let after = request.after.as_deref().map(str::parse::<Place>);
@@ -227,7 +227,7 @@ impl Client {
     }
 }
 
-async fn do_request(shared: Arc<Shared>, request: Request) -> Result<Value, HttpError> {
+async fn execute_request(shared: Arc<Shared>, request: Request) -> Result<Value, HttpError> {
     let room = shared.sessions.room(&request.conversation).await?;
     match request.kind.as_str() {
         "chat.send" => {

@@ -42,13 +42,13 @@ pub(super) fn add_to(api: &mut Api) {
             .body::<Prompt>()
             .accepted::<Disposition>()
             .streams::<TurnEvent>(),
-        post(say_prompt),
+        post(post_prompt),
     );
     let about = "Says something with the next call of the turn that runs";
     let steer = Operation::post("/api/sessions/{id}/steer", "steer", about);
     api.add(
         steer.body::<Steering>().accepted::<Disposition>(),
-        post(say_steering),
+        post(post_steering),
     );
     let orders = [
         ("abort", "Ends the turn"),
@@ -65,7 +65,7 @@ pub(super) fn add_to(api: &mut Api) {
     for (name, about) in orders {
         let path = format!("/api/sessions/{{id}}/{name}");
         let operation = Operation::post(&path, name, about).empty();
-        let order = move |state: Server, id: Name| give_order(name, state, id);
+        let order = move |state: Server, id: Name| post_turn_command(name, state, id);
         api.add(operation, post(order));
     }
 }
@@ -249,7 +249,7 @@ fn disposed(answer: &serde_json::Value) -> Disposed {
     }
 }
 
-async fn say_prompt(
+async fn post_prompt(
     State(shared): Server,
     Name(id): Name,
     headers: HeaderMap,
@@ -263,7 +263,7 @@ async fn say_prompt(
         false => wants(&headers, "application/x-ndjson").then_some(Form::Lines),
     };
     // What waits has no turn yet that could be followed.
-    let turn = room.turn_about(place, &text);
+    let turn = room.find_turn_with_input(place, &text);
     let turn = turn.filter(|_| disposition == Disposed::Started);
     let (Some(form), Some(turn)) = (form, turn) else {
         let disposition = Disposition { disposition };
@@ -274,7 +274,7 @@ async fn say_prompt(
     Ok(streams::body(following.of_turn(turn), form))
 }
 
-async fn say_steering(
+async fn post_steering(
     State(shared): Server,
     Name(id): Name,
     Body(steering): Body<Steering>,
@@ -286,7 +286,7 @@ async fn say_steering(
     Ok((StatusCode::ACCEPTED, Json(Disposition { disposition })))
 }
 
-async fn give_order(
+async fn post_turn_command(
     order: &'static str,
     State(shared): Server,
     Name(id): Name,

@@ -61,14 +61,14 @@ impl Kept {
         let bytes = written(event);
         self.bytes += bytes;
         self.events.push_back((event.clone(), bytes));
-        while self.are_too_many()
+        while self.is_over_limit()
             && let Some((_, bytes)) = self.events.pop_front()
         {
             self.bytes -= bytes;
         }
     }
 
-    fn are_too_many(&self) -> bool {
+    fn is_over_limit(&self) -> bool {
         if self.events.len() > MOST_EVENTS || self.bytes <= MOST_BYTES {
             return self.events.len() > MOST_EVENTS;
         }

@@ -445,7 +445,7 @@ fn a_tree_of_a_hundred_thousand_entries_is_written_without_running_out_of_stack(
             What::model_change(&Asked::default()),
         );
     }
-    let tree = entry::tree(&large.into_all());
+    let tree = entry::tree(&large.into_vec());
     assert_eq!(tree.get().matches("\"children\"").count(), 100_000);
     assert!(tree.get().ends_with("]}]}]"));
     assert!(!tree.get().contains('\n'));

@@ -11,7 +11,7 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 
 /// What is said of an answer that somebody cut short.
-pub const ABORTED: &str = "Request was aborted.";
+pub const ABORTED_MESSAGE: &str = "Request was aborted.";
 
 /// A message.
 #[derive(Clone, Debug, Serialize)]
@@ -72,7 +72,7 @@ pub struct Assistant {
     pub error_message: Option<String>,
     /// What is known of that.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub outlast: Option<Details>,
+    pub outlast: Option<ErrorDetails>,
 }
 
 /// What came of a tool call.
@@ -194,7 +194,7 @@ pub enum Stop {
 
 /// What is known of what went wrong, beside the provider's message.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Details {
+pub struct ErrorDetails {
     /// What may be done about it.
     pub class: Class,
     /// What it was.

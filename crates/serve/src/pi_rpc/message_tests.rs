@@ -168,6 +168,9 @@ fn a_provider_that_forbids_a_retry_is_believed() {
         Judged::new(failure.with_retryable(retryable))
     };
     for retryable in [true, false] {
-        assert_eq!(Details::from(&*failure(retryable)).retryable, retryable);
+        assert_eq!(
+            ErrorDetails::from(&*failure(retryable)).retryable,
+            retryable
+        );
     }
 }

@@ -3,7 +3,7 @@
 //! It is a message like others; only its words say what it was.
 
 use super::message::BashExecution;
-use outlast_session::tools::shell::ShellEnd;
+use outlast_session::tools::shell::ShellOutput;
 
 const COMMAND: &str = "I ran a command:\n\n```bash\n";
 const PRINTED: &str = "\n```\n\nIt printed:\n\n```\n";
@@ -14,7 +14,7 @@ const STATUS: &str = "It ended with status ";
 const CUT: &str = " Parts of what it printed are left out.";
 
 /// What the model is told.
-pub fn told(command: &str, end: &ShellEnd) -> String {
+pub fn told(command: &str, end: &ShellOutput) -> String {
     let how = match (end.cancelled, end.exit_code) {
         (true, _) => CANCELLED.to_owned(),
         (false, Some(code)) => format!("{STATUS}{code}."),
@@ -66,7 +66,7 @@ mod tests {
         ];
         for (exit_code, cancelled, truncated) in ends {
             for output in ["", "a\n", "```\n\nIt was killed."] {
-                let end = ShellEnd {
+                let end = ShellOutput {
                     output: output.to_owned(),
                     exit_code,
                     cancelled,

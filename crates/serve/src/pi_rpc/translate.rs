@@ -13,8 +13,8 @@ mod run;
 mod tools;
 
 use super::asked::Models;
-use super::message::{Details, Stop, User};
-use crate::voice::{Lines, Voice};
+use super::message::{ErrorDetails, Stop, User};
+use crate::voice::{EventEncoder, Lines};
 use answer::Ending;
 use frame::{Frame, Retry, Wait};
 use notices::Notices;
@@ -24,9 +24,9 @@ use outlast_kernel::verdict::{Cause, Class};
 use run::{Problem, Run};
 
 /// What is said of an attempt that failed without anybody saying why.
-const FAILED: &str = "the attempt failed";
+const ATTEMPT_FAILED: &str = "the attempt failed";
 /// Says events in the words of the pi protocol.
-pub struct PiVoice {
+pub struct PiEncoder {
     models: Models,
     /// Which models are known, where that changes.
     known: Option<Box<dyn Fn() -> Models + Send>>,
@@ -38,7 +38,7 @@ pub struct PiVoice {
     retries_summary: bool,
 }
 
-impl PiVoice {
+impl PiEncoder {
     /// One that knows these models, the one in use first.
     pub fn new(models: impl Into<Models>) -> Self {
         let models = models.into();
@@ -61,10 +61,10 @@ impl PiVoice {
     }
 }
 
-impl Voice for PiVoice {
+impl EventEncoder for PiEncoder {
     fn say(&mut self, event: Event, out: &mut Lines) {
         self.run.now = event.time.as_millis();
-        self.end_what_failed(&event.body, out);
+        self.fail_open_attempt(&event.body, out);
         self.notices.tell(&event.body, out);
         self.hear(event.time, event.body, out);
     }
@@ -80,21 +80,21 @@ impl Voice for PiVoice {
     }
 }
 
-impl PiVoice {
+impl PiEncoder {
     /// Some events show that the attempt under way has failed, although they are about something else.
-    fn end_what_failed(&mut self, body: &Body, out: &mut Lines) {
+    fn fail_open_attempt(&mut self, body: &Body, out: &mut Lines) {
         let trouble = self.trouble;
         let phrase = |cause: Option<Cause>| {
             let cause = cause.or(trouble);
-            let message = cause.map_or(FAILED, Cause::phrase).to_owned();
-            let details = cause.map(|cause| Details::of(cause, None));
+            let message = cause.map_or(ATTEMPT_FAILED, Cause::phrase).to_owned();
+            let details = cause.map(|cause| ErrorDetails::of(cause, None));
             Problem { message, details }
         };
         let problem = match body {
             Body::ModelSwitched { cause, .. } | Body::Held { cause, .. } => phrase(*cause),
             Body::Corrected { cause, message, .. } => Problem {
                 message: message.clone(),
-                details: Some(Details::of(*cause, None)),
+                details: Some(ErrorDetails::of(*cause, None)),
             },
             Body::AutoCompactionStarted { reason, .. } => {
                 let overflow = frame::reason(*reason) == "overflow";
@@ -103,7 +103,7 @@ impl PiVoice {
             Body::Account { .. } | Body::AttemptStarted { .. } | Body::Input { .. } => phrase(None),
             _ => return,
         };
-        if self.run.is_answering() {
+        if self.run.has_partial() {
             self.run.fail(problem, out);
         }
     }
@@ -144,11 +144,11 @@ impl PiVoice {
             }),
             Body::Renamed { title } => out.push(&Frame::SessionInfoChanged { name: &title }),
             Body::Sealed { status } => self.seal(status, out),
-            body => self.hear_answer(time, body, out),
+            body => self.translate_completion(time, body, out),
         }
     }
 
-    fn hear_answer(&mut self, time: Timestamp, body: Body, out: &mut Lines) {
+    fn translate_completion(&mut self, time: Timestamp, body: Body, out: &mut Lines) {
         match body {
             Body::TextDelta { text } if !text.is_empty() => self.run.answer(out).text(&text, out),
             Body::ReasoningDelta { text } if !text.is_empty() => {
@@ -177,11 +177,11 @@ impl PiVoice {
                 };
                 self.end_tool(result, out);
             }
-            body => self.hear_trouble(time, body, out),
+            body => self.translate_failure(time, body, out),
         }
     }
 
-    fn hear_trouble(&mut self, time: Timestamp, body: Body, out: &mut Lines) {
+    fn translate_failure(&mut self, time: Timestamp, body: Body, out: &mut Lines) {
         match body {
             Body::RetryScheduled {
                 attempt,
@@ -192,7 +192,7 @@ impl PiVoice {
                 message,
                 code,
             } => {
-                let details = Details::of(cause, code);
+                let details = ErrorDetails::of(cause, code);
                 let retry = Retry {
                     attempt,
                     max_attempts: max_attempts.unwrap_or(attempt),
@@ -226,15 +226,15 @@ impl PiVoice {
                 code,
                 reason,
             } => {
-                let details = Some(Details {
+                let details = Some(ErrorDetails {
                     class,
                     reason: Some(reason),
                     retryable: class == Class::Transient,
-                    ..Details::of(cause, code)
+                    ..ErrorDetails::of(cause, code)
                 });
                 self.run.end_with_error(Problem { message, details }, out);
             }
-            body => self.hear_compaction(time, body, out),
+            body => self.translate_compaction(time, body, out),
         }
     }
 
@@ -254,7 +254,7 @@ impl PiVoice {
             Seal::Aborted => self.run.stop(Stop::Aborted, out),
             Seal::Error => {
                 let problem = Problem {
-                    message: FAILED.to_owned(),
+                    message: ATTEMPT_FAILED.to_owned(),
                     details: None,
                 };
                 self.run.fail(problem, out);

@@ -35,7 +35,7 @@ pub(super) enum Command {
     Prompt {
         #[serde(flatten)]
         said: Said,
-        streaming_behavior: Option<Behavior>,
+        streaming_behavior: Option<StreamingBehavior>,
     },
     Steer(Said),
     FollowUp(Said),
@@ -211,7 +211,7 @@ impl From<Said> for Message {
 /// What becomes of a prompt while a turn runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) enum Behavior {
+pub(super) enum StreamingBehavior {
     Steer,
     FollowUp,
 }
@@ -360,14 +360,14 @@ impl Caller {
     /// It is not done.
     pub(super) fn refuse(&self, error: &str) -> Box<RawValue> {
         let error = error.to_owned();
-        self.refuse_as(&Refusal {
+        self.error_with_code(&Refusal {
             error,
             ..Refusal::default()
         })
     }
 
     /// It is not done, and a program can tell why.
-    pub(super) fn refuse_as(&self, refusal: &Refusal) -> Box<RawValue> {
+    pub(super) fn error_with_code(&self, refusal: &Refusal) -> Box<RawValue> {
         self.reply(None::<()>, Some(refusal))
     }
 

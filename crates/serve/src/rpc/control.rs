@@ -3,14 +3,14 @@
 use super::command::{Caller, Command, QueueMode};
 use super::desk::Desk;
 use super::lane::Task;
-use super::run::{Begin, First};
+use super::run::{First, RunRequest};
 use outlast_session::Mode;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// An abort is answered by then, even if something does not end.
-const LONGEST_ABORT: Duration = Duration::from_millis(240);
+const ABORT_REPLY_TIMEOUT: Duration = Duration::from_millis(240);
 
 impl Desk {
     /// Does what is not to wait; what has its place in an order is handed back.
@@ -19,13 +19,13 @@ impl Desk {
         match command {
             Command::Abort => {
                 self.abort();
-                self.answer_when_over(caller);
+                self.reply_when_run_ends(caller);
                 return None;
             }
             // Whoever asks something next finds nothing running.
             Command::AbortRetry if self.is_waiting(&session) => {
                 session.abort_retry();
-                self.answer_when_over(caller);
+                self.reply_when_run_ends(caller);
                 return None;
             }
             Command::AbortRetry => session.abort_retry(),
@@ -59,7 +59,7 @@ impl Desk {
         session.abort();
         // What an earlier process left is taken up to be ended.
         if session.unfinished_turn().is_some() {
-            let begin = Begin {
+            let begin = RunRequest {
                 first: First::Resume,
                 caller: None,
             };
@@ -67,13 +67,13 @@ impl Desk {
         }
     }
 
-    fn answer_when_over(self: &Arc<Self>, caller: Caller) {
-        let run = self.run_under_way();
+    fn reply_when_run_ends(self: &Arc<Self>, caller: Caller) {
+        let run = self.active_run();
         let desk = Arc::clone(self);
         self.tasks.spawn(async move {
             if let Some(run) = run {
                 let over = run.over.cancelled();
-                tokio::time::timeout(LONGEST_ABORT, over).await.ok();
+                tokio::time::timeout(ABORT_REPLY_TIMEOUT, over).await.ok();
             }
             desk.reply(caller.done());
         });

@@ -3,7 +3,7 @@
 use super::command::Caller;
 use super::lane::Answer;
 use super::run::Run;
-use super::{Dialect, LANE};
+use super::{Dialect, MAX_QUEUED_KILOBYTES};
 use crate::native::NativeLog;
 use crate::outbox::{Item, Outbox};
 use outlast_engine::CancellationToken;
@@ -20,17 +20,17 @@ use tokio::sync::Semaphore;
 use tokio_util::task::TaskTracker;
 
 /// How many answers are made at the same time that need the whole history of a session.
-const READERS: usize = 2;
+const MAX_CONCURRENT_READS: usize = 2;
 
 /// Commands that are told to end are gone by then.
-const TIME_TO_END: Duration = Duration::from_millis(300);
+const TASKS_TIMEOUT: Duration = Duration::from_millis(300);
 
 pub(super) struct Desk {
     pub(super) host: Arc<dyn Host>,
     pub(super) outbox: Outbox,
     /// The last events, in the native dialect.
     pub(super) log: Option<NativeLog>,
-    current: Mutex<Option<Current>>,
+    current: Mutex<Option<CurrentSession>>,
     pub(super) run: Mutex<Option<Run>>,
     /// Cancelled by the next abort: whatever was asked before it.
     epoch: Mutex<CancellationToken>,
@@ -55,7 +55,7 @@ pub(super) struct Desk {
 }
 
 /// The session in use.
-struct Current {
+struct CurrentSession {
     session: Arc<Session>,
     model: Model,
     _subscription: Subscription,
@@ -77,8 +77,8 @@ impl Desk {
             ended_well: AtomicBool::new(false),
             is_chosen: Arc::default(),
             compactions: AtomicU32::new(0),
-            readers: Arc::new(Semaphore::new(READERS)),
-            places: Arc::new(Semaphore::new(LANE)),
+            readers: Arc::new(Semaphore::new(MAX_CONCURRENT_READS)),
+            places: Arc::new(Semaphore::new(MAX_QUEUED_KILOBYTES)),
             tasks: TaskTracker::new(),
         }
     }
@@ -92,7 +92,7 @@ impl Desk {
             log.begin(session.id(), session.snapshot().events);
         }
         let listener = self.listener();
-        let current = Current {
+        let current = CurrentSession {
             _subscription: session.subscribe(listener),
             session: Arc::clone(&session),
             model,
@@ -174,7 +174,7 @@ impl Desk {
     }
 
     /// Who still waits for a prompt to be accepted.
-    pub(super) fn take_unaccepted(&self) -> Option<Caller> {
+    pub(super) fn take_pending_acceptance(&self) -> Option<Caller> {
         lock(&self.accepting).take()
     }
 
@@ -223,7 +223,7 @@ impl Desk {
         }
         self.tasks.close();
         let tasks = self.tasks.wait();
-        tokio::time::timeout(TIME_TO_END, tasks).await.ok();
+        tokio::time::timeout(TASKS_TIMEOUT, tasks).await.ok();
     }
 
     /// Lets go of a session in which nothing runs.

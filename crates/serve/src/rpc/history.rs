@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 impl Desk {
     /// Reads the history and answers from it.
-    pub(super) async fn tell_history(
+    pub(super) async fn reply_from_history(
         self: &Arc<Self>,
         session: Arc<Session>,
         caller: Caller,

@@ -1,9 +1,9 @@
 //! What has its place in an order: each command is begun when the one before it was, so that none overtakes another. What
 //! takes long goes on beside the lane.
 
-use super::command::{Behavior, Caller, Command};
+use super::command::{Caller, Command, StreamingBehavior};
 use super::desk::Desk;
-use super::run::{Begin, First};
+use super::run::{First, RunRequest};
 use super::state::texts;
 use crate::native::{Notice, WaitingView};
 use crate::pi_rpc::ran;
@@ -22,8 +22,8 @@ use tokio::sync::{OwnedSemaphorePermit, mpsc};
 /// How often it is looked whether something that is ending has ended.
 const A_MOMENT: Duration = Duration::from_millis(5);
 /// How many commands of the client may run at the same time, and what else does.
-const MOST_TASKS: usize = 256;
-const RUNNING: &str = "a turn is running";
+const MAX_TASKS: usize = 256;
+const TURN_RUNNING_ERROR: &str = "a turn is running";
 pub(crate) const BUSY: &str = "a turn is running; `streamingBehavior` says when this is to be said: \"steer\" or \"followUp\"";
 
 /// A command, and what cancels it.
@@ -40,7 +40,10 @@ pub(super) type Waiting = (Task, Option<OwnedSemaphorePermit>);
 pub(super) type Answer = Result<Option<Value>, String>;
 
 /// Begins what comes, in order. Whoever does not read the answers is asked to do so first.
-pub(super) async fn work_off(desk: Arc<Desk>, mut waiting: mpsc::UnboundedReceiver<Waiting>) {
+pub(super) async fn process_commands(
+    desk: Arc<Desk>,
+    mut waiting: mpsc::UnboundedReceiver<Waiting>,
+) {
     while let Some((task, _place)) = waiting.recv().await {
         desk.outbox.room().await;
         let Some(session) = desk.session() else {
@@ -91,10 +94,10 @@ impl Desk {
             Command::ClearQueue => self.clear_queue(&session).await,
             Command::GetState => Ok(Some(self.state(&session))),
             Command::Snapshot => self.snapshot(&session),
-            Command::Follow(fields) => return self.follow_again(&caller, fields),
+            Command::Follow(fields) => return self.follow_events(&caller, fields),
             command => match self.sessions(&session, command).await {
                 Ok(answer) => answer,
-                Err(command) => return self.tell_history(session, caller, command).await,
+                Err(command) => return self.reply_from_history(session, caller, command).await,
             },
         };
         self.answer(&caller, answer);
@@ -104,28 +107,28 @@ impl Desk {
         self: &Arc<Self>,
         caller: Caller,
         message: Message,
-        behavior: Option<Behavior>,
+        behavior: Option<StreamingBehavior>,
         epoch: CancellationToken,
     ) {
-        let mut begin = Begin {
+        let mut begin = RunRequest {
             first: First::Prompt(message),
             caller: Some(caller),
         };
         loop {
             // What was aborted before it began begins nevertheless, and ends at once: it has a completion like others.
-            while epoch.is_cancelled() && self.must_wait() && self.run_under_way().is_none() {
+            while epoch.is_cancelled() && self.must_queue_prompt() && self.active_run().is_none() {
                 tokio::time::sleep(A_MOMENT).await;
             }
-            if !self.must_wait() {
+            if !self.must_queue_prompt() {
                 match self.begin_run(begin, &epoch) {
                     None => return,
                     Some(handed_back) => begin = handed_back,
                 }
             }
-            match self.run_under_way() {
+            match self.active_run() {
                 // One that is ending is waited for: an abort and a prompt after it are one thing.
                 Some(run) if run.stop.is_cancelled() => run.over.cancelled().await,
-                None if !self.must_wait() => {}
+                None if !self.must_queue_prompt() => {}
                 _ => break,
             }
         }
@@ -134,34 +137,34 @@ impl Desk {
         {
             let answer = self.queue_prompt(&session, message, behavior, &epoch).await;
             self.answer(&caller, answer);
-            self.begin_what_waits(&session, &epoch);
+            self.begin_queued_prompts(&session, &epoch);
         }
     }
 
     /// Whether something has to be over before a prompt can have its turn: a compaction, or a turn that an earlier process
     /// left.
-    fn must_wait(&self) -> bool {
+    fn must_queue_prompt(&self) -> bool {
         let session = self.session();
         let is_left = session.is_some_and(|session| session.unfinished_turn().is_some());
-        is_left && self.run_under_way().is_none() || self.compactions.load(Ordering::Relaxed) > 0
+        is_left && self.active_run().is_none() || self.compactions.load(Ordering::Relaxed) > 0
     }
 
     /// Prompts that had to wait have their turn, after the one that was left; not when they, or what they waited for, were
     /// aborted.
-    fn begin_what_waits(self: &Arc<Self>, session: &Session, epoch: &CancellationToken) {
+    fn begin_queued_prompts(self: &Arc<Self>, session: &Session, epoch: &CancellationToken) {
         if epoch.is_cancelled() {
             return;
         }
         let is_left = session.unfinished_turn().is_some();
         let is_free = self.compactions.load(Ordering::Relaxed) == 0;
         let is_asked = self.prompts_waiting.load(Ordering::Relaxed) > 0;
-        if is_free && is_asked && self.run_under_way().is_none() {
+        if is_free && is_asked && self.active_run().is_none() {
             let first = if is_left {
                 First::Resume
             } else {
                 First::Waiting
             };
-            let begin = Begin {
+            let begin = RunRequest {
                 first,
                 caller: None,
             };
@@ -175,13 +178,13 @@ impl Desk {
         self: &Arc<Self>,
         session: &Session,
         message: Message,
-        behavior: Option<Behavior>,
+        behavior: Option<StreamingBehavior>,
         epoch: &CancellationToken,
     ) -> Answer {
         let place = match behavior {
-            Some(Behavior::Steer) => Place::Steering,
-            Some(Behavior::FollowUp) => Place::FollowUp,
-            None if self.is_waiting(session) || self.must_wait() => Place::FollowUp,
+            Some(StreamingBehavior::Steer) => Place::Steering,
+            Some(StreamingBehavior::FollowUp) => Place::FollowUp,
+            None if self.is_waiting(session) || self.must_queue_prompt() => Place::FollowUp,
             None => return Err(BUSY.to_owned()),
         };
         let queued = self.queue(session, place, message, epoch).await?;
@@ -201,11 +204,11 @@ impl Desk {
         message: Message,
         epoch: &CancellationToken,
     ) -> Answer {
-        let was_running = self.run_under_way().is_some();
+        let was_running = self.active_run().is_some();
         let queued = session.queue(place, message).await;
         queued.map_err(|error| error.to_string())?;
         if was_running {
-            self.say_what_was_missed(epoch);
+            self.run_missed_messages(epoch);
         }
         Ok(Some(json!({ "disposition": "queued" })))
     }
@@ -222,19 +225,19 @@ impl Desk {
     }
 
     async fn resume(self: &Arc<Self>, caller: Caller, epoch: CancellationToken) {
-        while let Some(run) = self.run_under_way() {
+        while let Some(run) = self.active_run() {
             if !run.stop.is_cancelled() {
-                return self.reply(caller.refuse(RUNNING));
+                return self.reply(caller.refuse(TURN_RUNNING_ERROR));
             }
             run.over.cancelled().await;
         }
-        let begin = Begin {
+        let begin = RunRequest {
             first: First::Resume,
             caller: Some(caller),
         };
         let handed_back = self.begin_run(begin, &epoch);
         if let Some(caller) = handed_back.and_then(|begin| begin.caller) {
-            self.reply(caller.refuse(RUNNING));
+            self.reply(caller.refuse(TURN_RUNNING_ERROR));
         }
     }
 
@@ -245,7 +248,7 @@ impl Desk {
         focus: Option<String>,
         epoch: CancellationToken,
     ) {
-        while let Some(run) = self.run_under_way().filter(|run| run.stop.is_cancelled()) {
+        while let Some(run) = self.active_run().filter(|run| run.stop.is_cancelled()) {
             run.over.cancelled().await;
         }
         self.compactions.fetch_add(1, Ordering::Relaxed);
@@ -253,14 +256,16 @@ impl Desk {
         let mut work = Box::pin(async move {
             let abort = epoch.child_token();
             let limits = desk.host.limits();
-            let compacted = session.compact_until(abort, focus.as_deref(), limits).await;
+            let compacted = session
+                .compact_cancellable(abort, focus.as_deref(), limits)
+                .await;
             let answer = match compacted {
                 Ok(compacted) => Ok(Some(desk.compaction(&session, &compacted).await)),
                 Err(error) => Err(error.to_string()),
             };
             desk.compactions.fetch_sub(1, Ordering::Relaxed);
             desk.answer(&caller, answer);
-            desk.begin_what_waits(&session, &epoch);
+            desk.begin_queued_prompts(&session, &epoch);
         });
         // It has begun before the next command does.
         if futures_util::poll!(&mut work).is_pending() {
@@ -276,7 +281,7 @@ impl Desk {
         command: String,
         is_told: bool,
     ) {
-        if self.tasks.len() > MOST_TASKS {
+        if self.tasks.len() > MAX_TASKS {
             return self.reply(caller.refuse("too many commands are under way"));
         }
         let (desk, cancel) = (Arc::clone(self), self.shells());

@@ -23,7 +23,7 @@ use std::time::Duration;
 use tokio::task::AbortHandle;
 
 /// A turn that is left has so long to let go of what it holds.
-const TIME_TO_LEAVE: Duration = Duration::from_millis(300);
+const DETACH_TIMEOUT: Duration = Duration::from_millis(300);
 
 /// A run that is under way.
 #[derive(Clone)]
@@ -41,7 +41,7 @@ impl Run {
         if let Some(task) = self.task {
             task.abort();
         }
-        tokio::time::timeout(TIME_TO_LEAVE, self.over.cancelled())
+        tokio::time::timeout(DETACH_TIMEOUT, self.over.cancelled())
             .await
             .ok();
     }
@@ -58,7 +58,7 @@ pub(super) enum First {
 }
 
 /// How a run begins, and who waits for it to be accepted.
-pub(super) struct Begin {
+pub(super) struct RunRequest {
     pub(super) first: First,
     pub(super) caller: Option<Caller>,
 }
@@ -67,7 +67,7 @@ type Turn<'a> = BoxFuture<'a, Result<Option<Ended>, Error>>;
 
 impl Desk {
     /// The run that is under way.
-    pub(super) fn run_under_way(&self) -> Option<Run> {
+    pub(super) fn active_run(&self) -> Option<Run> {
         lock(&self.run).clone()
     }
 
@@ -75,15 +75,15 @@ impl Desk {
     /// accepted, or why not.
     pub(super) fn begin_run(
         self: &Arc<Self>,
-        begin: Begin,
+        begin: RunRequest,
         epoch: &CancellationToken,
-    ) -> Option<Begin> {
+    ) -> Option<RunRequest> {
         let session = self.session()?;
         let mut run = lock(&self.run);
         if run.is_some() {
             return Some(begin);
         }
-        let Begin { first, caller } = begin;
+        let RunRequest { first, caller } = begin;
         if let Some(caller) = caller {
             self.expect_acceptance(caller);
         }
@@ -108,8 +108,8 @@ impl Desk {
     }
 
     /// Says what waits, unless that is to end which it follows.
-    fn begin_waiting(self: &Arc<Self>, epoch: &CancellationToken) {
-        let begin = Begin {
+    fn begin_queued_run(self: &Arc<Self>, epoch: &CancellationToken) {
+        let begin = RunRequest {
             first: First::Waiting,
             caller: None,
         };
@@ -131,8 +131,8 @@ impl Desk {
             match self.follow(session, turn, &stop).await {
                 Ok(Some(ended)) if ended.seal != Seal::Completed => break Some(ended.seal),
                 Ok(ended) if ended.is_none() || stop.is_cancelled() => break None,
-                Ok(_) => turn = self.waiting_turn(session, stop.clone()),
-                Err(error) => return self.could_not_begin(&error),
+                Ok(_) => turn = self.queued_turn(session, stop.clone()),
+                Err(error) => return self.fail_run_start(&error),
             }
         };
         self.end_run(session, seal, &stop);
@@ -149,12 +149,12 @@ impl Desk {
                 let ask = self.ask(Some(message), stop);
                 session.prompt(ask).map(|ended| ended.map(Some)).boxed()
             }
-            First::Waiting => self.waiting_turn(session, stop),
+            First::Waiting => self.queued_turn(session, stop),
             First::Resume if session.unfinished_turn().is_some() => {
-                let resumed = session.resume_until(stop);
+                let resumed = session.resume_cancellable(stop);
                 resumed.map(|ended| ended.map(Some)).boxed()
             }
-            First::Resume if !session.waiting().is_empty() => self.waiting_turn(session, stop),
+            First::Resume if !session.waiting().is_empty() => self.queued_turn(session, stop),
             First::Resume => {
                 let ask = self.ask(None, stop);
                 session.try_again(ask).map(|ended| ended.map(Some)).boxed()
@@ -162,11 +162,11 @@ impl Desk {
         }
     }
 
-    fn waiting_turn<'a>(&self, session: &'a Session, stop: CancellationToken) -> Turn<'a> {
+    fn queued_turn<'a>(&self, session: &'a Session, stop: CancellationToken) -> Turn<'a> {
         if session.waiting().is_empty() {
             return ready(Ok(None)).boxed();
         }
-        session.prompt_waiting(self.ask(None, stop)).boxed()
+        session.prompt_queued(self.ask(None, stop)).boxed()
     }
 
     fn ask(&self, message: Option<Message>, abort: CancellationToken) -> Ask {
@@ -195,8 +195,8 @@ impl Desk {
     }
 
     /// Nothing was begun: whoever has asked for it is told, and there is no completion.
-    fn could_not_begin(&self, error: &Error) {
-        let unaccepted = self.take_unaccepted();
+    fn fail_run_start(&self, error: &Error) {
+        let unaccepted = self.take_pending_acceptance();
         *lock(&self.run) = None;
         match unaccepted {
             Some(caller) => self.reply(caller.refuse(&error.to_string())),
@@ -207,7 +207,7 @@ impl Desk {
 
     fn end_run(self: &Arc<Self>, session: &Session, seal: Option<Seal>, stop: &CancellationToken) {
         let aborted = stop.is_cancelled() || seal == Some(Seal::Aborted);
-        if let Some(caller) = self.take_unaccepted() {
+        if let Some(caller) = self.take_pending_acceptance() {
             self.reply(caller.refuse("it was aborted before it began"));
         }
         let ended_well = seal.is_none() && !aborted;
@@ -227,13 +227,13 @@ impl Desk {
         };
         let left = u32::try_from(left).unwrap_or(u32::MAX);
         self.prompts_waiting.fetch_min(left, Ordering::Relaxed);
-        if left > 0 && (ended_well || self.has_prompt_waiting()) {
-            self.begin_waiting(stop);
+        if left > 0 && (ended_well || self.take_queued_prompt()) {
+            self.begin_queued_run(stop);
         }
     }
 
     /// A prompt that came during a wait has its turn also when the wait was in vain.
-    fn has_prompt_waiting(&self) -> bool {
+    fn take_queued_prompt(&self) -> bool {
         let less = |count: u32| count.checked_sub(1);
         let prompts = &self.prompts_waiting;
         let less = prompts.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
@@ -241,9 +241,9 @@ impl Desk {
     }
 
     /// What came while the last run was ending has been seen by nobody.
-    pub(super) fn say_what_was_missed(self: &Arc<Self>, epoch: &CancellationToken) {
-        if self.run_under_way().is_none() && self.ended_well.load(Ordering::Relaxed) {
-            self.begin_waiting(epoch);
+    pub(super) fn run_missed_messages(self: &Arc<Self>, epoch: &CancellationToken) {
+        if self.active_run().is_none() && self.ended_well.load(Ordering::Relaxed) {
+            self.begin_queued_run(epoch);
         }
     }
 }

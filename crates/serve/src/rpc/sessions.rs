@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// A run that is to make room has so long to end.
-const LONGEST_END: Duration = Duration::from_secs(1);
+const RUN_END_TIMEOUT: Duration = Duration::from_secs(1);
 const LONGEST_NAME: usize = 200;
 
 impl Desk {
@@ -73,12 +73,12 @@ impl Desk {
     async fn replace(self: &Arc<Self>, other: Other<'_>) -> Answer {
         let opened = match other {
             Other::Copy(session, before) => {
-                self.end_what_runs().await?;
+                self.end_active_run().await?;
                 self.host.fork(session, before).await?
             }
             other => {
                 let opened = self.other(other).await?;
-                if let Err(why) = self.end_what_runs().await {
+                if let Err(why) = self.end_active_run().await {
                     self.close(&opened.session).await;
                     return Err(why);
                 }
@@ -91,14 +91,14 @@ impl Desk {
         Ok(Some(json!({ "cancelled": false })))
     }
 
-    async fn end_what_runs(&self) -> Result<(), String> {
+    async fn end_active_run(&self) -> Result<(), String> {
         self.end_epoch();
         if let Some(session) = self.session() {
             session.abort();
         }
-        if let Some(run) = self.run_under_way() {
+        if let Some(run) = self.active_run() {
             let over = run.over.cancelled();
-            let ended = tokio::time::timeout(LONGEST_END, over).await;
+            let ended = tokio::time::timeout(RUN_END_TIMEOUT, over).await;
             ended.map_err(|_| "the turn that is running does not end".to_owned())?;
         }
         Ok(())

@@ -26,7 +26,7 @@ impl Desk {
     pub(super) fn state(&self, session: &Session) -> Value {
         let snapshot = session.snapshot();
         let waiting = session.waiting();
-        let is_under_way = self.run_under_way().is_some();
+        let is_under_way = self.active_run().is_some();
         let mut state = json!({
             "model": self.model(),
             "thinkingLevel": "off",
@@ -77,7 +77,7 @@ impl Desk {
     }
 
     /// Says events again that were said before, and from here on those that are wanted.
-    pub(super) fn follow_again(&self, caller: &Caller, fields: Map<String, Value>) {
+    pub(super) fn follow_events(&self, caller: &Caller, fields: Map<String, Value>) {
         let Some(log) = &self.log else {
             return self.reply(caller.refuse(NATIVE_ONLY));
         };
@@ -91,7 +91,7 @@ impl Desk {
             Ok(log.follow(follow, say)?)
         });
         if let Err(error) = followed {
-            self.reply(caller.refuse_as(&Refusal {
+            self.reply(caller.error_with_code(&Refusal {
                 error: error.to_string(),
                 code: Some(error.code()),
                 oldest: error.oldest(),

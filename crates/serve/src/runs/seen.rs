@@ -15,13 +15,13 @@ use outlast_store::journal::Summary;
 use std::collections::BTreeMap;
 
 /// The most attempts that are told of a step.
-const MOST_ATTEMPTS: usize = 20;
+const MAX_ATTEMPTS_PER_STEP: usize = 20;
 /// The most attempts that are told of all steps together; of every step at least the last one is.
-const MOST_ATTEMPTS_IN_ALL: usize = 2000;
+const MAX_ATTEMPTS_TOTAL: usize = 2000;
 /// The most of a message that is told, in bytes.
-const LONGEST_MESSAGE: usize = 400;
+const MAX_MESSAGE_BYTES: usize = 400;
 /// The most of a question that is told, in bytes.
-const LONGEST_QUESTION: usize = 4096;
+const MAX_QUESTION_BYTES: usize = 4096;
 
 /// A run as somebody saw it.
 pub(super) struct Seen {
@@ -42,7 +42,7 @@ fn clean(words: &str, most: usize) -> String {
 }
 
 fn message(words: &str) -> Option<String> {
-    let words = clean(words.trim(), LONGEST_MESSAGE);
+    let words = clean(words.trim(), MAX_MESSAGE_BYTES);
     (!words.is_empty()).then_some(words)
 }
 
@@ -50,8 +50,8 @@ impl RunRow {
     pub(super) fn new(run: Summary, state: Standing) -> Self {
         Self {
             id: run.id,
-            pipeline: clean(&run.title, LONGEST_MESSAGE),
-            directory: clean(&run.directory, LONGEST_QUESTION),
+            pipeline: clean(&run.title, MAX_MESSAGE_BYTES),
+            directory: clean(&run.directory, MAX_QUESTION_BYTES),
             state: state.into(),
             created: run.created,
             changed: run.changed,
@@ -67,14 +67,14 @@ impl Seen {
         // Its process keeps hold of it for a moment after it has ended.
         let state = ended.map_or(self.state, |ended| Standing::of(ended.outcome));
         RunView {
-            file: clean(&run.begun.file, LONGEST_QUESTION),
+            file: clean(&run.begun.file, MAX_QUESTION_BYTES),
             ended: ended.map(|ended| ended.at),
             outcome: ended.map(|ended| ended.outcome.into()),
             error: error.and_then(|reason| message(reason)),
             steps: self.steps(),
             id: self.summary.id,
-            pipeline: clean(&self.summary.title, LONGEST_MESSAGE),
-            directory: clean(&self.summary.directory, LONGEST_QUESTION),
+            pipeline: clean(&self.summary.title, MAX_MESSAGE_BYTES),
+            directory: clean(&self.summary.directory, MAX_QUESTION_BYTES),
             state: state.into(),
             created: self.summary.created,
             changed: self.summary.changed,
@@ -110,7 +110,7 @@ impl Seen {
         let earlier = attempts.len().saturating_sub(most);
         let is_open = self.run.ended.is_none();
         StepView {
-            id: clean(id, LONGEST_MESSAGE),
+            id: clean(id, MAX_MESSAGE_BYTES),
             kind: None,
             needs: Vec::new(),
             leads_to: Vec::new(),
@@ -178,10 +178,10 @@ impl Seen {
         let asked = standing::asked(id, &self.entries)?;
         let choice = |(key, label): (&str, &str)| ChoiceView {
             key: key.to_owned(),
-            label: clean(label, LONGEST_MESSAGE),
+            label: clean(label, MAX_MESSAGE_BYTES),
         };
         Some(QuestionView {
-            text: clean(&asked.message, LONGEST_QUESTION),
+            text: clean(&asked.message, MAX_QUESTION_BYTES),
             choices: asked.keys().map(choice).collect(),
         })
     }
@@ -189,7 +189,7 @@ impl Seen {
 
 /// How many attempts are told of each of so many steps.
 fn most_attempts(steps: usize) -> usize {
-    (MOST_ATTEMPTS_IN_ALL / steps.max(1)).clamp(1, MOST_ATTEMPTS)
+    (MAX_ATTEMPTS_TOTAL / steps.max(1)).clamp(1, MAX_ATTEMPTS_PER_STEP)
 }
 
 fn attempt((visit, attempt): (&Visit, &Attempt)) -> AttemptView {

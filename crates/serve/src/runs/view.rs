@@ -255,14 +255,14 @@ pub struct ChoiceView {
 /// A run that was told something.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[schemars(rename = "RunTold")]
-pub struct ToldView {
+pub struct RunRequestView {
     /// Its id.
     pub id: String,
     /// Whether a process is at work on it, which hears it within a second; else whoever resumes it does.
     pub is_at_work: bool,
 }
 
-impl From<Told> for ToldView {
+impl From<Told> for RunRequestView {
     fn from(told: Told) -> Self {
         Self {
             id: told.run,

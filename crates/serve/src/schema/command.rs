@@ -53,12 +53,12 @@ const MESSAGE: Field = needs("message", Holds::Text);
 const IMAGES: Field = may("images", Holds::Images);
 const ENABLED: Field = needs("enabled", Holds::Flag);
 const MODE: Field = needs("mode", Holds::One(&["all", "one-at-a-time"]));
-const BEHAVIOUR: Field = may("streamingBehavior", Holds::One(&["steer", "followUp"]));
+const STREAMING_BEHAVIOR: Field = may("streamingBehavior", Holds::One(&["steer", "followUp"]));
 
 /// Every command, those of the native dialect last.
 #[rustfmt::skip]
 const COMMANDS: &[Command] = &[
-    command("prompt", "Says something to the model.", &[MESSAGE, IMAGES, BEHAVIOUR]),
+    command("prompt", "Says something to the model.", &[MESSAGE, IMAGES, STREAMING_BEHAVIOR]),
     command("steer", "Says something as soon as the model can be told.", &[MESSAGE, IMAGES]),
     command("follow_up", "Says something when the model has answered.", &[MESSAGE, IMAGES]),
     command("abort", "Ends what is running.", &[]),

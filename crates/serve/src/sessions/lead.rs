@@ -10,7 +10,7 @@ use crate::rpc::{Dialect, Server};
 use outlast_engine::CancellationToken;
 use outlast_session::Session;
 use outlast_session::Subscription;
-use outlast_session::host::{Host, Hosted, Opened};
+use outlast_session::host::{Host, HostedSession, Opened};
 use outlast_store::journal::State as Owned;
 use serde_json::json;
 use std::sync::{Arc, Weak};
@@ -19,10 +19,10 @@ use std::time::Duration;
 /// A session in which nothing happens for so long is given back.
 const IDLE: Duration = Duration::from_secs(60);
 /// How much of what is said to a session, and what it answers, may be on its way.
-const PIPE: usize = 64 << 10;
+const PIPE_BYTES: usize = 64 << 10;
 /// A room that nobody has looked at for so long is forgotten; one in which nothing was said, after a day.
-const UNWATCHED: Duration = Duration::from_secs(300);
-const NEVER_USED: Duration = Duration::from_secs(24 * 3600);
+const UNWATCHED_TIMEOUT: Duration = Duration::from_secs(300);
+const NEW_SESSION_TIMEOUT: Duration = Duration::from_secs(24 * 3600);
 
 /// A session that is open.
 #[derive(Clone)]
@@ -57,7 +57,7 @@ impl Room {
         lead.filter(|lead| !lead.over.is_cancelled())
     }
 
-    pub(super) fn led_state(&self) -> Option<State> {
+    pub(super) fn open_session_state(&self) -> Option<State> {
         self.led().map(|lead| lead.state())
     }
 
@@ -69,7 +69,7 @@ impl Room {
             return Ok(lead);
         }
         let wanted = lock(&self.wanted).clone();
-        let Hosted { opened, host } = self.house.open(self.id(), &wanted.wishes).await?;
+        let HostedSession { opened, host } = self.house.open(self.id(), &wanted.wishes).await?;
         let session = Arc::clone(&opened.session);
         let entries = match self.house.journal().filter(|_| session.is_kept()) {
             Some(journal) => journal.summary(self.id()).await.map_or(0, |it| it.entries),
@@ -102,7 +102,7 @@ impl Room {
                 room.hear(event, &session);
             }
         });
-        let (ours, theirs) = tokio::io::duplex(PIPE);
+        let (ours, theirs) = tokio::io::duplex(PIPE_BYTES);
         let server = Server {
             host: Arc::clone(&host),
             dialect: Dialect::Native,
@@ -152,7 +152,7 @@ impl Room {
     }
 
     /// Looks whether another process has gone on with a session that somebody watches here.
-    pub(super) async fn look_elsewhere(&self) {
+    pub(super) async fn check_other_processes(&self) {
         if self.is_new() || self.led().is_some() {
             return;
         }
@@ -178,13 +178,14 @@ impl Room {
     }
 
     /// Whether it can be made again from what is written down.
-    pub(super) fn can_be_forgotten(&self) -> bool {
+    pub(super) fn can_be_evicted(&self) -> bool {
         let has_wishes = {
             let wanted = lock(&self.wanted);
-            wanted.wishes.are_settings() || wanted.switches != Switches::default()
+            wanted.wishes.has_settings() || wanted.switches != Switches::default()
         };
-        let unwatched = self.unwatched_since().elapsed();
-        let is_old = unwatched > NEVER_USED || unwatched > UNWATCHED && !self.is_new();
+        let unwatched = self.last_watched_at().elapsed();
+        let is_old =
+            unwatched > NEW_SESSION_TIMEOUT || unwatched > UNWATCHED_TIMEOUT && !self.is_new();
         self.led().is_none() && is_old && (self.is_new() || !has_wishes)
     }
 }

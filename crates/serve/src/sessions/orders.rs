@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// How long a run that has said its last word, or that is about to begin, may take for it, and how often that is looked at.
-const SOON: Duration = Duration::from_millis(500);
+const SETTLE_TIMEOUT: Duration = Duration::from_millis(500);
 const MOMENT: Duration = Duration::from_millis(1);
 
 impl Room {
@@ -36,7 +36,7 @@ impl Room {
         };
         // In a session in which nothing runs it is said at once, whatever it would have waited for.
         let first = deliver.filter(|_| lead.session.is_running());
-        let until = tokio::time::Instant::now() + SOON;
+        let until = tokio::time::Instant::now() + SETTLE_TIMEOUT;
         let answer = loop {
             match say(first).await {
                 Err(ClientError::Refused { error, .. }) if error == BUSY => {}
@@ -95,7 +95,7 @@ impl Room {
         if is_left() {
             let resumed = lead.client.request(json!({ "type": "resume" })).await;
             // Somebody else is about to: one that has not begun yet would not hear what is said to it.
-            let until = tokio::time::Instant::now() + SOON;
+            let until = tokio::time::Instant::now() + SETTLE_TIMEOUT;
             while is_left() && tokio::time::Instant::now() < until {
                 tokio::time::sleep(MOMENT).await;
             }

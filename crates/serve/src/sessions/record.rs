@@ -8,7 +8,7 @@ use crate::native::kept::Kept;
 use outlast_kernel::event::{Body, Event};
 
 /// How many events are handed out at once: whoever is slow holds no more than these.
-const AT_ONCE: usize = 128;
+const MAX_BATCH_EVENTS: usize = 128;
 
 /// What happened.
 #[derive(Debug, Default)]
@@ -112,7 +112,12 @@ impl Record {
 
     /// The next events after that number; there may be more.
     pub(super) fn since(&self, after: u64) -> Result<Vec<Event>, Stale> {
-        Ok(self.kept.since(after)?.take(AT_ONCE).cloned().collect())
+        Ok(self
+            .kept
+            .since(after)?
+            .take(MAX_BATCH_EVENTS)
+            .cloned()
+            .collect())
     }
 
     pub(super) fn view(&self) -> View {
@@ -203,7 +208,7 @@ impl Record {
             | Body::AutoCompactionRetry { .. } => {}
             Body::Retracted { attempt } => {
                 let retracted = Some(format!("{turn_id}.{attempt}"));
-                events.retain(|said| said.attempt_id != retracted || is_of_the_user(&said.body));
+                events.retain(|said| said.attempt_id != retracted || is_user_event(&said.body));
             }
             _ => {
                 let last = events.last_mut();
@@ -233,7 +238,7 @@ impl Record {
     }
 }
 
-const fn is_of_the_user(body: &Body) -> bool {
+const fn is_user_event(body: &Body) -> bool {
     matches!(body, Body::Input { .. } | Body::Start { .. })
 }
 

@@ -8,7 +8,7 @@ use outlast_engine::CancellationToken;
 use outlast_kernel::Timestamp;
 use outlast_kernel::event::{Body, Event};
 use outlast_session::Session;
-use outlast_session::host::{Card, House, Wishes};
+use outlast_session::host::{Card, House, SessionOptions};
 use serde_json::Value;
 use std::fmt;
 use std::str::FromStr;
@@ -45,7 +45,7 @@ pub struct Room {
 /// What was asked for, and what is known of a session that is not open.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Wanted {
-    pub(super) wishes: Wishes,
+    pub(super) wishes: SessionOptions,
     pub(super) switches: Switches,
     pub(super) card: Option<Card>,
 }
@@ -108,7 +108,7 @@ pub struct Place {
 /// A place that cannot be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a place is what a snapshot or an event came with, such as `1f2e3d4c-17`")]
-pub struct PlaceError;
+pub struct ParseCursorError;
 
 impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -117,12 +117,12 @@ impl fmt::Display for Place {
 }
 
 impl FromStr for Place {
-    type Err = PlaceError;
+    type Err = ParseCursorError;
 
-    fn from_str(text: &str) -> Result<Self, PlaceError> {
-        let (log, seq) = text.split_once('-').ok_or(PlaceError)?;
-        let log = u32::from_str_radix(log, 16).map_err(|_| PlaceError)?;
-        let seq = seq.parse().map_err(|_| PlaceError)?;
+    fn from_str(text: &str) -> Result<Self, ParseCursorError> {
+        let (log, seq) = text.split_once('-').ok_or(ParseCursorError)?;
+        let log = u32::from_str_radix(log, 16).map_err(|_| ParseCursorError)?;
+        let seq = seq.parse().map_err(|_| ParseCursorError)?;
         Ok(Self { log, seq })
     }
 }
@@ -139,7 +139,7 @@ pub enum Heard {
 impl Room {
     pub(super) fn new(
         id: String,
-        new: Option<Wishes>,
+        new: Option<SessionOptions>,
         house: Arc<dyn House>,
         tasks: TaskTracker,
         readers: Arc<Semaphore>,
@@ -237,7 +237,7 @@ impl Room {
     }
 
     /// The turn after a place in which that was said.
-    pub fn turn_about(&self, mut place: Place, text: &str) -> Option<String> {
+    pub fn find_turn_with_input(&self, mut place: Place, text: &str) -> Option<String> {
         loop {
             let Heard::Events(events) = self.since(place) else {
                 return None;
@@ -268,7 +268,7 @@ impl Room {
         let turns = session.turn_count();
         if matches!(event.body, Body::Start { .. }) {
             // What was wished is written down with the turn.
-            lock(&self.wanted).wishes.forget_settings();
+            lock(&self.wanted).wishes.clear_settings();
         }
         let newest = {
             let mut record = self.record();
@@ -300,7 +300,7 @@ impl Room {
     }
 
     /// When somebody has last looked.
-    pub(super) fn unwatched_since(&self) -> Instant {
+    pub(super) fn last_watched_at(&self) -> Instant {
         (*lock(&self.watched)).max(self.idle_since())
     }
 }

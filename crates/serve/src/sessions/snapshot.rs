@@ -16,11 +16,11 @@ use outlast_store::journal::{Page, State as Owned, Stored};
 use std::sync::Arc;
 
 /// How often a snapshot is tried anew when turns begin and end meanwhile.
-const TRIES: usize = 50;
+const MAX_ATTEMPTS: usize = 50;
 /// How many entries are read at a time.
 const PAGE: u32 = 1000;
 /// The most that a snapshot tells, in bytes; of a longer session, its end.
-const LONGEST: usize = 16 << 20;
+const MAX_SNAPSHOT_BYTES: usize = 16 << 20;
 
 impl Room {
     /// Everything that was said, and the place from which to follow; in the turn stream's words, or as it is.
@@ -28,7 +28,7 @@ impl Room {
         self.look();
         // Each has a whole session in memory.
         let turn = Arc::clone(&self.readers).acquire_owned().await;
-        for _ in 0..TRIES {
+        for _ in 0..MAX_ATTEMPTS {
             let view = self.record().view();
             let entries = self.entries().await?;
             let session = self.view().await?;
@@ -64,7 +64,7 @@ impl Room {
         session: SessionView,
         native: bool,
     ) -> SnapshotView {
-        let entries = entries.iter().filter(|stored| is_past(stored, &view));
+        let entries = entries.iter().filter(|stored| is_persisted(stored, &view));
         let mut events = replay::tell(self.id(), entries);
         events.extend(view.live.into_iter().flat_map(|live| live.events));
         events.extend(view.wait);
@@ -228,7 +228,7 @@ impl Room {
 }
 
 /// Whether an entry is told from what is written down, and not by the turn under way or by what follows.
-fn is_past(stored: &Stored, view: &View) -> bool {
+fn is_persisted(stored: &Stored, view: &View) -> bool {
     let Written { turns, entries } = view.written;
     let Some(turns) = turns else {
         return true;
@@ -246,7 +246,7 @@ fn cut(events: &mut Vec<Event>) -> bool {
     let mut bytes = 0;
     let place = events.iter().rposition(|event| {
         bytes += written(event);
-        bytes > LONGEST
+        bytes > MAX_SNAPSHOT_BYTES
     });
     if let Some(place) = place {
         events.drain(..=place);

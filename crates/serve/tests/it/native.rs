@@ -15,7 +15,7 @@ use outlast_kernel::policy::Policy;
 use outlast_kernel::verdict::Cause;
 use outlast_mock::Scripted;
 use outlast_serve::native::{Follow, NativeLog, SnapshotView, WaitingView};
-use outlast_serve::voice::Voice;
+use outlast_serve::voice::EventEncoder;
 use outlast_session::Session;
 use outlast_session::compaction::{Compaction, Settings};
 use outlast_session::{Held, Retry, Setup, Snapshot};

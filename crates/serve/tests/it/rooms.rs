@@ -10,7 +10,7 @@ use outlast_kernel::event::{Body, Event};
 use outlast_serve::sessions::State::{Elsewhere, Idle};
 use outlast_serve::sessions::{Heard, Place, Room, Said, Sessions, Settings, Told};
 use outlast_session::Session;
-use outlast_session::host::Wishes;
+use outlast_session::host::SessionOptions;
 use outlast_store::journal::{Line, NewSession, State};
 use serde_json::Value;
 use std::sync::Arc;
@@ -68,7 +68,7 @@ async fn told(room: &Arc<Room>) -> (Place, Vec<Body>) {
 }
 
 /// Waits until the session has been given back.
-async fn until_free(house: &Small, id: &str) {
+async fn wait_until_free(house: &Small, id: &str) {
     while house.journal.summary(id).await.unwrap().state != State::Free {
         house.second().await;
     }
@@ -77,12 +77,12 @@ async fn until_free(house: &Small, id: &str) {
 #[tokio::test(start_paused = true)]
 async fn a_session_that_nobody_needs_is_given_back_and_goes_on_where_it_was() {
     let (_still, house, sessions) = opened("overloaded:1");
-    let room = sessions.create(Wishes::default()).await.unwrap();
+    let room = sessions.create(SessionOptions::default()).await.unwrap();
     let heard = say(&house, &room, "one").await;
     let before = told(&room).await;
     assert_eq!(before.0, room.place_of(heard.last().unwrap()));
     keep_house(&sessions);
-    until_free(&house, room.id()).await;
+    wait_until_free(&house, room.id()).await;
     assert_eq!(
         told(&room).await,
         before,
@@ -109,12 +109,12 @@ async fn a_session_that_nobody_needs_is_given_back_and_goes_on_where_it_was() {
 #[tokio::test(start_paused = true)]
 async fn a_room_that_nobody_watches_is_made_anew() {
     let (_still, house, sessions) = opened("ok");
-    let room = sessions.create(Wishes::default()).await.unwrap();
+    let room = sessions.create(SessionOptions::default()).await.unwrap();
     say(&house, &room, "one").await;
     let (place, before) = told(&room).await;
     let id = room.id().to_owned();
     keep_house(&sessions);
-    until_free(&house, &id).await;
+    wait_until_free(&house, &id).await;
     drop(room);
     // Whoever looks after rooms has come by.
     house.seconds(400).await;
@@ -128,7 +128,7 @@ async fn a_room_that_nobody_watches_is_made_anew() {
 async fn a_session_in_which_nothing_was_said_stays_as_long_as_the_server() {
     let (_still, house, sessions) = opened("ok");
     let id = {
-        let room = sessions.create(Wishes::default()).await.unwrap();
+        let room = sessions.create(SessionOptions::default()).await.unwrap();
         room.id().to_owned()
     };
     keep_house(&sessions);
@@ -146,10 +146,10 @@ async fn a_session_in_which_nothing_was_said_stays_as_long_as_the_server() {
 #[tokio::test(start_paused = true)]
 async fn what_is_said_elsewhere_is_told_to_those_who_watch_here() {
     let (_still, house, sessions) = opened("ok");
-    let room = sessions.create(Wishes::default()).await.unwrap();
+    let room = sessions.create(SessionOptions::default()).await.unwrap();
     say(&house, &room, "here").await;
     keep_house(&sessions);
-    until_free(&house, room.id()).await;
+    wait_until_free(&house, room.id()).await;
     let (before, _) = told(&room).await;
     let place = before;
     for text in ["there", "there again"] {
@@ -162,7 +162,7 @@ async fn what_is_said_elsewhere_is_told_to_those_who_watch_here() {
         other.prompt(ask).await.unwrap();
         other.close().await.unwrap();
     }
-    until_stale(&house, &room, place).await;
+    wait_until_stale(&house, &room, place).await;
     let (place, bodies) = told(&room).await;
     assert_ne!(place, before);
     assert!(format!("{bodies:?}").contains("there again"));
@@ -186,7 +186,7 @@ async fn what_is_said_elsewhere_is_told_to_those_who_watch_here() {
 #[tokio::test(start_paused = true)]
 async fn a_snapshot_of_what_was_said_elsewhere_can_be_followed() {
     let (_still, house, sessions) = opened("ok");
-    let room = sessions.create(Wishes::default()).await.unwrap();
+    let room = sessions.create(SessionOptions::default()).await.unwrap();
     say(&house, &room, "here").await;
     let id = room.id().to_owned();
     // Another server, which only looks.
@@ -200,7 +200,7 @@ async fn a_snapshot_of_what_was_said_elsewhere_can_be_followed() {
     assert_eq!(watched.since(second), Heard::Events(Vec::new()));
 }
 
-async fn until_stale(house: &Small, room: &Room, place: Place) {
+async fn wait_until_stale(house: &Small, room: &Room, place: Place) {
     while room.since(place) != Heard::Stale {
         house.second().await;
     }
@@ -210,10 +210,10 @@ async fn until_stale(house: &Small, room: &Room, place: Place) {
 #[tokio::test(start_paused = true)]
 async fn who_comes_to_a_session_and_leaves_it_elsewhere_is_told_of() {
     let (_still, house, sessions) = opened("ok");
-    let room = sessions.create(Wishes::default()).await.unwrap();
+    let room = sessions.create(SessionOptions::default()).await.unwrap();
     say(&house, &room, "here").await;
     keep_house(&sessions);
-    until_free(&house, room.id()).await;
+    wait_until_free(&house, room.id()).await;
     let state = async || {
         let snapshot = room.snapshot(true).await.unwrap();
         let place: Place = snapshot.place.parse().unwrap();
@@ -222,10 +222,10 @@ async fn who_comes_to_a_session_and_leaves_it_elsewhere_is_told_of() {
     let (place, before) = state().await;
     let other = Session::open(&house.journal, room.id(), house.setup());
     let other = other.await.unwrap();
-    until_stale(&house, &room, place).await;
+    wait_until_stale(&house, &room, place).await;
     let (place, meanwhile) = state().await;
     other.close().await.unwrap();
-    until_stale(&house, &room, place).await;
+    wait_until_stale(&house, &room, place).await;
     let (_, after) = state().await;
     let states = [before, meanwhile, after];
     assert_eq!(states, [Idle, Elsewhere, Idle]);
@@ -234,7 +234,7 @@ async fn who_comes_to_a_session_and_leaves_it_elsewhere_is_told_of() {
 #[tokio::test(start_paused = true)]
 async fn what_is_changed_while_a_session_is_opened_holds() {
     let (_still, house, sessions) = opened("ok");
-    let room = sessions.create(Wishes::default()).await.unwrap();
+    let room = sessions.create(SessionOptions::default()).await.unwrap();
     house.doors.forget_permits(Semaphore::MAX_PERMITS);
     let opening = tokio::spawn({
         let (house, room) = (Arc::clone(&house), Arc::clone(&room));

@@ -3,9 +3,9 @@
 use crate::kinds;
 use jsonschema::Validator;
 use outlast_kernel::event::Body;
-use outlast_serve::native::{Follow, Followed, NativeVoice};
+use outlast_serve::native::{Follow, Followed, NativeEncoder};
 use outlast_serve::schema;
-use outlast_serve::voice::{Lines, Voice};
+use outlast_serve::voice::{EventEncoder, Lines};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
@@ -37,9 +37,9 @@ pub(crate) fn of(definition: &str) -> Validator {
 }
 
 /// The lines that a voice says, as JSON.
-pub(crate) fn said(say: impl FnOnce(&mut NativeVoice, &mut Lines)) -> Vec<Value> {
+pub(crate) fn said(say: impl FnOnce(&mut NativeEncoder, &mut Lines)) -> Vec<Value> {
     let mut lines = Lines::default();
-    say(&mut NativeVoice, &mut lines);
+    say(&mut NativeEncoder, &mut lines);
     let text = std::str::from_utf8(lines.as_bytes()).unwrap();
     assert!(text.is_empty() || text.ends_with('\n'));
     let read = |line| serde_json::from_str(line).unwrap();

@@ -17,11 +17,11 @@ use outlast_kernel::event::{Body, Event, Seal, StopReason};
 use outlast_kernel::verdict::Cause;
 use std::time::Duration;
 
-const RETRIES: u32 = 2;
+const MAX_RETRIES: u32 = 2;
 /// The longest wait: somebody else could be asked, or parts left out.
-const LONGEST_WAIT: Duration = Duration::from_secs(30);
+const MAX_WAIT: Duration = Duration::from_secs(30);
 /// A summary that was cut off and has fewer tokens was hardly begun.
-const HARDLY_BEGUN: u64 = 100;
+const MIN_TRUNCATED_SUMMARY_TOKENS: u64 = 100;
 
 /// What came of asking.
 pub(super) enum Answer {
@@ -106,11 +106,11 @@ fn judge(ended: Ended) -> Answer {
         };
     }
     let text = ended.message.text();
-    let tokens = size::of_text(text.trim());
+    let tokens = size::text_tokens(text.trim());
     match ended.stop_reason {
         _ if tokens == 0 => Answer::Failed("the summary is empty".to_owned()),
         Some(StopReason::Refusal) => Answer::Failed("the model refused".to_owned()),
-        Some(StopReason::Length) if tokens < HARDLY_BEGUN => {
+        Some(StopReason::Length) if tokens < MIN_TRUNCATED_SUMMARY_TOKENS => {
             Answer::Failed("the summary is cut off".to_owned())
         }
         _ => Answer::Text(text),
@@ -127,8 +127,8 @@ impl RetryStrategy for Bounded<'_> {
         let delay = self
             .strategy
             .delay_for(attempt)
-            .filter(|_| attempt < RETRIES)?;
-        (delay <= LONGEST_WAIT).then_some(delay)
+            .filter(|_| attempt < MAX_RETRIES)?;
+        (delay <= MAX_WAIT).then_some(delay)
     }
 
     fn sleep<'a>(
@@ -141,10 +141,14 @@ impl RetryStrategy for Bounded<'_> {
 
     fn rules(&self) -> Rules {
         let rules = self.strategy.rules();
-        let stated = rules.longest_stated_wait.unwrap_or(LONGEST_WAIT);
+        let stated = rules.longest_stated_wait.unwrap_or(MAX_WAIT);
         Rules {
-            retries: Some(rules.retries.map_or(RETRIES, |most| most.min(RETRIES))),
-            longest_stated_wait: Some(stated.min(LONGEST_WAIT)),
+            retries: Some(
+                rules
+                    .retries
+                    .map_or(MAX_RETRIES, |most| most.min(MAX_RETRIES)),
+            ),
+            longest_stated_wait: Some(stated.min(MAX_WAIT)),
             wait_for_reset: false,
             ..rules
         }

@@ -126,7 +126,7 @@ mod tests {
         assert_eq!(ends(&all, 60), None);
         for tokens in 70..600 {
             let text = ends(&all, tokens).unwrap();
-            assert!(size::of_text(&text) <= tokens, "{tokens}: {text}");
+            assert!(size::text_tokens(&text) <= tokens, "{tokens}: {text}");
             let marked = |line: &str| line == MARK.trim_end() || line.starts_with(MARK);
             assert!(text.lines().all(marked), "{tokens}: {text}");
             assert!(text.contains("bytes left out"));

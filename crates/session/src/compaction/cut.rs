@@ -12,7 +12,7 @@ pub(super) fn cut(messages: &[Message], keep: u64) -> usize {
     let places = places(messages);
     let (mut place, mut after) = (None, 0_u64);
     for index in (1..messages.len()).rev() {
-        after = after.saturating_add(size::of_message(&messages[index]));
+        after = after.saturating_add(size::message_tokens(&messages[index]));
         if place.is_some() && after > keep {
             break;
         }

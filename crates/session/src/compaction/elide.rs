@@ -12,7 +12,7 @@ use outlast_engine::turn::is_notice;
 
 /// To how many bytes things are shortened, harder and harder.
 const LIMITS: [usize; 4] = [8192, 2048, 512, 128];
-const LIMITS_OF_THE_NEWEST: [usize; 4] = [16_384, 4096, 1024, 512];
+const PROTECTED_LIMITS: [usize; 4] = [16_384, 4096, 1024, 512];
 const LEFT_OUT: &str = "[an image was left out]";
 
 /// How small a conversation is wanted.
@@ -62,7 +62,7 @@ impl Elision {
         }
         self.shorten(&dearest, Which::Older, LIMITS);
         self.each(&dearest, Which::Older, leave_image_out);
-        self.shorten(&dearest, Which::Dearest, LIMITS_OF_THE_NEWEST);
+        self.shorten(&dearest, Which::Dearest, PROTECTED_LIMITS);
         self.each(&dearest, Which::Dearest, leave_image_out);
     }
 

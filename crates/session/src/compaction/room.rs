@@ -5,15 +5,15 @@
 
 use super::elide::{self, Goal};
 use outlast_dialect::Message;
-use outlast_engine::compaction::{Job, Smaller};
+use outlast_engine::compaction::{CompactedConversation, Job};
 use outlast_engine::size;
 use outlast_kernel::event::CompactionReason;
 
 /// What is kept free for an answer whose limit is not known.
-const ANSWER: u64 = 8192;
+const DEFAULT_OUTPUT_TOKENS: u64 = 8192;
 /// The most of a prompt that is quoted, in bytes: where there is room for it, and in any case.
-const QUOTE: u64 = 8192;
-const SHORT_QUOTE: u64 = 512;
+const MAX_QUOTE_BYTES: u64 = 8192;
+const MIN_QUOTE_BYTES: u64 = 512;
 
 /// What a request has, and what it may have.
 #[derive(Clone, Copy, Debug)]
@@ -41,7 +41,7 @@ impl Room {
             .max(job.size.tokens)
             .max(proven.unwrap_or_default());
         let limit = window.map_or(known / 2, |window| {
-            let answer = request.max_tokens.map_or(ANSWER, u64::from);
+            let answer = request.max_tokens.map_or(DEFAULT_OUTPUT_TOKENS, u64::from);
             window.saturating_sub(answer.min(window / 4))
         });
         let worth_it = match reason {
@@ -49,13 +49,13 @@ impl Room {
             _ => share(known, 90),
         };
         let bytes = size::bytes(request);
-        let spoken: u64 = request.messages.iter().map(size::bytes_of_message).sum();
+        let spoken: u64 = request.messages.iter().map(size::message_bytes).sum();
         Self {
             reason,
             window,
             estimate,
             known,
-            fixed: size::tokens(request).saturating_sub(size::of_messages(&request.messages)),
+            fixed: size::tokens(request).saturating_sub(size::messages_tokens(&request.messages)),
             limit: limit.min(worth_it),
             bytes,
             fixed_bytes: bytes.saturating_sub(spoken),
@@ -63,7 +63,7 @@ impl Room {
     }
 
     /// Whether bytes are the trouble, not tokens: then sending everything once more, to a summariser, does not help.
-    pub(super) const fn is_about_bytes(&self) -> bool {
+    pub(super) const fn is_byte_limited(&self) -> bool {
         let reason = self.reason;
         matches!(
             reason,
@@ -90,7 +90,7 @@ impl Room {
     /// The most of a prompt that is quoted, in bytes.
     pub(super) fn quote(&self) -> usize {
         let most = self.window.unwrap_or(self.known) / 4;
-        usize::try_from(most.clamp(SHORT_QUOTE, QUOTE)).unwrap_or(usize::MAX)
+        usize::try_from(most.clamp(MIN_QUOTE_BYTES, MAX_QUOTE_BYTES)).unwrap_or(usize::MAX)
     }
 
     /// The most tokens that a summary may have.
@@ -105,13 +105,13 @@ impl Room {
     }
 
     /// Whether a part of that many estimated tokens can be made so much smaller that it matters.
-    pub(super) fn is_worth_it(&self, part: u64) -> bool {
+    pub(super) fn is_worth_summarising(&self, part: u64) -> bool {
         self.scaled(part) > share(self.known, 10)
             || (self.reason == CompactionReason::Manual && part > 0)
     }
 
     pub(super) fn fits(&self, messages: &[Message]) -> bool {
-        if self.is_about_bytes() {
+        if self.is_byte_limited() {
             return self.bytes_with(messages) <= self.bytes / 2;
         }
         self.tokens_with(messages) <= self.limit
@@ -122,11 +122,11 @@ impl Room {
         &self,
         messages: Vec<Message>,
         model: Option<&str>,
-    ) -> Result<Smaller, Vec<Message>> {
+    ) -> Result<CompactedConversation, Vec<Message>> {
         if !self.fits(&messages) {
             return Err(messages);
         }
-        Ok(Smaller {
+        Ok(CompactedConversation {
             size: self.tokens_with(&messages),
             messages,
             model: model.map(str::to_owned),
@@ -135,11 +135,11 @@ impl Room {
 
     /// The conversation with parts left out until it fits well, or as near as it comes to that.
     pub(super) fn elided(&self, messages: &[Message]) -> Vec<Message> {
-        let goal = if self.is_about_bytes() {
+        let goal = if self.is_byte_limited() {
             let most = share(self.bytes / 2, 90).saturating_sub(self.fixed_bytes);
             Goal {
                 most,
-                weigh: size::bytes_of_message,
+                weigh: size::message_bytes,
             }
         } else {
             // A little more than needed, or the next message would not fit again.
@@ -148,22 +148,22 @@ impl Room {
                 .saturating_sub(self.fixed);
             Goal {
                 most,
-                weigh: size::of_message,
+                weigh: size::message_tokens,
             }
         };
         elide::elided(messages, goal)
     }
 
     /// Messages with parts left out until they have at most that many estimated tokens, if they can.
-    pub(super) fn shortened_to(&self, messages: &[Message], most: u64) -> Vec<Message> {
-        let weigh = size::of_message;
+    pub(super) fn shorten_to(&self, messages: &[Message], most: u64) -> Vec<Message> {
+        let weigh = size::message_tokens;
         elide::elided(messages, Goal { most, weigh })
     }
 
     /// Why there is no smaller conversation than this one, and what to do.
     pub(super) fn refusal(&self, smallest: &[Message], why_no_summary: Option<&str>) -> String {
         let summary = why_no_summary.map_or(String::new(), |why| format!(" (no summary: {why})"));
-        if self.is_about_bytes() {
+        if self.is_byte_limited() {
             let (before, after, most) = (self.bytes, self.bytes_with(smallest), self.bytes / 2);
             return format!(
                 "the request has {before} bytes and can only be cut to {after}, where {most} are wanted: start a new \
@@ -181,11 +181,11 @@ impl Room {
     }
 
     fn tokens_with(&self, messages: &[Message]) -> u64 {
-        self.scaled(self.fixed.saturating_add(size::of_messages(messages)))
+        self.scaled(self.fixed.saturating_add(size::messages_tokens(messages)))
     }
 
     fn bytes_with(&self, messages: &[Message]) -> u64 {
-        self.fixed_bytes + messages.iter().map(size::bytes_of_message).sum::<u64>()
+        self.fixed_bytes + messages.iter().map(size::message_bytes).sum::<u64>()
     }
 }
 

@@ -10,7 +10,7 @@ use outlast_dialect::{Delivery, Message, Part, Request, Role};
 use outlast_engine::route::Route;
 use outlast_engine::size;
 
-const MARK: &str = "[Summary of the conversation so far, in place of its messages]\n";
+const SUMMARY_MARK: &str = "[Summary of the conversation so far, in place of its messages]\n";
 const PROMPT_MARK: &str = "[The user's last prompt before that point, word for word]\n";
 
 const TASK: &str = "Summarise the conversation that follows, for an assistant that has to carry it on and will see \
@@ -23,7 +23,7 @@ const TASK: &str = "Summarise the conversation that follows, for an assistant th
 /// A conversation that begins with a summary.
 pub(super) fn message(summary: &str, prompt: Option<String>) -> Message {
     let said = |text| Part::Text { text };
-    let summary = format!("{MARK}{}", summary.trim());
+    let summary = format!("{SUMMARY_MARK}{}", summary.trim());
     let prompt = prompt.map(|prompt| said(format!("{PROMPT_MARK}{prompt}")));
     Message {
         role: Role::User,
@@ -35,7 +35,7 @@ pub(super) fn message(summary: &str, prompt: Option<String>) -> Message {
 pub(crate) fn is_one(message: &Message) -> bool {
     let first = message.parts.first();
     message.role == Role::User
-        && matches!(first, Some(Part::Text { text }) if text.starts_with(MARK))
+        && matches!(first, Some(Part::Text { text }) if text.starts_with(SUMMARY_MARK))
 }
 
 /// What the user said last, of a long text beginning and end.

@@ -6,7 +6,7 @@ use super::support::{
 };
 use crate::compaction::{cut, summary};
 use outlast_dialect::{Request, Role};
-use outlast_engine::compaction::{Size, Smaller};
+use outlast_engine::compaction::{CompactedConversation, Size};
 use outlast_engine::size;
 use outlast_kernel::event::CompactionReason;
 use proptest::prelude::*;
@@ -54,7 +54,7 @@ proptest! {
         let (old, kept) = messages.split_at(place);
         prop_assert!(is_paired(old) && is_paired(kept));
         // More is kept only when the last step alone is more.
-        if size::of_messages(kept) > keep && place > 0 {
+        if size::messages_tokens(kept) > keep && place > 0 {
             let smaller = (1..kept.len()).find(|place| is_paired(&kept[*place..]));
             prop_assert_eq!(smaller, None);
         }
@@ -91,7 +91,7 @@ proptest! {
 /// The rule, written down a second time.
 fn check_fit(
     request: &Request,
-    smaller: &Smaller,
+    smaller: &CompactedConversation,
     size: Size,
     reason: CompactionReason,
 ) -> Result<(), TestCaseError> {

@@ -144,9 +144,9 @@ pub(super) fn request(messages: Vec<Message>) -> Request {
 // --- A summariser that always has the same to say ---
 
 #[derive(Default)]
-pub(super) struct Same(pub(super) Mutex<Vec<Request>>);
+pub(super) struct FixedSummariser(pub(super) Mutex<Vec<Request>>);
 
-impl Provider for Same {
+impl Provider for FixedSummariser {
     fn name(&self) -> &str {
         "same"
     }
@@ -163,12 +163,12 @@ impl Provider for Same {
 }
 
 pub(super) struct World {
-    pub(super) same: Arc<Same>,
+    pub(super) same: Arc<FixedSummariser>,
     pub(super) compaction: Compaction,
 }
 
 pub(super) fn world(settings: Settings) -> World {
-    let same = Arc::new(Same::default());
+    let same = Arc::new(FixedSummariser::default());
     let route = Route::new(Arc::clone(&same) as Arc<dyn Provider>, "small");
     let clock: Arc<dyn Clock> = Arc::new(TimerClock::new(Timestamp::default()));
     let policy = Policy::named("session").unwrap();

@@ -12,9 +12,9 @@ use serde_json::Value;
 use std::collections::HashMap;
 
 /// The most of a tool's output that a hook reads, in bytes.
-const LONGEST_OUTPUT: usize = 4096;
+const MAX_OUTPUT_BYTES: usize = 4096;
 /// The most of a tool's arguments; longer ones are cut, and are a text then.
-const LONGEST_ARGUMENTS: usize = 64 * 1024;
+const MAX_ARGUMENTS_BYTES: usize = 64 * 1024;
 
 /// One event.
 #[derive(Debug, Serialize)]
@@ -119,7 +119,7 @@ impl Payload {
 
 /// Makes moments of events; what one event does not say is remembered from those before it.
 #[derive(Default)]
-pub(super) struct Translation {
+pub(super) struct EventTranslator {
     /// The calls without a result, by their ids.
     calls: HashMap<String, ToolCall>,
     /// What the turn has used before the attempt that is under way.
@@ -129,7 +129,7 @@ pub(super) struct Translation {
     error: Option<String>,
 }
 
-impl Translation {
+impl EventTranslator {
     /// With what a turn has done that another process began.
     pub(super) fn of(session: &Session) -> Self {
         let unfinished = session.unfinished_turn();
@@ -168,7 +168,7 @@ impl Translation {
                     tool_call_id: id.clone(),
                     tool_name: call.name,
                     is_error: *is_error,
-                    output: text::bounded(output, LONGEST_OUTPUT).into_owned(),
+                    output: text::bounded(output, MAX_OUTPUT_BYTES).into_owned(),
                 };
                 return Some((Moment::ToolEnd, ended));
             }
@@ -204,9 +204,9 @@ impl Translation {
 
 /// The arguments as the model meant them. What is no JSON, or too much of it, is a text.
 fn args(arguments: &str) -> Value {
-    let is_short = arguments.len() <= LONGEST_ARGUMENTS;
+    let is_short = arguments.len() <= MAX_ARGUMENTS_BYTES;
     let read = is_short.then(|| serde_json::from_str(arguments).ok());
-    let as_text = || text::bounded(arguments, LONGEST_ARGUMENTS).into();
+    let as_text = || text::bounded(arguments, MAX_ARGUMENTS_BYTES).into();
     read.flatten().unwrap_or_else(as_text)
 }
 
@@ -265,8 +265,8 @@ mod tests {
     fn arguments_are_json_as_long_as_they_are_short() {
         assert_eq!(args(r#"{"a":1}"#), serde_json::json!({"a": 1}));
         assert_eq!(args("{\"a\":"), Value::from("{\"a\":"));
-        let long = format!("[{}1]", "1,".repeat(LONGEST_ARGUMENTS));
+        let long = format!("[{}1]", "1,".repeat(MAX_ARGUMENTS_BYTES));
         let cut = args(&long);
-        assert_eq!(cut.as_str().map(str::len), Some(LONGEST_ARGUMENTS));
+        assert_eq!(cut.as_str().map(str::len), Some(MAX_ARGUMENTS_BYTES));
     }
 }

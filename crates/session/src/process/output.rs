@@ -77,7 +77,7 @@ impl Kept {
             self.head.append(&mut self.tail);
             return self.head;
         }
-        let head = without_cut_end(&self.head);
+        let head = trim_partial_end(&self.head);
         let tail = without_cut_start(&self.tail);
         let cut = self.cut + self.head.len() - head.len() + self.tail.len() - tail.len();
         let note = format!("\n[{cut} bytes were left out here]\n");
@@ -108,7 +108,7 @@ pub(crate) fn bounded(text: String) -> String {
 }
 
 /// Without the first bytes of a character that was cut in two.
-pub(crate) fn without_cut_end(bytes: &[u8]) -> &[u8] {
+pub(crate) fn trim_partial_end(bytes: &[u8]) -> &[u8] {
     let last = bytes
         .iter()
         .rev()

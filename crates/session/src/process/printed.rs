@@ -4,13 +4,13 @@
 //! character, a line end or a terminal's escape that is not complete is held back until it is; an escape that is longer
 //! than any real one is not.
 
-use super::output::{printed, without_cut_end};
+use super::output::{printed, trim_partial_end};
 use outlast_kernel::text;
 
 /// The longest escape that is waited for, in bytes.
-const LONGEST_ESCAPE: usize = 4096;
+const MAX_ESCAPE_BYTES: usize = 4096;
 /// How many beginnings of escapes are looked at: a string's end is one as well, more are rubbish.
-const MOST_BEGINNINGS: usize = 3;
+const MAX_ESCAPE_STARTS: usize = 3;
 
 /// Makes pieces of text of what is read.
 #[derive(Default)]
@@ -22,11 +22,11 @@ impl Pieces {
     /// What can be said when that much more was read; perhaps nothing.
     pub(crate) fn push(&mut self, bytes: &[u8]) -> String {
         self.held.extend_from_slice(bytes);
-        let whole = without_cut_end(&self.held).len();
+        let whole = trim_partial_end(&self.held).len();
         // What is no text stays as long as it is: its length says where to cut.
         let piece = match std::str::from_utf8(&self.held[..whole]) {
             Ok(text) => text[..sayable(text)].to_owned(),
-            Err(_) => return self.push_no_text(whole),
+            Err(_) => return self.push_invalid(whole),
         };
         self.held.drain(..piece.len());
         printed(&piece)
@@ -38,7 +38,7 @@ impl Pieces {
     }
 
     /// What cannot be read as text becomes text that can.
-    fn push_no_text(&mut self, whole: usize) -> String {
+    fn push_invalid(&mut self, whole: usize) -> String {
         let rest = self.held.split_off(whole);
         let text = String::from_utf8_lossy(&self.held);
         let (piece, held) = text.split_at(sayable(&text));
@@ -60,10 +60,10 @@ fn sayable(text: &str) -> usize {
     let beginnings = unfinished.rmatch_indices(['\u{1b}', '\u{9b}']);
     let closed = beginnings
         .map(|(at, _)| at)
-        .take(MOST_BEGINNINGS)
+        .take(MAX_ESCAPE_STARTS)
         .find(|at| !is_open(&unfinished[..*at]));
     let end = closed.unwrap_or(0);
-    match unfinished.len() - end > LONGEST_ESCAPE {
+    match unfinished.len() - end > MAX_ESCAPE_BYTES {
         true => whole.len(),
         false => line + end,
     }
@@ -143,7 +143,11 @@ mod tests {
         for _ in 0..100 {
             pieces.push("\u{1b}]0;".as_bytes());
             pieces.push(&[b'x'; 1000]);
-            assert!(pieces.held.len() <= LONGEST_ESCAPE, "{}", pieces.held.len());
+            assert!(
+                pieces.held.len() <= MAX_ESCAPE_BYTES,
+                "{}",
+                pieces.held.len()
+            );
         }
     }
 }

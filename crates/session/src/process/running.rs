@@ -26,17 +26,19 @@ use tokio::time::{Instant, timeout, timeout_at};
 use tokio_util::task::AbortOnDropHandle;
 
 /// How long the output is read on after the command has ended.
-const AFTERWORD: Duration = Duration::from_millis(200);
+const OUTPUT_DRAIN_TIMEOUT: Duration = Duration::from_millis(200);
 /// What processes get to clean up when they are asked to end.
-const LAST_MOMENT: Duration = Duration::from_millis(120);
+const TERMINATE_TIMEOUT: Duration = Duration::from_millis(120);
 /// What the machine gets to take a killed process away.
-const REMOVAL: Duration = Duration::from_millis(30);
+const REAP_TIMEOUT: Duration = Duration::from_millis(30);
 
 /// The process sessions of all commands under way.
-static SESSIONS: Mutex<BTreeSet<Pid>> = Mutex::new(BTreeSet::new());
+static PROCESS_SESSIONS: Mutex<BTreeSet<Pid>> = Mutex::new(BTreeSet::new());
 
 fn sessions() -> MutexGuard<'static, BTreeSet<Pid>> {
-    SESSIONS.lock().unwrap_or_else(PoisonError::into_inner)
+    PROCESS_SESSIONS
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Kills all commands under way, with everything that they started. Call it before the process exits: a runtime that is shut
@@ -173,7 +175,7 @@ impl Running {
             // Nobody is there who would see to the rest of it.
             self.signal(Signal::SIGKILL);
         }
-        let until = Instant::now() + AFTERWORD;
+        let until = Instant::now() + OUTPUT_DRAIN_TIMEOUT;
         // The clock is asked as well: a timeout does not end a read that always has something.
         while self.is_open() && Instant::now() < until {
             timeout_at(until, self.read(tell)).await.ok();
@@ -193,9 +195,9 @@ impl Running {
             }
         };
         // Whether they took the chance does not matter.
-        timeout(LAST_MOMENT, end).await.ok();
+        timeout(TERMINATE_TIMEOUT, end).await.ok();
         self.signal(Signal::SIGKILL);
-        timeout(REMOVAL, self.wait()).await.ok();
+        timeout(REAP_TIMEOUT, self.wait()).await.ok();
         self.release();
     }
 

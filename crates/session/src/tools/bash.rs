@@ -16,7 +16,7 @@ use std::process::ExitStatus;
 use std::time::Duration;
 
 /// The longest that a call may ask for, in seconds.
-const LONGEST_SECONDS: u64 = 24 * 3600;
+const MAX_TIMEOUT_SECONDS: u64 = 24 * 3600;
 
 /// The tool.
 pub(super) struct Bash;
@@ -40,7 +40,7 @@ impl Tool for Bash {
                 "properties": {
                     "command": {"type": "string", "description": "The command"},
                     "timeout": {
-                        "type": "integer", "minimum": 1, "maximum": LONGEST_SECONDS,
+                        "type": "integer", "minimum": 1, "maximum": MAX_TIMEOUT_SECONDS,
                         "description": "After how many seconds it is killed, 600 by default"
                     }
                 },
@@ -63,9 +63,9 @@ impl Tool for Bash {
             return Err("`command` holds a NUL character".to_owned());
         }
         match arguments.timeout {
-            Some(seconds) if seconds.get() > LONGEST_SECONDS => {
-                Err(format!("`timeout` is more than {LONGEST_SECONDS} seconds"))
-            }
+            Some(seconds) if seconds.get() > MAX_TIMEOUT_SECONDS => Err(format!(
+                "`timeout` is more than {MAX_TIMEOUT_SECONDS} seconds"
+            )),
             _ => Ok(()),
         }
     }

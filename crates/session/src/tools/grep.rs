@@ -22,8 +22,8 @@ const DEFAULT_LIMIT: usize = 200;
 /// As much of a line is searched, in bytes.
 const LONGEST_LINE: usize = 16 * 1024 * 1024;
 /// As much of a line is shown, in characters, and of what stands before the match, in bytes.
-const SHOWN: usize = 400;
-const SHOWN_BEFORE: usize = 100;
+const MAX_SHOWN_CHARS: usize = 400;
+const MAX_SHOWN_BYTES_BEFORE: usize = 100;
 
 /// The tool.
 pub(super) struct Grep;
@@ -226,14 +226,14 @@ impl Search<'_> {
 
 /// The line, or as much of it around the match as is shown.
 fn shown(line: &[u8], found_at: usize) -> String {
-    let start = if found_at < SHOWN - SHOWN_BEFORE {
+    let start = if found_at < MAX_SHOWN_CHARS - MAX_SHOWN_BYTES_BEFORE {
         0
     } else {
-        found_at - SHOWN_BEFORE
+        found_at - MAX_SHOWN_BYTES_BEFORE
     };
-    let end = line.len().min(start + 4 * SHOWN);
+    let end = line.len().min(start + 4 * MAX_SHOWN_CHARS);
     let part = String::from_utf8_lossy(without_cut_start(&line[start..end]));
-    let text: String = part.chars().take(SHOWN).collect();
+    let text: String = part.chars().take(MAX_SHOWN_CHARS).collect();
     let before = if start > 0 { "…" } else { "" };
     let is_cut = end < line.len() || text.len() < part.len();
     let after = if is_cut { "…" } else { "" };

@@ -105,7 +105,7 @@ impl Tools {
         };
         let could_run = |server: &Server| {
             let permissions = [server.name.clone(), MCP.to_owned()];
-            self.could_run_any(&names::prefix(&server.name), &permissions)
+            self.can_run_any(&names::prefix(&server.name), &permissions)
         };
         let useful: Vec<Server> = servers.into_iter().filter(could_run).collect();
         let starting = useful
@@ -122,7 +122,7 @@ impl Tools {
                 Err(error) => problems.push(error),
             }
         }
-        let (tools, same) = named_once(tools);
+        let (tools, same) = reject_duplicate_names(tools);
         for tool in tools {
             self = self.with(Arc::new(tool));
         }
@@ -156,7 +156,7 @@ async fn start(server: Server, place: Place) -> Result<(Vec<ServerTool>, Vec<Err
 
 /// The tools that have their names for themselves. Of several with one name none is offered: which of them it would be
 /// could change from one process to the next.
-fn named_once(tools: Vec<ServerTool>) -> (Vec<ServerTool>, Vec<Error>) {
+fn reject_duplicate_names(tools: Vec<ServerTool>) -> (Vec<ServerTool>, Vec<Error>) {
     let mut by_name: BTreeMap<String, Vec<ServerTool>> = BTreeMap::new();
     for tool in tools {
         by_name.entry(tool.describe().name).or_default().push(tool);

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The permission to leave the working folder, beside the names of tools.
-pub const OUTSIDE: &str = "outside";
+pub const OUTSIDE_PERMISSION: &str = "outside";
 
 /// What is said of a call that nobody allowed and nobody can be asked about.
 pub(super) const NOT_ALLOWED: &str = "it is not allowed here";
@@ -31,7 +31,7 @@ pub enum Answer {
 pub struct Question {
     /// The tool that wants to run.
     pub tool: String,
-    /// What [`Answer::Always`] would allow from now on: the tool, or [`OUTSIDE`].
+    /// What [`Answer::Always`] would allow from now on: the tool, or [`OUTSIDE_PERMISSION`].
     pub permission: String,
     /// What it would do, in one line; a long one is cut.
     pub summary: String,
@@ -58,7 +58,7 @@ pub(super) struct Permissions {
 }
 
 impl Permissions {
-    /// Allows tools, or [`OUTSIDE`], by name.
+    /// Allows tools, or [`OUTSIDE_PERMISSION`], by name.
     pub(super) fn allow(&self, names: impl IntoIterator<Item = String>) {
         self.allowed().extend(names);
     }
@@ -70,7 +70,7 @@ impl Permissions {
 
     /// Whether a call that needs one of these permissions could get to run.
     pub(super) fn could_run(&self, permissions: &[String]) -> bool {
-        self.approve.is_some() || self.allows_one(permissions)
+        self.approve.is_some() || self.allows_any_of(permissions)
     }
 
     /// Whether this is allowed without asking.
@@ -80,12 +80,12 @@ impl Permissions {
 
     /// Whether something is allowed whose name begins like this.
     #[cfg(all(unix, feature = "mcp"))]
-    pub(super) fn allows_any(&self, prefix: &str) -> bool {
+    pub(super) fn allows_prefix(&self, prefix: &str) -> bool {
         self.allowed().iter().any(|name| name.starts_with(prefix))
     }
 
     /// Whether one of these is allowed without asking, or none is needed.
-    fn allows_one(&self, permissions: &[String]) -> bool {
+    fn allows_any_of(&self, permissions: &[String]) -> bool {
         permissions.is_empty() || permissions.iter().any(|name| self.allows(name))
     }
 
@@ -118,11 +118,11 @@ impl Permissions {
 
     /// What has to be allowed first.
     fn missing(&self, question: &Question, permissions: &[String]) -> Option<String> {
-        if question.outside.is_some() && !self.allows(OUTSIDE) {
-            return Some(OUTSIDE.to_owned());
+        if question.outside.is_some() && !self.allows(OUTSIDE_PERMISSION) {
+            return Some(OUTSIDE_PERMISSION.to_owned());
         }
         let first = permissions.first()?;
-        (!self.allows_one(permissions)).then(|| first.clone())
+        (!self.allows_any_of(permissions)).then(|| first.clone())
     }
 
     fn allowed(&self) -> MutexGuard<'_, BTreeSet<String>> {
@@ -132,7 +132,7 @@ impl Permissions {
 
 fn not_allowed(question: &Question, missing: &str) -> String {
     match &question.outside {
-        Some(path) if missing == OUTSIDE => format!(
+        Some(path) if missing == OUTSIDE_PERMISSION => format!(
             "{} is outside of the working folder, and leaving that is not allowed here",
             path.display()
         ),

@@ -8,11 +8,11 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 /// As many links as Linux follows.
-const MOST_LINKS: u32 = 40;
+const MAX_LINKS: u32 = 40;
 
 /// Where the path leads, all links followed. What does not exist yet counts as lying where it would be made.
 pub(super) fn resolve(directory: &Path, path: &Path) -> io::Result<PathBuf> {
-    follow(&directory.join(path), MOST_LINKS)
+    follow(&directory.join(path), MAX_LINKS)
 }
 
 /// Where the path leads when that is outside of the folder.

@@ -15,7 +15,7 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 const MOST_LINES: usize = 2000;
-const LONGEST_LINE: usize = 2000;
+const MAX_LINE_CHARS: usize = 2000;
 
 /// The tool.
 pub(super) struct Read;
@@ -33,7 +33,7 @@ impl Tool for Read {
             name: "read".to_owned(),
             description: format!(
                 "Read a text file. Gives at most {MOST_LINES} lines at a time, and says how to read on when there is \
-                 more. Lines longer than {LONGEST_LINE} characters are cut."
+                 more. Lines longer than {MAX_LINE_CHARS} characters are cut."
             ),
             parameters: json!({
                 "type": "object",
@@ -99,7 +99,7 @@ fn take(lines: &mut Lines<'_>, first: usize, limit: usize) -> io::Result<String>
     let mut text = String::new();
     let mut number = first;
     // Four bytes for a character at most.
-    while let Some(length) = lines.next(4 * LONGEST_LINE)? {
+    while let Some(length) = lines.next(4 * MAX_LINE_CHARS)? {
         let line = shown(lines.kept(), length);
         if number - first == limit || text.len() + line.len() > CONTENT_LIMIT {
             return Ok(with_note(
@@ -117,7 +117,7 @@ fn take(lines: &mut Lines<'_>, first: usize, limit: usize) -> io::Result<String>
 fn shown(kept: &[u8], length: usize) -> String {
     let line = String::from_utf8_lossy(kept);
     let content = line.trim_end_matches('\n');
-    match content.char_indices().nth(LONGEST_LINE) {
+    match content.char_indices().nth(MAX_LINE_CHARS) {
         None if kept.len() == length => line.into_owned(),
         cut => {
             let shown = &content[..cut.map_or(content.len(), |(at, _)| at)];

@@ -13,11 +13,11 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 pub(super) const LONGEST_FILE: usize = 16 * 1024 * 1024;
 
 /// Held by whoever changes a file: of two changes made at once, the second must see the first.
-static CHANGING: Mutex<()> = Mutex::new(());
+static WRITE_LOCK: Mutex<()> = Mutex::new(());
 
 /// Waits until nobody else in this process changes a file.
 pub(super) fn one_at_a_time() -> MutexGuard<'static, ()> {
-    CHANGING.lock().unwrap_or_else(PoisonError::into_inner)
+    WRITE_LOCK.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Writes the file at its real place: links have been followed.

@@ -21,7 +21,7 @@ pub struct Shell {
 
 /// How a command ended.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ShellEnd {
+pub struct ShellOutput {
     /// What it printed, of much of it the beginning and the end.
     pub output: String,
     /// The code that it ended with; none when it was killed.
@@ -39,7 +39,7 @@ pub async fn run(
     shell: Shell,
     cancel: CancellationToken,
     on_piece: &mut (dyn FnMut(&str) + Send),
-) -> io::Result<ShellEnd> {
+) -> io::Result<ShellOutput> {
     use crate::process::output::{Kept, printed};
     use crate::process::printed::Pieces;
     use crate::process::running::{Command, Line, Running, Streams};
@@ -70,7 +70,7 @@ pub async fn run(
         running.kill(&mut take).await;
     }
     say(&pieces.finish());
-    Ok(ShellEnd {
+    Ok(ShellOutput {
         truncated: kept.is_cut(),
         output: printed(&kept.into_text()),
         exit_code: ended.and_then(|status| status.code()),
@@ -84,6 +84,6 @@ pub async fn run(
     _: Shell,
     _: CancellationToken,
     _: &mut (dyn FnMut(&str) + Send),
-) -> io::Result<ShellEnd> {
+) -> io::Result<ShellOutput> {
     std::future::ready(Err(io::ErrorKind::Unsupported.into())).await
 }

@@ -2,7 +2,7 @@
 //!
 //! Invariant: a tool runs as a task of its own, so that its panic is its own. Whoever stops waiting for it stops it.
 
-use super::permission::{NOT_ALLOWED, OUTSIDE, Permissions};
+use super::permission::{NOT_ALLOWED, OUTSIDE_PERMISSION, Permissions};
 use super::{Approve, Context, Question, Reach, Tool, edit, grep, input, place, read, write};
 use crate::process::output::bounded;
 use futures_util::future::join_all;
@@ -18,9 +18,9 @@ use std::time::Duration;
 use tokio_util::task::AbortOnDropHandle;
 
 /// The longest that any tool may run.
-const LONGEST: Duration = Duration::from_secs(24 * 3600);
+const MAX_TIMEOUT: Duration = Duration::from_secs(24 * 3600);
 /// What a tool gets to end by itself once it was cancelled. Processes are given less than that.
-const TIME_TO_END: Duration = Duration::from_millis(230);
+const CANCEL_TIMEOUT: Duration = Duration::from_millis(230);
 
 /// The tools of a session.
 pub struct Tools {
@@ -38,7 +38,7 @@ pub struct Tools {
 }
 
 /// A call that makes sense.
-struct Examined {
+struct ValidatedCall {
     tool: Arc<dyn Tool>,
     permissions: Vec<String>,
     paths: Vec<PathBuf>,
@@ -63,7 +63,7 @@ impl Tools {
             directory: directory.into(),
             clock,
             hidden_variables: Vec::new(),
-            timeout: LONGEST,
+            timeout: MAX_TIMEOUT,
             is_protected: Arc::new(|_| false),
             withheld: Vec::new(),
             let_out: Mutex::default(),
@@ -89,7 +89,7 @@ impl Tools {
         self
     }
 
-    /// With tools allowed by name; [`OUTSIDE`] allows to leave the working folder, `write` covers `edit`.
+    /// With tools allowed by name; [`OUTSIDE_PERMISSION`] allows to leave the working folder, `write` covers `edit`.
     #[must_use]
     pub fn allowing<N: Into<String>>(self, names: impl IntoIterator<Item = N>) -> Self {
         self.permissions.allow(names.into_iter().map(Into::into));
@@ -114,7 +114,7 @@ impl Tools {
     /// With a limit on how long any tool may run.
     #[must_use]
     pub fn with_timeout(mut self, timeout: Duration) -> Self {
-        self.timeout = timeout.min(LONGEST);
+        self.timeout = timeout.min(MAX_TIMEOUT);
         self
     }
 
@@ -150,8 +150,9 @@ impl Tools {
     /// Whether a tool could run whose name begins like this and that one of these permissions allows as well. If not, that
     /// is what is said when it is called.
     #[cfg(all(unix, feature = "mcp"))]
-    pub(super) fn could_run_any(&mut self, prefix: &str, permissions: &[String]) -> bool {
-        let could = self.permissions.could_run(permissions) || self.permissions.allows_any(prefix);
+    pub(super) fn can_run_any(&mut self, prefix: &str, permissions: &[String]) -> bool {
+        let could =
+            self.permissions.could_run(permissions) || self.permissions.allows_prefix(prefix);
         if !could {
             self.withheld.push(prefix.to_owned());
         }
@@ -159,7 +160,7 @@ impl Tools {
     }
 
     async fn admit_call(&self, call: &ToolCall) -> Result<Effect, String> {
-        let Examined {
+        let ValidatedCall {
             paths,
             permissions,
             mut question,
@@ -170,20 +171,20 @@ impl Tools {
         question.outside = self.first_outside(paths, is_change).await?;
         let leaves = question.outside.is_some();
         self.permissions.permit(question, &permissions).await?;
-        if leaves && !self.permissions.allows(OUTSIDE) {
+        if leaves && !self.permissions.allows(OUTSIDE_PERMISSION) {
             self.let_out().push(call.clone());
         }
         Ok(effect)
     }
 
     /// The call with its tool, or what is wrong with it. Tools are foreign code here as well.
-    fn examine(&self, call: &ToolCall) -> Result<Examined, String> {
+    fn examine(&self, call: &ToolCall) -> Result<ValidatedCall, String> {
         let tool = self.tools.get(&call.name);
         let tool = tool.ok_or_else(|| self.unknown(&call.name))?;
         let arguments = input::parse(&call.arguments)?;
         let examine = || {
             tool.check(&arguments)?;
-            Ok(Examined {
+            Ok(ValidatedCall {
                 permissions: tool.permissions(),
                 paths: tool.paths(&arguments),
                 limit: tool.time_limit(&arguments),
@@ -251,20 +252,20 @@ impl Tools {
                 cancel: CancellationToken::new(),
                 clock: Arc::clone(&self.clock),
                 hidden_variables: self.hidden_variables.clone(),
-                reach: self.reach_of(call),
+                reach: self.take_path_scope(call),
             },
         };
         carry_out(job, cancel, examined.limit.min(self.timeout)).await
     }
 
     /// How far an admitted call may reach; what it was allowed this once is used up.
-    fn reach_of(&self, call: &ToolCall) -> Reach {
+    fn take_path_scope(&self, call: &ToolCall) -> Reach {
         let mut let_out = self.let_out();
         let allowed = let_out.iter().position(|other| other == call);
         if let Some(index) = allowed {
             let_out.swap_remove(index);
         }
-        if allowed.is_some() || self.permissions.allows(OUTSIDE) {
+        if allowed.is_some() || self.permissions.allows(OUTSIDE_PERMISSION) {
             Reach::Anywhere
         } else {
             Reach::Inside
@@ -323,7 +324,7 @@ async fn carry_out(job: Job, cancel: CancellationToken, limit: Duration) -> Outp
         () = too_late => format!("`{name}` took longer than {limit:?} and was stopped; it may have partly run"),
     };
     stop.cancel();
-    let last_words = match tokio::time::timeout(TIME_TO_END, &mut task).await {
+    let last_words = match tokio::time::timeout(CANCEL_TIMEOUT, &mut task).await {
         Ok(Ok(output)) => output.text,
         Ok(Err(_)) | Err(_) => String::new(),
     };

@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 /// The version of the lines.
 const VERSION: u32 = 1;
 /// The names that a line gives itself.
-const OWN_NAMES: [&str; 4] = ["seq", "turn", "time", "kind"];
+const RESERVED_NAMES: [&str; 4] = ["seq", "turn", "time", "kind"];
 
 type Fields<'a> = BTreeMap<String, &'a RawValue>;
 
@@ -74,7 +74,7 @@ fn fields(stored: &Stored) -> Option<Fields<'_>> {
             return None;
         }
     }
-    let is_taken = OWN_NAMES.iter().any(|name| fields.contains_key(*name));
+    let is_taken = RESERVED_NAMES.iter().any(|name| fields.contains_key(*name));
     (!is_taken).then_some(fields)
 }
 

@@ -12,7 +12,7 @@ use outlast_kernel::{Timestamp, text};
 
 /// What no quotation holds: a tag may swallow the rest of the page, a picture is fetched from wherever it says, and a
 /// link's definition counts for the whole document.
-const BREAKS_OUT: [&str; 3] = ["<", "![", "]:"];
+const UNQUOTABLE: [&str; 3] = ["<", "![", "]:"];
 
 pub(super) fn head(head: &Head) -> String {
     let fact = |(name, value): (&str, String)| format!("- {name}: {}\n", line(&value));
@@ -99,7 +99,7 @@ fn speech(text: &str) -> String {
     if text.trim().is_empty() {
         return String::new();
     }
-    if BREAKS_OUT.iter().any(|mark| text.contains(mark)) {
+    if UNQUOTABLE.iter().any(|mark| text.contains(mark)) {
         return fence("markdown", text);
     }
     // The separators of Unicode end a line for some readers.

@@ -4,7 +4,7 @@ use outlast_kernel::text;
 
 /// What a Markdown reader might take for a mark, within a line.
 const MARKS: &str = r"\`*_[]<>&~|#!$";
-const SHORTEST_FENCE: usize = 3;
+const MIN_FENCE_LENGTH: usize = 3;
 
 /// A text as it is.
 pub fn fence(language: &str, text: &str) -> String {
@@ -12,7 +12,7 @@ pub fn fence(language: &str, text: &str) -> String {
     let runs = text.split(|c| c != '`').map(str::len);
     let length = runs
         .max()
-        .map_or(SHORTEST_FENCE, |run| SHORTEST_FENCE.max(run + 1));
+        .map_or(MIN_FENCE_LENGTH, |run| MIN_FENCE_LENGTH.max(run + 1));
     let fence = "`".repeat(length);
     let end = if text.is_empty() || text.ends_with('\n') {
         ""

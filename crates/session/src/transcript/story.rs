@@ -14,8 +14,8 @@ use outlast_kernel::verdict::Cause;
 use outlast_store::journal::Stored;
 use std::time::Duration;
 
-const GOES_ON: &str = "The turn goes on from the one before; nothing new was said.";
-const NOTICED: &str = "Notice to the model";
+const CONTINUED_TURN: &str = "The turn goes on from the one before; nothing new was said.";
+const NOTICE_TITLE: &str = "Notice to the model";
 const PROMPT: &str = "Prompt";
 const NOTE: &str = "Note";
 /// The kind of the entry that ends a turn.
@@ -119,7 +119,7 @@ impl Story {
     pub(super) fn end(&mut self) -> Vec<Piece> {
         let mut pieces: Vec<Piece> = self.goes_on().into_iter().collect();
         pieces.extend(self.wait.take().map(Wait::left));
-        pieces.extend(self.leave_calls());
+        pieces.extend(self.take_unfinished_calls());
         if std::mem::take(&mut self.is_open) {
             let note = "The end of this turn is not written down.";
             pieces.push(Piece::Note(note.to_owned()));
@@ -130,12 +130,12 @@ impl Story {
     /// What is told of a turn that has begun without a prompt, and with nothing in its place.
     fn goes_on(&mut self) -> Option<Piece> {
         let goes_on = std::mem::take(&mut self.begins_without);
-        goes_on.then(|| Piece::Note(GOES_ON.to_owned()))
+        goes_on.then(|| Piece::Note(CONTINUED_TURN.to_owned()))
     }
 
     fn tell(&mut self, entry: Entry, time: Timestamp, pieces: &mut Vec<Piece>) {
         if let Entry::Said { messages, note, .. } = entry {
-            return self.tell_said(messages, note, time, pieces);
+            return self.push_messages(messages, note, time, pieces);
         }
         pieces.extend(self.goes_on());
         match entry {
@@ -163,7 +163,7 @@ impl Story {
             }
             Entry::Switched { left, model, .. } => pieces.push(Piece::Note(switched(left, model))),
             Entry::Noticed { message, .. } => {
-                pieces.push(said(NOTICED.to_owned(), time, message.parts));
+                pieces.push(said(NOTICE_TITLE.to_owned(), time, message.parts));
             }
             compacted @ Entry::Compacted { .. } => pieces.extend(smaller(compacted, time)),
             Entry::Message {
@@ -172,7 +172,7 @@ impl Story {
                 model,
                 ..
             } => {
-                pieces.extend(self.leave_calls());
+                pieces.extend(self.take_unfinished_calls());
                 self.calls = message.tool_calls().map(Call::new).collect();
                 pieces.push(said(answer(&model, stop_reason), time, message.parts));
             }
@@ -196,7 +196,7 @@ impl Story {
         }
     }
 
-    fn tell_said(
+    fn push_messages(
         &mut self,
         messages: Vec<Message>,
         note: bool,
@@ -228,10 +228,10 @@ impl Story {
     /// The calls of the last answer that began and of which no end is known.
     fn end_turn(&mut self) -> Vec<Piece> {
         self.is_open = false;
-        self.leave_calls()
+        self.take_unfinished_calls()
     }
 
-    fn leave_calls(&mut self) -> Vec<Piece> {
+    fn take_unfinished_calls(&mut self) -> Vec<Piece> {
         let left = |call: Call| {
             let note = format!(
                 "Tool {} began to run; its end is not written down.",
@@ -246,14 +246,14 @@ impl Story {
 impl Wait {
     /// An end is written down no earlier than it comes, but perhaps a good deal later.
     fn ended(self, written: Timestamp) -> Piece {
-        const WORTH_SAYING: Duration = Duration::from_secs(1);
+        const MIN_REPORTED_CUT: Duration = Duration::from_secs(1);
         let Self {
             since,
             until,
             cause,
         } = self;
         let cause = cause.phrase();
-        Piece::Note(match until.since(written) >= WORTH_SAYING {
+        Piece::Note(match until.since(written) >= MIN_REPORTED_CUT {
             true => format!(
                 "Waited from {since} until {written}, cut short (it was to last until {until}): {cause}."
             ),

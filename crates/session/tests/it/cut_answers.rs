@@ -90,7 +90,7 @@ impl Seen {
     }
 
     /// Whether something is handed on by an attempt that goes on with an earlier one before a seam was said.
-    fn goes_on_without_a_seam(&self) -> bool {
+    fn has_silent_continuation(&self) -> bool {
         let (mut heard, mut may_speak): (Option<String>, bool) = (None, true);
         for event in &self.events {
             match &event.body {
@@ -124,7 +124,7 @@ impl Seen {
 fn check(way: Way, cut: usize, seen: &Seen) {
     let at = format!("{way:?}, cut after {cut} bytes");
     let text = seen.text();
-    assert!(!seen.goes_on_without_a_seam(), "{at}");
+    assert!(!seen.has_silent_continuation(), "{at}");
     assert!(seen.every_call_has_one_result(), "{at}");
     let both = ["{\"number\": 1}", "{\"number\": 2}"];
     if seen.seal == Seal::Completed {

@@ -51,17 +51,17 @@ async fn whole_session() -> (Vec<Stored>, Vec<Message>) {
         }
     });
     session.prompt("hi".into()).await.unwrap();
-    say_all(&session).await;
+    queue_all(&session).await;
     (session.entries().await.unwrap(), session.messages())
 }
 
 /// Carries on whatever is not finished, and says whatever waits.
-async fn say_all(session: &Session) {
+async fn queue_all(session: &Session) {
     if session.unfinished_turn().is_some() {
         let ended = session.resume().await.unwrap();
         assert_eq!(ended.seal, Seal::Completed, "{:?}", ended.error);
     }
-    while let Some(ended) = session.prompt_waiting(Ask::default()).await.unwrap() {
+    while let Some(ended) = session.prompt_queued(Ask::default()).await.unwrap() {
         assert_eq!(ended.seal, Seal::Completed, "{:?}", ended.error);
     }
     // A note that waits is said with the next prompt.
@@ -122,7 +122,7 @@ async fn what_waits_is_said_once_wherever_the_session_was_cut_off() {
         let clock = Arc::new(TimerClock::new(restarted));
         let world = World::by(clock, [answers("so be it")]);
         let session = kept.open("s", world.setup()).await;
-        say_all(&session).await;
+        queue_all(&session).await;
         let conversation = words(&session.messages());
         for text in every {
             let said = conversation.iter().filter(|word| *word == text).count();

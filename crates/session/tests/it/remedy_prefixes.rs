@@ -27,7 +27,7 @@ const PROMPT: &str =
     "call note {\"number\": 1}\nand note {\"number\": 2}\ncall note {\"number\": 3}";
 const GOOD: &str = "ok:thinking-agent,times=always";
 /// A summary, an answer that breaks off in its text, the two steps, an answer that is none, and the end.
-const TROUBLE: &str = "ok:agent+drop-after:12,of=thinking-agent+ok:thinking-agent,times=2+ok:empty+ok:thinking-agent,times=always";
+const FAULTY_SCRIPT: &str = "ok:agent+drop-after:12,of=thinking-agent+ok:thinking-agent,times=2+ok:empty+ok:thinking-agent,times=always";
 
 /// Two models that do as their scripts say; the second one holds little, and summarises.
 fn setup(scripts: [&str; 2], tools: &Arc<Notes>, now: Timestamp) -> Setup {
@@ -61,7 +61,7 @@ fn setup(scripts: [&str; 2], tools: &Arc<Notes>, now: Timestamp) -> Setup {
 /// The entries of a long turn and of the one that meets all the trouble.
 async fn whole_turn() -> Vec<Stored> {
     let (kept, tools) = (Kept::new(), Arc::new(Notes::default()));
-    let trouble = ["ok:long+overloaded:9", TROUBLE];
+    let trouble = ["ok:long+overloaded:9", FAULTY_SCRIPT];
     let session = kept.begin(setup(trouble, &tools, START)).await;
     session.prompt("Say a lot".into()).await.unwrap();
     let ended = session.prompt(PROMPT.into()).await.unwrap();

@@ -17,16 +17,16 @@ use std::time::Duration;
 
 /// One request to one of the models.
 #[derive(Clone, Debug)]
-pub(crate) struct Logged {
+pub(crate) struct LoggedRequest {
     pub(crate) after: Duration,
     pub(crate) name: &'static str,
     pub(crate) request: Request,
 }
 
 /// A turn that asks without a pause would never come to an end by the clock.
-const MOST_REQUESTS: usize = 1000;
+const MAX_REQUESTS: usize = 1000;
 
-type Log = Arc<Mutex<Vec<Logged>>>;
+type Log = Arc<Mutex<Vec<LoggedRequest>>>;
 
 /// A provider under another name, whose requests are noted in the common log.
 struct Named {
@@ -51,8 +51,8 @@ impl Provider for Named {
             return stream::pending().boxed();
         }
         let mut log = self.log.lock().unwrap();
-        assert!(log.len() < MOST_REQUESTS, "models are asked without an end");
-        log.push(Logged {
+        assert!(log.len() < MAX_REQUESTS, "models are asked without an end");
+        log.push(LoggedRequest {
             after: self.clock.now().since(START),
             name: self.name,
             request: request.clone(),
@@ -133,7 +133,7 @@ impl Routes {
         Arc::new(Session::in_memory(self.setup()))
     }
 
-    pub(crate) fn log(&self) -> Vec<Logged> {
+    pub(crate) fn log(&self) -> Vec<LoggedRequest> {
         self.log.lock().unwrap().clone()
     }
 

@@ -4,7 +4,7 @@ use crate::pieces::{breaks, continues, shown, with_tools};
 use crate::routes::Routes;
 use crate::support::{
     Call, Item, Kept, Listener, START, Scripted, World, answers, calls, elsewhere, fails, is_wait,
-    overloaded, stop, text, until_cut, used, wants, words,
+    overloaded, run_until, stop, text, used, wants, words,
 };
 use futures_util::{StreamExt, stream};
 use outlast_dialect::{Delta, Place, Request};
@@ -181,7 +181,7 @@ async fn resumed_after_a_switch(prices: [u64; 2]) -> Vec<Cost> {
             costs.push(ended.budget.cost());
             continue;
         }
-        until_cut(&session, session.prompt("hi".into()), is_wait).await;
+        run_until(&session, session.prompt("hi".into()), is_wait).await;
         let id = session.id().to_owned();
         drop(session);
         kept.journal.sessions().await.unwrap();
@@ -212,7 +212,7 @@ async fn what_a_model_used_that_is_gone_from_the_list_is_not_for_nothing() {
     let session = kept.begin(routes.setup()).await;
     let starts = |body: &Body| matches!(body, Body::ToolStarted { .. });
     routes.world.tools.hang(true);
-    until_cut(&session, session.prompt("hi".into()), starts).await;
+    run_until(&session, session.prompt("hi".into()), starts).await;
     routes.world.tools.hang(false);
     let id = session.id().to_owned();
     drop(session);
@@ -248,7 +248,7 @@ async fn a_model_that_may_come_back_is_not_forgotten_by_a_restart() {
     };
     let session = kept.begin(setup()).await;
     // Both are overloaded; the process dies in the wait for the second.
-    until_cut(&session, session.prompt("hi".into()), is_wait).await;
+    run_until(&session, session.prompt("hi".into()), is_wait).await;
     assert_eq!(routes.names(), ["one", "two"]);
     let id = session.id().to_owned();
     drop(session);
@@ -273,7 +273,7 @@ async fn a_wait_for_the_model_that_was_gone_back_to_is_for_what_it_was_left_for(
         ..routes.setup()
     };
     let session = kept.begin(setup()).await;
-    until_cut(&session, session.prompt("hi".into()), is_wait).await;
+    run_until(&session, session.prompt("hi".into()), is_wait).await;
     let id = session.id().to_owned();
     drop(session);
     kept.journal.sessions().await.unwrap();
@@ -302,7 +302,7 @@ async fn the_model_that_was_gone_back_to_is_the_one_that_is_asked_after_a_restar
         ..routes.setup()
     };
     let session = kept.begin(setup()).await;
-    until_cut(&session, session.prompt("hi".into()), is_wait).await;
+    run_until(&session, session.prompt("hi".into()), is_wait).await;
     let id = session.id().to_owned();
     drop(session);
     kept.journal.sessions().await.unwrap();
@@ -421,11 +421,11 @@ async fn who_lost_a_session_asks_no_other_model_and_says_nothing_of_one() {
 // --- An answer that its provider keeps ---
 
 /// Breaks off once, and then has nobody who would bring the rest.
-struct Keeps {
+struct FailingResume {
     answers: Arc<Scripted>,
 }
 
-impl Provider for Keeps {
+impl Provider for FailingResume {
     fn name(&self) -> &str {
         "keeps"
     }
@@ -456,7 +456,7 @@ async fn a_rest_that_never_comes_is_asked_for_in_words() {
         breaks(vec![text("Hel"), Ok(Delta::Place(place))]),
         answers("lo"),
     ]);
-    let provider = Keeps {
+    let provider = FailingResume {
         answers: Arc::clone(&world.provider),
     };
     let setup = Setup {

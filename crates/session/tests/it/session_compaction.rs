@@ -3,7 +3,7 @@
 use crate::pieces::assert_well_formed;
 use crate::routes::Routes;
 use crate::support::{
-    Fate, Kept, Listener, answers, calls, fails, hanging, overloaded, stop, until_cut, used, wants,
+    Fate, Kept, Listener, answers, calls, fails, hanging, overloaded, run_until, stop, used, wants,
     words,
 };
 use outlast_dialect::{Dialect, Message};
@@ -166,7 +166,7 @@ async fn an_agent_that_dies_after_its_conversation_was_made_smaller_goes_on_from
     });
     let plan = plan(12);
     let running = session.prompt(plan.as_str().into());
-    assert_eq!(until_cut(&session, running, is_enough).await, Fate::Died);
+    assert_eq!(run_until(&session, running, is_enough).await, Fate::Died);
     let id = session.id().to_owned();
     drop(session);
     assert!(kept.kinds(&id).await.contains(&"compacted"));
@@ -225,7 +225,7 @@ async fn long_session(setup: Setup) -> Arc<Session> {
 async fn what_is_asked_while_it_is_made_smaller_waits_and_is_not_lost() {
     let routes = scripted("ok:agent,times=always", "drip:1000,of=agent,times=always");
     let session = long_session(compacting(&routes)).await;
-    let before = size::of_messages(&session.messages());
+    let before = size::messages_tokens(&session.messages());
     let heard = Listener::new(&session);
     let compacting = session.compact(None, Limits::default());
     let asking = async {

@@ -2,7 +2,7 @@
 
 use crate::session_compaction::{compacting, compactions, scripted};
 use crate::support::{
-    Kept, Listener, World, answers, calls, elsewhere, fails, hangs, overloaded, text, until_cut,
+    Kept, Listener, World, answers, calls, elsewhere, fails, hangs, overloaded, run_until, text,
     words,
 };
 use outlast_dialect::Message;
@@ -27,7 +27,7 @@ async fn two_turns(session: &Arc<Session>) {
         }
     });
     session.prompt("hi".into()).await.unwrap();
-    session.prompt_waiting(Ask::default()).await.unwrap();
+    session.prompt_queued(Ask::default()).await.unwrap();
     let later = Message::user("later");
     session.queue(Place::FollowUp, later).await.unwrap();
 }
@@ -148,7 +148,7 @@ async fn a_session_whose_turn_runs_can_be_copied_up_to_that() {
     let session = kept.begin(world.setup()).await;
     session.prompt("hi".into()).await.unwrap();
     let running = session.prompt("and now".into());
-    until_cut(&session, running, |body| {
+    run_until(&session, running, |body| {
         matches!(body, Body::TextDelta { .. })
     })
     .await;
@@ -327,7 +327,7 @@ async fn a_session_that_was_closed_is_asked_nothing_more() {
         let message = || Message::user("too late");
         let closed = |error: Option<Error>| assert!(matches!(error, Some(Error::Closed)));
         closed(session.prompt("too late".into()).await.err());
-        closed(session.prompt_waiting(Ask::default()).await.err());
+        closed(session.prompt_queued(Ask::default()).await.err());
         closed(session.resume().await.err());
         closed(session.queue(Place::Steering, message()).await.err());
         closed(session.note(message()).await.err());

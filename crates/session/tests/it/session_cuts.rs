@@ -31,11 +31,11 @@ type Cut = (usize, End);
 
 /// A model that always means the same answer: it thinks, says a text and makes two calls. Asked to go on, it says what is
 /// missing; asked with the results, it is done. Its first answers are cut.
-struct Steady {
+struct DeterministicModel {
     cuts: Mutex<VecDeque<Cut>>,
 }
 
-impl Steady {
+impl DeterministicModel {
     fn new(cuts: &[Cut]) -> Arc<Self> {
         let cuts = Mutex::new(cuts.iter().copied().collect());
         Arc::new(Self { cuts })
@@ -88,7 +88,7 @@ fn rest(whole: &str, begun: &str) -> Vec<Item> {
         .collect()
 }
 
-impl Provider for Steady {
+impl Provider for DeterministicModel {
     fn name(&self) -> &str {
         "steady"
     }
@@ -119,7 +119,7 @@ fn cuts(pieces: usize) -> impl Iterator<Item = Cut> {
 fn setup(cuts: &[Cut], after_content: AfterContent, by: ContinueBy) -> (Setup, World) {
     let world = World::new([answers("unused")]);
     let setup = Setup {
-        provider: Steady::new(cuts),
+        provider: DeterministicModel::new(cuts),
         after_content,
         ..continues(&world, by)
     };
@@ -215,7 +215,7 @@ async fn a_broken_answer_ends_the_turn_wherever_it_is_cut() {
 /// Every place is one, and no piece is left out.
 #[test]
 fn the_places_are_those_of_the_answer() {
-    let whole = Steady::answer(&[Message::user("hi")]);
+    let whole = DeterministicModel::answer(&[Message::user("hi")]);
     assert_eq!(whole.len(), FIRST);
     let letters = TEXT.concat().len();
     assert_eq!(LONGEST, letters + 3, "letters, two calls and the end");

@@ -4,7 +4,7 @@
 use crate::routes::{Routes, back, switch, switches};
 use crate::support::{
     Call, Fate, Kept, Listener, START, World, answers, calls, elsewhere, fails, is_wait,
-    overloaded, stop, text, until_cut,
+    overloaded, run_until, stop, text,
 };
 use outlast_engine::journal::Entry;
 use outlast_kernel::decision::AfterContent;
@@ -226,7 +226,7 @@ async fn a_change_is_written_down_before_it_is_said() {
             assert!(entries.iter().any(switched), "{entries:?}");
         }
     });
-    let fate = until_cut(&session, session.prompt("hi".into()), is_switch).await;
+    let fate = run_until(&session, session.prompt("hi".into()), is_switch).await;
     assert_eq!(fate, Fate::Died);
     two.hang(false);
     let id = session.id().to_owned();
@@ -252,13 +252,13 @@ async fn a_wait_for_a_fallback_is_carried_on_with_the_retries_that_it_has_left()
     ]);
     let mut session = kept.begin(routes.setup()).await;
     let id = session.id().to_owned();
-    until_cut(&session, session.prompt("hi".into()), is_wait).await;
+    run_until(&session, session.prompt("hi".into()), is_wait).await;
     // Each process dies in the first wait that is new to it.
     for _ in 0..2 {
         drop(session);
         session = kept.open(&id, routes.setup()).await;
         let first = session.unfinished_turn().unwrap().taken_up.chain.retries();
-        until_cut(&session, session.resume(), is_wait_number(first + 1)).await;
+        run_until(&session, session.resume(), is_wait_number(first + 1)).await;
     }
     drop(session);
     let session = kept.open(&id, routes.setup()).await;
@@ -280,7 +280,7 @@ async fn a_fallback_that_an_earlier_step_chose_has_no_more_retries_after_a_resta
     let session = kept.begin(routes.setup()).await;
     let id = session.id().to_owned();
     let second = is_wait_number(2);
-    until_cut(&session, session.prompt("hi".into()), second).await;
+    run_until(&session, session.prompt("hi".into()), second).await;
     drop(session);
     let session = kept.open(&id, routes.setup()).await;
     session.resume().await.unwrap();
@@ -297,7 +297,7 @@ async fn a_fallback_that_an_earlier_chain_asked_has_all_retries_after_a_restart(
     ]);
     let session = kept.begin(routes.setup()).await;
     let id = session.id().to_owned();
-    until_cut(&session, session.prompt("hi".into()), is_wait_number(1)).await;
+    run_until(&session, session.prompt("hi".into()), is_wait_number(1)).await;
     drop(session);
     let session = kept.open(&id, routes.setup()).await;
     let heard = Listener::new(&session);
@@ -328,7 +328,7 @@ async fn a_part_that_is_kept_is_not_gone_on_with_by_a_model_that_was_left() {
     };
     let session = kept.begin(setup()).await;
     let id = session.id().to_owned();
-    until_cut(&session, session.prompt("hi".into()), is_wait).await;
+    run_until(&session, session.prompt("hi".into()), is_wait).await;
     drop(session);
     let session = kept.open(&id, setup()).await;
     let ended = session.resume().await.unwrap();

@@ -28,11 +28,11 @@ impl KeySource for Key {
 }
 
 /// Refuses each key with its own failure, and answers with any other.
-struct Refuses {
+struct KeyRefusingProvider {
     keys: Vec<(&'static str, Failure)>,
 }
 
-impl Provider for Refuses {
+impl Provider for KeyRefusingProvider {
     fn name(&self) -> &str {
         "refuses"
     }
@@ -56,8 +56,8 @@ fn with_accounts(refused: Vec<(&'static str, Failure)>) -> (Routes, Knowledge) {
     let mut routes = Routes::none();
     let clock = Arc::clone(&routes.world.clock);
     let knowledge = Knowledge::alone(Arc::clone(&clock));
-    routes.push("one", Arc::new(Refuses { keys: refused }));
-    routes.push("two", Arc::new(Refuses { keys: Vec::new() }));
+    routes.push("one", Arc::new(KeyRefusingProvider { keys: refused }));
+    routes.push("two", Arc::new(KeyRefusingProvider { keys: Vec::new() }));
     let account = |name: &'static str| Account {
         name: name.to_owned(),
         source: Arc::new(Key(name)),
@@ -82,7 +82,7 @@ async fn asked_with(routes: &Routes, knowledge: Knowledge) -> (Seal, Vec<&'stati
     (ended.seal, routes.names(), accounts)
 }
 
-fn credential_trouble() -> Vec<Failure> {
+fn credential_failures() -> Vec<Failure> {
     let http = |status, message| Failure::http("one", status, message, START);
     vec![
         http(401, "invalid x-api-key"),
@@ -93,7 +93,7 @@ fn credential_trouble() -> Vec<Failure> {
 
 #[tokio::test(start_paused = true)]
 async fn another_account_is_asked_before_another_model() {
-    for failure in credential_trouble() {
+    for failure in credential_failures() {
         let what = failure.message.clone();
         let (routes, knowledge) = with_accounts(vec![("first", failure)]);
         let asked = asked_with(&routes, knowledge).await;
@@ -104,7 +104,7 @@ async fn another_account_is_asked_before_another_model() {
 
 #[tokio::test(start_paused = true)]
 async fn another_model_is_asked_when_no_account_is_left() {
-    for failure in credential_trouble() {
+    for failure in credential_failures() {
         let what = failure.message.clone();
         let refused = vec![("first", failure.clone()), ("second", failure)];
         let (routes, knowledge) = with_accounts(refused);

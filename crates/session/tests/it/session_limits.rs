@@ -2,7 +2,7 @@
 
 use crate::support::{
     Call, Fate, Kept, Listener, START, World, answers, calls, fails, hangs, is_wait, overloaded,
-    stop, text, until_cut, used, wants, words,
+    run_until, stop, text, used, wants, words,
 };
 use outlast_engine::turn::Ended;
 use outlast_kernel::budget::{Cost, Limits, Price};
@@ -226,7 +226,7 @@ async fn what_a_prompt_cost_before_a_restart_counts_after_it() {
     let session = kept.begin(setup()).await;
     let id = session.id().to_owned();
     // The first failure has cost 30 when its wait begins.
-    let fate = until_cut(&session, session.prompt(ask(cost(60))), is_wait).await;
+    let fate = run_until(&session, session.prompt(ask(cost(60))), is_wait).await;
     assert!(matches!(fate, Fate::Died), "it must be cut in its wait");
     drop(session);
     let ended = kept.open(&id, setup()).await.resume().await.unwrap();

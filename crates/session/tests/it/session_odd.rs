@@ -6,7 +6,7 @@ use crate::pieces::{
 };
 use crate::support::{
     Call, Fate, Item, Kept, Listener, START, World, answers, calls, fails, hanging, overloaded,
-    stop, text, until_cut, used, words,
+    run_until, stop, text, used, words,
 };
 use outlast_dialect::Delta;
 use outlast_kernel::decision::{AfterContent, GiveUp};
@@ -371,7 +371,7 @@ async fn an_answer_that_was_dropped_does_not_come_back_with_the_next_process() {
         let is_told = hanging(&world.provider, |body| {
             matches!(body, Body::Corrected { .. })
         });
-        let fate = until_cut(&session, session.prompt("hi".into()), is_told).await;
+        let fate = run_until(&session, session.prompt("hi".into()), is_told).await;
         assert_eq!(fate, Fate::Died, "{oddity:?}");
         let id = session.id().to_owned();
         drop(session);

@@ -6,7 +6,7 @@ use crate::pieces::{
 use crate::support::{Call, World, answers, calls, stop, text, used, wants, words};
 use outlast_dialect::{Message, Request};
 use outlast_engine::BoxFuture;
-use outlast_engine::compaction::{Compactor, Job, Outcome, Size, Smaller};
+use outlast_engine::compaction::{CompactedConversation, Compactor, Job, Outcome, Size};
 use outlast_kernel::decision::{AfterContent, GiveUp};
 use outlast_kernel::event::{Body, CompactionReason, Seal, StopReason, Usage};
 use outlast_kernel::failure::Judged;
@@ -160,7 +160,7 @@ impl Compactor for Forgetful {
     }
 
     fn compact<'a>(&'a self, job: Job<'a>) -> BoxFuture<'a, Outcome> {
-        let smaller = Smaller {
+        let smaller = CompactedConversation {
             messages: vec![Message::user("hi, in short")],
             size: 1,
             model: None,

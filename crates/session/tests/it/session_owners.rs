@@ -1,7 +1,7 @@
 //! Whose a session is, and what becomes of it when its journal cannot be written.
 
 use crate::support::{
-    Kept, Listener, World, answers, calls, elsewhere, fails, is_wait, overloaded, until_cut, words,
+    Kept, Listener, World, answers, calls, elsewhere, fails, is_wait, overloaded, run_until, words,
 };
 use futures_util::FutureExt;
 use outlast_engine::journal::Entry;
@@ -41,7 +41,7 @@ async fn a_session_that_is_in_use_cannot_be_opened() {
 }
 
 /// At that event another process takes the session over that believes its owner dead.
-async fn lose_at(event: fn(&Body) -> bool) -> (Kept, World, String) {
+async fn lose_ownership_at(event: fn(&Body) -> bool) -> (Kept, World, String) {
     let script = [
         fails(overloaded()),
         calls(&[("c1", "send"), ("c2", "read")]),
@@ -73,7 +73,7 @@ async fn lose_at(event: fn(&Body) -> bool) -> (Kept, World, String) {
 
 #[tokio::test(start_paused = true)]
 async fn who_lost_a_session_in_a_wait_makes_no_call_and_another_carries_it_on() {
-    let (kept, world, id) = lose_at(is_wait).await;
+    let (kept, world, id) = lose_ownership_at(is_wait).await;
     assert_eq!(world.provider.calls_made(), 1);
     let session = kept.open(&id, world.setup()).await;
     let ended = session.resume().await.unwrap();
@@ -83,7 +83,7 @@ async fn who_lost_a_session_in_a_wait_makes_no_call_and_another_carries_it_on() 
 
 #[tokio::test(start_paused = true)]
 async fn who_lost_a_session_in_a_tool_runs_no_other() {
-    let (kept, world, id) = lose_at(starts_tool).await;
+    let (kept, world, id) = lose_ownership_at(starts_tool).await;
     assert_eq!(world.tools.ran(), ["c1"], "the other was not run");
     let session = kept.open(&id, world.setup()).await;
     session.resume().await.unwrap();
@@ -144,7 +144,7 @@ async fn a_prompt_that_was_dropped_while_it_was_written_down_is_carried_on() {
     assert!(prompt.now_or_never().is_none());
     drop(reader);
     let called = |body: &Body| matches!(body, Body::AttemptStarted { .. });
-    until_cut(&session, session.resume(), called).await;
+    run_until(&session, session.resume(), called).await;
     world.provider.hang(false);
     let taken_up = session.unfinished_turn().unwrap().taken_up;
     assert_eq!(

@@ -5,8 +5,8 @@ use crate::pieces::{
     thinks, thought,
 };
 use crate::support::{
-    Fate, Kept, Listener, START, World, answers, calls, fails, hanging, overloaded, stop, text,
-    until_cut, wants, words,
+    Fate, Kept, Listener, START, World, answers, calls, fails, hanging, overloaded, run_until,
+    stop, text, wants, words,
 };
 use outlast_dialect::Role;
 use outlast_engine::route::Route;
@@ -424,7 +424,7 @@ async fn calls_of_a_broken_answer_do_not_run_again_after_a_restart() {
     let is_done = hanging(&world.provider, |body| {
         matches!(body, Body::ToolResult { .. })
     });
-    let fate = until_cut(&session, session.prompt("hi".into()), is_done).await;
+    let fate = run_until(&session, session.prompt("hi".into()), is_done).await;
     assert_eq!(fate, Fate::Died);
     let id = session.id().to_owned();
     drop(session);

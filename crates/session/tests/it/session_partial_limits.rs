@@ -4,7 +4,7 @@ use crate::pieces::{
     after_content, billed_twice, breaks, continues, go_on, prompt, prompt_with, shown,
 };
 use crate::support::{
-    Fate, Kept, Listener, START, World, answers, fails, is_wait, overloaded, text, until_cut,
+    Fate, Kept, Listener, START, World, answers, fails, is_wait, overloaded, run_until, text,
     usage, used, wants, words,
 };
 use outlast_engine::route::Route;
@@ -24,7 +24,7 @@ use std::time::Duration;
 async fn die_waiting(kept: &Kept, setup: Setup, number: u32) -> String {
     let session = kept.begin(setup).await;
     let is_it = move |body: &Body| matches!(body, Body::RetryScheduled { attempt, .. } if *attempt == number);
-    let fate = until_cut(&session, session.prompt("hi".into()), is_it).await;
+    let fate = run_until(&session, session.prompt("hi".into()), is_it).await;
     assert_eq!(fate, Fate::Died);
     session.id().to_owned()
 }
@@ -167,11 +167,11 @@ async fn nothing_is_paid_twice_where_nothing_broke_off() {
 
 // --- Limits ---
 
-const WAYS: [AfterContent; 2] = [AfterContent::Retract, AfterContent::Continue];
+const AFTER_CONTENT_MODES: [AfterContent; 2] = [AfterContent::Retract, AfterContent::Continue];
 
 #[tokio::test(start_paused = true)]
 async fn a_deadline_ends_it_all_the_same() {
-    for mode in WAYS {
+    for mode in AFTER_CONTENT_MODES {
         let world = World::new([breaks(vec![text("Hel")])]);
         let limits = Limits {
             deadline: Some(START + Duration::from_secs(5)),
@@ -196,7 +196,7 @@ async fn a_deadline_ends_it_all_the_same() {
 
 #[tokio::test(start_paused = true)]
 async fn a_cost_ceiling_ends_it_all_the_same() {
-    for mode in WAYS {
+    for mode in AFTER_CONTENT_MODES {
         let world = World::new([breaks(vec![used(10, 10), text("Hel")])]);
         let setup = Setup {
             price: Some(Price {
@@ -223,7 +223,7 @@ async fn a_cost_ceiling_ends_it_all_the_same() {
 
 #[tokio::test(start_paused = true)]
 async fn an_abort_ends_it_all_the_same() {
-    for mode in WAYS {
+    for mode in AFTER_CONTENT_MODES {
         let world = World::new([breaks(vec![text("Hel")]), answers("lo")]);
         let session = Arc::new(Session::in_memory(after_content(&world, mode)));
         let heard = Listener::with(&session, |session, body| {

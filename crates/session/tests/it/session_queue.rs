@@ -215,7 +215,7 @@ async fn follow_ups_are_a_turn_of_their_own() {
     assert_eq!(waiting(&session), owned([&[], &["a", "b"]]));
     let before = heard.kinds().len();
     let ended = session
-        .prompt_waiting(Ask::default())
+        .prompt_queued(Ask::default())
         .await
         .unwrap()
         .unwrap();
@@ -227,13 +227,13 @@ async fn follow_ups_are_a_turn_of_their_own() {
     let expected = ["start", "queue_changed", "input", "attempt_started"];
     assert_eq!(heard.kinds()[before..before + 4], expected);
     session
-        .prompt_waiting(Ask::default())
+        .prompt_queued(Ask::default())
         .await
         .unwrap()
         .unwrap();
     assert!(
         session
-            .prompt_waiting(Ask::default())
+            .prompt_queued(Ask::default())
             .await
             .unwrap()
             .is_none()
@@ -258,7 +258,7 @@ async fn all_follow_ups_begin_a_turn_together_if_that_is_wanted() {
     for text in ["a", "b"] {
         session.queue(FollowUp, Message::user(text)).await.unwrap();
     }
-    session.prompt_waiting(Ask::default()).await.unwrap();
+    session.prompt_queued(Ask::default()).await.unwrap();
     assert_eq!(asked(&world), [["a", "b"]]);
     assert_eq!(inputs(&heard), ["a", "b"]);
     assert_eq!(changes(&heard).last(), Some(&owned([&[], &[]])));
@@ -271,10 +271,10 @@ async fn a_turn_of_what_waits_begins_with_steering_one_at_a_time() {
     for (place, text) in [(FollowUp, "f"), (Steering, "a"), (Steering, "b")] {
         session.queue(place, Message::user(text)).await.unwrap();
     }
-    session.prompt_waiting(Ask::default()).await.unwrap();
+    session.prompt_queued(Ask::default()).await.unwrap();
     assert_eq!(asked(&world)[0], ["a"], "one at a time");
     assert_eq!(asked(&world)[1].last().unwrap(), "b");
-    session.prompt_waiting(Ask::default()).await.unwrap();
+    session.prompt_queued(Ask::default()).await.unwrap();
     assert_eq!(asked(&world)[2].last().unwrap(), "f");
 }
 
@@ -391,7 +391,7 @@ async fn a_note_in_an_unfinished_turn_stays_out_of_its_tool_calls() {
     let session = world.session();
     world.tools.hang(true);
     let running = session.prompt("hi".into());
-    crate::support::until_cut(&session, running, starts_tool).await;
+    crate::support::run_until(&session, running, starts_tool).await;
     session.note(Message::user("ls: a b")).await.unwrap();
     world.tools.hang(false);
     session.resume().await.unwrap();
@@ -497,7 +497,7 @@ async fn whoever_takes_a_turn_up_hears_all_that_was_said_in_it() {
     let heard = queues(&session, is_wait, &[(Steering, "left"), (Note, "ls: a b")]);
     let second = |body: &Body| matches!(body, Body::AttemptStarted { attempt: 2 });
     let running = session.prompt("hi".into());
-    crate::support::until_cut(&session, running, second).await;
+    crate::support::run_until(&session, running, second).await;
     assert_eq!(inputs(&heard), ["hi", "left"]);
     let id = session.id().to_owned();
     drop((heard, session));

@@ -1,8 +1,8 @@
 //! What a session is after its process died.
 
 use crate::support::{
-    Fate, Kept, Listener, START, World, answers, calls, fails, hangs, is_wait, overloaded, stop,
-    text, until_cut, usage, used, words,
+    Fate, Kept, Listener, START, World, answers, calls, fails, hangs, is_wait, overloaded,
+    run_until, stop, text, usage, used, words,
 };
 use outlast_engine::journal::{Entry, Spent};
 use outlast_kernel::budget::{Limits, Prompt};
@@ -19,14 +19,14 @@ fn starts_tool(body: &Body) -> bool {
 }
 
 /// Prompts, and dies at the first of these events; the answer is the session's id.
-async fn die_at(
+async fn run_until_death_at(
     kept: &Kept,
     world: &World,
     ask: Ask,
     event: impl Fn(&Body) -> bool + Send + 'static,
 ) -> String {
     let session = kept.begin(world.setup()).await;
-    let fate = until_cut(&session, session.prompt(ask), event).await;
+    let fate = run_until(&session, session.prompt(ask), event).await;
     assert_eq!(fate, Fate::Died);
     session.id().to_owned()
 }
@@ -41,7 +41,7 @@ async fn a_wait_goes_on_to_its_original_end() {
         World::new([failing(), failing(), answers("Hello")]),
     );
     let second = |body: &Body| matches!(body, Body::RetryScheduled { attempt: 2, .. });
-    let id = die_at(&kept, &world, "hi".into(), second).await;
+    let id = run_until_death_at(&kept, &world, "hi".into(), second).await;
     tokio::time::sleep(Duration::from_secs(3)).await;
     let session = kept.open(&id, world.setup()).await;
     let heard = Listener::with(&session, |session, body| {
@@ -71,7 +71,7 @@ async fn an_overdue_wait_is_over_at_once() {
         Kept::new(),
         World::new([fails(overloaded()), answers("Hello")]),
     );
-    let id = die_at(&kept, &world, "hi".into(), is_wait).await;
+    let id = run_until_death_at(&kept, &world, "hi".into(), is_wait).await;
     tokio::time::sleep(Duration::from_secs(9 * 3600)).await;
     let session = kept.open(&id, world.setup()).await;
     session.resume().await.unwrap();
@@ -82,7 +82,7 @@ async fn an_overdue_wait_is_over_at_once() {
 async fn a_chain_goes_on_counting_after_a_restart() {
     let (kept, world) = (Kept::new(), World::new([fails(overloaded())]));
     let second = |body: &Body| matches!(body, Body::RetryScheduled { attempt: 2, .. });
-    let id = die_at(&kept, &world, "hi".into(), second).await;
+    let id = run_until_death_at(&kept, &world, "hi".into(), second).await;
     let session = kept.open(&id, world.setup()).await;
     let heard = Listener::new(&session);
     let ended = session.resume().await.unwrap();
@@ -98,7 +98,7 @@ async fn a_retry_that_was_under_way_is_made_and_said_again() {
         World::new([fails(overloaded()), hangs(vec![]), answers("Hello")]),
     );
     let second = |body: &Body| matches!(body, Body::AttemptStarted { attempt: 2 });
-    let id = die_at(&kept, &world, "hi".into(), second).await;
+    let id = run_until_death_at(&kept, &world, "hi".into(), second).await;
     let session = kept.open(&id, world.setup()).await;
     let heard = Listener::with(&session, |session, body| {
         if matches!(body, Body::AttemptStarted { .. }) {
@@ -116,7 +116,7 @@ async fn a_wait_goes_on_in_a_session_that_retries_nothing() {
         Kept::new(),
         World::new([fails(overloaded()), answers("Hello")]),
     );
-    let id = die_at(&kept, &world, "hi".into(), is_wait).await;
+    let id = run_until_death_at(&kept, &world, "hi".into(), is_wait).await;
     let setup = Setup {
         retry: None,
         ..world.setup()
@@ -137,7 +137,7 @@ async fn a_wait_that_was_taken_up_can_be_steered() {
             Kept::new(),
             World::new([fails(overloaded()), answers("Hello")]),
         );
-        let id = die_at(&kept, &world, "hi".into(), is_wait).await;
+        let id = run_until_death_at(&kept, &world, "hi".into(), is_wait).await;
         let session = kept.open(&id, world.setup()).await;
         let _heard = Listener::with(&session, move |session, body| {
             if is_wait(body) {
@@ -153,7 +153,7 @@ async fn a_wait_that_was_taken_up_can_be_steered() {
 #[tokio::test(start_paused = true)]
 async fn a_wait_that_had_begun_goes_on_although_retries_are_off() {
     let (kept, world) = (Kept::new(), World::new([fails(overloaded())]));
-    let id = die_at(&kept, &world, "hi".into(), is_wait).await;
+    let id = run_until_death_at(&kept, &world, "hi".into(), is_wait).await;
     let setup = Setup {
         retry_enabled: false,
         ..world.setup()
@@ -175,7 +175,7 @@ async fn the_budget_of_a_prompt_outlives_its_process() {
         limits,
         ..Ask::from("hi")
     };
-    let id = die_at(&kept, &world, ask, is_wait).await;
+    let id = run_until_death_at(&kept, &world, ask, is_wait).await;
     let session = kept.open(&id, world.setup()).await;
     let ended = session.resume().await.unwrap();
     let said = "the prompt may only wait 3s more";
@@ -203,7 +203,7 @@ async fn a_wait_that_was_cut_short_before_the_restart_costs_what_was_slept() {
         }
     });
     let second = |body: &Body| matches!(body, Body::AttemptStarted { attempt: 2 });
-    until_cut(&session, session.prompt(ask), second).await;
+    run_until(&session, session.prompt(ask), second).await;
     let unfinished = Standing::after(kept.entries(session.id()).await).unfinished;
     let unfinished = unfinished.unwrap();
     assert_eq!(unfinished.budget.sleep_left(), limits.sleep);
@@ -224,7 +224,7 @@ async fn a_turn_whose_deadline_came_meanwhile_makes_no_call() {
         limits,
         ..Ask::from("hi")
     };
-    let id = die_at(&kept, &world, ask, is_wait).await;
+    let id = run_until_death_at(&kept, &world, ask, is_wait).await;
     tokio::time::sleep(Duration::from_secs(3600)).await;
     let session = kept.open(&id, world.setup()).await;
     let ended = session.resume().await.unwrap();
@@ -238,7 +238,7 @@ async fn a_call_that_was_cut_off_is_made_again_under_its_next_number() {
     let broken = hangs(vec![used(10, 0), text("Hel")]);
     let (kept, world) = (Kept::new(), World::new([broken, answers("Hello")]));
     let partly = |body: &Body| matches!(body, Body::TextDelta { .. });
-    let id = die_at(&kept, &world, "hi".into(), partly).await;
+    let id = run_until_death_at(&kept, &world, "hi".into(), partly).await;
     let session = kept.open(&id, world.setup()).await;
     let heard = Listener::new(&session);
     session.resume().await.unwrap();
@@ -262,7 +262,7 @@ async fn a_tool_that_was_interrupted_runs_again_only_if_that_does_no_harm() {
         let script = [calls(&[("c1", name), ("c2", "read")]), answers("done")];
         let (kept, world) = (Kept::new(), World::new(script));
         world.tools.hang(true);
-        let id = die_at(&kept, &world, "hi".into(), starts_tool).await;
+        let id = run_until_death_at(&kept, &world, "hi".into(), starts_tool).await;
         world.tools.hang(false);
         let session = kept.open(&id, world.setup()).await;
         let ended = session.resume().await.unwrap();
@@ -291,7 +291,7 @@ async fn a_tool_that_began_and_may_not_begin_again_is_not_said_to_have_never_run
         limits,
         ..Ask::from("hi")
     };
-    let id = die_at(&kept, &world, ask, starts_tool).await;
+    let id = run_until_death_at(&kept, &world, ask, starts_tool).await;
     tokio::time::sleep(Duration::from_secs(90)).await;
     let session = kept.open(&id, world.setup()).await;
     session.resume().await.unwrap();
@@ -312,7 +312,7 @@ async fn calls_that_an_earlier_process_left_are_said_again() {
         }
         is_over
     };
-    let id = die_at(&kept, &world, "hi".into(), first_is_over).await;
+    let id = run_until_death_at(&kept, &world, "hi".into(), first_is_over).await;
     world.tools.hang(false);
     let session = kept.open(&id, world.setup()).await;
     let heard = Listener::new(&session);
@@ -329,7 +329,7 @@ async fn a_tool_that_has_finished_never_runs_again() {
     let script = [calls(&[("c1", "read"), ("c2", "slow")]), answers("done")];
     let (kept, world) = (Kept::new(), World::new(script));
     let second = |body: &Body| matches!(body, Body::ToolStarted { id, .. } if id == "c2");
-    let id = die_at(&kept, &world, "hi".into(), second).await;
+    let id = run_until_death_at(&kept, &world, "hi".into(), second).await;
     let session = kept.open(&id, world.setup()).await;
     session.resume().await.unwrap();
     assert_eq!(world.tools.ran(), ["c1", "c2"]);
@@ -376,14 +376,14 @@ async fn a_turn_that_is_killed_again_and_again_ends_as_if_nothing_had_happened()
         }
     };
     let mut deaths = 0;
-    let mut fate = until_cut(&session, session.prompt("hi".into()), is_new.clone()).await;
+    let mut fate = run_until(&session, session.prompt("hi".into()), is_new.clone()).await;
     drop(session);
     while fate == Fate::Died {
         deaths += 1;
         world.provider.hang(false);
         world.tools.hang(false);
         let session = kept.open(&id, world.setup()).await;
-        fate = until_cut(&session, session.resume(), is_new.clone()).await;
+        fate = run_until(&session, session.resume(), is_new.clone()).await;
     }
     assert_eq!(deaths, 7);
     let session = kept.open(&id, world.setup()).await;
@@ -435,7 +435,7 @@ async fn an_unfinished_turn_is_carried_on_before_anything_else_is_said() {
         Kept::new(),
         World::new([fails(overloaded()), answers("Hello")]),
     );
-    let id = die_at(&kept, &world, "hi".into(), is_wait).await;
+    let id = run_until_death_at(&kept, &world, "hi".into(), is_wait).await;
     let open: Vec<String> = kept
         .journal
         .unfinished()
@@ -468,7 +468,7 @@ async fn what_the_door_gave_a_turn_is_there_after_a_restart() {
         options: options.clone(),
         ..Ask::from("hi")
     };
-    let id = die_at(&kept, &world, ask, is_wait).await;
+    let id = run_until_death_at(&kept, &world, ask, is_wait).await;
     let session = kept.open(&id, world.setup()).await;
     let unfinished = session.unfinished_turn().unwrap();
     assert_eq!(unfinished.options, options);

@@ -1,7 +1,7 @@
 //! What a person can do to a session that runs or waits, and what they can see of it.
 
 use crate::support::{
-    Listener, START, World, answers, calls, fails, hangs, is_wait, overloaded, text, until_cut,
+    Listener, START, World, answers, calls, fails, hangs, is_wait, overloaded, run_until, text,
     words,
 };
 use outlast_engine::CancellationToken;
@@ -19,10 +19,10 @@ use std::time::Duration;
 async fn a_turn_that_was_aborted_before_it_is_carried_on_makes_no_call() {
     let world = World::new([fails(overloaded()), answers("Hello")]);
     let session = world.session();
-    until_cut(&session, session.prompt("hi".into()), is_wait).await;
+    run_until(&session, session.prompt("hi".into()), is_wait).await;
     let abort = CancellationToken::new();
     abort.cancel();
-    let ended = session.resume_until(abort).await.unwrap();
+    let ended = session.resume_cancellable(abort).await.unwrap();
     assert_eq!(
         (ended.seal, world.elapsed()),
         (Seal::Aborted, Duration::ZERO)

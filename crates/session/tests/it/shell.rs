@@ -2,7 +2,7 @@
 
 use crate::tools_bash::{SOON, all_gone, written_pids};
 use outlast_engine::CancellationToken;
-use outlast_session::tools::shell::{Shell, ShellEnd, run};
+use outlast_session::tools::shell::{Shell, ShellOutput, run};
 use std::path::Path;
 use tempfile::TempDir;
 use tokio::time::Instant;
@@ -15,7 +15,7 @@ fn shell(folder: &Path, command: &str) -> Shell {
     }
 }
 
-async fn ran(command: &str) -> (Vec<String>, ShellEnd) {
+async fn ran(command: &str) -> (Vec<String>, ShellOutput) {
     let folder = TempDir::new().unwrap();
     let mut pieces = Vec::new();
     let mut on_piece = |piece: &str| pieces.push(piece.to_owned());

@@ -474,7 +474,7 @@ pub(crate) enum Fate {
 
 /// Runs until the first of these events and what follows from it at once; the rest is dropped, as a process that dies
 /// drops it. What follows at once may be all the rest, unless something waits or hangs.
-pub(crate) async fn until_cut(
+pub(crate) async fn run_until(
     session: &Arc<Session>,
     running: impl Future,
     is_enough: impl Fn(&Body) -> bool + Send + 'static,

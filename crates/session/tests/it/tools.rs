@@ -5,7 +5,7 @@ use outlast_engine::{BoxFuture, CancellationToken, Clock};
 use outlast_kernel::Timestamp;
 use outlast_kernel::event::ToolCall;
 use outlast_session::tools::{
-    Answer, Approve, Context, Effect, OUTSIDE, Output, Question, Tool, Toolbox, Tools,
+    Answer, Approve, Context, Effect, OUTSIDE_PERMISSION, Output, Question, Tool, Toolbox, Tools,
 };
 use serde_json::{Value, json};
 use std::path::Path;
@@ -36,12 +36,12 @@ pub(crate) async fn run(tools: &Tools, name: &str, arguments: Value) -> Output {
 
 /// A person who gives the answers in their order and remembers the questions.
 #[derive(Default)]
-pub(crate) struct Person {
+pub(crate) struct ScriptedApprover {
     answers: Mutex<Vec<Answer>>,
     asked: Mutex<Vec<Question>>,
 }
 
-impl Person {
+impl ScriptedApprover {
     pub(crate) fn saying(answers: &[Answer]) -> Arc<Self> {
         let mut answers = answers.to_vec();
         answers.reverse();
@@ -58,7 +58,7 @@ impl Person {
     }
 }
 
-impl Approve for Person {
+impl Approve for ScriptedApprover {
     fn ask<'a>(&'a self, question: &'a Question) -> BoxFuture<'a, Answer> {
         Box::pin(async {
             self.asked.lock().unwrap().push(question.clone());
@@ -115,7 +115,7 @@ async fn only_tools_that_could_run_are_offered() {
     assert_eq!(names(&standard(folder.path())), ["grep", "read"]);
     let writing = standard(folder.path()).allowing(["write"]);
     assert_eq!(names(&writing), ["edit", "grep", "read", "write"]);
-    let asking = standard(folder.path()).asking(Person::saying(&[]));
+    let asking = standard(folder.path()).asking(ScriptedApprover::saying(&[]));
     assert_eq!(names(&asking), ["bash", "edit", "grep", "read", "write"]);
     assert_eq!(
         names(&with_custom(Effect::Pure, nothing)),
@@ -221,7 +221,7 @@ async fn a_call_that_makes_no_sense_is_told_what_is_wrong_with_it() {
 #[tokio::test]
 async fn a_person_is_asked_until_they_say_always() {
     let folder = TempDir::new().unwrap();
-    let person = Person::saying(&[Answer::No, Answer::Yes, Answer::Always]);
+    let person = ScriptedApprover::saying(&[Answer::No, Answer::Yes, Answer::Always]);
     let tools = standard(folder.path()).asking(person.clone());
     let mut admitted = Vec::new();
     for _ in 0..5 {
@@ -241,7 +241,7 @@ async fn a_person_is_asked_until_they_say_always() {
 #[tokio::test(start_paused = true)]
 async fn an_answer_for_the_session_settles_questions_that_were_waiting() {
     let folder = TempDir::new().unwrap();
-    let person = Person::saying(&[Answer::Always]);
+    let person = ScriptedApprover::saying(&[Answer::Always]);
     let tools = standard(folder.path()).asking(person.clone());
     let bash = call("bash", json!({"command": "true"}));
     let (one, other) = tokio::join!(tools.admit(&bash), tools.admit(&bash));
@@ -254,7 +254,7 @@ async fn whoever_leaves_the_folder_is_asked_about_once_and_may_then_do_just_that
     let (folder, elsewhere) = (TempDir::new().unwrap(), TempDir::new().unwrap());
     let file = elsewhere.path().join("file");
     let write = json!({"path": file, "content": "new"});
-    let person = Person::saying(&[Answer::Yes, Answer::No, Answer::Always, Answer::Yes]);
+    let person = ScriptedApprover::saying(&[Answer::Yes, Answer::No, Answer::Always, Answer::Yes]);
     let tools = standard(folder.path()).asking(person.clone());
     let done = run(&tools, "write", write.clone()).await;
     assert!(!done.is_error, "{}", done.text);
@@ -278,7 +278,15 @@ async fn whoever_leaves_the_folder_is_asked_about_once_and_may_then_do_just_that
     );
     assert!(!run(&tools, "write", write).await.is_error);
     let permissions: Vec<_> = person.asked().into_iter().map(|(name, _)| name).collect();
-    assert_eq!(permissions, [OUTSIDE, OUTSIDE, OUTSIDE, "write"]);
+    assert_eq!(
+        permissions,
+        [
+            OUTSIDE_PERMISSION,
+            OUTSIDE_PERMISSION,
+            OUTSIDE_PERMISSION,
+            "write"
+        ]
+    );
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,7 +1,7 @@
 //! Tools of MCP servers with a real server process.
 
 use crate::support::{Kept, World, answers, calls, words};
-use crate::tools::{Person, call, run, standard};
+use crate::tools::{ScriptedApprover, call, run, standard};
 use crate::tools_bash::{HANG_TIMEOUT, SOON, all_gone, hold_time_until, is_alive};
 use outlast_engine::CancellationToken;
 use outlast_kernel::event::Seal;
@@ -35,11 +35,11 @@ impl Place {
 
     /// What the server noted, but for its processes.
     fn noted(&self) -> Vec<String> {
-        noted_in(&self.log())
+        recorded_in(&self.log())
     }
 
     /// Comes when that is the last thing that the server noted.
-    async fn has_noted(&self, line: &str) {
+    async fn wait_for_record(&self, line: &str) {
         let look = async {
             while self.noted().last().is_none_or(|last| last != line) {
                 tokio::time::sleep(Duration::from_millis(5)).await;
@@ -77,7 +77,7 @@ impl Place {
     }
 }
 
-fn noted_in(log: &Path) -> Vec<String> {
+fn recorded_in(log: &Path) -> Vec<String> {
     let log = fs::read_to_string(log).unwrap_or_default();
     let lines = log.lines().filter(|line| !line.starts_with("pid "));
     lines.map(str::to_owned).collect()
@@ -225,7 +225,7 @@ async fn a_refused_call_is_said_as_that_of_a_command_and_a_person_is_asked_about
         refused,
         Output::error("`mcp__test__echo` was not run: it is not allowed here")
     );
-    let person = Person::saying(&[Answer::No, Answer::Always]);
+    let person = ScriptedApprover::saying(&[Answer::No, Answer::Always]);
     let tools = standard(place.path()).asking(person.clone());
     let (tools, _) = tools.with_servers(vec![place.server("")]).await;
     let mut heard = Vec::new();
@@ -370,12 +370,12 @@ async fn a_call_that_hangs_is_cancelled_within_a_moment_and_the_server_is_told()
         let cancel = CancellationToken::new();
         let hang = call("mcp__test__hang", json!({}));
         let stop = async {
-            place.has_noted("hang").await;
+            place.wait_for_record("hang").await;
             tokio::time::pause();
             let start = Instant::now();
             let log = place.log();
             let is_told = move || {
-                noted_in(&log)
+                recorded_in(&log)
                     .last()
                     .is_some_and(|last| last == "cancelled")
             };
@@ -456,7 +456,7 @@ async fn after_a_restart(effect: Option<Effect>) -> (Place, Vec<String>) {
     let session = kept.begin(setup().await).await;
     tokio::select! {
         _ = session.prompt("go on".into()) => panic!("the tool has no end"),
-        () = place.has_noted("once") => {}
+        () = place.wait_for_record("once") => {}
     }
     let id = session.id().to_owned();
     drop(session);

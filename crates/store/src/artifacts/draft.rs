@@ -38,14 +38,14 @@ impl Draft {
     /// Puts it in its place, complete and on the disk, from then on only to be read.
     pub(super) fn finish(self, place: &Path) -> Result<(), Error> {
         #[cfg(unix)]
-        self.only_to_be_read()?;
+        self.make_read_only()?;
         let synced = self.file.sync_all();
         synced.map_err(|error| Error::file(&self.path, error))?;
         fs::rename(&self.path, place).map_err(|error| Error::file(place, error))
     }
 
     #[cfg(unix)]
-    fn only_to_be_read(&self) -> Result<(), Error> {
+    fn make_read_only(&self) -> Result<(), Error> {
         use std::os::unix::fs::PermissionsExt;
         let closed = self.file.set_permissions(fs::Permissions::from_mode(0o400));
         closed.map_err(|error| Error::file(&self.path, error))

@@ -15,7 +15,7 @@ use tokio::sync::oneshot;
 /// How long the first of a group waits for others. It is real time, as the disk's is.
 pub(super) const GATHER: Duration = Duration::from_millis(20);
 /// How long it takes until a file is tried again that could not be written.
-const AGAIN: Duration = Duration::from_secs(1);
+const RETRY_DELAY: Duration = Duration::from_secs(1);
 /// The most changes that wait; a disk that takes nothing must not cost the memory, too.
 pub(super) const MOST_WAITING: usize = 50_000;
 
@@ -28,7 +28,7 @@ pub(super) struct Desk {
 
 /// What a row is to be.
 #[derive(Debug)]
-pub(super) struct Put {
+pub(super) struct RowContent {
     pub(super) value: String,
     pub(super) until: Timestamp,
 }
@@ -37,7 +37,7 @@ pub(super) struct Put {
 #[derive(Debug, Default)]
 pub(super) struct Group {
     /// By key; a row without a content is removed.
-    pub(super) changes: HashMap<Box<str>, Option<Put>>,
+    pub(super) changes: HashMap<Box<str>, Option<RowContent>>,
     pub(super) prune: Option<Timestamp>,
     /// Who wants to know that it is on the disk.
     settling: Vec<oneshot::Sender<()>>,
@@ -59,7 +59,7 @@ pub(super) enum Written {
 }
 
 impl Desk {
-    pub(super) fn hand_in(&self, key: &str, change: Option<Put>) {
+    pub(super) fn hand_in(&self, key: &str, change: Option<RowContent>) {
         let mut waiting = self.lock();
         let is_first = waiting.group.is_empty();
         // After the end nobody would write it.
@@ -119,7 +119,11 @@ impl Desk {
         let idle = |waiting: &mut Waiting| waiting.group.is_empty() && !waiting.is_closed;
         let waiting = self.bell.wait_while(self.lock(), idle);
         let waiting = waiting.unwrap_or_else(PoisonError::into_inner);
-        let pause = if waiting.is_failing { AGAIN } else { GATHER };
+        let pause = if waiting.is_failing {
+            RETRY_DELAY
+        } else {
+            GATHER
+        };
         let calm = |waiting: &mut Waiting| !waiting.is_hurried();
         let waited = self.bell.wait_timeout_while(waiting, pause, calm);
         let (mut waiting, _) = waited.unwrap_or_else(PoisonError::into_inner);

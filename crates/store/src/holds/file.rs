@@ -45,18 +45,18 @@ impl File {
         // What is written to a file that was taken away would never be found again.
         if database::identity(&self.path) != self.identity {
             let (connection, aside) = database::open(&self.path, &HOLDS)?;
-            return self.write_anew(group, connection, aside);
+            return self.write_to_new_file(group, connection, aside);
         }
         match self.try_write(group) {
             Err(error) if error.is_corruption() => {
                 let (connection, aside) = database::replace(&self.path, &HOLDS)?;
-                self.write_anew(group, connection, aside)
+                self.write_to_new_file(group, connection, aside)
             }
             written => written.map(|()| Written::ToTheSame),
         }
     }
 
-    fn write_anew(
+    fn write_to_new_file(
         &mut self,
         group: &Group,
         connection: Connection,

@@ -7,14 +7,14 @@ use super::Journal;
 use super::owner::{Life, Owner};
 use crate::Error;
 use crate::line::millis;
-use crate::worker::IfLeft;
+use crate::worker::OnCallerGone;
 use outlast_kernel::Timestamp;
 use rusqlite::{Connection, OptionalExtension, params};
 use std::sync::Arc;
 
 /// Stands behind the name of an owner that found everything settled and said, and has begun no turn since: should it die,
 /// nothing is left for anybody to say.
-const OWES_NOTHING: char = '~';
+const CLEAN_OWNER_MARK: char = '~';
 
 /// A session that is to be begun.
 #[derive(Clone, Debug)]
@@ -53,7 +53,7 @@ impl Drop for Hold {
     fn drop(&mut self) {
         if let Some(journal) = self.journal.take() {
             // It is under way when this returns; nobody is left to be told what came of it.
-            drop(journal.let_go(self.key()));
+            drop(journal.release_token(self.key()));
         }
     }
 }
@@ -107,7 +107,7 @@ impl Journal {
         mut hold: Hold,
     ) -> impl Future<Output = Result<(), Error>> + Send + 'static {
         hold.journal = None;
-        self.let_go(hold.key())
+        self.release_token(hold.key())
     }
 
     /// Lets go of a session; one in which nothing has happened is removed. It is done even if nobody waits for it.
@@ -145,7 +145,7 @@ impl Journal {
         })
     }
 
-    fn let_go(&self, key: Key) -> impl Future<Output = Result<(), Error>> + Send + 'static {
+    fn release_token(&self, key: Key) -> impl Future<Output = Result<(), Error>> + Send + 'static {
         self.change(move |connection| {
             key.check(connection)?;
             free(connection, &key)
@@ -173,7 +173,7 @@ impl Journal {
             },
             journal: Some(journal),
         };
-        self.worker.change(IfLeft::Drop, change, hold).await
+        self.worker.change(OnCallerGone::Drop, change, hold).await
     }
 }
 
@@ -224,8 +224,8 @@ fn take_over(
         return Err(Error::InUse { session });
     }
     let own = owner.name()?;
-    let mark = match before.as_deref().is_none_or(owes_nothing) {
-        true => OWES_NOTHING.to_string(),
+    let mark = match before.as_deref().is_none_or(is_clean_owner) {
+        true => CLEAN_OWNER_MARK.to_string(),
         false => String::new(),
     };
     let fence = connection
@@ -240,12 +240,12 @@ fn take_over(
 
 /// The name of an owner, whatever it owes.
 pub(super) fn name(owner: &str) -> &str {
-    owner.trim_end_matches(OWES_NOTHING)
+    owner.trim_end_matches(CLEAN_OWNER_MARK)
 }
 
 /// Whether everything was settled and said when that owner came, and it has begun nothing since.
-pub(super) fn owes_nothing(owner: &str) -> bool {
-    owner.ends_with(OWES_NOTHING)
+pub(super) fn is_clean_owner(owner: &str) -> bool {
+    owner.ends_with(CLEAN_OWNER_MARK)
 }
 
 /// Who owns a session, alive or dead.

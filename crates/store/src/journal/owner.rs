@@ -16,7 +16,7 @@ use std::sync::{Mutex, PoisonError};
 use uuid::Uuid;
 
 /// How often a name may be lost to somebody who cleans up between its making and its locking.
-const TRIES: usize = 10;
+const MAX_NAME_ATTEMPTS: usize = 10;
 
 /// Whether an owner's process is there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,17 +63,17 @@ impl Owner {
         {
             return Ok(lock.name.clone());
         }
-        let made = self.take_name()?;
+        let made = self.acquire_name()?;
         let name = made.name.clone();
         *lock = Some(made);
         Ok(name)
     }
 
-    fn take_name(&self) -> Result<Lock, Error> {
+    fn acquire_name(&self) -> Result<Lock, Error> {
         make_private_folder(&self.folder)?;
-        self.bury_the_dead()?;
-        for _ in 0..TRIES {
-            if let Some(lock) = self.try_name()? {
+        self.remove_dead_owners()?;
+        for _ in 0..MAX_NAME_ATTEMPTS {
+            if let Some(lock) = self.try_acquire_name()? {
                 return Ok(lock);
             }
         }
@@ -82,7 +82,7 @@ impl Owner {
     }
 
     /// Makes and locks a file of a new name, unless somebody takes it for a dead one before it is locked.
-    fn try_name(&self) -> Result<Option<Lock>, Error> {
+    fn try_acquire_name(&self) -> Result<Option<Lock>, Error> {
         let name = Uuid::now_v7().to_string();
         let path = self.folder.join(&name);
         let mut options = fs::OpenOptions::new();
@@ -126,7 +126,7 @@ impl Owner {
         })
     }
 
-    fn bury_the_dead(&self) -> Result<(), Error> {
+    fn remove_dead_owners(&self) -> Result<(), Error> {
         let failed = |source| Error::file(&self.folder, source);
         for found in fs::read_dir(&self.folder).map_err(failed)? {
             if let Some(name) = found.map_err(failed)?.file_name().to_str() {

@@ -207,7 +207,7 @@ fn summaries(
                 None => State::Free,
                 Some(by) => match owner.life(hold::name(by))? {
                     Life::Alive => State::InUse,
-                    Life::Dead if hold::owes_nothing(by) => State::Free,
+                    Life::Dead if hold::is_clean_owner(by) => State::Free,
                     Life::Dead => State::Abandoned,
                 },
             },

@@ -47,7 +47,7 @@ impl Journal {
 impl Journal {
     /// Has the file forget what was deleted, also where it is still written down to be carried over. As far as nobody else
     /// reads it just now.
-    pub async fn forget_deleted(&self) -> Result<(), Error> {
+    pub async fn purge_deleted(&self) -> Result<(), Error> {
         let work = self.worker.run(|connection, _| {
             connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))?;
             Ok(())

@@ -9,7 +9,7 @@ use outlast_kernel::Timestamp;
 use outlast_kernel::account::Block;
 use outlast_kernel::gate::{Answer, Report, Waiter, WaiterId};
 use outlast_kernel::verdict::{Authority, Cause};
-use outlast_store::{Claim, Error, Scene, Seat, Store};
+use outlast_store::{Error, PermitRequest, Scene, Seat, Store};
 use std::path::PathBuf;
 use std::time::Duration;
 use tempfile::TempDir;
@@ -83,11 +83,11 @@ async fn fail(store: &Store) {
 async fn what_one_learns_all_know_and_are_told() {
     let file = File::new();
     let (one, other) = (file.open(), file.open());
-    assert!(other.was_changed().await.unwrap());
-    assert!(!other.was_changed().await.unwrap());
+    assert!(other.has_external_changes().await.unwrap());
+    assert!(!other.has_external_changes().await.unwrap());
     fail(&one).await;
-    assert!(other.was_changed().await.unwrap());
-    assert!(!other.was_changed().await.unwrap());
+    assert!(other.has_external_changes().await.unwrap());
+    assert!(!other.has_external_changes().await.unwrap());
     let scenes = other.scenes(at(2)).await.unwrap();
     assert_eq!((scenes.len(), scenes[0].0.as_str()), (1, KEY));
     assert!(!scenes[0].1.gate.is_closed());
@@ -147,12 +147,12 @@ async fn the_dead_leave_the_line() {
     let store = file.open();
     fail(&store).await;
     assert_eq!(store.scenes(at(20)).await.unwrap()[0].1.line.len(), 2);
-    store.renew_place(KEY, waiter("b"), at(20)).await.unwrap();
+    store.renew_waiter(KEY, waiter("b"), at(20)).await.unwrap();
     assert_eq!(store.scenes(at(35)).await.unwrap()[0].1.line.len(), 1);
-    store.leave_line(KEY, waiter("b")).await.unwrap();
+    store.leave_queue(KEY, waiter("b")).await.unwrap();
     assert_eq!(store.scenes(at(35)).await.unwrap()[0].1.line.len(), 0);
     // Whoever shows a sign of life just when it is let through does not stand in line again.
-    store.renew_place(KEY, waiter("b"), at(35)).await.unwrap();
+    store.renew_waiter(KEY, waiter("b"), at(35)).await.unwrap();
     assert_eq!(store.scenes(at(35)).await.unwrap()[0].1.line.len(), 0);
 }
 
@@ -188,7 +188,7 @@ async fn seats_are_counted_over_all_and_lost_by_the_dead() {
     let (one, other) = (file.open(), file.open());
     let taken = |store: &Store, holder: &'static str, now| {
         let store = store.clone();
-        let claim = Claim {
+        let claim = PermitRequest {
             account: "a".to_owned(),
             holder: holder.to_owned(),
             most: 2,

@@ -43,7 +43,7 @@ impl Answers {
     }
 
     /// What is to be said since this was asked last.
-    pub(super) fn take_said(&self) -> Vec<String> {
+    pub(super) fn take_messages(&self) -> Vec<String> {
         std::mem::take(&mut *lock(&self.said))
     }
 

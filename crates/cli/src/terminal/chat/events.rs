@@ -42,7 +42,9 @@ impl Chat {
                 output,
                 is_error,
             } => self.transcript.tool_ended(id, output, *is_error),
-            Body::Retracted { attempt } => self.transcript.retract(self.said_in(*attempt)),
+            Body::Retracted { attempt } => {
+                self.transcript.retract(self.blocks_of_attempt(*attempt))
+            }
             Body::Seam { .. } => {
                 self.news(body, now);
                 self.transcript.go_on();
@@ -57,7 +59,7 @@ impl Chat {
     }
 
     /// The blocks of an attempt. What an earlier process made of a turn is told before the first one.
-    fn said_in(&self, attempt: u32) -> Range<usize> {
+    fn blocks_of_attempt(&self, attempt: u32) -> Range<usize> {
         let Turn { attempts, from, .. } = &self.turn;
         let known = attempts.iter().position(|(number, _)| *number == attempt);
         let begins = known.and_then(|at| attempts.get(at));

@@ -43,7 +43,7 @@ impl Chat {
             _ => {
                 self.editor.key(key);
                 let text = self.editor.text();
-                self.choices = match self.editor.is_looking_back() {
+                self.choices = match self.editor.is_browsing_history() {
                     true => Choices::default(),
                     false => Choices::of(&text, &self.known),
                 };

@@ -15,7 +15,7 @@ use outlast_store::journal::{Page, State, Summary};
 use std::time::Duration;
 
 /// More sessions than these are found by `outlast sessions list`.
-const MOST_SESSIONS: usize = 100;
+const MAX_LISTED_SESSIONS: usize = 100;
 
 impl Driver {
     /// Looks for what was said here before, and for what was left unfinished.
@@ -108,7 +108,7 @@ async fn listed(journal: &Journal, current: &str, now: Timestamp) -> anyhow::Res
     let mut sessions = Vec::new();
     let all = journal.sessions().await?.into_iter();
     let others = all.filter(|session| session.id != current && session.state != State::InUse);
-    for session in others.take(MOST_SESSIONS) {
+    for session in others.take(MAX_LISTED_SESSIONS) {
         let title = match session.title.is_empty() {
             true => first_words(journal, &session.id).await?,
             false => session.title.clone(),

@@ -87,7 +87,7 @@ impl Driver {
         let sender = self.sender.clone();
         self.run = Some(tokio::spawn(async move {
             let focus = Some(focus.as_str()).filter(|focus| !focus.is_empty());
-            let says = match session.compact_until(stop, focus, limits).await {
+            let says = match session.compact_cancellable(stop, focus, limits).await {
                 Ok(compacted) => Input::Notice(
                     Tone::Faint,
                     format!(
@@ -126,14 +126,14 @@ async fn run(
                 Err(error) => return Outcome::unsaid(&error, text),
             }
         }
-        First::Waiting => session.prompt_waiting(ask(None)).await,
-        First::Resume => session.resume_until(stop.clone()).await.map(Some),
+        First::Waiting => session.prompt_queued(ask(None)).await,
+        First::Resume => session.resume_cancellable(stop.clone()).await.map(Some),
         First::TryAgain => session.try_again(ask(None)).await.map(Some),
     };
     loop {
         match ended {
             Ok(Some(turn)) if is_answered(&turn) && !session.waiting().is_empty() => {
-                ended = session.prompt_waiting(ask(None)).await;
+                ended = session.prompt_queued(ask(None)).await;
             }
             ended => return outcome(ended, host.policy()),
         }
@@ -155,7 +155,7 @@ fn is_answered(turn: &Ended) -> bool {
 }
 
 /// A remedy as it is typed here.
-fn in_a_chat(remedy: String) -> String {
+fn chat_hint(remedy: String) -> String {
     match remedy.contains("--policy overnight") {
         true => "a more patient policy waits longer: /policy overnight, then /retry".to_owned(),
         false => remedy,
@@ -167,7 +167,7 @@ fn outcome(ended: Result<Option<Ended>, Error>, policy: Option<Policy>) -> Outco
         Ok(None) => Outcome::default(),
         Ok(Some(ended)) => {
             let (problem, remedy) = screen::afterword(&ended, policy.as_ref());
-            let remedy = remedy.map(in_a_chat);
+            let remedy = remedy.map(chat_hint);
             Outcome {
                 is_cut_short: !is_answered(&ended),
                 problem,

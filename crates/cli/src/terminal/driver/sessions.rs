@@ -62,7 +62,7 @@ impl Driver {
                 Which::New => {
                     // It asks whom the one before it asked.
                     if let Some((provider, model)) = &asked {
-                        host.choose_for_next(provider, model);
+                        host.choose_model_for_next(provider, model);
                     }
                     host.begin().await
                 }
@@ -104,7 +104,7 @@ impl Driver {
             Err(error) if self.session.is_none() => return Err(error),
             Err(error) => {
                 self.notice(Tone::Error, &format!("{error:#}"));
-                self.say_early();
+                self.send_early_messages();
                 return Ok(Next::GoOn);
             }
         };
@@ -129,11 +129,11 @@ impl Driver {
         } else if !session.waiting().is_empty() {
             self.begin(First::Waiting);
         }
-        self.say_early();
+        self.send_early_messages();
         Ok(next)
     }
 
-    fn say_early(&mut self) {
+    fn send_early_messages(&mut self) {
         for text in std::mem::take(&mut self.early) {
             self.say(text);
         }

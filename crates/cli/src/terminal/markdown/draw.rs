@@ -7,7 +7,7 @@ use ratatui::text::{Line, Span};
 
 use super::super::highlight::Highlighter;
 use super::super::wrap::{Indent, wrapped};
-use super::{Block, Follows, Page};
+use super::{Block, LastDrawn, Page};
 
 const CODE_INDENT: &str = "  ";
 
@@ -49,7 +49,7 @@ impl Page<'_> {
         }
         let line = Line::from(self.inline.take());
         self.draw(line);
-        self.follows = Follows::Text;
+        self.follows = LastDrawn::Text;
     }
 
     /// With its marks, so that levels differ without colours as well.
@@ -88,9 +88,9 @@ impl Page<'_> {
     }
 
     fn draw_within(&mut self, mut line: Line<'static>, indent: &Indent) {
-        line.spans.splice(0..0, self.nesting.take_homeless());
+        line.spans.splice(0..0, self.nesting.take_pending_markers());
         self.lines.extend(wrapped(&line, self.width, indent));
-        self.follows = Follows::Other;
+        self.follows = LastDrawn::Other;
     }
 }
 

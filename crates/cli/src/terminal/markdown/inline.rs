@@ -104,7 +104,7 @@ impl Inline {
             Target::Link(address) if begins == self.end() => {
                 self.push_patched(&address, theme.link);
             }
-            Target::Link(address) if self.says_since(begins, &address) => {}
+            Target::Link(address) if self.is_text_since(begins, &address) => {}
             Target::Link(address) => self.push_styled(&format!(" ({address})"), theme.faint),
         }
     }
@@ -115,7 +115,7 @@ impl Inline {
     }
 
     /// Whether the text since then is the address itself, with or without its scheme.
-    fn says_since(&self, (span, byte): (usize, usize), address: &str) -> bool {
+    fn is_text_since(&self, (span, byte): (usize, usize), address: &str) -> bool {
         let said = || {
             let spans = self.spans.iter().enumerate().skip(span);
             spans.flat_map(move |(at, s)| {

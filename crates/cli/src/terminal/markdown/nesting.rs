@@ -111,7 +111,7 @@ impl Nesting {
     }
 
     /// Whether the innermost level has a marker that no line has shown yet.
-    pub(super) fn owes_marker(&self) -> bool {
+    pub(super) fn has_pending_marker(&self) -> bool {
         let owes_prefix = || self.prefixes.last().is_some_and(|p| p.marker.is_some());
         match self.levels.last() {
             Some(level) if level.has_prefix => owes_prefix(),
@@ -119,7 +119,7 @@ impl Nesting {
         }
     }
 
-    pub(super) fn take_homeless(&mut self) -> Vec<Span<'static>> {
+    pub(super) fn take_pending_markers(&mut self) -> Vec<Span<'static>> {
         std::mem::take(&mut self.homeless)
     }
 

@@ -8,12 +8,12 @@ use ratatui::text::{Line, Span};
 use super::super::theme::Theme;
 use super::super::wrap::{Indent, columns, trim_end, truncated, wrapped};
 
-const BETWEEN: &str = " │ ";
-const BETWEEN_COLUMNS: usize = 3;
+const COLUMN_SEPARATOR: &str = " │ ";
+const COLUMN_SEPARATOR_WIDTH: usize = 3;
 /// A column that has to be narrower than it wants to be is at least this wide.
-const LEAST_COLUMN: usize = 8;
+const MIN_COLUMN_WIDTH: usize = 8;
 /// The most of a header that is repeated before each value.
-const LABEL_COLUMNS: u16 = 30;
+const MAX_LABEL_COLUMNS: u16 = 30;
 
 type Cell = Vec<Span<'static>>;
 
@@ -53,7 +53,7 @@ impl Table {
     /// As wide as the columns can be, unless they would be too narrow.
     fn widths(&self, room: u16) -> Option<Vec<usize>> {
         let count = self.alignments.len();
-        let between = BETWEEN_COLUMNS.checked_mul(count.checked_sub(1)?)?;
+        let between = COLUMN_SEPARATOR_WIDTH.checked_mul(count.checked_sub(1)?)?;
         let available = usize::from(room).checked_sub(between)?;
         if available < count {
             return None;
@@ -92,7 +92,7 @@ impl Table {
             let mut spans = Vec::new();
             for (column, width) in widths.iter().enumerate() {
                 if column > 0 {
-                    spans.push(Span::styled(BETWEEN, theme.border));
+                    spans.push(Span::styled(COLUMN_SEPARATOR, theme.border));
                 }
                 let line = cells.get(column).and_then(|lines| lines.get(at));
                 let content = line.map(|line| line.spans.clone()).unwrap_or_default();
@@ -169,7 +169,7 @@ fn shrunk(mut widths: Vec<usize>, available: usize) -> Option<Vec<usize>> {
     for width in &mut widths {
         *width = (*width).min(most);
     }
-    (most >= LEAST_COLUMN).then_some(widths)
+    (most >= MIN_COLUMN_WIDTH).then_some(widths)
 }
 
 fn push_aligned(
@@ -190,7 +190,7 @@ fn push_aligned(
 }
 
 fn label(cell: &Cell, room: u16) -> Cell {
-    truncated(&Line::from(cell.clone()), room.min(LABEL_COLUMNS)).spans
+    truncated(&Line::from(cell.clone()), room.min(MAX_LABEL_COLUMNS)).spans
 }
 
 fn is_blank(cell: &Cell) -> bool {

@@ -266,7 +266,7 @@ impl Block {
 
     // --- Showing ---
 
-    pub(super) const fn shows_all(&self, tools: bool, thoughts: bool) -> bool {
+    pub(super) const fn is_expanded(&self, tools: bool, thoughts: bool) -> bool {
         let shows = match self.kind {
             Kind::Thought(_) => thoughts,
             Kind::User(_) | Kind::Answer(_) | Kind::Tool(_) | Kind::Notice { .. } => tools,
@@ -283,7 +283,7 @@ impl Block {
             )
     }
 
-    pub(super) fn is_laid(&self, shown: Shown) -> bool {
+    pub(super) fn has_layout(&self, shown: Shown) -> bool {
         matches!(&self.laid, Some((known, _)) if *known == shown)
     }
 

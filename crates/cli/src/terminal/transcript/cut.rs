@@ -1,12 +1,12 @@
 //! Where a text that still comes in can be cut, so that what came before the cut is laid out once.
 //!
 //! Invariants: each byte is looked at once, however small the pieces are that it comes in; a part that is still growing has
-//! at most [`LONGEST_PART`] bytes and a piece; a part that begins within a block of code knows the line that opened it.
+//! at most [`MAX_PART_BYTES`] bytes and a piece; a part that begins within a block of code knows the line that opened it.
 
 /// A part that is longer is cut where that cannot be seen: between paragraphs, or between lines of code.
-pub(super) const LONG_PART: usize = 4 << 10;
+pub(super) const SOFT_PART_LIMIT: usize = 4 << 10;
 /// A part that is longer is cut where a line ends, or wherever it is.
-pub(super) const LONGEST_PART: usize = 16 << 10;
+pub(super) const MAX_PART_BYTES: usize = 16 << 10;
 
 /// What a text is, as far as it matters to where it can be cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,7 +65,7 @@ impl Scan {
     /// Looks at the lines of the part that are new, and says where it is to be cut, if it is.
     pub(super) fn cut(&mut self, text: &str, kind: Kind) -> Option<Cut> {
         self.look(text);
-        if text.len() < LONG_PART {
+        if text.len() < SOFT_PART_LIMIT {
             return None;
         }
         let cut = match (kind, self.paragraph) {
@@ -91,9 +91,9 @@ impl Scan {
         };
         let is_free = fence.is_some() || kind == Kind::Lines;
         let has_line = self.seen > 0 && self.seen < text.len();
-        match (has_line, text.len() >= LONGEST_PART) {
+        match (has_line, text.len() >= MAX_PART_BYTES) {
             (true, is_long) if is_long || is_free => Some(cut(self.seen)),
-            (false, true) => within_line(text).map(cut),
+            (false, true) => split_within_line(text).map(cut),
             _ => None,
         }
     }
@@ -114,7 +114,7 @@ impl Scan {
             Some(fence) if fence.is_closed_by(line) => self.fence = None,
             Some(_) => {}
             None => {
-                if self.is_after_blank && self.seen > 0 && begins_anew(line) {
+                if self.is_after_blank && self.seen > 0 && starts_new_block(line) {
                     self.paragraph = Some(self.seen);
                 }
                 self.fence = Fence::opened_by(line);
@@ -146,16 +146,16 @@ impl Fence {
 }
 
 /// Whether a line after a blank one cannot belong to a list before it.
-fn begins_anew(line: &str) -> bool {
+fn starts_new_block(line: &str) -> bool {
     line.starts_with(|c: char| c.is_alphabetic() || matches!(c, '#' | '`' | '~'))
         || line.starts_with("**")
 }
 
 /// Between words, or where there are none between two characters.
-fn within_line(text: &str) -> Option<usize> {
+fn split_within_line(text: &str) -> Option<usize> {
     let blank = text.rfind(' ').map(|at| at + 1);
     let last = text.char_indices().next_back().map(|(at, _)| at);
-    blank.filter(|at| *at >= LONG_PART).or(last)
+    blank.filter(|at| *at >= SOFT_PART_LIMIT).or(last)
 }
 
 #[cfg(test)]
@@ -203,7 +203,7 @@ mod tests {
                 assert!(joined(&parts) == text, "{:?}", &text[..20]);
                 let longest = parts.iter().map(|(_, part)| part.len()).max().unwrap();
                 assert!(
-                    longest <= LONGEST_PART + 2 * piece,
+                    longest <= MAX_PART_BYTES + 2 * piece,
                     "{longest} of {:?}",
                     &text[..20]
                 );
@@ -247,7 +247,7 @@ mod tests {
     fn a_list_is_not_cut_between_its_items_as_long_as_it_is_not_too_long() {
         let text = "1. an item\n\n   its second paragraph\n\n".repeat(500);
         assert_eq!(
-            parts(&text[..LONGEST_PART - 100], 9, Kind::Markdown).len(),
+            parts(&text[..MAX_PART_BYTES - 100], 9, Kind::Markdown).len(),
             1
         );
     }

@@ -11,9 +11,9 @@ use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 
 /// Of what is long, so many lines are shown at first, and at most.
-const FIRST_LINES: usize = 5;
+const PREVIEW_LINES: usize = 5;
 const MOST_LINES: usize = 2000;
-const FIRST_SAID_LINES: usize = 20;
+const PREVIEW_MESSAGE_LINES: usize = 20;
 
 impl Tone {
     pub(super) const fn style(self, theme: &Theme) -> Style {
@@ -68,7 +68,7 @@ pub(super) fn said(text: &str, shown: Shown, theme: &Theme) -> Vec<Line<'static>
     let clean = text::plain(bounded(text));
     let most = match shown.is_open {
         true => MOST_LINES,
-        false => FIRST_SAID_LINES,
+        false => PREVIEW_MESSAGE_LINES,
     };
     let (mut lines, mut whole) = (Vec::new(), 0);
     let all = clean.trim_end_matches('\n').split('\n');
@@ -148,7 +148,7 @@ fn part_of(
     }
     let most = match shown.is_open {
         true => MOST_LINES,
-        false => FIRST_LINES,
+        false => PREVIEW_LINES,
     };
     let all = clean.split('\n').count();
     let indent = Indent::even(vec![Span::styled(prefix.to_owned(), style)]);

@@ -1,6 +1,6 @@
 //! A transcript of any length costs what is on the screen, and shows a window of the whole.
 
-use super::window::{Look, MOST_LAID};
+use super::window::{Look, MAX_CACHED_BLOCKS};
 use super::*;
 use crate::terminal::theme::Theme;
 use outlast_dialect::ToolResult;
@@ -151,7 +151,7 @@ fn what_is_far_from_the_screen_is_not_kept() {
         transcript.scroll(-200);
         transcript.frame(SCREEN);
         let kept = transcript.kept();
-        assert!(kept <= MOST_LAID + ROWS + 200, "{kept}");
+        assert!(kept <= MAX_CACHED_BLOCKS + ROWS + 200, "{kept}");
         assert_eq!(transcript.cost(SCREEN), LaidOut::default());
     }
     transcript.go_to_end();
@@ -184,7 +184,7 @@ fn most_for_a_frame(unit: &str, say: fn(&mut Transcript, &str), bytes: usize) ->
 #[test]
 fn what_comes_in_is_laid_out_in_its_last_part_only_whatever_it_is() {
     let code = "```rust\n".to_owned() + &"let answer = 42; // a line of code\n".repeat(40_000);
-    let (long, longest) = (cut::LONG_PART, cut::LONGEST_PART);
+    let (long, longest) = (cut::SOFT_PART_LIMIT, cut::MAX_PART_BYTES);
     type Say = fn(&mut Transcript, &str);
     let table: [(&str, Say, usize, usize); 6] = [
         (
@@ -219,7 +219,7 @@ fn an_answer_that_came_as_a_whole_is_shown_to_its_end() {
     transcript.answer(&format!("```\n{code}the end\n```\n"));
     transcript.settle();
     let cost = transcript.cost(SCREEN);
-    assert!(cost.bytes <= 2 * cut::LONGEST_PART, "{cost:?}");
+    assert!(cost.bytes <= 2 * cut::MAX_PART_BYTES, "{cost:?}");
     let frame = transcript.frame(SCREEN);
     assert_eq!(frame.last().unwrap(), "  the end");
     transcript.go_to_beginning();

@@ -8,8 +8,8 @@ use crate::terminal::theme::Theme;
 use ratatui::text::Line;
 
 /// The lines of more blocks than these are not kept, but those of as many on both sides of the screen are.
-pub(super) const MOST_LAID: usize = 1000;
-const NEAR: usize = 200;
+pub(super) const MAX_CACHED_BLOCKS: usize = 1000;
+const CACHED_MARGIN: usize = 200;
 
 impl Transcript {
     pub(crate) fn scroll(&mut self, lines: isize) {
@@ -58,7 +58,7 @@ impl Transcript {
         self.height = height;
         self.rows.clear();
         let look = Look { width, theme };
-        let end = self.last_top(height.into(), &look);
+        let end = self.top_at_end(height.into(), &look);
         let top = self.top.map_or(end, |top| self.within(top, &look));
         let top = match std::mem::take(&mut self.pending) {
             up @ ..0 => self.above(top, up.unsigned_abs(), &look),
@@ -67,17 +67,17 @@ impl Transcript {
         self.top = (top < end).then_some(top);
         self.cut = None;
         let lines = self.lines_from(top.min(end), height.into(), &look);
-        self.forget_far(top.min(end), end);
+        self.evict_layouts(top.min(end), end);
         lines
     }
 
     /// Lets go of lines that are far from those on the screen, and from the end.
-    fn forget_far(&mut self, top: Place, end: Place) {
-        if self.laid.len() <= MOST_LAID {
+    fn evict_layouts(&mut self, top: Place, end: Place) {
+        if self.laid.len() <= MAX_CACHED_BLOCKS {
             return;
         }
         let bottom = self.rows.last().copied().unwrap_or(top.block);
-        let near = top.block.saturating_sub(NEAR)..=bottom.saturating_add(NEAR);
+        let near = top.block.saturating_sub(CACHED_MARGIN)..=bottom.saturating_add(CACHED_MARGIN);
         self.laid.sort_unstable();
         self.laid.dedup();
         let blocks = &mut self.blocks;
@@ -109,7 +109,7 @@ impl Transcript {
     }
 
     /// The first line when the last one is at the bottom.
-    fn last_top(&mut self, height: usize, look: &Look<'_>) -> Place {
+    fn top_at_end(&mut self, height: usize, look: &Look<'_>) -> Place {
         let mut left = height;
         for block in (0..self.blocks.len()).rev() {
             let lines = self.laid(block, look).len();
@@ -173,11 +173,11 @@ impl Transcript {
         let follows = number.checked_sub(1).map(|before| &self.blocks[before]);
         let shown = Shown {
             width: look.width,
-            is_open: self.blocks[number].shows_all(self.shows_tools, self.shows_thoughts),
+            is_open: self.blocks[number].is_expanded(self.shows_tools, self.shows_thoughts),
             has_space: follows.is_some_and(|before| !self.blocks[number].joins(before)),
         };
         let block = &mut self.blocks[number];
-        if !block.is_laid(shown) {
+        if !block.has_layout(shown) {
             #[cfg(test)]
             {
                 self.laid_out.blocks += 1;

@@ -52,7 +52,7 @@ fn an_answer_under_way_ends_whole_and_nobody_else_is_let_in() {
     let mut asking = Asking::send(&gateway.address, post(CHAT, "", STREAM).as_bytes());
     first_bytes(&mut asking);
     gateway.signal("-TERM");
-    gateway.wait_until_it_says(r#""event":"drain","in_flight":1"#);
+    gateway.wait_for_stderr(r#""event":"drain","in_flight":1"#);
     assert!(TcpStream::connect(&gateway.address).is_err());
     finish.send(()).unwrap();
     let answer = rest(asking);
@@ -162,7 +162,7 @@ fn what_waits_is_sent_back_in_its_clients_own_way_and_goes_on_afterwards() {
         let client = format!("x-outlast-client: {}\r\n", case.client);
         let request = post(case.path, &client, case.body);
         let mut asking = Asking::send(&gateway.address, request.as_bytes());
-        gateway.wait_until_it_says(r#""event":"waiting""#);
+        gateway.wait_for_stderr(r#""event":"waiting""#);
         let mut before = String::new();
         if case.is_late {
             let mut piece = [0_u8; 4096];
@@ -182,9 +182,9 @@ fn what_waits_is_sent_back_in_its_clients_own_way_and_goes_on_afterwards() {
         );
         let gateway = Gateway::on(outlast, port, &mock.url());
         let again = Asking::send(&gateway.address, request.as_bytes());
-        gateway.wait_until_it_says(r#""event":"taken_up""#);
+        gateway.wait_for_stderr(r#""event":"taken_up""#);
         drop(again);
-        gateway.wait_until_it_says(r#""outcome":"left""#);
+        gateway.wait_for_stderr(r#""outcome":"left""#);
         gateway.kill();
         std::fs::remove_dir_all(outlast.home()).unwrap();
     }

@@ -14,7 +14,7 @@ use std::time::Duration;
 const CHAT: &str = "/v1/chat/completions";
 const STREAM: &str = r#"{"model":"m","stream":true,"messages":[]}"#;
 /// In KiB.
-const MOST_MORE: u64 = 20 << 10;
+const MAX_GROWTH: u64 = 20 << 10;
 /// More bytes than may be kept, several times over.
 const ENOUGH: usize = 80 << 20;
 /// Nothing moves when nothing has come, and nothing was taken, for so long.
@@ -72,7 +72,7 @@ fn clients_that_read_slowly_or_never_cost_no_memory() {
         std::thread::sleep(Duration::from_millis(250));
     }
     let more = gateway.resident().1.saturating_sub(before);
-    assert!(more < MOST_MORE, "{more} KiB more");
+    assert!(more < MAX_GROWTH, "{more} KiB more");
 }
 
 #[test]
@@ -157,7 +157,7 @@ fn answers_without_measure_cost_no_memory() {
         assert!(came > 0, "{name}: nothing came");
         let more = gateway.resident().1.saturating_sub(before);
         // A document is kept up to 16 MiB, and copied as it grows.
-        let most_more = MOST_MORE
+        let most_more = MAX_GROWTH
             + if name.contains("document") {
                 48 << 10
             } else {
@@ -242,7 +242,7 @@ fn requests_without_measure_cost_no_memory() {
         send_all();
     }
     // The gateway may still be freeing the last request when its response is there.
-    wait_for("free memory", || gateway.resident().0 < before + MOST_MORE);
+    wait_for("free memory", || gateway.resident().0 < before + MAX_GROWTH);
     let most = gateway.resident().1;
     // Nothing is larger than the largest body and what is made of it.
     assert!(most < 200 << 10, "{most}");

@@ -64,7 +64,7 @@ fn killed_in_a_wait(path: &str, between: impl Fn(&Outlast)) -> (MockServer, Answ
     let request = request(path, SCRIPT);
     let gateway = Gateway::on(outlast, port, &mock.url());
     let first = Asking::send(&gateway.address, &request);
-    gateway.wait_until_it_says(r#""event":"waiting","cause":"rate_limited","attempt":3"#);
+    gateway.wait_for_stderr(r#""event":"waiting","cause":"rate_limited","attempt":3"#);
     gateway.wait_until_written(outlast, 3);
     gateway.kill();
     assert_eq!(first.answer().status, 0);
@@ -115,7 +115,7 @@ fn however_often_it_is_killed_attempts_do_not_start_over() {
     for kill in 0..KILLS {
         let gateway = Gateway::on(outlast, port, &mock.url());
         let asking = Asking::send(&gateway.address, &request);
-        gateway.wait_until_it_says(r#""event":"waiting""#);
+        gateway.wait_for_stderr(r#""event":"waiting""#);
         gateway.wait_until_written(outlast, 1);
         std::thread::sleep(Duration::from_millis(150 * kill as u64));
         let said = gateway.kill();
@@ -136,7 +136,7 @@ fn however_often_it_is_killed_attempts_do_not_start_over() {
         "{counted} of {made}"
     );
     assert!(counted >= KILLS, "{counted} of {made}");
-    gateway.wait_until_it_says(&format!(r#""resent":{KILLS}"#));
+    gateway.wait_for_stderr(&format!(r#""resent":{KILLS}"#));
 }
 
 #[test]
@@ -150,7 +150,7 @@ fn two_gateways_of_one_home_do_not_get_in_each_others_way() {
         .each_ref()
         .map(|gateway| Asking::send(&gateway.address, &request));
     for gateway in &gateways {
-        gateway.wait_until_it_says(r#""event":"waiting""#);
+        gateway.wait_for_stderr(r#""event":"waiting""#);
         gateway.wait_until_written(outlast, 1);
     }
     let [first, second] = gateways;
@@ -165,7 +165,7 @@ fn two_gateways_of_one_home_do_not_get_in_each_others_way() {
     let first = Gateway::on(outlast, port, &mock.url());
     let answer = ask(&first.address, &request);
     assert_eq!(answer.status, 200);
-    first.wait_until_it_says("taken_up");
+    first.wait_for_stderr("taken_up");
 }
 
 #[test]

@@ -92,7 +92,7 @@ impl Gateway {
         self.said.lock().unwrap().clone()
     }
 
-    pub(super) fn wait_until_it_says(&self, words: &str) {
+    pub(super) fn wait_for_stderr(&self, words: &str) {
         wait_for(words, || self.said().contains(words));
     }
 

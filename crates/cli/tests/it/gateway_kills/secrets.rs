@@ -138,7 +138,7 @@ fn keys_stay_where_they_belong(log: &str) {
         &format!("{}{}", shown.stdout, shown.stderr),
     );
     drop(waiting);
-    gateway.wait_until_it_says("outage:86400");
+    gateway.wait_for_stderr("outage:86400");
     let said = gateway.kill();
     assert!(said.contains("echo-key"), "{said}");
     has_no_key("the log", &said);
@@ -166,7 +166,7 @@ fn a_provider_that_cannot_be_reached_is_named_without_the_keys() {
         assert_eq!(answer.status, 502, "{answer:?}");
         has_no_key("the answer", &format!("{}{}", answer.head, answer.text()));
     }
-    gateway.wait_until_it_says("attempt_failed");
+    gateway.wait_for_stderr("attempt_failed");
     has_no_key("the log", &gateway.said());
 }
 
@@ -204,7 +204,7 @@ fn keys_that_a_provider_repeats_in_words_of_its_own_are_in_no_log() {
             assert!(answer.text().contains(key), "{path}: {}", answer.text());
         }
     }
-    gateway.wait_until_it_says("I heard ");
+    gateway.wait_for_stderr("I heard ");
     has_no_key("the log", &gateway.kill());
 }
 
@@ -215,7 +215,7 @@ fn what_is_kept_is_for_the_user_alone() {
     let inner = command(&outlast, port, &["--upstream", "mock:outage:86400"]);
     let gateway = Gateway::by(&mut after("umask 000", &inner));
     let waiting = super::scene::Asking::send(&gateway.address, &with_keys("/v1/messages", "m"));
-    gateway.wait_until_it_says(r#""event":"waiting""#);
+    gateway.wait_for_stderr(r#""event":"waiting""#);
     gateway.wait_until_written(&outlast, 1);
     let all = files(&outlast.home());
     let names: Vec<String> = all

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 const KILLS: usize = 300;
 /// Scenes for each plan, which is played without a kill first.
 const SCENES: usize = 4;
-const MOST_IN_A_ROW: usize = 3;
+const MAX_CONSECUTIVE_KILLS: usize = 3;
 
 fn setting(name: &str) -> Option<usize> {
     let text = std::env::var(name).ok()?;
@@ -51,7 +51,7 @@ fn play(mock: &MockServer, seed: u64) -> (usize, usize) {
     Proof::of(&scene, &format!("seed {seed}, without a kill")).holds();
     let calls = recorder.counted();
     let kills = (0..SCENES).map(|_| {
-        let points: Vec<_> = (0..random.usize(1..=MOST_IN_A_ROW))
+        let points: Vec<_> = (0..random.usize(1..=MAX_CONSECUTIVE_KILLS))
             .map(|_| (random.u64(1..=calls), moment(&mut random)))
             .collect();
         let mut scene = Scene::new(mock, &plan);

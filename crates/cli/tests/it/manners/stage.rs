@@ -1,6 +1,6 @@
 //! A folder, a home and programs in which examples can be run as they stand, by a shell.
 
-use crate::gateway_cli::{ASKED, Gateway};
+use crate::gateway_cli::{Gateway, REQUEST_BODY};
 use crate::mock_server::{MockServer, wait_for};
 use crate::support::{HANG_TIMEOUT, NO_TIMEOUTS, Outlast, Ran};
 use assert_cmd::cargo::cargo_bin;
@@ -210,7 +210,7 @@ impl Stage {
     /// A gateway with a request that waits, and its id.
     pub(super) fn gateway(&self) -> (Gateway<'_>, String, std::net::TcpStream) {
         let gateway = Gateway::start(&self.outlast, &["--upstream", "mock:outage:90000"]);
-        let request = gateway.send(ASKED);
+        let request = gateway.send(REQUEST_BODY);
         let id = gateway.wait_for_waiter();
         (gateway, id, request)
     }

@@ -14,7 +14,7 @@ const AGENT: &str = "ok:agent,times=always";
 /// Ways to be told to end, and the codes that are answered with.
 const ENDS: [(&str, i32); 3] = [("-TERM", 143), ("-HUP", 129), ("end of input", 0)];
 
-fn tell_to_end(client: &mut Client, end: &str) {
+fn request_exit(client: &mut Client, end: &str) {
     match end {
         "end of input" => client.close_input(),
         signal => client.signal(signal),
@@ -106,7 +106,7 @@ fn it_ends_whatever_it_does_and_leaves_nothing_running() {
             if work.asked.to_string().contains("processes") {
                 wait_for("process", || !processes(&outlast).is_empty());
             }
-            tell_to_end(&mut client, end);
+            request_exit(&mut client, end);
             let ended = client.wait();
             let what = format!("{} at {end}: {}", work.asked, ended.stderr);
             assert_eq!(ended.code, code, "{what}");
@@ -139,7 +139,7 @@ fn ends_in_a_compaction(end: &str, code: i32) -> bool {
     }
     client.send(r#"{"id":1,"type":"compact"}"#);
     client.until_kind("compaction_start");
-    tell_to_end(&mut client, end);
+    request_exit(&mut client, end);
     let ended = client.wait();
     assert_eq!(ended.code, code, "{end}: {}", ended.stderr);
     assert_whole(&ended);
@@ -223,7 +223,7 @@ fn a_reader_that_reads_nothing_cannot_keep_it_from_ending() {
             client.prompt("go");
             wait_for("provider that is held up", || provider.is_held_up());
             (0..commands).for_each(|_| client.send(r#"{"type":"get_state"}"#));
-            tell_to_end(&mut client, end);
+            request_exit(&mut client, end);
             let ended = client.wait();
             assert_eq!(ended.code, code, "{end}, {commands}: {}", ended.stderr);
             assert_eq!(states(&outlast), ["unfinished"]);

@@ -33,9 +33,9 @@ const IDLE_TIME: Duration = Duration::from_secs(90);
 /// How much is read at once.
 const READ_BYTES: usize = 16 << 10;
 /// Written by itself, a body that is smaller than this would cost more than its copy.
-const SMALL_BODY: usize = 16 << 10;
+const MAX_COPIED_BODY_BYTES: usize = 16 << 10;
 /// Room for the head of a request and a small body.
-const HEAD_BYTES: usize = 2 << 10;
+const INITIAL_HEAD_CAPACITY: usize = 2 << 10;
 
 /// A provider that is reached that way. Clones share its connections.
 #[derive(Clone, Debug)]
@@ -167,7 +167,7 @@ impl Plain {
         let own = self.0.headers.iter();
         let own = own.filter(|(name, _)| !headers.contains_key(*name));
         let mut request = head::Request {
-            bytes: Vec::with_capacity(HEAD_BYTES),
+            bytes: Vec::with_capacity(INITIAL_HEAD_CAPACITY),
         };
         request.begin(method, &target, &self.0.authority);
         for (name, value) in headers.iter().chain(own) {
@@ -258,11 +258,11 @@ impl Connection {
 
     async fn write(&mut self, mut request: Vec<u8>, body: Payload) -> Result<(), Unwritten> {
         let mut pieces = match body {
-            Payload::Whole(body) if body.len() < SMALL_BODY => {
+            Payload::Whole(body) if body.len() < MAX_COPIED_BODY_BYTES => {
                 request.extend_from_slice(&body);
                 return Ok(self.stream.write_all(&request).await?);
             }
-            Payload::Whole(body) => return Ok(self.write_both(&request, &body).await?),
+            Payload::Whole(body) => return Ok(self.write_head_and_body(&request, &body).await?),
             Payload::Pieces { pieces, .. } => pieces,
         };
         self.stream.write_all(&request).await?;
@@ -273,7 +273,7 @@ impl Connection {
         Ok(())
     }
 
-    async fn write_both(&mut self, request: &[u8], body: &[u8]) -> io::Result<()> {
+    async fn write_head_and_body(&mut self, request: &[u8], body: &[u8]) -> io::Result<()> {
         let pieces = &mut [IoSlice::new(request), IoSlice::new(body)];
         let mut pieces = &mut pieces[..];
         while !pieces.is_empty() {

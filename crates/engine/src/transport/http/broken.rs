@@ -5,7 +5,7 @@ use outlast_kernel::failure::IoKind;
 use std::error::Error as StdError;
 use std::io::ErrorKind;
 
-const MOST_CAUSES: usize = 8;
+const MAX_CAUSES: usize = 8;
 
 /// What was to be sent could not be read.
 #[derive(Debug, thiserror::Error)]
@@ -46,11 +46,11 @@ fn chain_without_url(error: &reqwest::Error) -> String {
 fn causes<'a>(
     error: &'a (dyn StdError + 'static),
 ) -> impl Iterator<Item = &'a (dyn StdError + 'static)> {
-    std::iter::successors(Some(error), |error| (*error).source()).take(MOST_CAUSES)
+    std::iter::successors(Some(error), |error| (*error).source()).take(MAX_CAUSES)
 }
 
 fn kind(error: &reqwest::Error) -> IoKind {
-    if causes(error).any(is_own_fault) {
+    if causes(error).any(is_misconfiguration) {
         IoKind::Misconfigured
     } else if error.is_timeout() {
         IoKind::Timeout
@@ -63,12 +63,14 @@ fn kind(error: &reqwest::Error) -> IoKind {
     } else if error.is_decode() && !causes(error).any(|cause| cause.is::<hyper::Error>()) {
         IoKind::Protocol
     } else {
-        causes(error).find_map(by_cause).unwrap_or(IoKind::Other)
+        causes(error)
+            .find_map(io_kind_of_cause)
+            .unwrap_or(IoKind::Other)
     }
 }
 
 /// What no repetition mends: a certificate that is not trusted, a proxy that wants to know who we are.
-fn is_own_fault(cause: &(dyn StdError + 'static)) -> bool {
+fn is_misconfiguration(cause: &(dyn StdError + 'static)) -> bool {
     let certificate = matches!(
         tls(cause),
         Some(rustls::Error::InvalidCertificate(_) | rustls::Error::NoCertificatesPresented)
@@ -81,7 +83,7 @@ fn is_own_fault(cause: &(dyn StdError + 'static)) -> bool {
 /// The secure channel's error, which the layers above hide in I/O errors.
 fn tls<'a>(cause: &'a (dyn StdError + 'static)) -> Option<&'a rustls::Error> {
     let mut cause = cause;
-    for _ in 0..MOST_CAUSES {
+    for _ in 0..MAX_CAUSES {
         if let Some(error) = cause.downcast_ref() {
             return Some(error);
         }
@@ -90,7 +92,7 @@ fn tls<'a>(cause: &'a (dyn StdError + 'static)) -> Option<&'a rustls::Error> {
     None
 }
 
-fn by_cause(cause: &(dyn StdError + 'static)) -> Option<IoKind> {
+fn io_kind_of_cause(cause: &(dyn StdError + 'static)) -> Option<IoKind> {
     if let Some(error) = cause.downcast_ref::<std::io::Error>() {
         return match error.kind() {
             ErrorKind::ConnectionReset | ErrorKind::ConnectionAborted | ErrorKind::BrokenPipe => {

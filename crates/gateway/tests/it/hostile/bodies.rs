@@ -1,6 +1,6 @@
 //! Bodies that are too long, broken or strange.
 
-use super::super::raw::{Bench, Provider, message, responses, within};
+use super::super::raw::{Provider, TestGateway, message, responses, within};
 use outlast_gateway::Limits;
 use std::io::Write;
 use std::sync::Arc;
@@ -10,12 +10,12 @@ use tokio::net::TcpStream;
 
 const MOST: usize = 2 << 20;
 
-async fn small_bodies(provider: &Provider) -> Bench {
+async fn small_bodies(provider: &Provider) -> TestGateway {
     let limits = Limits {
         body: MOST,
         ..Limits::default()
     };
-    Bench::with(provider.address, 1, |setup| setup.limits = limits).await
+    TestGateway::with(provider.address, 1, |setup| setup.limits = limits).await
 }
 
 fn chunked(chunks: &[u8]) -> Vec<u8> {
@@ -181,7 +181,8 @@ async fn a_large_body_arrives_whole_wherever_it_was_kept_meanwhile() {
         Some(folder.path().to_owned()),
         Some("/dev/null/spool".into()),
     ] {
-        let bench = Bench::with(provider.address, 1, |setup| setup.spool = spool.clone()).await;
+        let bench =
+            TestGateway::with(provider.address, 1, |setup| setup.spool = spool.clone()).await;
         let request = bench.post("/v1/echo", &body);
         let answers = responses(&bench.exchange(&request).await);
         assert!(
@@ -199,7 +200,7 @@ async fn a_large_body_arrives_whole_wherever_it_was_kept_meanwhile() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn strange_json_is_passed_on_as_it_is() {
     let provider = Provider::answering(|_| message("fine")).await;
-    let bench = Bench::before(provider.address).await;
+    let bench = TestGateway::before(provider.address).await;
     let fields: String = (0..1_000_000)
         .map(|number| format!("\"f{number}\":{number},"))
         .collect();
@@ -279,7 +280,7 @@ async fn strange_json_that_has_to_wait_is_sent_again_as_it_was() {
             _ => b"HTTP/1.1 400 No\r\ncontent-length: 2\r\n\r\nno".to_vec(),
         })
         .await;
-        let bench = Bench::with(provider.address, 20, |_| {}).await;
+        let bench = TestGateway::with(provider.address, 20, |_| {}).await;
         // A client that can wait without a word, so that the status stays open.
         let request = String::from_utf8(bench.post("/v1/responses", body.as_bytes())).unwrap();
         let request = request.replacen("\r\n", "\r\nx-outlast-client: codex\r\n", 1);
@@ -311,7 +312,7 @@ async fn a_long_request_for_a_stream_is_answered_with_one() {
     .await;
     let folder = tempfile::TempDir::new().unwrap();
     for spool in [None, Some(folder.path().to_owned())] {
-        let bench = Bench::with(provider.address, 1, |setup| setup.spool = spool).await;
+        let bench = TestGateway::with(provider.address, 1, |setup| setup.spool = spool).await;
         let said = "x".repeat(3 << 20);
         let body = format!(r#"{{"model":"m","messages":"{said}","stream":true}}"#);
         let mut stream = bench.connect().await;

@@ -1,6 +1,6 @@
 //! Nobody gets what is somebody else's, however clients come, leave and are interrupted.
 
-use super::super::raw::{Bench, Provider, Reader, within};
+use super::super::raw::{Provider, Reader, TestGateway, within};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -40,7 +40,7 @@ fn body(client: usize, round: usize) -> String {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn clients_that_keep_their_connections_get_their_own_answers() {
     let provider = halting().await;
-    let bench = Bench::before(provider.address).await;
+    let bench = TestGateway::before(provider.address).await;
     let client = async |number: usize| {
         let (mut stream, mut reader) = (bench.connect().await, Reader::new());
         for round in 0..40 {
@@ -61,7 +61,7 @@ async fn clients_that_keep_their_connections_get_their_own_answers() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_others_left_unread_reaches_nobody() {
     let provider = halting().await;
-    let bench = Bench::before(provider.address).await;
+    let bench = TestGateway::before(provider.address).await;
     let (mut steady, mut reader) = (bench.connect().await, Reader::new());
     for round in 0..60 {
         let mut leaving = bench.connect().await;
@@ -97,7 +97,7 @@ async fn what_others_left_unread_reaches_nobody() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_connection_goes_on_after_a_refusal_only_where_all_of_the_request_was_read() {
     let provider = Provider::echo().await;
-    let bench = Bench::before(provider.address).await;
+    let bench = TestGateway::before(provider.address).await;
     for (lines, status, goes_on) in [
         ("host: localhost\r\nx-outlast-policy: nonsense", 400, true),
         ("host: localhost\r\nupgrade: websocket", 426, true),

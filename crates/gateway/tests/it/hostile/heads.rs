@@ -1,6 +1,6 @@
 //! Heads of requests that are too much, malformed, or meant for somebody else.
 
-use super::super::raw::{Bench, Provider, responses};
+use super::super::raw::{Provider, TestGateway, responses};
 
 /// What a request may be answered with; 0 is a connection that ends without a word.
 type Allowed = &'static [u16];
@@ -8,7 +8,7 @@ type Allowed = &'static [u16];
 /// Sends each of these; none may reach the provider, and after each of them others are served.
 async fn refused(cases: Vec<(&str, Vec<u8>, Allowed)>) {
     let provider = Provider::echo().await;
-    let bench = Bench::before(provider.address).await;
+    let bench = TestGateway::before(provider.address).await;
     for (name, bytes, allowed) in cases {
         let answer = bench.exchange(&bytes).await;
         let answers = responses(&answer);
@@ -182,7 +182,7 @@ async fn a_body_whose_length_is_not_clear_is_refused() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_meant_for_another_or_sent_by_a_page_is_refused_with_the_reason() {
     let provider = Provider::echo().await;
-    let bench = Bench::before(provider.address).await;
+    let bench = TestGateway::before(provider.address).await;
     let get = |lines: &str| format!("GET /v1/models HTTP/1.1\r\n{lines}\r\n");
     let cases = [
         (
@@ -295,7 +295,7 @@ async fn what_is_meant_for_another_or_sent_by_a_page_is_refused_with_the_reason(
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_strange_path_stays_with_the_provider() {
     let provider = Provider::echo().await;
-    let bench = Bench::before(provider.address).await;
+    let bench = TestGateway::before(provider.address).await;
     let host = format!("host: {}", provider.address);
     for (target, asked) in [
         ("//evil.example/v1/models", "//evil.example/v1/models"),
@@ -331,7 +331,7 @@ async fn a_strange_path_stays_with_the_provider() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_not_utf_8_does_no_harm_and_passes_as_it_is_where_that_is_allowed() {
     let provider = Provider::echo().await;
-    let bench = Bench::before(provider.address).await;
+    let bench = TestGateway::before(provider.address).await;
     let body = b"\xff\xfe\x00\xc3\x28";
     let mut request = b"POST /v1/echo HTTP/1.1\r\nhost: localhost\r\nx-odd: caf\xe9\r\nuser-agent: \xff\xfe\r\nx-outlast-client: \xff\r\nconnection: close\r\ncontent-length: 5\r\n\r\n".to_vec();
     request.extend_from_slice(body);

@@ -1,7 +1,7 @@
 //! Providers, or whoever stands in their place, that answer without end, in two ways at once, or with what nobody asked
 //! for.
 
-use super::super::raw::{Bench, Provider, message, responses, within};
+use super::super::raw::{Provider, TestGateway, message, responses, within};
 use futures_util::future::join_all;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -12,7 +12,7 @@ use tokio::net::{TcpListener, TcpStream};
 /// Faster than the wall's clock, so that waits are short.
 const SCALE: u32 = 20;
 /// What anything without end is taken of, buffers of the system included.
-const MOST_TAKEN: usize = 24 << 20;
+const MAX_TAKEN_BYTES: usize = 24 << 20;
 
 const STREAMED: &str = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n";
 const CHUNK: &str = "data: {\"id\":\"c\",\"object\":\"chat.completion.chunk\",\"created\":1,\"model\":\"m\",\"choices\":[{\"index\":0,\"delta\":{\"role\":\"assistant\",\"content\":\"Hello\"},\"finish_reason\":null}]}\n\ndata: {\"id\":\"c\",\"object\":\"chat.completion.chunk\",\"created\":1,\"model\":\"m\",\"choices\":[{\"index\":0,\"delta\":{},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n";
@@ -36,7 +36,7 @@ async fn endless(first: &'static str, again: &'static str) -> (Provider, Arc<Ato
     (provider, taken)
 }
 
-fn ask(bench: &Bench, lines: &str, body: &str) -> Vec<u8> {
+fn ask(bench: &TestGateway, lines: &str, body: &str) -> Vec<u8> {
     format!(
         "POST /v1/chat/completions HTTP/1.1\r\nhost: {}\r\ncontent-length: {}\r\nconnection: close\r\n{lines}\r\n{body}",
         bench.gateway,
@@ -53,12 +53,12 @@ const STREAM: &str = r#"{"model":"m","stream":true,"messages":[]}"#;
 async fn a_head_without_end_is_a_failure() {
     for again in ["x-more: 1\r\n", "xxxxxxxxxxxxxxxx"] {
         let (provider, taken) = endless("HTTP/1.1 200 OK\r\n", again).await;
-        let bench = Bench::before(provider.address).await;
+        let bench = TestGateway::before(provider.address).await;
         let answers = responses(&bench.exchange(&ask(&bench, ONCE, WHOLE)).await);
         assert_eq!((answers.len(), answers[0].status), (1, 502), "{again}");
         assert!(!answers[0].problem().1.is_empty());
         let taken = taken.load(Ordering::SeqCst);
-        assert!(taken < MOST_TAKEN, "{taken} bytes were taken");
+        assert!(taken < MAX_TAKEN_BYTES, "{taken} bytes were taken");
     }
 }
 
@@ -74,7 +74,7 @@ async fn any_number_of_interim_responses_is_not_for_the_client() {
         .concat()
     })
     .await;
-    let bench = Bench::before(provider.address).await;
+    let bench = TestGateway::before(provider.address).await;
     let answer = bench
         .exchange(&bench.post("/v1/messages", WHOLE.as_bytes()))
         .await;
@@ -86,7 +86,7 @@ async fn any_number_of_interim_responses_is_not_for_the_client() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn interim_responses_without_end_cost_nothing_and_stop_when_the_client_leaves() {
     let (provider, taken) = endless("", "HTTP/1.1 102 Processing\r\n\r\n").await;
-    let bench = Bench::before(provider.address).await;
+    let bench = TestGateway::before(provider.address).await;
     let mut stream = bench.connect().await;
     stream.write_all(&ask(&bench, ONCE, WHOLE)).await.unwrap();
     stops_after(&taken, stream).await;
@@ -139,7 +139,7 @@ async fn an_error_without_end_is_retried_like_any_other() {
         }
     })
     .await;
-    let bench = Bench::with(provider.address, SCALE, |_| {}).await;
+    let bench = TestGateway::with(provider.address, SCALE, |_| {}).await;
     let answer = bench
         .exchange(&bench.post("/v1/messages", WHOLE.as_bytes()))
         .await;
@@ -156,7 +156,7 @@ async fn an_error_without_end_is_retried_like_any_other() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_error_without_end_is_passed_on_as_it_comes_until_the_client_leaves() {
     let (provider, taken) = endless("HTTP/1.1 400 No\r\n\r\n", "no ").await;
-    let bench = Bench::before(provider.address).await;
+    let bench = TestGateway::before(provider.address).await;
     let mut stream = bench.connect().await;
     stream.write_all(&ask(&bench, "", WHOLE)).await.unwrap();
     let mut some = vec![0_u8; 1 << 20];
@@ -184,7 +184,7 @@ async fn a_client_that_leaves_an_error_that_stands_still_frees_the_provider() {
     })
     .await;
     let mut is_free = is_free;
-    let bench = Bench::before(provider.address).await;
+    let bench = TestGateway::before(provider.address).await;
     let mut stream = bench.connect().await;
     stream.write_all(&ask(&bench, "", WHOLE)).await.unwrap();
     let mut some = vec![0_u8; 90_000];
@@ -206,7 +206,7 @@ async fn a_frame_without_end_is_passed_on_as_it_comes_and_not_collected() {
     join_all(cases.map(async |(first, again)| {
         let first: &'static str = Box::leak(format!("{STREAMED}{first}").into_boxed_str());
         let (provider, taken) = endless(first, again).await;
-        let bench = Bench::before(provider.address).await;
+        let bench = TestGateway::before(provider.address).await;
         let mut stream = bench.connect().await;
         stream.write_all(&ask(&bench, ONCE, STREAM)).await.unwrap();
         let mut some = vec![0_u8; 256 << 10];
@@ -216,7 +216,7 @@ async fn a_frame_without_end_is_passed_on_as_it_comes_and_not_collected() {
         tokio::time::sleep(Duration::from_millis(500)).await;
         let taken = taken.load(Ordering::SeqCst);
         assert!(
-            taken < MOST_TAKEN,
+            taken < MAX_TAKEN_BYTES,
             "{first:?} {again:?}: {taken} bytes were taken"
         );
     }))
@@ -240,7 +240,7 @@ async fn what_nobody_asked_to_be_compressed_is_passed_on_as_it_is() {
         [head.as_bytes(), &sent].concat()
     })
     .await;
-    let bench = Bench::before(provider.address).await;
+    let bench = TestGateway::before(provider.address).await;
     for asked in [WHOLE, STREAM] {
         let answers = responses(
             &bench
@@ -315,7 +315,7 @@ async fn an_answer_that_can_be_read_in_two_ways_is_passed_on_in_one() {
                 .concat(),
             })
             .await;
-        let bench = Bench::before(provider.address).await;
+        let bench = TestGateway::before(provider.address).await;
         let request = bench.post("/v1/echo", b"x");
         let answers = responses(&bench.exchange(&request).await);
         assert_eq!(answers.len(), 1, "{name}");
@@ -337,7 +337,7 @@ async fn a_redirect_is_passed_on_and_not_followed() {
             format!("HTTP/1.1 {status} Elsewhere\r\nlocation: http://{place}/v1/messages\r\ncontent-length: 0\r\n\r\n").into_bytes()
         })
         .await;
-        let bench = Bench::before(provider.address).await;
+        let bench = TestGateway::before(provider.address).await;
         for path in ["/v1/messages", "/v1/models"] {
             let request = String::from_utf8(bench.post(path, WHOLE.as_bytes())).unwrap();
             let request = request.replacen("\r\n", "\r\nx-api-key: planted-key\r\n", 1);
@@ -371,7 +371,7 @@ async fn an_answer_that_does_not_end_after_its_last_event_is_ended() {
             }
         })
         .await;
-        let bench = Bench::with(provider.address, SCALE, |_| {}).await;
+        let bench = TestGateway::with(provider.address, SCALE, |_| {}).await;
         let answers = responses(&bench.exchange(&ask(&bench, "", STREAM)).await);
         assert_eq!((answers.len(), answers[0].status), (1, 200), "{again:?}");
         assert!(
@@ -394,7 +394,7 @@ async fn headers_of_the_answer_are_passed_on_but_for_those_of_the_hop() {
         lines.to_vec()
     })
     .await;
-    let bench = Bench::before(provider.address).await;
+    let bench = TestGateway::before(provider.address).await;
     let answer = bench.exchange(&bench.post("/v1/echo", b"x")).await;
     let end = memchr::memmem::find(&answer, b"\r\n\r\n").unwrap();
     let head = String::from_utf8_lossy(&answer[..end]).into_owned();
@@ -435,7 +435,7 @@ async fn an_answer_that_comes_before_the_request_was_taken_reaches_the_client() 
             });
         }
     });
-    let bench = Bench::before(address).await;
+    let bench = TestGateway::before(address).await;
     let body = format!(r#"{{"model":"m","messages":"{}"}}"#, "x".repeat(20 << 20));
     let answers = responses(&bench.exchange(&ask(&bench, "", &body)).await);
     assert_eq!(

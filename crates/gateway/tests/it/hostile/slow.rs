@@ -1,6 +1,6 @@
 //! Clients that take their time: with their requests, which is bounded, and with their answers, which costs no memory.
 
-use super::super::raw::{Bench, HANG_TIMEOUT, Provider, Reader, responses, within};
+use super::super::raw::{HANG_TIMEOUT, Provider, Reader, TestGateway, responses, within};
 use outlast_gateway::Limits;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -26,12 +26,12 @@ const PATIENT: Limits = Limits {
     idle: HOUR,
 };
 
-async fn with_limits(provider: &Provider, limits: Limits) -> Bench {
-    Bench::with(provider.address, 1, |setup| setup.limits = limits).await
+async fn with_limits(provider: &Provider, limits: Limits) -> TestGateway {
+    TestGateway::with(provider.address, 1, |setup| setup.limits = limits).await
 }
 
 /// Sends the beginning, and then one byte at a time until the gateway has enough of it; all that it said.
-async fn drip(bench: &Bench, beginning: &str, byte: &[u8]) -> (Vec<u8>, Duration) {
+async fn drip(bench: &TestGateway, beginning: &str, byte: &[u8]) -> (Vec<u8>, Duration) {
     let begun = Instant::now();
     let stream = bench.connect().await;
     let (mut reader, mut writer) = stream.into_split();
@@ -162,7 +162,7 @@ const END: &str = "event: content_block_stop\ndata: {\"type\":\"content_block_st
 
 /// More than all the buffers of the system between provider and client.
 const LONG: usize = 64 << 20;
-const MOST_UNDER_WAY: usize = 32 << 20;
+const MAX_IN_FLIGHT_BYTES: usize = 32 << 20;
 
 /// A provider of a long stream, and how much of it has been taken.
 async fn long_stream() -> (Provider, Arc<AtomicUsize>, Arc<AtomicUsize>) {
@@ -191,7 +191,7 @@ async fn long_stream() -> (Provider, Arc<AtomicUsize>, Arc<AtomicUsize>) {
     (provider, taken, ended)
 }
 
-async fn ask_for_stream(bench: &Bench) -> TcpStream {
+async fn ask_for_stream(bench: &TestGateway) -> TcpStream {
     let socket = TcpSocket::new_v4().unwrap();
     socket.set_recv_buffer_size(16 << 10).unwrap();
     let mut stream = socket.connect(bench.gateway).await.unwrap();
@@ -219,15 +219,15 @@ async fn standstill(taken: &AtomicUsize) -> usize {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_the_client_does_not_read_is_not_taken_of_the_provider() {
     let (provider, taken, _) = long_stream().await;
-    let bench = Bench::before(provider.address).await;
+    let bench = TestGateway::before(provider.address).await;
     let mut stream = ask_for_stream(&bench).await;
     let first = within("a standstill", standstill(&taken)).await;
-    assert!(first < MOST_UNDER_WAY, "{first} bytes were taken");
+    assert!(first < MAX_IN_FLIGHT_BYTES, "{first} bytes were taken");
     let mut some = vec![0_u8; 8 << 20];
     within("some", stream.read_exact(&mut some)).await.unwrap();
     let second = within("a standstill", standstill(&taken)).await;
     assert!(
-        second < MOST_UNDER_WAY + some.len(),
+        second < MAX_IN_FLIGHT_BYTES + some.len(),
         "{second} bytes were taken"
     );
     let mut all = some;
@@ -243,7 +243,7 @@ async fn what_the_client_does_not_read_is_not_taken_of_the_provider() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_client_that_never_read_and_leaves_frees_the_provider() {
     let (provider, taken, ended) = long_stream().await;
-    let bench = Bench::before(provider.address).await;
+    let bench = TestGateway::before(provider.address).await;
     let stream = ask_for_stream(&bench).await;
     within("a standstill", standstill(&taken)).await;
     assert_eq!(ended.load(Ordering::SeqCst), 0);

@@ -1,7 +1,7 @@
 //! Requests hidden within others: what the provider is asked is exactly what the gateway understood, and the rest of a
 //! connection on which two readings are possible is never read.
 
-use super::super::raw::{Bench, Got, Provider, Reader, responses, within};
+use super::super::raw::{Got, Provider, Reader, TestGateway, responses, within};
 use std::time::Duration;
 use tokio::io::AsyncWriteExt;
 
@@ -19,7 +19,7 @@ fn asked(provider: &Provider) -> Vec<String> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn after_two_ways_to_tell_the_length_the_connection_is_over() {
     let provider = Provider::echo().await;
-    let bench = Bench::before(provider.address).await;
+    let bench = TestGateway::before(provider.address).await;
     for lines in [
         "content-length: LENGTH\r\ntransfer-encoding: chunked",
         "transfer-encoding: chunked\r\ncontent-length: LENGTH",
@@ -47,7 +47,7 @@ async fn after_two_ways_to_tell_the_length_the_connection_is_over() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_passed_on_has_one_length_and_no_header_of_the_hop() {
     let provider = Provider::echo().await;
-    let bench = Bench::before(provider.address).await;
+    let bench = TestGateway::before(provider.address).await;
     for (lines, body) in [
         (
             "transfer-encoding: chunked\r\ntrailer: x-late",
@@ -89,7 +89,7 @@ async fn what_is_passed_on_has_one_length_and_no_header_of_the_hop() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_request_in_a_body_is_a_body() {
     let provider = Provider::echo().await;
-    let bench = Bench::before(provider.address).await;
+    let bench = TestGateway::before(provider.address).await;
     let body = HIDDEN.repeat(3);
     let request = format!(
         "POST /v1/echo HTTP/1.1\r\nhost: localhost\r\ncontent-length: {}\r\n\r\n{body}POST /v1/echo HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-length: 2\r\n\r\nok",
@@ -105,7 +105,7 @@ async fn a_request_in_a_body_is_a_body() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_bare_line_feed_hides_nothing() {
     let provider = Provider::echo().await;
-    let bench = Bench::before(provider.address).await;
+    let bench = TestGateway::before(provider.address).await;
     for request in [
         "POST /v1/echo HTTP/1.1\nhost: localhost\ncontent-length: 5\nconnection: close\n\nhello"
             .to_owned(),
@@ -153,7 +153,7 @@ async fn requests_that_come_while_another_is_answered_are_read_as_they_were_sent
         Some(stream)
     })
     .await;
-    let bench = Bench::before(provider.address).await;
+    let bench = TestGateway::before(provider.address).await;
     let body = |number: usize| format!("{number}:{}", HIDDEN.repeat(150 + number));
     let bodies: Vec<String> = (0..6).map(body).collect();
     let requests: String = bodies

@@ -4,18 +4,18 @@
 
 use serde_json::{Value, json};
 
-const ORDER: &str = "Judge whether a piece of work meets each of these criteria:";
-const BEGIN: &str = "BEGIN ";
-const END: &str = "END ";
+const JUDGE_REQUEST: &str = "Judge whether a piece of work meets each of these criteria:";
+const BEGIN_MARKER: &str = "BEGIN ";
+const END_MARKER: &str = "END ";
 
 /// The verdict that a prompt asks for, if it asks for one.
 pub(super) fn verdict(prompt: &str) -> Option<String> {
     let mut lines = prompt.lines();
-    lines.find(|line| *line == ORDER)?;
+    lines.find(|line| *line == JUDGE_REQUEST)?;
     let mut criteria: Vec<String> = Vec::new();
     let mark = loop {
         let line = lines.next()?;
-        if let Some(mark) = line.strip_prefix(BEGIN) {
+        if let Some(mark) = line.strip_prefix(BEGIN_MARKER) {
             break mark;
         }
         match (numbered(line), criteria.last_mut()) {
@@ -25,7 +25,7 @@ pub(super) fn verdict(prompt: &str) -> Option<String> {
             _ => {}
         }
     };
-    let is_end = |line: &&str| line.strip_prefix(END) == Some(mark);
+    let is_end = |line: &&str| line.strip_prefix(END_MARKER) == Some(mark);
     let work: Vec<&str> = lines.take_while(|line| !is_end(line)).collect();
     let work = work.join("\n");
     let verdicts = (1..).zip(&criteria);
@@ -58,8 +58,8 @@ mod tests {
 
     fn prompt(work: &str) -> String {
         format!(
-            "{ORDER}\n\n1. It is short.\n2. It names `divide`\n   and `zero`.\n\nThe work is everything between the \
-             line `BEGIN 0f` and the line `END 0f`.\n\nBEGIN 0f\n{work}\nEND 0f\n\nAnswer with JSON: `nothing`.\n"
+            "{JUDGE_REQUEST}\n\n1. It is short.\n2. It names `divide`\n   and `zero`.\n\nThe work is everything between the \
+             line `BEGIN_MARKER 0f` and the line `END_MARKER 0f`.\n\nBEGIN 0f\n{work}\nEND 0f\n\nAnswer with JSON: `nothing`.\n"
         )
     }
 
@@ -82,6 +82,6 @@ mod tests {
     #[test]
     fn nothing_is_judged_that_nobody_asks_for() {
         assert_eq!(verdict("Judge me."), None);
-        assert_eq!(verdict(&format!("{ORDER}\n1. It ends here.")), None);
+        assert_eq!(verdict(&format!("{JUDGE_REQUEST}\n1. It ends here.")), None);
     }
 }

@@ -3,9 +3,9 @@
 use serde_json::{Map, Value};
 
 /// After this line the system text is a script.
-const SCRIPT: &str = "script:";
+const SCRIPT_MARKER: &str = "script:";
 /// A line of a script between what is done on one prompt and on the next.
-const NEXT: &str = "then";
+const PROMPT_SEPARATOR: &str = "then";
 
 /// A tool's name and its arguments, as the lines have them.
 pub(super) type Call<'a> = (&'a str, &'a str);
@@ -57,9 +57,9 @@ impl<'a> Part<'a> {
 /// The part of a system text's script that is for the prompt of that number; the last one is for all further prompts.
 pub(super) fn scripted(system: &str, prompt: usize) -> Option<Part<'_>> {
     let mut lines = system.lines().map(str::trim);
-    lines.find(|line| *line == SCRIPT)?;
+    lines.find(|line| *line == SCRIPT_MARKER)?;
     let lines: Vec<&str> = lines.collect();
-    let mut parts = lines.split(|line| *line == NEXT);
+    let mut parts = lines.split(|line| *line == PROMPT_SEPARATOR);
     let last = parts.clone().next_back();
     let part = parts.nth(prompt.saturating_sub(1)).or(last)?;
     Some(Part::read(part.iter().copied()))

@@ -3,15 +3,15 @@
 //! The conversation comes as text: each line begins with a bar, and what somebody says with who it is. The steps are told
 //! as lines of a prompt, so that whoever goes on from the summary takes those that are left, and none twice.
 
-use super::asked_for;
 use super::part::Call;
-use crate::conversation::is_remark;
+use super::requested_instructions;
+use crate::conversation::is_cut_off_notice;
 
-const ORDER: &str = "Summarise the conversation";
-const OPENING: &str = "Summary of ";
-const OPENING_END: &str = " messages.";
+const SUMMARY_REQUEST: &str = "Summarise the conversation";
+const SUMMARY_PREFIX: &str = "Summary of ";
+const SUMMARY_SUFFIX: &str = " messages.";
 /// What a summary quotes of what it stands for is said by nobody.
-const QUOTE: &str = "[The user's last prompt";
+const QUOTED_PROMPT_PREFIX: &str = "[The user's last prompt";
 
 /// Something that was said, as far as it counts here.
 #[derive(Debug, PartialEq, Eq)]
@@ -24,8 +24,8 @@ enum Said {
 }
 
 /// Whether the model is told to summarise.
-pub(super) fn is_asked_for(system: &str) -> bool {
-    system.contains(ORDER)
+pub(super) fn is_requested(system: &str) -> bool {
+    system.contains(SUMMARY_REQUEST)
 }
 
 /// The summary of a conversation that was written down.
@@ -35,13 +35,16 @@ pub(super) fn of_transcript(transcript: &str) -> String {
         |said: &[Said], wanted: &[Said]| said.iter().filter(|one| wanted.contains(one)).count();
     let is_prompt = |said: &Said| matches!(said, Said::Prompt(_));
     let messages = said.len() - count(&said, &[Said::Output]);
-    let mut lines = vec![format!("{OPENING}{messages}{OPENING_END}")];
+    let mut lines = vec![format!("{SUMMARY_PREFIX}{messages}{SUMMARY_SUFFIX}")];
     let last = said.iter().rposition(is_prompt);
     if let Some([Said::Prompt(prompt), since @ ..]) = last.map(|last| &said[last..]) {
         // Each remark is between two parts of one answer.
         let parts = count(since, &[Said::Answer]);
         let answers = parts.saturating_sub(count(since, &[Said::Remark]));
-        let left = asked_for(prompt).steps.into_iter().skip(answers);
+        let left = requested_instructions(prompt)
+            .steps
+            .into_iter()
+            .skip(answers);
         lines.extend(left.flat_map(told));
     }
     lines.join("\n")
@@ -59,7 +62,8 @@ fn told(calls: Vec<Call<'_>>) -> Vec<String> {
 /// What a summary in this prompt tells of steps: the lines right after its opening. What else is there, such as an
 /// earlier prompt that is quoted, is over.
 pub(super) fn find(prompt: &str) -> Option<Vec<&str>> {
-    let is_opening = |line: &str| line.starts_with(OPENING) && line.ends_with(OPENING_END);
+    let is_opening =
+        |line: &str| line.starts_with(SUMMARY_PREFIX) && line.ends_with(SUMMARY_SUFFIX);
     let is_step = |line: &str| line.starts_with("call ") || line.starts_with("and ");
     let lines = prompt.lines().map(str::trim);
     let mut lines = lines.skip_while(|line| !is_opening(line));
@@ -88,8 +92,8 @@ fn read(transcript: &str) -> Vec<Said> {
 fn begun(line: &str) -> Option<Said> {
     if let Some(prompt) = line.strip_prefix("user:") {
         let prompt = prompt.trim_start();
-        return match is_remark(prompt) {
-            _ if prompt.starts_with(QUOTE) => None,
+        return match is_cut_off_notice(prompt) {
+            _ if prompt.starts_with(QUOTED_PROMPT_PREFIX) => None,
             true => Some(Said::Remark),
             false => Some(Said::Prompt(prompt.to_owned())),
         };

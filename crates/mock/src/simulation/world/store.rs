@@ -6,7 +6,7 @@ use crate::simulation::events::{Event, Index};
 use outlast_kernel::gate::Answer;
 
 /// How often a process tells the gate what was carried, in milliseconds.
-const TALLY_EVERY: u64 = 10_000;
+const REPORT_INTERVAL_MILLIS: u64 = 10_000;
 
 impl World<'_> {
     pub(super) fn tell(&mut self, agent: Index, report: Report) {
@@ -17,7 +17,7 @@ impl World<'_> {
     pub(super) fn ask(&mut self, agent: Index) {
         if !self.has_store(agent) {
             return if self.agents[agent].is_retrying() {
-                self.go_on_alone(agent);
+                self.continue_without_store(agent);
             } else {
                 self.call(agent, None);
             };
@@ -30,13 +30,15 @@ impl World<'_> {
             // No agent has a deadline.
             Answer::TooLate => {}
         }
-        self.seen_by(agent);
+        self.refresh_process_view(agent);
     }
 
     pub(super) fn report(&mut self, agent: Index, report: Report) {
         let down = !self.has_store(agent);
         match report {
-            Report::Failed { waits: true, .. } if down => return self.go_on_alone(agent),
+            Report::Failed { waits: true, .. } if down => {
+                return self.continue_without_store(agent);
+            }
             Report::Accepted(Some(pass)) if !down => self.shared.accepted(pass, self.now),
             Report::Failed {
                 pass,
@@ -51,14 +53,14 @@ impl World<'_> {
             Report::Accepted(_) | Report::Failed { .. } => {}
         }
         if !down {
-            self.seen_by(agent);
+            self.refresh_process_view(agent);
         }
     }
 
     /// An agent's process sees what the store answered it; the others will when they look.
-    fn seen_by(&mut self, agent: Index) {
+    fn refresh_process_view(&mut self, agent: Index) {
         self.shared.see(self.shared.process_of(agent));
-        self.waiters_look();
+        self.schedule_polls();
     }
 
     /// A process tells the gate what was carried without asking.
@@ -67,7 +69,7 @@ impl World<'_> {
             self.shared.tally(process, self.now);
         }
         self.events
-            .push(self.now + TALLY_EVERY, Event::Tally(process));
+            .push(self.now + REPORT_INTERVAL_MILLIS, Event::Tally(process));
     }
 
     /// Puts an agent in line.
@@ -91,9 +93,9 @@ impl World<'_> {
     }
 
     /// Without the store an agent keeps to its own schedule, spread by chance.
-    fn go_on_alone(&mut self, agent: Index) {
+    fn continue_without_store(&mut self, agent: Index) {
         let entropy = self.chance.u64(..);
-        let delay = self.agents[agent].lonely_delay(self.strategy, entropy);
+        let delay = self.agents[agent].delay_without_store(self.strategy, entropy);
         let waiter = self.agents[agent].waiter.clone();
         let process = self.shared.process(agent);
         process.held.remove(&(waiter.since, agent));
@@ -102,19 +104,21 @@ impl World<'_> {
     }
 
     /// Something changed: every process will see it when it looks next.
-    fn waiters_look(&mut self) {
+    fn schedule_polls(&mut self) {
         for process in 0..self.shared.processes.len() {
-            if self.shared.should_look(process) {
+            if self.shared.should_poll(process) {
                 let at = self.shared.next_look(process, self.now);
                 self.look_at(process, at);
             }
         }
     }
 
-    pub(super) fn store_changes(&mut self) {
+    pub(super) fn handle_store_change(&mut self) {
         for process in 0..self.shared.processes.len() {
             let next = self.shared.next_look(process, self.now);
-            let search = self.shared.next_search(process, self.now, &mut self.chance);
+            let search = self
+                .shared
+                .next_reconnect(process, self.now, &mut self.chance);
             let lost = self.shared.processes[process].lost;
             self.look_at(process, if lost { search } else { next });
         }
@@ -135,7 +139,7 @@ impl World<'_> {
             self.shared.processes[process].lost = true;
             let held = std::mem::take(&mut self.shared.processes[process].held);
             held.into_iter()
-                .for_each(|(_, agent)| self.go_on_alone(agent));
+                .for_each(|(_, agent)| self.continue_without_store(agent));
             return;
         }
         self.join_again(process);
@@ -149,7 +153,7 @@ impl World<'_> {
                 due.push((*agent, wake));
             } else if !self.shared.gate.is_closed() {
                 // Behind it in line nobody's turn comes earlier.
-                looks_at = Some(self.shared.look_before(process, self.now, wake));
+                looks_at = Some(self.shared.last_poll_before(process, self.now, wake));
                 break;
             }
         }
@@ -179,6 +183,6 @@ impl World<'_> {
             }
         }
         self.record.joined_again = Some(self.now - self.shared.down.end);
-        self.waiters_look();
+        self.schedule_polls();
     }
 }

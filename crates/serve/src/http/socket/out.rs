@@ -1,6 +1,6 @@
 //! What goes out over a WebSocket: frames in a line of bounded length, answers before them.
 
-use super::LONGEST_SILENCE;
+use super::MAX_SILENCE;
 use crate::sessions::SnapshotView;
 use axum::extract::ws::{CloseFrame, Message, WebSocket, close_code};
 use futures_util::SinkExt;
@@ -13,13 +13,13 @@ use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
 /// How many frames wait to be written.
-const WAITING: usize = 64;
+const MAX_QUEUED_FRAMES: usize = 64;
 /// How many bytes of them.
-const MOST_BYTES: usize = 32 << 20;
+const MAX_QUEUED_BYTES: usize = 32 << 20;
 /// Whoever reads fewer bytes in a second does not read.
-const SLOWEST: u64 = 8 << 10;
+const MIN_BYTES_PER_SECOND: u64 = 8 << 10;
 /// So many bytes are written before it is looked whether an answer waits.
-const BATCH: usize = 256 << 10;
+const BATCH_BYTES: usize = 256 << 10;
 
 #[derive(Serialize)]
 #[serde(tag = "type")]
@@ -62,7 +62,7 @@ pub(super) async fn write(
         let mut bytes = length(&first);
         let (mut messages, mut _rooms) = (vec![first], vec![room]);
         // What waits already goes along.
-        while bytes < BATCH
+        while bytes < BATCH_BYTES
             && let Ok(Waiting(message, room)) = waiting.try_recv()
         {
             bytes += length(&message);
@@ -75,8 +75,8 @@ pub(super) async fn write(
             }
             sink.flush().await
         };
-        let slowest = u64::try_from(bytes).unwrap_or(u64::MAX) / SLOWEST;
-        let longest = LONGEST_SILENCE + Duration::from_secs(slowest);
+        let slowest = u64::try_from(bytes).unwrap_or(u64::MAX) / MIN_BYTES_PER_SECOND;
+        let longest = MAX_SILENCE + Duration::from_secs(slowest);
         let written = tokio::time::timeout(longest, written).await;
         if !matches!(written, Ok(Ok(()))) {
             return;
@@ -112,10 +112,10 @@ pub(super) struct Out {
 impl Out {
     /// A line, and its end.
     pub(super) fn line() -> (Self, mpsc::Receiver<Waiting>) {
-        let (line, waiting) = mpsc::channel(WAITING);
+        let (line, waiting) = mpsc::channel(MAX_QUEUED_FRAMES);
         let out = Self {
             line,
-            room: Arc::new(Semaphore::new(MOST_BYTES)),
+            room: Arc::new(Semaphore::new(MAX_QUEUED_BYTES)),
             snapshots: Arc::new(Semaphore::new(1)),
         };
         (out, waiting)
@@ -124,7 +124,7 @@ impl Out {
     /// Puts a frame into line, once there is room for it. Says whether there is still a line.
     pub(super) async fn say(&self, frame: &Frame<'_>) -> bool {
         let text = serde_json::to_string(frame).unwrap_or_default();
-        let bytes = text.len().clamp(1, MOST_BYTES);
+        let bytes = text.len().clamp(1, MAX_QUEUED_BYTES);
         let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
         let permit = Arc::clone(&self.room).acquire_many_owned(bytes).await;
         let waiting = Waiting(Message::text(text), permit.ok());

@@ -12,7 +12,7 @@ use tokio::sync::{broadcast, mpsc, oneshot};
 /// How many events may wait for one listener.
 const MOST_EVENTS: usize = 1024;
 /// Events that are pieces of something whose whole comes after them.
-const PIECES: [&str; 2] = ["message_update", "tool_execution_update"];
+const DELTA_KINDS: [&str; 2] = ["message_update", "tool_execution_update"];
 
 /// Everything that is said, pieces left out, in order.
 pub(super) type Following = mpsc::UnboundedReceiver<Arc<Value>>;
@@ -81,7 +81,7 @@ impl Inbox {
         let frame = Arc::new(frame);
         let kind = frame["type"].as_str().unwrap_or_default();
         let mut state = self.state();
-        if !PIECES.contains(&kind) {
+        if !DELTA_KINDS.contains(&kind) {
             let said = |follower: &mpsc::UnboundedSender<_>| follower.send(frame.clone()).is_ok();
             state.following.retain(said);
         }

@@ -21,7 +21,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 /// The longest line that is read, in bytes.
 const LONGEST: usize = 256 << 20;
 /// How many commands may wait to be written.
-const MOST_COMMANDS: usize = 64;
+const MAX_QUEUED_COMMANDS: usize = 64;
 /// What a server gets to end by itself when nothing more is said to it.
 const GRACE: Duration = Duration::from_secs(5);
 /// What is waited for the last words of a process that has ended: one that it started may hold its output open.
@@ -57,7 +57,7 @@ impl Link {
         let inbox = Arc::new(Inbox::new());
         let state = Arc::new(Ends::default());
         let left = CancellationToken::new();
-        let (commands, waiting) = mpsc::channel(MOST_COMMANDS);
+        let (commands, waiting) = mpsc::channel(MAX_QUEUED_COMMANDS);
         let writing = write(writer, waiting, inbox.clone(), state.clone());
         let keeping = keep(reader, child, inbox.clone(), state.clone());
         tokio::spawn(left.clone().run_until_cancelled_owned(writing));
@@ -137,7 +137,7 @@ async fn keep(
     inbox.end(&why);
     state.closing.cancel();
     if let Some(child) = child
-        && let Some(status) = see_off(child, grace).await
+        && let Some(status) = reap_child(child, grace).await
     {
         state.status.get_or_init(|| status);
     }
@@ -145,7 +145,7 @@ async fn keep(
 }
 
 /// Waits for the end of the process, and makes it when it does not come.
-async fn see_off(mut child: Child, grace: Duration) -> Option<ExitStatus> {
+async fn reap_child(mut child: Child, grace: Duration) -> Option<ExitStatus> {
     if timeout(grace, child.wait()).await.is_err() {
         // Fails only when it has ended, which is what is waited for.
         child.start_kill().ok();

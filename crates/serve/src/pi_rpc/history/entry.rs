@@ -110,7 +110,7 @@ impl Entries {
     }
 
     /// The last one is a compaction that keeps what begins there.
-    pub(super) fn keep_from(&mut self, id: String) {
+    pub(super) fn set_first_kept(&mut self, id: String) {
         if let Some(Entry {
             what:
                 What::Compaction {
@@ -130,7 +130,7 @@ impl Entries {
         last.map_or_else(|| format!("{seq:08x}"), |entry| entry.id.clone())
     }
 
-    pub(super) fn into_all(self) -> Vec<Entry> {
+    pub(super) fn into_vec(self) -> Vec<Entry> {
         self.0
     }
 }

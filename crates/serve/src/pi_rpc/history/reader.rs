@@ -5,7 +5,9 @@ use super::entry::{Entries, What};
 use super::stats::Counted;
 use super::{History, LEFT_OUT};
 use crate::pi_rpc::asked::{Asked, Models};
-use crate::pi_rpc::message::{ABORTED, Assistant, Block, Details, Message, Stop, ToolResult};
+use crate::pi_rpc::message::{
+    ABORTED_MESSAGE, Assistant, Block, ErrorDetails, Message, Stop, ToolResult,
+};
 use outlast_dialect::{Part, Role};
 use outlast_engine::journal;
 use outlast_kernel::Timestamp;
@@ -45,7 +47,7 @@ impl<'a> Reader<'a> {
 
     pub(super) fn into_history(self) -> History {
         History {
-            entries: self.entries.into_all(),
+            entries: self.entries.into_vec(),
             messages: self.conversation.into_messages(),
             counted: self.counted,
         }
@@ -129,13 +131,13 @@ impl<'a> Reader<'a> {
                 .models
                 .find(&judged.failure.provider, &self.asked.model);
         }
-        let message = judged.map_or(ABORTED, |judged| &judged.failure.message);
+        let message = judged.map_or(ABORTED_MESSAGE, |judged| &judged.failure.message);
         let answer = Assistant {
             content: Block::all(parts),
             usage: self.asked.used(usage),
             stop_reason: judged.map_or(Stop::Aborted, |_| Stop::Error),
             error_message: Some(message.to_owned()),
-            outlast: judged.map(Details::from),
+            outlast: judged.map(ErrorDetails::from),
             ..self.asked.blank(at.1.as_millis())
         };
         self.push(at, Message::Assistant(answer));
@@ -212,7 +214,7 @@ impl<'a> Reader<'a> {
         let first =
             self.conversation
                 .become_smaller((own.clone(), time), entry, is_summarised, tokens);
-        self.entries.keep_from(first.unwrap_or(own));
+        self.entries.set_first_kept(first.unwrap_or(own));
     }
 
     fn push(&mut self, at: At, message: Message) {

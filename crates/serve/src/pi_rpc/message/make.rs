@@ -1,6 +1,6 @@
 //! How messages are made of what is known here.
 
-use super::{Block, Cost, Details, Nothing, Stop, ToolResult, Used, User};
+use super::{Block, Cost, ErrorDetails, Nothing, Stop, ToolResult, Used, User};
 use outlast_dialect::Part;
 use outlast_kernel::Timestamp;
 use outlast_kernel::event::{Proof, Reasoning, StopReason, ToolCall, Usage};
@@ -52,7 +52,7 @@ impl Stop {
     }
 }
 
-impl Details {
+impl ErrorDetails {
     /// What a cause says of itself.
     pub const fn of(cause: Cause, code: Option<String>) -> Self {
         let class = cause.class();
@@ -66,7 +66,7 @@ impl Details {
     }
 }
 
-impl From<&Judged> for Details {
+impl From<&Judged> for ErrorDetails {
     fn from(judged: &Judged) -> Self {
         let vetoed = judged.failure.retryable == Some(false);
         let details = Self::of(judged.verdict.cause, judged.failure.public_code());

@@ -4,7 +4,7 @@
 //! and before the answer does.
 
 use super::frame::{Frame, Said, Update};
-use crate::pi_rpc::message::{Assistant, Block, Details, Stop};
+use crate::pi_rpc::message::{Assistant, Block, ErrorDetails, Stop};
 use crate::voice::Lines;
 use outlast_kernel::event::{Reasoning, ToolCall};
 
@@ -12,7 +12,7 @@ use outlast_kernel::event::{Reasoning, ToolCall};
 pub(super) struct Ending {
     pub(super) stop: Stop,
     pub(super) problem: Option<String>,
-    pub(super) details: Option<Details>,
+    pub(super) details: Option<ErrorDetails>,
 }
 
 impl Ending {
@@ -152,12 +152,12 @@ impl Answer {
             },
         ];
         for update in updates {
-            say_update(message, update, out);
+            emit_message_update(message, update, out);
         }
     }
 
     /// Begins with what an answer that broke off had said: its last text goes on.
-    pub(super) fn go_on_from(&mut self, blocks: Vec<Block>, out: &mut Lines) {
+    pub(super) fn continue_from(&mut self, blocks: Vec<Block>, out: &mut Lines) {
         for block in blocks {
             match block {
                 Block::Text { text } => self.text(&text, out),
@@ -247,11 +247,11 @@ impl Answer {
             },
             _ => return,
         };
-        say_update(partial, update, out);
+        emit_message_update(partial, update, out);
     }
 
     fn update<'a>(&'a self, out: &mut Lines, of: impl FnOnce(&'a Assistant) -> Update<'a>) {
-        say_update(&self.message, of(&self.message), out);
+        emit_message_update(&self.message, of(&self.message), out);
     }
 }
 
@@ -263,7 +263,7 @@ fn finish(block: &mut Block, mut reasoning: Reasoning) {
     *block = Block::thought(reasoning);
 }
 
-fn say_update(message: &Assistant, update: Update<'_>, out: &mut Lines) {
+fn emit_message_update(message: &Assistant, update: Update<'_>, out: &mut Lines) {
     out.push(&Frame::MessageUpdate {
         usage: &message.usage,
         assistant_message_event: update,

@@ -1,9 +1,9 @@
 //! What is said of a conversation that is made smaller.
 
-use super::PiVoice;
+use super::PiEncoder;
 use super::frame::{Compacted, Files, Frame, Retry, Wait, reason};
 use crate::pi_rpc::history::LEFT_OUT;
-use crate::pi_rpc::message::Details;
+use crate::pi_rpc::message::ErrorDetails;
 use crate::voice::Lines;
 use outlast_kernel::Timestamp;
 use outlast_kernel::event::Body;
@@ -12,8 +12,8 @@ use outlast_kernel::time::millis;
 /// How an error ends that says that somebody did not want it to go on.
 const CANCELLED: &str = "cancelled";
 
-impl PiVoice {
-    pub(super) fn hear_compaction(&mut self, time: Timestamp, body: Body, out: &mut Lines) {
+impl PiEncoder {
+    pub(super) fn translate_compaction(&mut self, time: Timestamp, body: Body, out: &mut Lines) {
         match body {
             Body::AutoCompactionStarted { reason: why, .. } => {
                 self.run.finish_step(out);
@@ -36,7 +36,7 @@ impl PiVoice {
                     error_message: &message,
                     outlast: Wait {
                         retry_at,
-                        details: Details::of(cause, None),
+                        details: ErrorDetails::of(cause, None),
                     },
                 }));
             }

@@ -1,7 +1,9 @@
 //! The frames of the pi protocol that tell of events. They borrow what they say: a message that grows is in each of its
 //! updates twice, and is copied for none.
 
-use crate::pi_rpc::message::{Assistant, Block, Details, Message, Nothing, ToolResult, Used, User};
+use crate::pi_rpc::message::{
+    Assistant, Block, ErrorDetails, Message, Nothing, ToolResult, Used, User,
+};
 use outlast_kernel::Timestamp;
 use outlast_kernel::event::CompactionReason;
 use serde::Serialize;
@@ -167,7 +169,7 @@ pub(super) struct Retry<'a> {
 pub(super) struct Wait {
     pub(super) retry_at: Timestamp,
     #[serde(flatten)]
-    pub(super) details: Details,
+    pub(super) details: ErrorDetails,
 }
 
 /// What came of making a conversation smaller.

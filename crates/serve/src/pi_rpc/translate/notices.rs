@@ -6,7 +6,7 @@ use outlast_kernel::Timestamp;
 use outlast_kernel::event::{Body, Usage};
 use outlast_kernel::verdict::Cause;
 
-const STATUS: &str = "outlast";
+const STATUS_KEY: &str = "outlast";
 
 /// Numbers what is shown, and knows whether a status is.
 #[derive(Default)]
@@ -45,7 +45,7 @@ impl Notices {
     fn set_status(&mut self, status_text: Option<&str>, out: &mut Lines) {
         let request = Request::SetStatus {
             id: self.id(),
-            status_key: STATUS,
+            status_key: STATUS_KEY,
             status_text,
         };
         out.push(&Frame::ExtensionUiRequest(request));

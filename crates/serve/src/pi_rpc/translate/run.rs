@@ -7,7 +7,9 @@
 use super::answer::{Answer, Ending};
 use super::frame::{Frame, Said};
 use crate::pi_rpc::asked::Asked;
-use crate::pi_rpc::message::{ABORTED, Assistant, Block, Details, Message, Stop, ToolResult, User};
+use crate::pi_rpc::message::{
+    ABORTED_MESSAGE, Assistant, Block, ErrorDetails, Message, Stop, ToolResult, User,
+};
 use crate::voice::Lines;
 use serde_json::value::RawValue;
 
@@ -62,7 +64,7 @@ impl Turn {
 /// What went wrong.
 pub(super) struct Problem {
     pub(super) message: String,
-    pub(super) details: Option<Details>,
+    pub(super) details: Option<ErrorDetails>,
 }
 
 impl From<Problem> for Ending {
@@ -103,7 +105,7 @@ impl Run {
     }
 
     /// Whether an answer is under way.
-    pub(super) fn is_answering(&self) -> bool {
+    pub(super) fn has_partial(&self) -> bool {
         let turn = self.turn.as_ref();
         turn.is_some_and(|turn| turn.answer.is_some())
     }
@@ -138,7 +140,7 @@ impl Run {
 
     /// The turn that tools belong to: they run when the answer that wants them is whole.
     pub(super) fn tools(&mut self, out: &mut Lines) -> &mut Turn {
-        if self.is_answering() {
+        if self.has_partial() {
             self.complete(Ending::well(Stop::ToolUse), out);
         }
         self.open_turn(out)
@@ -156,7 +158,7 @@ impl Run {
     pub(super) fn go_on(&mut self, out: &mut Lines) {
         let blocks = std::mem::take(&mut self.broken_off);
         if !blocks.is_empty() {
-            self.answer(out).go_on_from(blocks, out);
+            self.answer(out).continue_from(blocks, out);
         }
     }
 
@@ -183,7 +185,7 @@ impl Run {
             self.broken_off = beginning;
         }
         let message = answer.end(problem.into(), out);
-        say_turn_end(&message, &turn.results, out);
+        emit_turn_end(&message, &turn.results, out);
         self.messages
             .extend(turn.results.into_iter().map(Message::ToolResult));
         self.failed = Some(message);
@@ -192,7 +194,7 @@ impl Run {
     /// Says what ends everything, unless it was said already; then it is only told what more is known of it.
     pub(super) fn end_with_error(&mut self, problem: Problem, out: &mut Lines) {
         self.finish_step(out);
-        let cause = |details: &Option<Details>| details.as_ref().map(|details| details.cause);
+        let cause = |details: &Option<ErrorDetails>| details.as_ref().map(|details| details.cause);
         let is_same = |failed: &&mut Assistant| cause(&failed.outlast) == cause(&problem.details);
         let failed = self.failed.as_mut().filter(|_| self.turn.is_none());
         if let Some(failed) = failed.filter(is_same) {
@@ -209,7 +211,7 @@ impl Run {
         self.broken_off.clear();
         self.finish_step(out);
         if self.turn.is_some() {
-            let problem = (stop == Stop::Aborted).then(|| ABORTED.to_owned());
+            let problem = (stop == Stop::Aborted).then(|| ABORTED_MESSAGE.to_owned());
             let ending = Ending {
                 problem,
                 ..Ending::well(stop)
@@ -256,14 +258,14 @@ impl Run {
         let Some(message) = turn.answered else {
             return;
         };
-        say_turn_end(&message, &turn.results, out);
+        emit_turn_end(&message, &turn.results, out);
         self.messages.push(Message::Assistant(message));
         self.messages
             .extend(turn.results.into_iter().map(Message::ToolResult));
     }
 }
 
-fn say_turn_end(message: &Assistant, tool_results: &[ToolResult], out: &mut Lines) {
+fn emit_turn_end(message: &Assistant, tool_results: &[ToolResult], out: &mut Lines) {
     out.push(&Frame::TurnEnd {
         message,
         tool_results,

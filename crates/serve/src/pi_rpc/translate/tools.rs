@@ -1,15 +1,15 @@
 //! What is said of tools: that they run, and what came of it.
 
-use super::PiVoice;
+use super::PiEncoder;
 use super::frame::{Frame, Output, Said};
 use super::run::Turn;
 use crate::pi_rpc::message::{ToolResult, no_arguments};
 use crate::voice::Lines;
 
-impl PiVoice {
+impl PiEncoder {
     pub(super) fn start_tool(&mut self, id: String, name: String, out: &mut Lines) {
         let turn = self.run.tools(out);
-        say_tool_start(turn, &id, &name, out);
+        emit_tool_start(turn, &id, &name, out);
         turn.running.push((id, name));
     }
 
@@ -20,7 +20,7 @@ impl PiVoice {
             // One that was not allowed to run begins and ends at once.
             let name = turn.call(&result.id).map(|(name, _)| name.to_owned());
             let name = name.unwrap_or_default();
-            say_tool_start(turn, &result.id, &name, out);
+            emit_tool_start(turn, &result.id, &name, out);
             name
         });
         let result = ToolResult::new(result, name, now);
@@ -41,7 +41,7 @@ impl PiVoice {
     }
 }
 
-fn say_tool_start(turn: &Turn, id: &str, name: &str, out: &mut Lines) {
+fn emit_tool_start(turn: &Turn, id: &str, name: &str, out: &mut Lines) {
     let none = no_arguments();
     out.push(&Frame::ToolExecutionStart {
         tool_call_id: id,

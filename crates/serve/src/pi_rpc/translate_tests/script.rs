@@ -1,7 +1,7 @@
 //! Events in the order in which turns emit them, and frames in a few words.
 
-use crate::pi_rpc::translate::PiVoice;
-use crate::voice::{Lines, Voice};
+use crate::pi_rpc::translate::PiEncoder;
+use crate::voice::{EventEncoder, Lines};
 use outlast_kernel::Timestamp;
 use outlast_kernel::event::{
     Body, CompactionReason, Event, Proof, Reasoning, Seal, StopReason, ToolCall, Usage, VERSION,
@@ -41,7 +41,7 @@ pub(super) struct Script {
 }
 
 pub(super) fn frames_of(steps: Vec<Step>) -> Vec<Value> {
-    let mut voice = PiVoice::new(vec![model("m1"), model("m2")]);
+    let mut voice = PiEncoder::new(vec![model("m1"), model("m2")]);
     let mut lines = Lines::default();
     for (step, seq) in steps.into_iter().zip(1..) {
         match step {

@@ -11,7 +11,9 @@ use outlast_kernel::policy::Policy;
 use outlast_mock::Scripted;
 use outlast_session::Session;
 use outlast_session::Setup;
-use outlast_session::host::{Card, Host, Hosted, House, HouseError, Model, Opened, Wishes};
+use outlast_session::host::{
+    Card, Host, HostedSession, House, HouseError, Model, Opened, SessionOptions,
+};
 use outlast_session::tools::shell::Shell;
 use outlast_store::Journal;
 use serde_json::Value;
@@ -165,7 +167,7 @@ impl House for Small {
     fn look<'a>(
         &'a self,
         _: Option<&'a str>,
-        _: &'a Wishes,
+        _: &'a SessionOptions,
     ) -> BoxFuture<'a, Result<Card, HouseError>> {
         Box::pin(async {
             Ok(Card {
@@ -180,19 +182,19 @@ impl House for Small {
     fn open<'a>(
         &'a self,
         name: &'a str,
-        _: &'a Wishes,
-    ) -> BoxFuture<'a, Result<Hosted, HouseError>> {
+        _: &'a SessionOptions,
+    ) -> BoxFuture<'a, Result<HostedSession, HouseError>> {
         Box::pin(async move {
             self.doors.acquire().await.unwrap().forget();
             let session = match self.journal.summary(name).await {
                 Ok(_) => Session::open(&self.journal, name, self.setup()).await,
                 Err(_) => {
                     let id = name.to_owned();
-                    Session::begin_as(&self.journal, id, "", "", self.setup()).await
+                    Session::create_with_id(&self.journal, id, "", "", self.setup()).await
                 }
             };
             let session = session.map_err(|error| HouseError::Failed(error.to_string()))?;
-            Ok(Hosted {
+            Ok(HostedSession {
                 opened: Opened {
                     session: Arc::new(session),
                     model: model(),

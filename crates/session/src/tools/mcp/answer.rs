@@ -7,7 +7,7 @@ use outlast_kernel::text;
 use rmcp::model::{CallToolResult, ContentBlock, ResourceContents};
 
 /// The most of a name or an address that is repeated, in bytes.
-const LONGEST_NAME: usize = 200;
+const MAX_NAME_BYTES: usize = 200;
 
 /// The result of a call.
 pub(super) fn output(result: &CallToolResult) -> Output {
@@ -56,7 +56,7 @@ fn left_out(kind: &str, name: &str, length: usize) -> String {
 }
 
 fn short(name: &str) -> String {
-    text::bounded(name, LONGEST_NAME).replace('\n', " ")
+    text::bounded(name, MAX_NAME_BYTES).replace('\n', " ")
 }
 
 #[cfg(test)]

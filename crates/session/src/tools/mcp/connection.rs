@@ -20,12 +20,12 @@ use tokio::time::timeout;
 use tokio_util::task::AbortOnDropHandle;
 
 /// How long a server may take to introduce itself; some are fetched from the network first.
-const TIME_TO_START: Duration = Duration::from_secs(60);
+const START_TIMEOUT: Duration = Duration::from_secs(60);
 /// How long it may take to tell a server that a call is cancelled.
-const TIME_TO_TELL: Duration = Duration::from_millis(40);
+const CANCEL_NOTICE_TIMEOUT: Duration = Duration::from_millis(40);
 /// The most tools that a server may have, and the most pages that it may list them on.
-const MOST_TOOLS: usize = 512;
-const MOST_PAGES: usize = 64;
+const MAX_TOOLS: usize = 512;
+const MAX_PAGES: usize = 64;
 
 /// A server that runs.
 pub(super) struct Connection {
@@ -58,7 +58,7 @@ impl Connection {
         let keeper = AbortOnDropHandle::new(tokio::spawn(process.keep(stop.clone())));
         let transport = AsyncRwTransport::new_client(output, input);
         let transport = transport.with_max_line_length(usize::MAX);
-        let why = match timeout(TIME_TO_START, serve_client(introduction(), transport)).await {
+        let why = match timeout(START_TIMEOUT, serve_client(introduction(), transport)).await {
             Ok(Ok(service)) => {
                 return Ok(Self {
                     service,
@@ -68,7 +68,7 @@ impl Connection {
                 });
             }
             Ok(Err(error)) => unheard(&error),
-            Err(_) => format!("it has not introduced itself within {TIME_TO_START:?}"),
+            Err(_) => format!("it has not introduced itself within {START_TIMEOUT:?}"),
         };
         stop.cancel();
         keeper.await.ok();
@@ -77,10 +77,10 @@ impl Connection {
 
     /// Its tools.
     pub(super) async fn tools(&self, server: &Server) -> Result<Vec<Tool>, Error> {
-        let why = match timeout(TIME_TO_START, self.all_pages()).await {
+        let why = match timeout(START_TIMEOUT, self.all_pages()).await {
             Ok(Ok(tools)) => return Ok(tools),
             Ok(Err(why)) => why,
-            Err(_) => format!("it has not listed its tools within {TIME_TO_START:?}"),
+            Err(_) => format!("it has not listed its tools within {START_TIMEOUT:?}"),
         };
         Err(broken(server, &why, &self.said))
     }
@@ -88,11 +88,11 @@ impl Connection {
     async fn all_pages(&self) -> Result<Vec<Tool>, String> {
         let mut tools = Vec::new();
         let mut page = PaginatedRequestParams::default();
-        for _ in 0..MOST_PAGES {
+        for _ in 0..MAX_PAGES {
             let listed = self.service.list_tools(Some(page)).await;
             let listed = listed.map_err(|error| error.to_string())?;
             tools.extend(listed.tools);
-            if tools.len() > MOST_TOOLS {
+            if tools.len() > MAX_TOOLS {
                 break;
             }
             match listed.next_cursor {
@@ -101,7 +101,7 @@ impl Connection {
             }
         }
         Err(format!(
-            "it has more than {MOST_TOOLS} tools, or lists them without end"
+            "it has more than {MAX_TOOLS} tools, or lists them without end"
         ))
     }
 
@@ -128,7 +128,7 @@ impl Connection {
             },
             () = cancel.cancelled() => {
                 // Whether it heard that does not matter: it is stopped next.
-                timeout(TIME_TO_TELL, sent.cancel(None)).await.ok();
+                timeout(CANCEL_NOTICE_TIMEOUT, sent.cancel(None)).await.ok();
                 Called::Cancelled
             }
         }

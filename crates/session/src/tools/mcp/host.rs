@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use tokio::sync::Mutex;
 
 /// How often a server is started before it has answered a call.
-const MOST_STARTS: u32 = 3;
+const MAX_STARTS: u32 = 3;
 
 /// Where a server runs, and what it does not see.
 #[derive(Clone)]
@@ -99,9 +99,9 @@ impl Host {
         if let Some(connection) = open.filter(|connection| !connection.is_closed()) {
             return Ok(connection);
         }
-        if state.starts >= MOST_STARTS {
+        if state.starts >= MAX_STARTS {
             return Err(format!(
-                "its server `{}` was started {MOST_STARTS} times and has answered nothing; it is not started again",
+                "its server `{}` was started {MAX_STARTS} times and has answered nothing; it is not started again",
                 self.server.name
             ));
         }

@@ -3,7 +3,7 @@
 //! Invariant: a name follows from the server's and the tool's alone, so that it is the same in every process.
 
 /// The longest name that providers take.
-const LONGEST: usize = 64;
+const MAX_NAME_LENGTH: usize = 64;
 
 /// The names of a server's tools all begin with this.
 pub(super) fn prefix(server: &str) -> String {
@@ -21,11 +21,11 @@ pub(super) fn full(server: &str, tool: &str) -> String {
         .chain(tool.chars())
         .map(plain)
         .collect();
-    if name.len() <= LONGEST && !tool.is_empty() {
+    if name.len() <= MAX_NAME_LENGTH && !tool.is_empty() {
         return name;
     }
     let number = format!("_{:08x}", number(tool));
-    let room = LONGEST - number.len();
+    let room = MAX_NAME_LENGTH - number.len();
     format!("{}{number}", &name[..name.len().min(room)])
 }
 
@@ -57,7 +57,7 @@ mod tests {
         for (tool, expected) in table {
             let name = full("files", tool);
             assert!(name.starts_with(expected), "{name}");
-            assert!(name.len() <= LONGEST, "{name}");
+            assert!(name.len() <= MAX_NAME_LENGTH, "{name}");
             let takes = |b: u8| b.is_ascii_alphanumeric() || b"_-".contains(&b);
             assert!(name.bytes().all(takes), "{name}");
         }
@@ -68,6 +68,6 @@ mod tests {
         let long = "x".repeat(80);
         let names = ["a", "b"].map(|end| full("files", &format!("{long}{end}")));
         assert_ne!(names[0], names[1]);
-        assert_eq!(names[0].len(), LONGEST);
+        assert_eq!(names[0].len(), MAX_NAME_LENGTH);
     }
 }

@@ -23,9 +23,9 @@ use tokio_util::sync::CancellationToken;
 /// The longest answer that is read, in bytes.
 const LONGEST_ANSWER: usize = 16 << 20;
 /// The most that is kept of what a server prints, in bytes.
-const MOST_KEPT: usize = 1024;
+const MAX_STDERR_BYTES: usize = 1024;
 /// What a server gets to end by itself when nothing more is said to it.
-const MOMENT: Duration = Duration::from_millis(50);
+const EXIT_TIMEOUT: Duration = Duration::from_millis(50);
 /// What its processes get to clean up when they are asked to end.
 const LAST_MOMENT: Duration = Duration::from_millis(70);
 /// What the machine gets to take a killed process away.
@@ -93,7 +93,7 @@ impl Process {
 
     /// Waits for its end, asks for it and makes it, each a moment after the other.
     async fn stop(&mut self) {
-        if timeout(MOMENT, self.child.inner_mut().wait())
+        if timeout(EXIT_TIMEOUT, self.child.inner_mut().wait())
             .await
             .is_err()
         {
@@ -140,7 +140,7 @@ impl Said {
     fn push(&self, bytes: &[u8]) {
         let mut kept = self.kept();
         kept.extend_from_slice(bytes);
-        let excess = kept.len().saturating_sub(MOST_KEPT);
+        let excess = kept.len().saturating_sub(MAX_STDERR_BYTES);
         kept.drain(..excess);
     }
 

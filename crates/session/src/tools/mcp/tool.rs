@@ -11,9 +11,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// The most of a description that is passed on with every request, in bytes.
-const LONGEST_DESCRIPTION: usize = 4096;
+const MAX_DESCRIPTION_BYTES: usize = 4096;
 /// The longest schema that is passed on, in bytes.
-const LONGEST_SCHEMA: usize = 64 * 1024;
+const MAX_SCHEMA_BYTES: usize = 64 * 1024;
 
 /// The tool.
 pub(super) struct ServerTool {
@@ -30,11 +30,11 @@ impl ServerTool {
         let server = &host.server;
         let own_name = tool.name.into_owned();
         let parameters = Arc::unwrap_or_clone(tool.input_schema);
-        if serde_json::to_string(&parameters).map_or(0, |text| text.len()) > LONGEST_SCHEMA {
+        if serde_json::to_string(&parameters).map_or(0, |text| text.len()) > MAX_SCHEMA_BYTES {
             return Err(Error::LongSchema {
                 server: server.name.clone(),
                 tool: shown(&own_name),
-                limit: LONGEST_SCHEMA,
+                limit: MAX_SCHEMA_BYTES,
             });
         }
         let description = tool.description.map(String::from).or(tool.title);
@@ -42,8 +42,8 @@ impl ServerTool {
         let description = text::plain(&description);
         let described = outlast_dialect::Tool {
             name: names::full(&server.name, &own_name),
-            description: text::bounded(&description, LONGEST_DESCRIPTION).into_owned(),
-            parameters: of_object(parameters),
+            description: text::bounded(&description, MAX_DESCRIPTION_BYTES).into_owned(),
+            parameters: object_schema(parameters),
         };
         // What the server itself says about it is a hint from whoever wrote the server, and not believed.
         let effect = server.effects.get(&own_name);
@@ -98,7 +98,7 @@ impl Tool for ServerTool {
 }
 
 /// A schema that providers take: that of an object, with a list of its properties.
-fn of_object(mut schema: JsonObject) -> Value {
+fn object_schema(mut schema: JsonObject) -> Value {
     schema.entry("type").or_insert_with(|| json!("object"));
     schema.entry("properties").or_insert_with(|| json!({}));
     Value::Object(schema)

@@ -10,8 +10,8 @@ use bytes::{Buf, Bytes, BytesMut};
 use outlast_kernel::failure::IoKind;
 
 /// The longest line between chunks, and the most that may stand behind the last one.
-const LONGEST_LINE: usize = 4 << 10;
-const MOST_TRAILERS: usize = 64 << 10;
+const MAX_LINE_BYTES: usize = 4 << 10;
+const MAX_TRAILER_BYTES: usize = 64 << 10;
 
 /// A body that is being read.
 #[derive(Debug)]
@@ -155,7 +155,7 @@ impl Place {
         match (self, line) {
             (Self::AfterData, b"") => Ok(Self::Size),
             (Self::Trailers(_), b"") => Ok(Self::End),
-            (Self::Trailers(read), _) if read + line.len() < MOST_TRAILERS => {
+            (Self::Trailers(read), _) if read + line.len() < MAX_TRAILER_BYTES => {
                 Ok(Self::Trailers(read + line.len()))
             }
             (Self::Size, _) => match size(line) {
@@ -170,10 +170,10 @@ impl Place {
 
 /// How long the line is that begins here, without its end; `None` when it is not all there.
 fn line(rest: &[u8]) -> Result<Option<usize>, Error> {
-    let end = memchr::memchr(b'\n', &rest[..rest.len().min(LONGEST_LINE)]);
+    let end = memchr::memchr(b'\n', &rest[..rest.len().min(MAX_LINE_BYTES)]);
     match end {
         Some(end) if end > 0 && rest[end - 1] == b'\r' => Ok(Some(end - 1)),
-        None if rest.len() < LONGEST_LINE => Ok(None),
+        None if rest.len() < MAX_LINE_BYTES => Ok(None),
         Some(_) | None => Err(unreadable("a line between chunks does not end")),
     }
 }

@@ -7,8 +7,8 @@ use bytes::{Bytes, BytesMut};
 use std::mem::MaybeUninit;
 
 /// The most that a head may have.
-const LONGEST_HEAD: usize = 256 << 10;
-const MOST_HEADERS: usize = 128;
+const MAX_HEAD_BYTES: usize = 256 << 10;
+const MAX_HEADERS: usize = 128;
 
 // --- requests ---
 
@@ -79,7 +79,7 @@ impl Framing {
 impl Head {
     /// Takes the head off the input when all of it is there.
     pub(super) fn take(input: &mut BytesMut) -> Result<Option<Self>, Error> {
-        let mut fields = [const { MaybeUninit::uninit() }; MOST_HEADERS];
+        let mut fields = [const { MaybeUninit::uninit() }; MAX_HEADERS];
         let mut response = httparse::Response::new(&mut []);
         let parsed = httparse::ParserConfig::default().parse_response_with_uninit_headers(
             &mut response,
@@ -88,7 +88,7 @@ impl Head {
         );
         let length = match parsed.map_err(|error| unreadable(&error.to_string()))? {
             httparse::Status::Complete(length) => length,
-            httparse::Status::Partial if input.len() > LONGEST_HEAD => {
+            httparse::Status::Partial if input.len() > MAX_HEAD_BYTES => {
                 return Err(unreadable("the head of the response is too long"));
             }
             httparse::Status::Partial => return Ok(None),
